@@ -1,0 +1,47 @@
+// The extension module: one binding function for each idea, found in NAME_bind.cpp.
+#include <nanobind/nanobind.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "bindings.hpp"
+#include "isa.hpp"
+
+namespace nb = nanobind;
+
+namespace ff {
+
+static int detect_level() {
+    int level = 0;
+#ifdef FF_HAVE_X86_LEVELS
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) level = 1;
+    if (level == 1 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+        level = 2;
+    if (const char* wanted = std::getenv("FIELDFIT_ISA")) {
+        if (!std::strcmp(wanted, "baseline")) level = 0;
+        if (!std::strcmp(wanted, "avx2") && level > 1) level = 1;
+    }
+#endif
+    return level;
+}
+
+int isa_level() {
+    static const int level = detect_level();
+    return level;
+}
+
+}  // namespace ff
+
+NB_MODULE(_kernels, module) {
+    module.doc() = "Compiled kernels of fieldfit: flat arrays in, preallocated arrays out.";
+    module.def(
+        "isa",
+        []() {
+            const int level = ff::isa_level();
+            return level == 2 ? "avx512" : level == 1 ? "avx2" : "baseline";
+        },
+        "The instruction set that the kernels use on this processor.");
+    ff::bind_random(module);
+    ff::bind_elementwise(module);
+}

@@ -1,0 +1,3 @@
+"""fieldfit: Markov and conditional random fields by stochastic composite likelihood."""
+
+__version__ = "0.1.0"

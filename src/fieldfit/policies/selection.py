@@ -1,0 +1,72 @@
+"""The drawn Z: which components are selected for which samples, grouped by sample.
+
+A selection is frozen and holds one `FamilySelection` for each term of the policy. Each is stored in the smallest form
+that can say it: everything, whole rows, or a sparse list. Nothing of size samples × components is ever made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldfit.policies.structure import BoundFamily
+from fieldfit.types import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class FamilySelection:
+    """The selected components of one family.
+
+    - everything: ``rows`` and ``indptr`` are None;
+    - whole rows: ``rows`` is a mask over samples, a selected sample has all components of the family;
+    - sparse: sample i has the components ``indices[indptr[i]:indptr[i+1]]``, in increasing order.
+
+    ``beta`` is one weight for the family, or one for each component.
+    """
+
+    family: BoundFamily
+    beta: float | FloatArray
+    rows: BoolArray | None = None
+    indptr: IntArray | None = None
+    indices: IntArray | None = None
+
+    @property
+    def everything(self) -> bool:
+        """Whether every component is selected for every sample."""
+        return self.rows is None and self.indptr is None
+
+    def count(self, n: int) -> int:
+        """How many (sample, component) pairs are selected."""
+        if self.indices is not None:
+            return len(self.indices)
+        sizes = self.family.sizes(0, n)
+        return int(sizes.sum() if self.rows is None else sizes[self.rows].sum())
+
+    def component_rows(self, n: int) -> tuple[IntArray, IntArray]:
+        """The same selection grouped by component: (indptr over components, samples in increasing order).
+
+        Only for families with one list of components for all samples.
+        """
+        size = self.family.size
+        if size is None:
+            raise TypeError("The components of this family differ between samples.")
+        if self.indices is None or self.indptr is None:
+            chosen = np.arange(n) if self.rows is None else np.flatnonzero(self.rows)
+            return np.arange(size + 1) * len(chosen), np.tile(chosen, size)
+        samples = np.repeat(np.arange(n), np.diff(self.indptr))
+        order = np.argsort(self.indices, kind="stable")
+        counts = np.bincount(self.indices, minlength=size)
+        return np.concatenate(([0], np.cumsum(counts))), samples[order]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The selected components of ``n`` samples, a `FamilySelection` for each term of the policy."""
+
+    n: int
+    parts: tuple[FamilySelection, ...]
+
+    def count(self) -> int:
+        """How many (sample, component) pairs are selected in all."""
+        return sum(part.count(self.n) for part in self.parts)

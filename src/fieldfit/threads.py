@@ -1,0 +1,31 @@
+"""How many threads the kernels use. Results never depend on it: sums run over fixed chunks, reduced in order."""
+
+from __future__ import annotations
+
+import os
+
+from fieldfit.types import FieldfitError
+
+_chosen: int | None = None
+
+
+def set_threads(count: int | None) -> None:
+    """Use ``count`` threads from now on in this process; ``None`` goes back to the default."""
+    global _chosen
+    if count is not None and (int(count) != count or count < 1):
+        raise FieldfitError(f"The number of threads must be a whole number of at least 1; got {count!r}.")
+    _chosen = None if count is None else int(count)
+
+
+def get_threads() -> int:
+    """The number of threads: `set_threads`, else FIELDFIT_NUM_THREADS, else the processors of this process."""
+    if _chosen is not None:
+        return _chosen
+    text = os.environ.get("FIELDFIT_NUM_THREADS")
+    if text:
+        if not text.isdigit() or int(text) < 1:
+            raise FieldfitError(f"FIELDFIT_NUM_THREADS must be a whole number of at least 1; it is {text!r}.")
+        return int(text)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,54 @@
+"""The exception family, warnings and array types that every layer shares.
+
+An error message is a sentence that says what was given, what was expected and what to do about it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Int32Array = NDArray[np.int32]
+BoolArray = NDArray[np.bool_]
+
+
+class FieldfitError(Exception):
+    """Base of every error that fieldfit raises on purpose."""
+
+
+class DataError(FieldfitError, ValueError):
+    """The data cannot be read as samples of the model."""
+
+
+class ModelError(FieldfitError, ValueError):
+    """The model is not well formed, or its parameters have the wrong shape."""
+
+
+class PolicyError(FieldfitError, ValueError):
+    """The policy's text, families, probabilities or weights are not valid."""
+
+
+class WidthError(FieldfitError, ValueError):
+    """An exact sum would need a table larger than the limit."""
+
+
+class IdentifiabilityError(FieldfitError, ValueError):
+    """The selected components do not determine the parameters (Definition 3 of the paper)."""
+
+
+class FileFormatError(FieldfitError, ValueError):
+    """A file is truncated, damaged, hostile or of another format."""
+
+
+class FieldfitWarning(UserWarning):
+    """Base of every warning of fieldfit."""
+
+
+class ConvergenceWarning(FieldfitWarning):
+    """The optimiser stopped before its criterion held."""
+
+
+class SeparationWarning(FieldfitWarning):
+    """The unpenalised optimum lies at infinity for the parameters named."""
