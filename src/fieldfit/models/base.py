@@ -31,9 +31,7 @@ class Problem(ABC):
         """Σ_i w_i m_θ(X_i, Z_i) and its gradient (n_parameters,)."""
 
     @abstractmethod
-    def hessian_product(
-        self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None
-    ) -> FloatArray:
+    def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v (negative semi-definite where nothing is summed out)."""
 
     @abstractmethod
@@ -56,9 +54,7 @@ class Problem(ABC):
     def betas(self) -> FloatArray:
         """The weight β of each family (n_families,)."""
 
-    def score_product(
-        self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None
-    ) -> FloatArray:
+    def score_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ψ_i ψ_iᵀ v, in two passes and without storing a score."""
         products = self.row_products(theta, v)
         if row_weight is not None:
@@ -67,7 +63,8 @@ class Problem(ABC):
 
     def scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """ψ_i of the samples start..stop, a dense block (stop − start, n_parameters)."""
-        return np.einsum("ifr,f->ir", self.family_scores(theta, start, stop), self.betas)
+        blocks: FloatArray = np.einsum("ifr,f->ir", self.family_scores(theta, start, stop), self.betas)
+        return blocks
 
     def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
         """Stream the scores as (first sample, block); at most about 64 MB at a time."""
