@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from numpy import float64, int32, int64
+from numpy import float64, int32, int64, uint8
 from numpy.typing import NDArray
 
 def isa() -> str: ...
@@ -41,3 +41,19 @@ def eliminate_decode(
     first_row: int,
     states: NDArray[int32],
 ) -> float: ...
+def gibbs(
+    log_tables: NDArray[float64],
+    cardinality: NDArray[int32],
+    factor_ptr: NDArray[int32],
+    factor: NDArray[int32],
+    stride: NDArray[int32],
+    fixed: NDArray[uint8],
+    entries: NDArray[int64],
+    start: NDArray[int32],
+    burn_in: int,
+    thin: int,
+    seed: int,
+    stream: int,
+    draws: NDArray[int32],
+    n_threads: int,
+) -> None: ...
