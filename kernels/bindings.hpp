@@ -23,5 +23,6 @@ void bind_random(nb::module_& module);
 void bind_elementwise(nb::module_& module);
 void bind_elimination(nb::module_& module);
 void bind_gibbs(nb::module_& module);
+void bind_selection(nb::module_& module);
 
 }  // namespace ff

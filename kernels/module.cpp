@@ -46,4 +46,5 @@ NB_MODULE(_kernels, module) {
     ff::bind_elementwise(module);
     ff::bind_elimination(module);
     ff::bind_gibbs(module);
+    ff::bind_selection(module);
 }

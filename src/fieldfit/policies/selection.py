@@ -22,7 +22,8 @@ class FamilySelection:
     - whole rows: ``rows`` is a mask over samples, a selected sample has all components of the family;
     - sparse: sample i has the components ``indices[indptr[i]:indptr[i+1]]``, in increasing order.
 
-    ``beta`` is one weight for the family, or one for each component.
+    ``beta`` is one weight for the family, or one for each component. ``start`` is the number of the first sample in
+    the structure: sample i here is sample start + i there.
     """
 
     family: BoundFamily
@@ -30,6 +31,7 @@ class FamilySelection:
     rows: BoolArray | None = None
     indptr: IntArray | None = None
     indices: IntArray | None = None
+    start: int = 0
 
     @property
     def everything(self) -> bool:
@@ -40,8 +42,14 @@ class FamilySelection:
         """How many (sample, component) pairs are selected."""
         if self.indices is not None:
             return len(self.indices)
-        sizes = self.family.sizes(0, n)
+        sizes = self.family.sizes(self.start, self.start + n)
         return int(sizes.sum() if self.rows is None else sizes[self.rows].sum())
+
+    def any_row(self, n: int) -> BoolArray:
+        """Which samples have at least one component selected (n,)."""
+        if self.indptr is not None:
+            return np.diff(self.indptr) > 0
+        return np.ones(n, dtype=bool) if self.rows is None else self.rows
 
     def component_rows(self, n: int) -> tuple[IntArray, IntArray]:
         """The same selection grouped by component: (indptr over components, samples in increasing order).
@@ -62,10 +70,14 @@ class FamilySelection:
 
 @dataclass(frozen=True)
 class Selection:
-    """The selected components of ``n`` samples, a `FamilySelection` for each term of the policy."""
+    """The selected components of ``n`` samples, a `FamilySelection` for each family of the bound policy.
+
+    ``start`` is the number of the first sample in the structure.
+    """
 
     n: int
     parts: tuple[FamilySelection, ...]
+    start: int = 0
 
     def count(self) -> int:
         """How many (sample, component) pairs are selected in all."""
