@@ -1,5 +1,8 @@
 """Types of the compiled kernels (sources in kernels/ at the root of the repository)."""
 
+from typing import Any
+
+from numpy import float64, int32, int64
 from numpy import float64, int64, uint8
 from numpy.typing import NDArray
 
@@ -7,6 +10,38 @@ def isa() -> str: ...
 def uniforms(seed: int, stream: int, rows: NDArray[int64], out: NDArray[float64]) -> None: ...
 def exp_array(x: NDArray[float64], out: NDArray[float64]) -> None: ...
 def log_array(x: NDArray[float64], out: NDArray[float64]) -> None: ...
+
+class Programs:
+    def __init__(self, *arrays: NDArray[Any]) -> None: ...
+
+def eliminate(
+    programs: Programs,
+    potential: NDArray[float64],
+    logarithm: NDArray[float64],
+    direction: NDArray[float64],
+    shift: NDArray[float64],
+    config_ptr: NDArray[int64],
+    bases: NDArray[int64],
+    weight: NDArray[float64],
+    log_z: NDArray[float64],
+    slope: NDArray[float64],
+    marginals: NDArray[float64],
+    marginal_slope: NDArray[float64],
+    each: NDArray[float64],
+    each_start: NDArray[int64],
+    n_threads: int,
+) -> int: ...
+def eliminate_decode(
+    programs: Programs,
+    logarithm: NDArray[float64],
+    shift: NDArray[float64],
+    bases: NDArray[int64],
+    maximise: bool,
+    seed: int,
+    stream: int,
+    first_row: int,
+    states: NDArray[int32],
+) -> float: ...
 def bernoulli_count(
     seed: int,
     stream: int,

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import pkgutil
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from fieldfit.policies.families import FAMILY_NAMES, is_family_name
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import Numbers, read_term
@@ -130,6 +132,20 @@ def find_law(name: str) -> type[Law] | None:
     return law if isinstance(law, type) and issubclass(law, Law) else None
 
 
+def law_names() -> list[str]:
+    """The names of all laws, found in the files of this folder."""
+    package = importlib.import_module("fieldfit.policies.laws")
+    names = []
+    for entry in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{entry.name}")
+        names += [
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, Law) and key.lower() == entry.name
+        ]
+    return sorted(names)
+
+
 def read_law(reader: Reader) -> Law:
     """Read one group: a law by name, or an independent term."""
     start = reader.position
@@ -142,6 +158,8 @@ def read_law(reader: Reader) -> Law:
         if str(error).startswith("The policy '"):
             raise
         reader.fail(str(error), start)
+    if name is not None and not is_family_name(name):
+        reader.fail(f"expected a family ({FAMILY_NAMES}) or a law ({', '.join(law_names())}).", start)
     reader.position = start
     from fieldfit.policies.laws.independent import Independent
 
@@ -162,10 +180,12 @@ def check_sum(laws: tuple[Law, ...], owner: str) -> None:
     from fieldfit.policies.terms import check_distinct
 
     if not laws:
-        raise PolicyError(f"{owner} has no component: it needs at least one term, such as PL1.")
+        raise PolicyError(f"{owner[0].upper()}{owner[1:]} has no component: it needs at least one term, such as PL1.")
     check_distinct(tuple(law.term for law in laws if isinstance(law, Independent)), owner)
     if not any(law.can_select() for law in laws):
-        raise PolicyError(f"{owner} never selects a component: at least one λ must be positive.")
+        raise PolicyError(
+            f"{owner[0].upper()}{owner[1:]} never selects a component: at least one λ must be positive."
+        )
 
 
 def split_by(counts: tuple[int, ...], values: tuple[Numbers | None, ...]) -> list[tuple[Numbers | None, ...]]:
