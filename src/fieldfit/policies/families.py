@@ -149,6 +149,8 @@ class Subset(Family):
             raise PolicyError(
                 f"{self.family} is a part of a family already: write the numbers in one pair of brackets."
             )
+        if isinstance(self.indices, range) and self.indices.stop >= 2**63:
+            raise PolicyError(f"A part of {self.family} ends at {self.indices.stop}, beyond any family's size.")
         if len(self.indices) == 0:
             raise PolicyError(f"A part of {self.family} is empty: it needs at least one component.")
         if isinstance(self.indices, range):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 Sizes = tuple[int, ...]
+_MOST_NESTED = 20
 
 
 @dataclass(frozen=True)
@@ -149,11 +150,18 @@ def law_names() -> list[str]:
 def read_law(reader: Reader) -> Law:
     """Read one group: a law by name, or an independent term."""
     start = reader.position
+    if reader.at_number():
+        return _read_independent(reader)
     name = reader.word()
     law = None if name is None else find_law(name)
     try:
         if law is not None:
-            return law.read(reader)
+            reader.depth += 1
+            if reader.depth > _MOST_NESTED:
+                reader.fail(f"laws may be nested at most {_MOST_NESTED} deep.", start)
+            found = law.read(reader)
+            reader.depth -= 1
+            return found
     except PolicyError as error:
         if str(error).startswith("The policy '"):
             raise
@@ -161,6 +169,10 @@ def read_law(reader: Reader) -> Law:
     if name is not None and not is_family_name(name):
         reader.fail(f"expected a family ({FAMILY_NAMES}) or a law ({', '.join(law_names())}).", start)
     reader.position = start
+    return _read_independent(reader)
+
+
+def _read_independent(reader: Reader) -> Law:
     from fieldfit.policies.laws.independent import Independent
 
     return Independent(read_term(reader))

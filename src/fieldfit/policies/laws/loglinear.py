@@ -1,7 +1,7 @@
 """Hierarchical log-linear laws: any dependence between the components, given by its interaction terms.
 
-``LogLinear(FL + PL1[0:2]; 0: -1; 1: 0.5; 0,1: -inf)``: the components of the terms are the units 0, 1, 2, ... in order
-(a /row term is one unit), and
+``LogLinear(FL + PL1[0:2]; 0: -1; 1: 0.5; 0,1: -inf)``: the components of the terms are the units 0, 1, 2, ... in
+order (a /row term is one unit), and
 
     log P(Z) = Σ_T u_T Π_{j∈T} Z_j − log normaliser,
 
@@ -133,8 +133,8 @@ class BoundLogLinear(BoundLaw):
         for family, whole in zip(families, self.whole, strict=True):
             if not whole and family.size is None:
                 raise PolicyError(
-                    f"The components of {family.name} differ between samples, so they cannot be units of LogLinear(...): "
-                    f"write {family.name}/row."
+                    f"The components of {family.name} differ between samples, so they cannot be units of "
+                    f"LogLinear(...): write {family.name}/row."
                 )
             counts.append(1 if whole or family.size is None else family.size)
         self.first_unit: IntArray = np.concatenate(([0], np.cumsum(counts)))
