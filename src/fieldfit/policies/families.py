@@ -149,11 +149,15 @@ class Subset(Family):
             raise PolicyError(
                 f"{self.family} is a part of a family already: write the numbers in one pair of brackets."
             )
+        if isinstance(self.indices, range) and self.indices.stop >= 2**63:
+            raise PolicyError(f"A part of {self.family} ends at {self.indices.stop}, beyond any family's size.")
         if len(self.indices) == 0:
             raise PolicyError(f"A part of {self.family} is empty: it needs at least one component.")
-        _check_members(tuple(self.indices[:2]) if isinstance(self.indices, range) else self.indices, str(self))
-        if isinstance(self.indices, range) and self.indices.step < 1:
-            raise PolicyError(f"A range of components of {self.family} must go upwards.")
+        if isinstance(self.indices, range):
+            if self.indices.step < 1 or self.indices.start < 0:
+                raise PolicyError(f"A range of components of {self.family} starts at 0 or later and goes upwards.")
+        elif len(set(self.indices)) != len(self.indices) or min(self.indices) < 0:
+            raise PolicyError(f"{self} must name components by different numbers from 0.")
 
     def __str__(self) -> str:
         if isinstance(self.indices, range):
@@ -172,6 +176,11 @@ class Subset(Family):
         if not isinstance(family, FieldFamily):
             raise PolicyError(f"The components of {self.family} differ between samples: a part of it has no meaning.")
         return PickedFamily(str(self), family, self.indices)
+
+
+def is_family_name(name: str) -> bool:
+    """Whether this word starts a family."""
+    return name in ("FL", "Blocks", "Components") or (name.startswith("PL") and name[2:].isdigit())
 
 
 def read_family(reader: Reader) -> Family:

@@ -37,7 +37,7 @@ class Policy:
     laws: tuple[Law, ...]
 
     def __post_init__(self) -> None:
-        check_sum(self.laws, "The policy")
+        check_sum(self.laws, "the policy")
 
     @classmethod
     def parse(cls, text: str) -> Policy:
@@ -117,8 +117,8 @@ class BoundPolicy:
     """A policy over known components: it draws Z, and knows E[Z] and E[ZZᵀ].
 
     ``families`` has one entry for each term in order (two for a partition with a remainder); ``family_terms`` says
-    which term of the policy each belongs to and ``term_names`` its name. Components are numbered through all families, K in
-    all. Where the components differ between samples (sequences), moments are those of one sample, ``row``.
+    which term of the policy each belongs to and ``term_names`` its name. Components are numbered through all
+    families, K in all. Where the components differ between samples (sequences), moments are those of one sample, ``row``.
     """
 
     def __init__(self, policy: Policy, laws: tuple[BoundLaw, ...]) -> None:
@@ -152,8 +152,8 @@ class BoundPolicy:
             )
         if not 0 <= seed < 2**64:
             raise PolicyError(f"A seed is a whole number from 0 to 2^64 − 1; got {seed}.")
-        parts = tuple(part for law in self.laws for part in law.draw(int(seed), start, stop, None))
-        return Selection(stop - start, parts, start)
+        parts = tuple(part for law in self.laws for part in law.draw(int(seed), int(start), int(stop), None))
+        return Selection(int(stop - start), parts, int(start))
 
     def lams(self, row: int | None = None) -> tuple[float | FloatArray, ...]:
         """E[Z] of each family: one number, or one for each component."""

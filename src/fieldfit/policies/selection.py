@@ -62,10 +62,12 @@ class FamilySelection:
         if self.indices is None or self.indptr is None:
             chosen = np.arange(n) if self.rows is None else np.flatnonzero(self.rows)
             return np.arange(size + 1) * len(chosen), np.tile(chosen, size)
-        samples = np.repeat(np.arange(n), np.diff(self.indptr))
-        order = np.argsort(self.indices, kind="stable")
-        counts = np.bincount(self.indices, minlength=size)
-        return np.concatenate(([0], np.cumsum(counts))), samples[order]
+        from scipy.sparse import csr_matrix
+
+        # Transposing a sparse matrix is a counting sort: linear in what is selected.
+        by_sample = csr_matrix((np.ones(len(self.indices), np.int8), self.indices, self.indptr), shape=(n, size))
+        by_component = by_sample.tocsc()
+        return by_component.indptr.astype(np.int64), by_component.indices.astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import NoReturn
 
 from fieldfit.types import PolicyError
 
-_NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf(?:inity)?|nan)", re.IGNORECASE)
-_WORD = re.compile(r"[A-Za-z_]+\d*")
-_INTEGER = re.compile(r"\d+")
+_NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|(?:inf|nan)\b)", re.IGNORECASE | re.ASCII)
+_WORD = re.compile(r"[A-Za-z]+\d*", re.ASCII)
+_INTEGER = re.compile(r"\d+", re.ASCII)
 
 
 def format_number(value: float) -> str:
@@ -29,6 +29,7 @@ class Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
+        self.depth = 0
         self._skip_spaces()
 
     def fail(self, message: str, position: int | None = None) -> NoReturn:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import pkgutil
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from fieldfit.policies.families import FAMILY_NAMES, is_family_name
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import Numbers, read_term
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 Sizes = tuple[int, ...]
+_MOST_NESTED = 20
 
 
 @dataclass(frozen=True)
@@ -130,19 +133,46 @@ def find_law(name: str) -> type[Law] | None:
     return law if isinstance(law, type) and issubclass(law, Law) else None
 
 
+def law_names() -> list[str]:
+    """The names of all laws, found in the files of this folder."""
+    package = importlib.import_module("fieldfit.policies.laws")
+    names = []
+    for entry in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{entry.name}")
+        names += [
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, Law) and key.lower() == entry.name
+        ]
+    return sorted(names)
+
+
 def read_law(reader: Reader) -> Law:
     """Read one group: a law by name, or an independent term."""
     start = reader.position
+    if reader.at_number():
+        return _read_independent(reader)
     name = reader.word()
     law = None if name is None else find_law(name)
     try:
         if law is not None:
-            return law.read(reader)
+            reader.depth += 1
+            if reader.depth > _MOST_NESTED:
+                reader.fail(f"laws may be nested at most {_MOST_NESTED} deep.", start)
+            found = law.read(reader)
+            reader.depth -= 1
+            return found
     except PolicyError as error:
         if str(error).startswith("The policy '"):
             raise
         reader.fail(str(error), start)
+    if name is not None and not is_family_name(name):
+        reader.fail(f"expected a family ({FAMILY_NAMES}) or a law ({', '.join(law_names())}).", start)
     reader.position = start
+    return _read_independent(reader)
+
+
+def _read_independent(reader: Reader) -> Law:
     from fieldfit.policies.laws.independent import Independent
 
     return Independent(read_term(reader))
@@ -162,10 +192,12 @@ def check_sum(laws: tuple[Law, ...], owner: str) -> None:
     from fieldfit.policies.terms import check_distinct
 
     if not laws:
-        raise PolicyError(f"{owner} has no component: it needs at least one term, such as PL1.")
+        raise PolicyError(f"{owner[0].upper()}{owner[1:]} has no component: it needs at least one term, such as PL1.")
     check_distinct(tuple(law.term for law in laws if isinstance(law, Independent)), owner)
     if not any(law.can_select() for law in laws):
-        raise PolicyError(f"{owner} never selects a component: at least one λ must be positive.")
+        raise PolicyError(
+            f"{owner[0].upper()}{owner[1:]} never selects a component: at least one λ must be positive."
+        )
 
 
 def split_by(counts: tuple[int, ...], values: tuple[Numbers | None, ...]) -> list[tuple[Numbers | None, ...]]:

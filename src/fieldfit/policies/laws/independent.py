@@ -104,7 +104,9 @@ class BoundIndependent(BoundLaw):
         lam = self.mean(sizes)
         if self.whole:
             return Factors(csr_matrix(np.ones((1, len(lam)))), np.array([float(self.lam)]), 0.0)
-        return Factors(csr_matrix(identity(len(lam), format="csr")), lam * (1 - lam), 1.0)
+        # Components that are always selected have no noise of their own.
+        noisy = (lam > 0) & (lam < 1)
+        return Factors(csr_matrix(identity(len(lam), format="csr")[noisy]), (lam * (1 - lam))[noisy], 1.0)
 
     def none_probability(self, sizes: Sizes) -> float:
         """Π(1−λ_j), or 1−λ if the family is drawn whole."""
