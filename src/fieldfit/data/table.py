@@ -43,14 +43,16 @@ def read_table(
     weight_kind: WeightKind = "importance",
     n_variables: int | None = None,
     header: bool | None = None,
+    allow_empty_columns: bool = False,
 ) -> Table:
     """Read samples of discrete variables from an array, a list of rows, a DataFrame, a Table or a CSV or TSV file.
 
     states: what the model expects, one list for all variables, as (0, 1), or one list for each; None: the sorted
-    values of each column. columns: names or positions of those to read, in the model's order. names: new names of
+    values of each column. columns: names or positions of those to read, in the model's order. names: the variables'
+    names; where the source has columns with all of them those are read, in that order, otherwise they are new names for
     the columns that are read. sample_weight: (n,) numbers, or the name of a column that holds them (it is then no
     variable). n_variables: how many columns the model needs. header: whether line 1 of a file has the names; None
-    looks at it.
+    looks at it. allow_empty_columns: accept variables without any value (evidence rather than samples to fit).
     """
     wanted = None if states is None else _listed_states(states)
     raw = _raw_table(source, names, columns, sample_weight, wanted, header)
@@ -70,7 +72,7 @@ def read_table(
     own = [wanted] * raw.m if isinstance(wanted, tuple) else wanted
     codes, found = _codes(raw, own)
     empty = np.flatnonzero(codes.max(axis=0) < 0)
-    if len(empty):
+    if len(empty) and not allow_empty_columns:
         raise DataError(
             f"Missing everywhere: {raw.source} has no value in the column {raw.names[empty[0]]!r}"
             f"{f' and {len(empty) - 1} more' if len(empty) > 1 else ''}. Leave such columns out with columns=[…]."
@@ -131,6 +133,8 @@ def _choose_columns(
         double = next(name for name in raw.names if raw.names.count(name) > 1)
         raise DataError(f"Two columns of {raw.source} are called {double!r}. Give each column a name of its own.")
     weight: ArrayLike | None
+    if columns is None and names is not None and set(map(str, names)) <= set(raw.names):
+        columns = [str(name) for name in names]
     positions = list(range(raw.m)) if columns is None else [_position(raw, column) for column in columns]
     if len(set(positions)) < len(positions):
         raise DataError(f"columns={list(columns or ())!r} names a column twice. Give each column once.")

@@ -151,8 +151,11 @@ class FieldModel(Model):
 
     def conditional(self, theta: Any, x: Any, target: Sequence[int], given: Sequence[int] = ()) -> FloatArray:
         """log p_θ(x_A | x_B) for each sample of ``x``, everything else summed out: the likelihood object S_θ(A, B)."""
+        from fieldfit.data.table import read_table
+
         theta = self.check_theta(theta)
-        table = self.read(x)
+        names = self.names if self.named else None
+        table = read_table(x, states=self.states, names=names, allow_empty_columns=True)
         family = self.structure().bind_family(Components(((tuple(target), tuple(given)),)))
         selection = Selection(len(table.codes), (FamilySelection(family, 1.0),))
         return FieldProblem(self.field_arrays, table.codes, selection).row_values(theta)
