@@ -18,7 +18,7 @@ _HOMES = {
     "Policy": "fieldfit.policies",
     "Potts": "fieldfit.models.potts",
     "asymptotics": "fieldfit.api.theory",
-    "fit": "fieldfit.api.fit",
+    "fit": "fieldfit.api.fitting",
     "load": "fieldfit.api.files",
     "set_threads": "fieldfit.threads",
 }
@@ -27,7 +27,7 @@ __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
     from fieldfit.api.files import load as load
-    from fieldfit.api.fit import fit as fit
+    from fieldfit.api.fitting import fit as fit
     from fieldfit.api.result import Fit as Fit
     from fieldfit.api.theory import asymptotics as asymptotics
     from fieldfit.models.boltzmann import BoltzmannMachine as BoltzmannMachine

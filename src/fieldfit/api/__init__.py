@@ -1,7 +1,7 @@
 """The public functions: they assemble the pieces and are the only place that knows all of them."""
 
 from fieldfit.api.files import find_models, load
-from fieldfit.api.fit import fit
+from fieldfit.api.fitting import fit
 from fieldfit.api.result import Fit
 from fieldfit.api.theory import asymptotics
 
