@@ -52,6 +52,8 @@ def read_table(
     variable). n_variables: how many columns the model needs. header: whether line 1 of a file has the names; None
     looks at it.
     """
+    if isinstance(source, Table) and sample_weight is None:
+        sample_weight, weight_kind = source.sample_weight, source.weight_kind
     wanted = None if states is None else _listed_states(states)
     raw = _raw_table(source, names, columns, sample_weight, wanted, header)
     raw, weight = _choose_columns(raw, names, columns, sample_weight)
