@@ -118,6 +118,8 @@ def test_equal_content_gives_equal_files(saved, tmp_path):
     path, arrays = saved
     write_container(tmp_path / "again.ff", HEADER, arrays)
     assert (tmp_path / "again.ff").read_bytes() == path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
 def test_deflated_by_another_tool_is_read(saved):
