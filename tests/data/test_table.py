@@ -355,6 +355,10 @@ def test_ragged_rows(tmp_path):
 
 def test_columns_that_are_missing_everywhere(tmp_path):
     refused("no value in the column 'x1' and 1 more", np.array([[0, NAN, NAN], [1, NAN, NAN]]))
+    one_row = np.array([[NAN, 1]])
+    refused("no value in the column 'x0'", one_row, states=(0, 1))
+    refused("no value in the column 'x0'", one_row, allow_missing_columns=True)
+    assert read_table(one_row, states=(0, 1), allow_missing_columns=True).codes.tolist() == [[-1, 1]]
     refused("no value in the column 'b'", write(tmp_path / "t.csv", "a,b\n0,\n1,NA\n"), states=(0, 1))
 
 
