@@ -55,6 +55,8 @@ def gibbs(
     seed: int,
     stream: int,
     draws: NDArray[int32],
+    n_threads: int,
+) -> None: ...
 def bernoulli_count(
     seed: int,
     stream: int,
