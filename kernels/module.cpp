@@ -45,5 +45,6 @@ NB_MODULE(_kernels, module) {
     ff::bind_random(module);
     ff::bind_elementwise(module);
     ff::bind_elimination(module);
+    ff::bind_gibbs(module);
     ff::bind_selection(module);
 }

@@ -41,6 +41,20 @@ def eliminate_decode(
     first_row: int,
     states: NDArray[int32],
 ) -> float: ...
+def gibbs(
+    log_tables: NDArray[float64],
+    cardinality: NDArray[int32],
+    factor_ptr: NDArray[int32],
+    factor: NDArray[int32],
+    stride: NDArray[int32],
+    fixed: NDArray[uint8],
+    entries: NDArray[int64],
+    start: NDArray[int32],
+    burn_in: int,
+    thin: int,
+    seed: int,
+    stream: int,
+    draws: NDArray[int32],
 def bernoulli_count(
     seed: int,
     stream: int,

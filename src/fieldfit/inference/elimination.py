@@ -108,8 +108,8 @@ def elimination_order(
     if not orders:
         width = min(order for order in found if isinstance(order, int))
         raise WidthError(
-            f"{name} sums over {len(free)} variables with a width of at least {width}: one table would have more than "
-            f"{largest_table:,} entries. Use smaller blocks (PL1, PL2, Partition(2)), condition on more "
+            f"{name} sums over {len(free)} variables with a width of at least {width}: one table would have more "
+            f"than {largest_table:,} entries. Use smaller blocks (PL1, PL2, Partition(2)), condition on more "
             f"variables, or raise the limit with largest_table if the memory allows it."
         )
     return min(orders, key=lambda order: order.cost)

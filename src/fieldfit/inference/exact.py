@@ -51,7 +51,8 @@ class ExactInference:
     def _clamped_entries(self, codes: Int32Array, free: frozenset[int]) -> NDArray[np.int64]:
         """Entries of the factors that the evidence fixes altogether."""
         factors = [f for f, scope in enumerate(self.graph.scopes) if not any(v in free for v in scope)]
-        return self.graph.entries(codes[None, :], np.array(factors, dtype=np.int64))[0]
+        entries = self.graph.entries(codes[None, :], np.array(factors, dtype=np.int64))
+        return entries.reshape(-1)
 
     def log_partition(self, log_tables: FloatArray, evidence: NDArray[Any] | None = None) -> float:
         """log Z given the evidence."""

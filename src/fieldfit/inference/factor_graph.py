@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fieldfit.types import IntArray, ModelError
 
@@ -89,7 +91,7 @@ class FactorGraph:
                 result[variable].update(scope)
         return tuple(tuple(sorted(around - {variable})) for variable, around in enumerate(result))
 
-    def entries(self, codes: IntArray, factors: IntArray | None = None) -> IntArray:
+    def entries(self, codes: NDArray[Any], factors: IntArray | None = None) -> IntArray:
         """Flat index of the entry that each sample has in each factor: (n, factors). ``codes`` (n, m) complete."""
         chosen = range(len(self.scopes)) if factors is None else factors
         result = np.empty((len(codes), len(chosen)), dtype=np.int64)

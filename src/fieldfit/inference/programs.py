@@ -98,7 +98,8 @@ def compile_program(
     factor_ids = sorted({factor for variable in free for factor in graph.factors_of[variable]})
 
     inputs: list[list[tuple[int, list[int]]]] = [[] for _ in order.variables]  # (source, variables) of each bucket
-    clamped, entry_offsets, factor_sizes, boundary = [], [], [], set()
+    clamped, entry_offsets, factor_sizes = [], [], []
+    boundary: set[int] = set()
     for local, factor in enumerate(factor_ids):
         scope, strides = graph.scopes[factor], graph.strides[factor]
         inside = [(v, stride) for v, stride in zip(scope, strides, strict=True) if v in free]
@@ -113,10 +114,11 @@ def compile_program(
             inputs[min(position[v] for v in separator)].append((-1 - bucket, list(separator)))
 
     sizes, bucket_cards, sources, input_counts, maps = [], [], [], [], []
-    separator_vars, separator_strides = [], []
+    separator_vars: list[int] = []
+    separator_strides: list[int] = []
     for bucket, (variable, separator) in enumerate(zip(order.variables, order.separators, strict=True)):
-        scope = [*separator, variable]
-        shape = [cards[v] for v in scope]
+        members = [*separator, variable]
+        shape = [cards[v] for v in members]
         sizes.append(math.prod(shape))
         bucket_cards.append(cards[variable])
         input_counts.append(len(inputs[bucket]))
@@ -125,7 +127,7 @@ def compile_program(
         for source, variables in inputs[bucket]:
             step = dict(zip(variables, _steps([cards[v] for v in variables]), strict=True))
             sources.append(source)
-            maps.append(_index_map(shape, [step.get(v, 0) for v in scope]))
+            maps.append(_index_map(shape, [step.get(v, 0) for v in members]))
 
     factor_cells = np.concatenate(([0], np.cumsum(factor_sizes)))
     bucket_cells = factor_cells[-1] + np.concatenate(([0], np.cumsum(sizes)))
@@ -301,7 +303,7 @@ class ProgramSet:
         stream: int = 0,
         first_row: int = 0,
     ) -> float:
-        """Draw (or maximise) the free variables of each line of ``states`` in place; one program, one configuration."""
+        """Draw (or maximise) the free variables of each line of ``states`` in place; one configuration only."""
         return _kernels.eliminate_decode(
             self._kernel_programs,
             tables.logarithm,
