@@ -24,5 +24,6 @@ void bind_elementwise(nb::module_& module);
 void bind_elimination(nb::module_& module);
 void bind_gibbs(nb::module_& module);
 void bind_selection(nb::module_& module);
+void bind_pairwise(nb::module_& module);
 
 }  // namespace ff

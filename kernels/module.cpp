@@ -47,4 +47,5 @@ NB_MODULE(_kernels, module) {
     ff::bind_elimination(module);
     ff::bind_gibbs(module);
     ff::bind_selection(module);
+    ff::bind_pairwise(module);
 }

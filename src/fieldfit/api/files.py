@@ -19,8 +19,19 @@ from fieldfit.types import FieldfitError, FileFormatError
 
 #: Parameters up to which a saved fit carries its covariance.
 _MOST_SAVED = 1_000
-_PLAIN = ("n", "random_state", "converged", "message", "objective", "gradient_norm", "iterations", "evaluations")
-_PLAIN += ("hessian_products", "seconds", "counts")
+_PLAIN = (
+    "n",
+    "random_state",
+    "converged",
+    "message",
+    "objective",
+    "gradient_norm",
+    "iterations",
+    "evaluations",
+    "hessian_products",
+    "seconds",
+    "counts",
+)
 
 
 def find_models() -> dict[str, type[Model]]:

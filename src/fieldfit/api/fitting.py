@@ -1,6 +1,6 @@
 """`fit`: from data and a policy to an estimate. It runs the pipe of the design from end to end:
 
-    data → dataset → selection → problem → objective → optimiser → Fit
+data → dataset → selection → problem → objective → optimiser → Fit
 """
 
 from __future__ import annotations

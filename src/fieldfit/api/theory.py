@@ -58,9 +58,7 @@ def asymptotics(
         codes, probability = _all_states(model, vector)
         bread, meat = moments(codes, probability)
         covariance = sandwich(bread, meat)
-        return Asymptotics(
-            bread, meat, covariance, reference, formula, f"enumeration of {states} states", None, why
-        )
+        return Asymptotics(bread, meat, covariance, reference, formula, f"enumeration of {states} states", None, why)
 
     draws = model.sample(vector, n_simulated, random_state)
     size = n_simulated // _BATCHES
@@ -71,9 +69,7 @@ def asymptotics(
     covariance = sandwich(bread, meat)
     error = None
     if reference is not None:
-        error = {
-            kind: _jackknife_error(parts, reference, kind) for kind in ("det", "root", "trace")
-        }
+        error = {kind: _jackknife_error(parts, reference, kind) for kind in ("det", "root", "trace")}
     return Asymptotics(
         bread, meat, covariance, reference, formula, f"{size * _BATCHES} draws ({draws.method})", error, why
     )

@@ -80,9 +80,7 @@ def efficiency(covariance: FloatArray, reference: FloatArray, kind: str) -> floa
         raise ModelError(f"efficiency is measured by 'det', 'root' or 'trace'; got {kind!r}.")
     values, vectors = np.linalg.eigh(reference)
     basis = vectors[:, values > 1e-9 * values[-1]]
-    log_ratio = (
-        np.linalg.slogdet(basis.T @ covariance @ basis)[1] - np.linalg.slogdet(basis.T @ reference @ basis)[1]
-    )
+    log_ratio = np.linalg.slogdet(basis.T @ covariance @ basis)[1] - np.linalg.slogdet(basis.T @ reference @ basis)[1]
     return float(np.exp(log_ratio if kind == "det" else log_ratio / basis.shape[1]))
 
 

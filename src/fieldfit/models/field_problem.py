@@ -18,7 +18,6 @@ where log φ = F θ + offset and μ_c are the marginals of configuration c.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -150,9 +149,7 @@ class FieldProblem(Problem):
         self.configurations = self.programs.configure(codes_of)
         self._assemble(collected)
         total_o, total_r = self._family_counts[0] * self._betas[0], self._family_usage[0] * self._betas[0]
-        for beta, counts, usage in zip(
-            self._betas[1:], self._family_counts[1:], self._family_usage[1:], strict=True
-        ):
+        for beta, counts, usage in zip(self._betas[1:], self._family_counts[1:], self._family_usage[1:], strict=True):
             total_o, total_r = total_o + beta * counts, total_r + beta * usage
         self._counts, self._usage = total_o.tocsr(), total_r.tocsr()
         self._count_total = np.asarray(self._counts.sum(axis=0)).ravel()
@@ -364,5 +361,5 @@ def _pattern_numbers(missing: NDArray[np.bool_]) -> IntArray:
     return inverse.reshape(-1)
 
 
-def _cat(parts: list[NDArray[Any]], kind: Callable[..., Any] | type = np.int64) -> NDArray[Any]:
+def _cat(parts: list[NDArray[Any]], kind: type[Any] = np.int64) -> NDArray[Any]:
     return np.concatenate(parts) if parts else np.empty(0, dtype=kind)
