@@ -1,4 +1,4 @@
-"""Lists of text as two arrays, UTF-8 bytes and where each text ends: files need no pickle."""
+"""Lists of text as two arrays, UTF-8 bytes and where each text ends; alphabets likewise. Files need no pickle."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.data.alphabet import Alphabet
 from fieldfit.types import FileFormatError
 
 
@@ -32,3 +33,18 @@ def unpack_text(arrays: Mapping[str, NDArray[Any]], name: str) -> list[str]:
         return [content[start:stop].decode("utf-8", "surrogatepass") for start, stop in pairwise(ends)]
     except UnicodeDecodeError as error:
         raise FileFormatError(f"The texts {name!r} are not UTF-8; the file is damaged.") from error
+
+
+def pack_names(arrays: dict[str, NDArray[Any]], name: str, alphabet: Alphabet) -> None:
+    """Add the names of ``alphabet`` to ``arrays``, as text or as whole numbers."""
+    if alphabet.names and not isinstance(alphabet.names[0], str):
+        arrays[f"{name}.numbers"] = np.asarray(alphabet.names, dtype=np.int64)
+    else:
+        pack_text(arrays, name, [str(text) for text in alphabet])
+
+
+def unpack_names(arrays: Mapping[str, NDArray[Any]], name: str) -> Alphabet:
+    """The alphabet that `pack_names` added under ``name``."""
+    if f"{name}.numbers" in arrays:
+        return Alphabet(np.asarray(arrays[f"{name}.numbers"], dtype=np.int64).tolist())
+    return Alphabet(unpack_text(arrays, name))

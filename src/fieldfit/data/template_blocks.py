@@ -78,7 +78,7 @@ def group_templates(templates: Iterable[Template]) -> list[tuple[Template, ...]]
 def learn_blocks(
     templates: Iterable[Template], reader: Cells, min_count: int, where: Any
 ) -> tuple[tuple[Block, ...], list[Int32Array]]:
-    """The features of each group of templates at the tokens ``where``, and for each template the codes of all tokens."""
+    """The features of each group of templates at the tokens ``where``, and each template's codes at all tokens."""
     blocks: list[Block] = []
     columns: list[Int32Array] = []
     for group in group_templates(templates):
