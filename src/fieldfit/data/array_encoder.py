@@ -28,7 +28,7 @@ class ArrayEncoder:
         """Learn the labels; returns the encoder and the sentences encoded. Matrices may be numpy's or SciPy's."""
         if len(X) == 0:
             raise DataError("There are no sentences to learn from.")
-        width = np.shape(X[0])[-1] if len(np.shape(X[0])) == 2 else 0
+        width = _matrix(X[0], 0).shape[1]
         lengths = [_rows(matrix, index, width) for index, matrix in enumerate(X)]
         flat = flatten_labels(y, lengths)
         encoder = cls(int(width), Alphabet.sorted(flat))
@@ -96,16 +96,22 @@ class ArrayEncoder:
         return cls(int(arrays["n_features"][0]), unpack_names(arrays, "labels"))
 
 
-def _rows(matrix: Any, index: int, width: int) -> int:
-    """The number of tokens of sentence ``index``, whose matrix must have ``width`` columns of numbers."""
+def _matrix(matrix: Any, index: int) -> Any:
+    """Sentence ``index`` as a matrix of numbers, dense or sparse."""
     try:
         array = matrix if hasattr(matrix, "tocsr") else np.asarray(matrix)
     except ValueError as error:
-        raise DataError(f"X[{index}] is not a matrix: its rows have different lengths ({error}).") from error
+        raise DataError(f"X[{index}] is not a matrix: its rows have different lengths.") from error
     if array.ndim != 2:
         raise DataError(f"X[{index}] must be a matrix (tokens × features); it has {array.ndim} dimensions.")
     if array.dtype.kind not in "fiub":
         raise DataError(f"X[{index}] must hold numbers; it holds {array.dtype}.")
-    if array.shape[1] != width:
-        raise DataError(f"X[{index}] has {array.shape[1]} features for each token, but {width} are expected.")
-    return int(array.shape[0])
+    return array
+
+
+def _rows(matrix: Any, index: int, width: int) -> int:
+    """The number of tokens of sentence ``index``, whose matrix must have ``width`` columns."""
+    n_rows, n_columns = _matrix(matrix, index).shape
+    if n_columns != width:
+        raise DataError(f"X[{index}] has {n_columns} features for each token, but {width} are expected.")
+    return int(n_rows)

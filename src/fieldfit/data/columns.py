@@ -61,6 +61,8 @@ class ColumnText:
 
     def column(self, index: int) -> list[str]:
         """The values of one column, token by token."""
+        if self.n_tokens == 0:  # a text without tokens has every column
+            return []
         values = self.values[index]
         return [values[code] for code in self.codes[index].tolist()]
 

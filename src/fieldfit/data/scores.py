@@ -1,4 +1,4 @@
-"""Precision, recall and F1 for each name and in total, with the accuracy of tokens; as a table, a frame or numbers."""
+"""Precision, recall and F1 for each name and in total, and the accuracy of tokens, as numbers, a table or a frame."""
 
 from __future__ import annotations
 
