@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fieldfit.data.alphabet import Alphabet
@@ -40,6 +40,7 @@ def test_codes_out_of_range_are_refused(codes):
         Alphabet("abc").decode(codes)
 
 
+@settings(deadline=None)
 @given(st.lists(st.text()))
 def test_texts_survive_packing(texts):
     arrays = {}
@@ -47,6 +48,7 @@ def test_texts_survive_packing(texts):
     assert unpack_text(arrays, "t") == texts
 
 
+@settings(deadline=None)
 @given(st.one_of(st.lists(st.text(), unique=True), st.lists(st.integers(-9, 9), unique=True)))
 def test_alphabets_survive_packing(names):
     arrays = {}

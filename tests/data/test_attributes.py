@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fieldfit.data.array_encoder import ArrayEncoder
@@ -55,14 +55,17 @@ def test_all_kinds_of_items_in_one_call():
     assert items_of(encoder, sequences) == [expected for _, expected in ITEMS]
 
 
+# C strings end at NUL, so python-crfsuite cannot have it in a name.
+short = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=2)
 nested = st.recursive(
-    st.one_of(st.floats(-9, 9), st.booleans(), st.text(max_size=3), st.integers(-3, 3)),
-    lambda inner: st.one_of(st.dictionaries(st.text(max_size=2), inner, max_size=3), st.lists(st.text(max_size=2))),
+    st.one_of(st.floats(-9, 9), st.booleans(), short, st.integers(-3, 3)),
+    lambda inner: st.one_of(st.dictionaries(short, inner, max_size=3), st.lists(short)),
     max_leaves=6,
 )
 
 
-@given(st.lists(st.dictionaries(st.text(max_size=2), nested, max_size=4), max_size=3))
+@settings(deadline=None)
+@given(st.lists(st.dictionaries(short, nested, max_size=4), max_size=3))
 def test_the_same_as_python_crfsuite_itself(items):
     pycrfsuite = pytest.importorskip("pycrfsuite", reason="python-crfsuite is not installed")
     expected = pycrfsuite.ItemSequence(items).items()
@@ -216,6 +219,7 @@ def test_bad_crfsuite_text_is_named_by_line(text, words):
 plain = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zs", "Zl", "Zp")), min_size=1, max_size=4)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(st.tuples(plain, st.dictionaries(plain, st.floats(-9, 9))), min_size=1), min_size=1, max_size=3)
 )

@@ -1,7 +1,7 @@
 """Chunk scores with conlleval's meaning, by hand and against its rules applied literally."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fieldfit.data.chunks import chunk_scores, find_chunks
@@ -145,6 +145,7 @@ iobes = st.one_of(st.just("O"), st.builds("{}-{}".format, st.sampled_from("BIES"
 untyped = st.sampled_from("BIO")
 
 
+@settings(deadline=None)
 @given(st.one_of(corpora(iob), corpora(iobes), corpora(untyped)))
 def test_scores_equal_conlleval_applied_literally(corpus):
     gold = [[one for one, _ in sentence] for sentence in corpus]

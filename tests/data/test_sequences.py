@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fieldfit.data import observed
@@ -118,6 +118,7 @@ def random_sequences(draw):
     )
 
 
+@settings(deadline=None)
 @given(random_sequences(), st.booleans())
 def test_observed_pairs_and_transitions_against_loops(sequences, by_sorting):
     pairs, transitions = set(), set()
@@ -143,6 +144,7 @@ def test_observed_pairs_and_transitions_against_loops(sequences, by_sorting):
     assert set(zip(*map(np.ndarray.tolist, np.nonzero(observed_transitions(sequences))), strict=True)) == transitions
 
 
+@settings(deadline=None)
 @given(random_sequences(), st.data())
 def test_a_subset_holds_what_its_sentences_hold(sequences, data):
     rows = data.draw(st.lists(st.integers(0, sequences.n_sequences - 1), max_size=6)) if len(sequences) else []

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fieldfit.data.textfile import read_utf8, to_utf8
+from fieldfit.data.textfile import read_text
 from fieldfit.types import DataError, Int32Array, IntArray
 
 
@@ -91,20 +91,20 @@ def read_columns(
     Lines that start with ``comment`` are passed over (none by default: ``#`` is a word in many corpora).
     A line with another number of columns than the first is refused with its file and line.
     """
-    return _parse(read_utf8(path, encoding), str(path), separator, comment)
+    return _parse(read_text(path, encoding), str(path), separator, comment)
 
 
 def parse_columns(
     text: str, *, separator: str | None = None, comment: str | None = None, source: str = "text"
 ) -> ColumnText:
     """Read CoNLL-style ``text`` that is already in memory; the options are those of `read_columns`."""
-    return _parse(to_utf8(text.encode("utf-8", "surrogatepass"), source), source, separator, comment)
+    return _parse(text, source, separator, comment)
 
 
-def _parse(content: bytes, source: str, separator: str | None, comment: str | None) -> ColumnText:
+def _parse(text: str, source: str, separator: str | None, comment: str | None) -> ColumnText:
     if separator == "":
         raise DataError("The separator must not be empty; leave it out for any run of spaces and tabs.")
-    content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    content = _utf8(text, source).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     remark = np.zeros(0, dtype=np.int64)
     if comment:
         start = comment.encode("utf-8")
@@ -139,6 +139,14 @@ def _parse(content: bytes, source: str, separator: str | None, comment: str | No
         lines=tokens + 1,
         sources=((source, 0),),
     )
+
+
+def _utf8(text: str, source: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start) + 1
+        raise DataError(f"{source}, line {line}: the text has a lone surrogate, which is no character.") from error
 
 
 def _split_at_blanks(content: bytes) -> tuple[list[bytes], IntArray]:
@@ -201,7 +209,7 @@ def join_texts(texts: Sequence[ColumnText]) -> ColumnText:
     """The sentences of all ``texts`` one after the other, with one list of values for each column."""
     filled = [text for text in texts if text.n_tokens]
     if not filled:
-        return texts[0] if texts else _parse(b"", "text", None, None)
+        return texts[0] if texts else _parse("", "text", None, None)
     width = filled[0].n_columns
     for text in filled:
         if text.n_columns != width:

@@ -18,7 +18,7 @@ import numpy as np
 
 from fieldfit.data.attributes import AttributeRows, AttributeText
 from fieldfit.data.label_lists import offsets_of
-from fieldfit.data.textfile import read_utf8, to_utf8
+from fieldfit.data.textfile import read_text
 from fieldfit.types import DataError
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -27,12 +27,12 @@ _NAME = re.compile(r"(?:[^\\:]|\\.|\\$)*", re.DOTALL)
 
 def read_crfsuite(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> AttributeText:
     """Read a file in CRFsuite's format, gzip or not."""
-    return _parse(read_utf8(path, encoding), str(path))
+    return _parse(read_text(path, encoding), str(path))
 
 
 def parse_crfsuite(text: str, *, source: str = "text") -> AttributeText:
     """Read text in CRFsuite's format that is already in memory."""
-    return _parse(to_utf8(text.encode("utf-8", "surrogatepass"), source), source)
+    return _parse(text, source)
 
 
 def _split_field(field: str) -> tuple[str, float]:
@@ -62,7 +62,7 @@ def _split_label(field: str) -> str | None:
     return _ESCAPE.sub(r"\1", field) or None
 
 
-class _Fields(dict[bytes, int]):
+class _Fields(dict[str, int]):
     """Field → its number; each different field is taken apart once."""
 
     def __init__(self) -> None:
@@ -71,25 +71,25 @@ class _Fields(dict[bytes, int]):
         self.codes: list[int] = []
         self.weights: list[float] = []
 
-    def __missing__(self, field: bytes) -> int:
-        name, value = _split_field(field.decode("utf-8"))
+    def __missing__(self, field: str) -> int:
+        name, value = _split_field(field)
         self.codes.append(self.names.setdefault(name, len(self.names)))
         self.weights.append(value)
         self[field] = len(self.codes) - 1
         return self[field]
 
 
-class _Labels(dict[bytes, "str | None"]):
-    def __missing__(self, field: bytes) -> str | None:
-        self[field] = _split_label(field.decode("utf-8"))
+class _Labels(dict[str, "str | None"]):
+    def __missing__(self, field: str) -> str | None:
+        self[field] = _split_label(field)
         return self[field]
 
 
-def _parse(content: bytes, source: str) -> AttributeText:
-    lines = content.splitlines()
-    filled = [number for number, line in enumerate(lines) if line.strip(b" ")]
+def _parse(text: str, source: str) -> AttributeText:
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    filled = [number for number, line in enumerate(lines) if line.strip(" ")]
     # Spaces belong to names; only those at the end of a line go. Empty fields, from tabs in a row, say nothing.
-    rows = [lines[number].rstrip(b" ").split(b"\t") for number in filled]
+    rows = [lines[number].rstrip(" ").split("\t") for number in filled]
     attributes = [[field for field in row[1:] if field] for row in rows]
     fields, labels = _Fields(), _Labels()
     indptr = offsets_of([len(row) for row in attributes])
@@ -101,7 +101,7 @@ def _parse(content: bytes, source: str) -> AttributeText:
             try:
                 labels[row[0]]
                 for field in row[1:]:
-                    _split_field(field.decode("utf-8"))
+                    _split_field(field)
             except DataError as error:
                 raise DataError(f"{source}, line {number + 1}: {error}.") from None
         raise

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fieldfit.data.locate import find_data
 from fieldfit.data.templates import FeatureSpec, parse_templates
-from fieldfit.data.textfile import read_utf8
+from fieldfit.data.textfile import read_text
 from fieldfit.types import DataError
 
 _CONLL2000 = """
@@ -66,7 +66,7 @@ def preset(name: str) -> FeatureSpec:
 def load_stop_words(path: str | Path | None = None) -> tuple[str, ...]:
     """The stop list in ``path``, one word a line, in lower case; by default the SMART list in the data folder."""
     where = Path(path) if path is not None else find_data("stopwords/smart.txt")
-    words = read_utf8(where).decode("utf-8").split()
+    words = read_text(where).split()
     if not words:
         raise DataError(f"{where} is empty; a stop list has one word on each line.")
     return tuple(dict.fromkeys(word.lower() for word in words))

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fieldfit.data.derived import check_derivation
-from fieldfit.data.textfile import read_utf8
+from fieldfit.data.textfile import read_text
 from fieldfit.types import DataError
 
 _CELL = re.compile(r"%x\[\s*([+-]?\d+)\s*,\s*(\d+)\s*(?::\s*(\w+)\s*)?\]")
@@ -88,7 +88,7 @@ class FeatureSpec:
 
 def read_templates(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> FeatureSpec:
     """Read a CRF++ template file."""
-    return parse_templates(read_utf8(path, encoding).decode("utf-8"), source=str(path))
+    return parse_templates(read_text(path, encoding), source=str(path))
 
 
 def parse_templates(text: str, *, source: str = "templates") -> FeatureSpec:

@@ -1,46 +1,43 @@
-"""The text of a file, packed or not, as UTF-8 bytes: all that can be wrong with a file is said here, once."""
+"""The text of a file, plain or gzipped, with errors that are sentences."""
 
 from __future__ import annotations
 
 import gzip
 import os
 import zlib
-from pathlib import Path
 
-from fieldfit.types import DataError
-
-_GZIP_MAGIC = b"\x1f\x8b"
+from fieldfit.types import DataError, FileAccessError, FileFormatError
 
 
-def read_utf8(path: str | os.PathLike[str], encoding: str = "utf-8") -> bytes:
-    """The content of ``path`` as UTF-8 without a byte order mark; unpacked if it is gzip, whatever its name."""
+def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
+    """The file as text without its byte order mark. Gzip is recognised by its first bytes, not by name."""
+    shown = os.fspath(path)
     try:
-        content = Path(path).read_bytes()
+        with open(path, "rb") as file:
+            data = file.read()
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
-    if content.startswith(_GZIP_MAGIC):
+        reason = error.strerror or str(error)
+        raise FileAccessError(f"{shown} cannot be opened: {reason}. Check the path and its rights.") from error
+    if data[:2] == b"\x1f\x8b":
         try:
-            content = gzip.decompress(content)
-        except (EOFError, OSError, zlib.error) as error:
-            raise DataError(
-                f"{path} is a damaged or truncated gzip file ({error}); fetch it again or unpack it by hand."
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise FileFormatError(
+                f"{shown} begins like a gzip file but cannot be unpacked ({error}): it is truncated or damaged. "
+                "Use an intact copy."
             ) from error
-    return to_utf8(content, str(path), encoding)
-
-
-def to_utf8(content: bytes, source: str, encoding: str = "utf-8") -> bytes:
-    """``content`` in ``encoding`` as UTF-8 bytes; text that cannot be read in it is refused with its line."""
     try:
-        text = content.decode(encoding)
+        text = data.decode(encoding).removeprefix("\ufeff")
     except LookupError as error:
         raise DataError(f"There is no encoding named {encoding!r}; try 'utf-8' or 'latin-1'.") from error
     except UnicodeDecodeError as error:
-        line = len(content[: error.start].splitlines()) or 1
-        raise DataError(
-            f"{source}, line {line}: the bytes are not {encoding} text ({error.reason}). If the file is text in "
-            f"another encoding, name it, for example encoding='latin-1'."
+        line = data.count(b"\n", 0, error.start) + 1
+        name = {"utf-8": "UTF-8"}.get(encoding, encoding)
+        raise FileFormatError(
+            f"{shown} is not {name} text: line {line} has the byte 0x{data[error.start]:02x}. Save it as UTF-8, "
+            "or name its encoding where the reader takes one."
         ) from error
     if "\0" in text:
-        line = len(text[: text.index("\0")].splitlines()) or 1
-        raise DataError(f"{source}, line {line}: there is a NUL character, so this looks like a binary file.")
-    return text.removeprefix("\ufeff").encode("utf-8")
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise FileFormatError(f"{shown} is not a text file: line {line} has a zero byte. Save it as UTF-8 text.")
+    return text
