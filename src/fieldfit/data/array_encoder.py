@@ -74,7 +74,7 @@ class ArrayEncoder:
         joined = np.concatenate(values).astype(np.float64)
         return Sequences(
             offsets=offsets_of(lengths),
-            indptr=offsets_of(np.concatenate(counts).tolist()),
+            indptr=offsets_of(np.concatenate(counts).astype(np.int64)),
             indices=np.concatenate(indices).astype(np.int32),
             values=None if (joined == 1.0).all() else joined,
             labels=labels,

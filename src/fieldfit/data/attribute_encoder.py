@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit._kernels import NameTable
 from fieldfit.data.alphabet import Alphabet
-from fieldfit.data.attributes import AttributeRows, AttributeText, Item, NameCodes, attribute_rows
+from fieldfit.data.attributes import AttributeRows, AttributeText, Item, attribute_rows
 from fieldfit.data.label_lists import Label, check_unknown, encode_labels, flatten_labels
 from fieldfit.data.packing import pack_names, pack_text, unpack_names, unpack_text
 from fieldfit.data.sequences import UNKNOWN, Sequences
@@ -46,17 +47,17 @@ class AttributeEncoder:
         else:
             if y is None:
                 raise DataError("Training needs the labels y, a list for each sentence of X.")
-            lookup = NameCodes({}, grow=True)
-            rows = attribute_rows(X, lookup)
-            names = tuple(lookup.codes)
+            table = NameTable()
+            rows = attribute_rows(X, table, grow=True)
+            names = tuple(table.names())
             flat = flatten_labels(y, np.diff(rows.offsets).tolist())
         if not flat:
             raise DataError("There are no tokens to learn from.")
         labels = Alphabet.sorted(label for label in flat if label is not None)
         if min_count > 1:
             frequent = np.bincount(rows.codes, minlength=len(names)) >= min_count
-            table = np.where(frequent, np.cumsum(frequent) - 1, -1)
-            rows = rows._replace(codes=table[rows.codes])
+            kept_code = np.where(frequent, np.cumsum(frequent) - 1, -1).astype(np.int32)
+            rows = rows._replace(codes=kept_code[rows.codes])
             names = tuple(name for name, kept in zip(names, frequent.tolist(), strict=True) if kept)
         encoder = cls(Alphabet(names), labels)
         codes = np.fromiter((labels.codes.get(label, UNKNOWN) for label in flat), np.int32, len(flat))
@@ -82,20 +83,22 @@ class AttributeEncoder:
         """
         check_unknown(unknown_labels)
         if isinstance(X, AttributeText):
-            table = self.features.encode(X.names, len(X.names)).astype(np.int64)
+            table = self.features.encode(X.names, len(X.names))
             rows = X.rows._replace(codes=table[X.rows.codes])
             if y is None:
                 return self._sequences(rows, self._text_labels(X, unknown_labels))
         else:
-            rows = attribute_rows(X, self._lookup)
+            rows = attribute_rows(X, self._table, grow=False)
         lengths = np.diff(rows.offsets).tolist()
         if y is None:
             return self._sequences(rows, np.full(len(rows.indptr) - 1, UNKNOWN, dtype=np.int32))
         return self._sequences(rows, encode_labels(flatten_labels(y, lengths), lengths, self.labels, unknown_labels))
 
     @cached_property
-    def _lookup(self) -> NameCodes:
-        return NameCodes(dict(self.features.codes), grow=False)  # type: ignore[arg-type]
+    def _table(self) -> NameTable:
+        table = NameTable()
+        table.add(self.feature_names())
+        return table
 
     def _text_labels(self, text: AttributeText, unknown: str) -> Int32Array:
         get = self.labels.codes.get
@@ -121,7 +124,7 @@ class AttributeEncoder:
         return Sequences(
             offsets=rows.offsets,
             indptr=indptr,
-            indices=codes.astype(np.int32),
+            indices=codes,
             values=values,
             labels=labels,
             n_features=len(self.features),

@@ -7,7 +7,6 @@ prefixes its names, ``next:word:sat``; a name in a list has value 1. The same as
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -15,10 +14,10 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fieldfit._kernels import NameTable
 from fieldfit.data.label_lists import locate, offsets_of
-from fieldfit.types import DataError, FloatArray, IntArray
+from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 
 Item = Mapping[str, Any] | Sequence[str] | AbstractSet[str]
 
@@ -28,7 +27,7 @@ class AttributeRows(NamedTuple):
 
     offsets: IntArray
     indptr: IntArray
-    codes: IntArray
+    codes: Int32Array
     values: FloatArray | None
 
 
@@ -46,62 +45,27 @@ class AttributeText:
     source: str
 
 
-class NameCodes(dict[Any, int]):
-    """(attribute, value) or name → code, filled as it is asked.
+def attribute_rows(sentences: Sequence[Sequence[Item]], names: NameTable, *, grow: bool) -> AttributeRows:
+    """The attributes of all tokens of ``sentences``, with new names added to ``names`` or (not ``grow``) coded −1.
 
-    A dict that computes what is missing: the common case, a pair that was met before, never runs Python code.
+    What cannot be read is refused as X[sentence][token].
     """
-
-    def __init__(self, codes: dict[str, int], *, grow: bool) -> None:
-        super().__init__()
-        self.codes, self.grow = codes, grow
-
-    def code(self, name: str) -> int:
-        """The code of a full name; a new one where names may be added, else −1."""
-        if self.grow:
-            return self.codes.setdefault(name, len(self.codes))
-        return self.codes.get(name, -1)
-
-    def __missing__(self, key: Any) -> int:
-        if type(key) is tuple:
-            attribute, value = key
-            if isinstance(value, str | bytes):
-                name = f"{_text(attribute)}:{_text(value)}"
-            else:
-                # A number is no part of the name; all that equal 1 share the entry, others are looked up each time.
-                if float(value) != 1.0:
-                    return self.code(_text(attribute))
-                name = _text(attribute)
-        else:
-            name = _text(key)
-        code = self.code(name)
-        # Unknown names are not remembered: a tagger that runs for months must not grow.
-        if code >= 0:
-            self[key] = code
-        return code
-
-
-def _text(name: Any) -> str:
-    if isinstance(name, str):
-        return name
-    if isinstance(name, bytes):
-        return name.decode("utf-8")
-    raise TypeError(f"an attribute's name must be text; got {name!r}")
-
-
-def attribute_rows(sentences: Sequence[Sequence[Item]], names: NameCodes) -> AttributeRows:
-    """The attributes of all tokens of ``sentences``; what cannot be read is refused as X[sentence][token]."""
     lengths = sentence_lengths(sentences)
     items: list[Any] = list(chain.from_iterable(sentences))
-    kinds = set(map(type, items))
-    try:
-        if kinds == {dict}:
-            return _dict_rows(items, lengths, names)
-        if kinds <= {list, tuple}:
-            return _list_rows(items, lengths, names)
-    except (TypeError, ValueError, UnicodeDecodeError):
-        pass  # nested or wrong: the careful way below reads the one and names the place of the other
-    return _any_rows(items, lengths, names)
+    if set(map(type, items)) - {dict, list, tuple, set, frozenset}:
+        items = list(map(_plain, items))
+    counts, codes, values, failure = names.encode(items, grow)
+    if failure is not None:
+        sentence, token = locate(lengths, failure[0])
+        raise DataError(f"X[{sentence}][{token}] cannot be read as features: {failure[1]}.")
+    return AttributeRows(offsets_of(lengths), offsets_of(counts), codes, values)
+
+
+def _plain(item: Any) -> Any:
+    """Other mappings as dicts and arrays of names as lists; the rest as it is, to be refused with its place."""
+    if isinstance(item, Mapping):
+        return dict(item)
+    return item.tolist() if isinstance(item, np.ndarray) and item.ndim == 1 else item
 
 
 def sentence_lengths(sentences: Sequence[Sequence[Any]]) -> list[int]:
@@ -114,90 +78,3 @@ def sentence_lengths(sentences: Sequence[Sequence[Any]]) -> list[int]:
             raise DataError(f"X[{index}] must be a sentence, a list of tokens; got {type(sentence).__name__}.")
         lengths.append(len(sentence))
     return lengths
-
-
-def _dict_rows(items: list[dict[str, Any]], lengths: list[int], names: NameCodes) -> AttributeRows:
-    indptr = offsets_of([len(item) for item in items])
-    pairs = chain.from_iterable(map(dict.items, items))
-    codes = np.fromiter(map(names.__getitem__, pairs), dtype=np.int64, count=int(indptr[-1]))
-    values: FloatArray | None = None
-    if set(map(type, chain.from_iterable(map(dict.values, items)))) - {str}:
-        given = chain.from_iterable(map(dict.values, items))
-        values = np.fromiter(
-            (1.0 if isinstance(value, str | bytes) else float(value) for value in given), np.float64, len(codes)
-        )
-        _refuse_infinite(values, indptr, lengths, lambda entry: _pair_name(items, indptr, entry))
-        values = None if (values == 1.0).all() else values
-    return AttributeRows(offsets_of(lengths), indptr, codes, values)
-
-
-def _pair_name(items: list[dict[str, Any]], indptr: IntArray, entry: int) -> str:
-    token = int(np.searchsorted(indptr, entry, side="right")) - 1
-    return str(list(items[token])[entry - int(indptr[token])])
-
-
-def _list_rows(items: list[Any], lengths: list[int], names: NameCodes) -> AttributeRows:
-    if set(map(type, chain.from_iterable(items))) - {str}:
-        raise TypeError("a list of features must hold names")
-    indptr = offsets_of([len(item) for item in items])
-    codes = np.fromiter(map(names.__getitem__, chain.from_iterable(items)), np.int64, int(indptr[-1]))
-    return AttributeRows(offsets_of(lengths), indptr, codes, None)
-
-
-def _any_rows(items: list[Any], lengths: list[int], names: NameCodes) -> AttributeRows:
-    codes: list[int] = []
-    values: list[float] = []
-    counts: list[int] = []
-    for position, item in enumerate(items):
-        before = len(codes)
-        try:
-            _flatten(item, "", names, codes, values)
-        except (TypeError, ValueError, RecursionError) as error:
-            sentence, token = locate(lengths, position)
-            raise DataError(f"X[{sentence}][{token}] cannot be read as features: {error}.") from error
-        counts.append(len(codes) - before)
-    indptr = offsets_of(counts)
-    found = np.asarray(values, dtype=np.float64)
-    coded = np.asarray(codes, dtype=np.int64)
-    _refuse_infinite(found, indptr, lengths, lambda entry: "a feature")
-    return AttributeRows(offsets_of(lengths), indptr, coded, None if (found == 1.0).all() else found)
-
-
-def _flatten(item: Any, prefix: str, names: NameCodes, codes: list[int], values: list[float]) -> None:
-    """Append the code and the value of each attribute of ``item``, with ``prefix`` before its name."""
-    if isinstance(item, Mapping):
-        for key, value in item.items():
-            name = prefix + _text(key)
-            if isinstance(value, str | bytes):
-                codes.append(names.code(f"{name}:{_text(value)}"))
-                values.append(1.0)
-            elif isinstance(value, Mapping | list | tuple | AbstractSet):
-                _flatten(value, f"{name}:", names, codes, values)
-            else:
-                try:
-                    number = float(value)
-                except TypeError as error:
-                    raise TypeError(f"the value of {name!r} is {value!r}, neither a number nor text") from error
-                codes.append(names.code(name))
-                values.append(number)
-                if not math.isfinite(number):
-                    raise ValueError(f"the value of {name!r} is {number}; values must be finite")
-    elif isinstance(item, list | tuple | AbstractSet | np.ndarray):
-        # A set has another order in every process; features must not.
-        for name in sorted(map(_text, item)) if isinstance(item, AbstractSet) else map(_text, item):
-            codes.append(names.code(prefix + name))
-            values.append(1.0)
-    else:
-        raise TypeError(f"a token must be a dict or a list of names; got {item!r}")
-
-
-def _refuse_infinite(values: FloatArray, indptr: IntArray, lengths: list[int], name: Any) -> None:
-    finite: NDArray[np.bool_] = np.isfinite(values)
-    if finite.all():
-        return
-    entry = int(np.flatnonzero(~finite)[0])
-    sentence, token = locate(lengths, int(np.searchsorted(indptr, entry, side="right")) - 1)
-    raise DataError(
-        f"X[{sentence}][{token}] cannot be read as features: the value of {name(entry)!r} is {values[entry]}; "
-        f"values must be finite."
-    )

@@ -112,7 +112,7 @@ def _parse(text: str, source: str) -> AttributeText:
     rows_of_codes = AttributeRows(
         offsets=offsets.astype(np.int64),
         indptr=indptr,
-        codes=np.asarray(fields.codes, dtype=np.int64)[numbers],
+        codes=np.asarray(fields.codes, dtype=np.int32)[numbers],
         values=None if (values == 1.0).all() else values,
     )
     return AttributeText(rows_of_codes, tuple(fields.names), given, places + 1, source)

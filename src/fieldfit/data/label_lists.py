@@ -69,7 +69,7 @@ def locate(lengths: Sequence[int], position: int) -> tuple[int, int]:
     return sentence, position - int(ends[sentence - 1] if sentence else 0)
 
 
-def offsets_of(lengths: Sequence[int]) -> IntArray:
+def offsets_of(lengths: Sequence[int] | IntArray) -> IntArray:
     """(n + 1,) running sums of the lengths, from 0."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(np.asarray(lengths, dtype=np.int64), out=offsets[1:])
