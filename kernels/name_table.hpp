@@ -16,15 +16,36 @@ class NameTable {
     const char* text(int64_t code) const { return text_.data() + ends_[code]; }
     size_t length(int64_t code) const { return static_cast<size_t>(ends_[code + 1] - ends_[code]); }
 
+    static uint64_t hash(const char* name, size_t length) {
+        uint64_t hash = 0x2545f4914f6cdd1du ^ length;
+        for (; length >= 8; name += 8, length -= 8) {
+            uint64_t word;
+            std::memcpy(&word, name, 8);
+            hash = mix(hash ^ word) + 0x9e3779b97f4a7c15u;
+        }
+        uint64_t word = 0;
+        if (length) std::memcpy(&word, name, length);
+        return mix(hash ^ word);
+    }
+
+    // Three steps of one search, to be run over a batch each, so that the waits for memory overlap.
+    void prefetch_slot(uint64_t hash) const { __builtin_prefetch(&slots_[hash & (slots_.size() - 1)]); }
+    void prefetch_end(uint64_t hash) const {
+        const uint64_t entry = slots_[hash & (slots_.size() - 1)] & kCode;
+        if (entry) __builtin_prefetch(&ends_[entry - 1]);
+    }
+    void prefetch_text(uint64_t hash) const {
+        const uint64_t entry = slots_[hash & (slots_.size() - 1)] & kCode;
+        if (entry) __builtin_prefetch(text(static_cast<int64_t>(entry) - 1));
+    }
+
     // The code of a name, or -1.
-    int32_t find(const char* name, size_t length) const {
-        const uint64_t hash = hash_of(name, length);
+    int32_t find(const char* name, size_t length, uint64_t hash) const {
         return static_cast<int32_t>(slots_[slot_of(name, length, hash)] & kCode) - 1;
     }
 
     // The code of a name, which is added if it is new.
-    int32_t add(const char* name, size_t length) {
-        const uint64_t hash = hash_of(name, length);
+    int32_t add(const char* name, size_t length, uint64_t hash) {
         size_t slot = slot_of(name, length, hash);
         if (slots_[slot]) return static_cast<int32_t>(slots_[slot] & kCode) - 1;
         const int64_t code = size();
@@ -48,18 +69,6 @@ class NameTable {
         return word ^ (word >> 32);
     }
 
-    static uint64_t hash_of(const char* name, size_t length) {
-        uint64_t hash = 0x2545f4914f6cdd1du ^ length;
-        for (; length >= 8; name += 8, length -= 8) {
-            uint64_t word;
-            std::memcpy(&word, name, 8);
-            hash = mix(hash ^ word) + 0x9e3779b97f4a7c15u;
-        }
-        uint64_t word = 0;
-        if (length) std::memcpy(&word, name, length);
-        return mix(hash ^ word);
-    }
-
     size_t slot_of(const char* name, size_t length, uint64_t hash) const {
         const size_t mask = slots_.size() - 1;
         for (size_t slot = hash & mask;; slot = (slot + 1) & mask) {
@@ -78,7 +87,7 @@ class NameTable {
         for (const uint64_t entry : old) {
             if (!entry) continue;
             const int64_t code = static_cast<int64_t>(entry & kCode) - 1;
-            size_t slot = hash_of(text(code), length(code)) & mask;
+            size_t slot = hash(text(code), length(code)) & mask;
             while (slots_[slot]) slot = (slot + 1) & mask;
             slots_[slot] = entry;
         }

@@ -22,12 +22,12 @@ class Alphabet:
 
     def __init__(self, names: Iterable[str | int]) -> None:
         self.names = tuple(names)
-        kinds = {isinstance(name, str) for name in self.names}
-        if len(kinds) > 1:
+        kinds = set(map(type, self.names))
+        if kinds == {str, int}:
             raise DataError("The names of an alphabet must be all text or all whole numbers, not both.")
-        for name in self.names:
-            if not isinstance(name, str | int | np.integer) or isinstance(name, bool):
-                raise DataError(f"A name must be text or a whole number; got {name!r}. Convert it with str() first.")
+        if kinds - {str, int}:
+            other = next(name for name in self.names if type(name) not in (str, int))
+            raise DataError(f"A name must be text or a whole number; got {other!r}. Convert it with str() or int().")
         if len(self.codes) != len(self.names):
             raise DataError("The names of an alphabet must differ from each other.")
 

@@ -71,7 +71,7 @@ class AttributeEncoder:
     def feature_names(self, codes: Iterable[int] | None = None) -> list[str]:
         """The names of the attributes with these codes (all of them by default)."""
         names = self.features.names if codes is None else self.features.decode(codes)
-        return [str(name) for name in names]
+        return list(map(str, names))
 
     def encode(
         self, X: Sentences, y: Sequence[Sequence[Label]] | None = None, *, unknown_labels: str = "mark"

@@ -21,6 +21,10 @@ UNKNOWN = -1
 def _frozen(array: ArrayLike, dtype: type[Any], name: str) -> NDArray[Any]:
     """A read-only, contiguous, one-dimensional view of ``array``, refused where a cast would change its numbers."""
     given = np.asarray(array)
+    if given.dtype == dtype and given.ndim == 1 and given.flags.c_contiguous:
+        given = given.view()
+        given.flags.writeable = False
+        return given
     if given.ndim != 1:
         raise DataError(f"Sequences.{name} must have one dimension; it has shape {given.shape}.")
     if given.size and given.dtype.kind not in ("f" if dtype is np.float64 else "") + "iu":
@@ -147,7 +151,7 @@ def _gather(pointer: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _check_pointer(pointer: IntArray, total: int, name: str, target: str) -> None:
-    if len(pointer) == 0 or pointer[0] != 0 or pointer[-1] != total or (np.diff(pointer) < 0).any():
+    if len(pointer) == 0 or pointer[0] != 0 or pointer[-1] != total or (pointer[1:] < pointer[:-1]).any():
         raise DataError(
             f"Sequences.{name} must rise from 0 to the length of {target} ({total}) without falling; "
             f"it has {len(pointer)} entries" + (f" from {pointer[0]} to {pointer[-1]}." if len(pointer) else ".")
