@@ -49,4 +49,5 @@ NB_MODULE(_kernels, module) {
     ff::bind_selection(module);
     ff::bind_pairwise(module);
     ff::bind_name_table(module);
+    ff::bind_vectors(module);
 }

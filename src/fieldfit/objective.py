@@ -8,7 +8,7 @@ penalty. Optimisers minimise, so this class gives the negative, over the paramet
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -64,10 +64,18 @@ class Objective:
         product = self.problem.hessian_product(self.full(x), direction, self.row_weight)
         return self._reduced(self.precision * direction - product)
 
-    def hessian_diagonal(self, x: FloatArray) -> FloatArray | None:
-        """An approximate diagonal of the Hessian, or None."""
-        diagonal = self.problem.hessian_diagonal(self.full(x), self.row_weight)
-        return None if diagonal is None else self._reduced(diagonal + self.precision)
+    @property
+    def hessian_diagonal(self) -> Callable[[FloatArray], FloatArray] | None:
+        """A function that gives an approximate diagonal of the Hessian, or None where the problem has none."""
+        if self.problem.hessian_diagonal(self.start, self.row_weight) is None:
+            return None
+
+        def diagonal(x: FloatArray) -> FloatArray:
+            found = self.problem.hessian_diagonal(self.full(x), self.row_weight)
+            assert found is not None
+            return self._reduced(found + self.precision)
+
+        return diagonal
 
 
 def precision_of(sigma2: Any, names: Sequence[str]) -> FloatArray:

@@ -246,6 +246,14 @@ def test_header_is_a_choice_where_it_cannot_be_seen(tmp_path):
     refused("value '2' in line 1 .*header=True", pandas_header, states=(0, 1))
 
 
+def test_names_choose_columns_where_the_source_has_them(tmp_path):
+    path = write(tmp_path / "t.csv", "a,b,c\n0,1,1\n1,0,1\n")
+    table = read_table(path, names=["c", "a"], states=(0, 1))
+    assert table.names == ("c", "a")
+    assert table.codes.tolist() == [[1, 0], [1, 1]]
+    assert read_table(path, names=["u", "v", "w"], states=(0, 1)).codes.tolist() == [[0, 1, 1], [1, 0, 1]]
+
+
 def test_bad_columns_and_names(tmp_path):
     path = write(tmp_path / "t.csv", "a,b\n0,1\n1,0\n")
     refused("no column 'c' in .*t.csv. It has 'a', 'b'", path, columns=["a", "c"], header=True)

@@ -257,8 +257,10 @@ def test_one_thread_equals_two(density):
             problem = field.problem()
             value, gradient = problem.value_grad(theta, w)
             results.append(
-                (value, gradient, problem.hessian_product(theta, v), problem.row_values(theta))
-                + (problem.row_products(theta, v), problem.hessian_diagonal(theta))
+                (
+                    *(value, gradient, problem.hessian_product(theta, v), problem.row_values(theta)),
+                    *(problem.row_products(theta, v), problem.hessian_diagonal(theta)),
+                )
             )
         finally:
             set_threads(None)
@@ -293,7 +295,7 @@ def test_shards_add_up():
 
 def test_many_samples_and_variables_agree_with_formula():
     """PL1 = m logistic regressions, over several chunks, panels and words of bits."""
-    field, theta, rng = make(5, n=2100, m=70, scale=0.3)
+    field, theta, _ = make(5, n=2100, m=70, scale=0.3)
     x = field.codes.astype(float)
     W = np.zeros((70, 70))
     W[field.edges[:, 0], field.edges[:, 1]] = theta[field.edge_parameter]

@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -50,7 +50,7 @@ def fit(
     weight_kind: str = "importance",
     start: Any = None,
     fixed: Mapping[str, float] | None = None,
-    method: str = "auto",
+    method: Literal["auto", "lbfgs", "newton"] = "auto",
     tol: float = 1e-6,
     max_iter: int = 1000,
     wide_rows: str = "refuse",

@@ -115,7 +115,7 @@ CATALOGUE: tuple[DataSet, ...] = (
     DataSet(
         "supreme_court",
         "votes of the Rehnquist court",
-        "the R package MCMCpack",
+        "https://cran.r-project.org/package=MCMCpack (data set Rehnquist)",
         "GPL-3",
         (
             DataFile(
@@ -126,7 +126,7 @@ CATALOGUE: tuple[DataSet, ...] = (
     DataSet(
         "senate109",
         "roll calls of the 109th US Senate",
-        "the R package pscl",
+        "https://cran.r-project.org/package=pscl (data set s109)",
         "GPL-2",
         (
             DataFile(
@@ -137,7 +137,7 @@ CATALOGUE: tuple[DataSet, ...] = (
     DataSet(
         "spikes",
         "binary spike words of 15 and 50 neurons",
-        "the Maximum Entropy Toolbox (Maoz and Schneidman)",
+        "https://orimaoz.github.io/maxent_toolbox/",
         "MIT",
         (
             DataFile(
@@ -151,7 +151,7 @@ CATALOGUE: tuple[DataSet, ...] = (
     DataSet(
         "adhd",
         "18 binary symptoms and a diagnosis",
-        "the R package bgms",
+        "https://cran.r-project.org/package=bgms (data set ADHD)",
         "CC BY 4.0",
         (DataFile("psych/adhd.csv", 13617, "29cc4062b7c09b7a46ea78234a11c1195068c1ea0ad680b3a73e261c02aeaa5f"),),
     ),
@@ -165,7 +165,7 @@ CATALOGUE: tuple[DataSet, ...] = (
     DataSet(
         "pepper",
         "disease in two 20 × 20 fields of pepper plants",
-        "the R package agridat",
+        "https://cran.r-project.org/package=agridat",
         "with permission, as agridat states",
         (DataFile("lattice/pepper.txt", 13964, "ed4a41883dc83b95a471b35e895bb4150a5509458f303dfd098e85f62e3105b4"),),
     ),

@@ -136,8 +136,10 @@ def _choose_columns(
         double = next(name for name in raw.names if raw.names.count(name) > 1)
         raise DataError(f"Two columns of {raw.source} are called {double!r}. Give each column a name of its own.")
     weight: ArrayLike | None
-    if columns is None and names is not None and set(map(str, names)) <= set(raw.names):
-        columns = [str(name) for name in names]
+    if columns is None and names is not None:
+        wanted = [str(name) for name in names]
+        if len(set(wanted)) == len(wanted) and set(wanted) <= set(raw.names):
+            columns = wanted
     positions = list(range(raw.m)) if columns is None else [_position(raw, column) for column in columns]
     if len(set(positions)) < len(positions):
         raise DataError(f"columns={list(columns or ())!r} names a column twice. Give each column once.")

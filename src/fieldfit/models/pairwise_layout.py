@@ -220,8 +220,10 @@ def lay_out(
             high, low = np.tril_indices(k, -1)
             edges = edge_number(blocks[:, low], blocks[:, high])
             meta.append(
-                [k, len(block_beta), size["target"], size["pair"], size["beta"], int(listed)]
-                + [f * n, size["indptr"], size["entry"], size["entry"]]
+                [
+                    *(k, len(block_beta), size["target"], size["pair"], size["beta"], int(listed)),
+                    *(f * n, size["indptr"], size["entry"], size["entry"]),
+                ]
             )
             layout_parts.append(Part(f, entries, size["entry"]))
             targets.append(blocks.astype(np.int32).ravel())
