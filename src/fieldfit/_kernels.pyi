@@ -132,6 +132,7 @@ class NameTable:
     def encode(
         self, items: list[Any], grow: bool
     ) -> tuple[NDArray[int64], NDArray[int32], NDArray[float64] | None, tuple[int, str] | None]: ...
+
 def append_pair(
     new_point: NDArray[float64],
     old_point: NDArray[float64],
