@@ -15,10 +15,8 @@ class Programs:
 
 def eliminate(
     programs: Programs,
-    potential: NDArray[float64],
     logarithm: NDArray[float64],
     direction: NDArray[float64],
-    shift: NDArray[float64],
     config_ptr: NDArray[int64],
     bases: NDArray[int64],
     weight: NDArray[float64],
@@ -33,7 +31,6 @@ def eliminate(
 def eliminate_decode(
     programs: Programs,
     logarithm: NDArray[float64],
-    shift: NDArray[float64],
     bases: NDArray[int64],
     maximise: bool,
     seed: int,
