@@ -179,12 +179,6 @@ class ProgramCompiler:
         self.memory = 0  # bytes of all templates so far
         self._templates: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], Template] = {}
         self._cards = np.array(graph.cardinalities, dtype=np.int64)
-        widest = max((len(scope) for scope in graph.scopes), default=1)
-        self._scopes = np.full((len(graph.scopes), widest), -1, dtype=np.int64)
-        self._strides = np.zeros((len(graph.scopes), widest), dtype=np.int64)
-        for factor, (scope, strides) in enumerate(zip(graph.scopes, graph.strides, strict=True)):
-            self._scopes[factor, : len(scope)] = scope
-            self._strides[factor, : len(scope)] = strides
 
     def compile(self, free: frozenset[int], *, name: str = "The sum") -> Program:
         """Compile the exact sum over ``free``, all other variables being clamped; ``name`` is for error messages."""
@@ -192,7 +186,7 @@ class ProgramCompiler:
         touching = np.unique(np.array([f for v in variables for f in self.graph.factors_of[v]], dtype=np.int64))
         local = np.full(self.graph.n_variables, -1, dtype=np.int64)
         local[variables] = np.arange(len(variables))
-        scopes, strides = self._scopes[touching], self._strides[touching]
+        scopes, strides = self.graph.scope_matrix[touching], self.graph.stride_matrix[touching]
         place = np.where(scopes >= 0, local[scopes], -1)
         inside = place >= 0
         # Free variables of each factor in increasing order, padded in front: equal lines are one group.

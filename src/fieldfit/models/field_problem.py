@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 #: Different patterns of missing values that one problem may compile, a component at a time.
-MOST_PATTERNS = 20_000
+MOST_PATTERNS = 100_000
 #: Bytes that the compiled programs of one problem may take.
 MOST_MEMORY = 2 << 30
 
@@ -306,10 +306,11 @@ def _collect(compiler: _Compiler, part: FamilySelection, n: int) -> list[_Group]
     missing = compiler.codes < 0
     patterns = _pattern_numbers(missing) if missing.any() else None
     groups: list[_Group] = []
-    compiled = 0
     size = family.size
     if size is None:
         raise DataError(f"The family {family.name} belongs to sequences, not to a field with fixed variables.")
+    if patterns is not None:
+        _check_patterns(family.name, pointer, samples, patterns)
     for index in range(size):
         rows = samples[pointer[index] : pointer[index + 1]]
         if not len(rows):
@@ -328,12 +329,6 @@ def _collect(compiler: _Compiler, part: FamilySelection, n: int) -> list[_Group]
             )
             if not seen.target:
                 continue  # log p of nothing is 0
-            compiled += 1
-            if compiled > MOST_PATTERNS:
-                raise DataError(
-                    f"The family {family.name} meets more than {MOST_PATTERNS:,} combinations of a component and a "
-                    f"pattern of missing values. Use fewer components, or drop or impute values."
-                )
             try:
                 groups.append(_group(compiler, seen, same, weight, family.name, index))
             except WidthError:
@@ -356,10 +351,23 @@ def _group(
     if hidden:
         numerator = compiler.program(hidden, name)
         sums.append((numerator, compiler.configure(numerator, rows), 1.0))
-    touching = compiler.programs[denominator].factors
-    fixed = [f for f in touching if not any(v in hidden for v in graph.scopes[f])]
-    entries = graph.entries(compiler.codes[rows], np.array(fixed, dtype=np.int64))
+    fixed = compiler.programs[denominator].factors
+    if hidden:
+        inside = np.isin(graph.scope_matrix[fixed], sorted(hidden)).any(axis=1)
+        fixed = fixed[~inside]
+    entries = graph.entries(compiler.codes[rows], fixed)
     return _Group(rows, weight, entries, tuple(sums))
+
+
+def _check_patterns(name: str, pointer: IntArray, samples: IntArray, patterns: IntArray) -> None:
+    """Refuse, before any work, more combinations of a component and a pattern than can be compiled."""
+    component = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
+    combinations = len(np.unique(component * (int(patterns.max()) + 1) + patterns[samples]))
+    if combinations > MOST_PATTERNS:
+        raise DataError(
+            f"{name} meets {combinations:,} combinations of a component and a pattern of missing values; the limit is "
+            f"{MOST_PATTERNS:,}. Use fewer components, or drop or impute the rows that miss values."
+        )
 
 
 def _pattern_numbers(missing: NDArray[np.bool_]) -> IntArray:
