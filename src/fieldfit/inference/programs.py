@@ -192,8 +192,14 @@ class ProgramCompiler:
         # Free variables of each factor in increasing order, padded in front: equal lines are one group.
         order = np.argsort(np.where(inside, place, -1), axis=1, kind="stable")
         keys = np.take_along_axis(np.where(inside, place, -1), order, axis=1)
-        lines, group_of = np.unique(keys, axis=0, return_inverse=True)
-        group_of = group_of.reshape(-1)
+        number = np.zeros(len(keys), dtype=np.int64)
+        if (len(variables) + 1.0) ** keys.shape[1] < 2**62:
+            for column in range(keys.shape[1]):
+                number = number * (len(variables) + 1) + keys[:, column] + 1
+            _, first, group_of = np.unique(number, return_index=True, return_inverse=True)
+        else:
+            _, first, group_of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        lines, group_of = keys[first], group_of.reshape(-1)
         groups = tuple(tuple(int(v) for v in line if v >= 0) for line in lines)
         template = self._template(tuple(int(c) for c in self._cards[variables]), groups, name)
 
