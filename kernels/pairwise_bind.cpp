@@ -205,7 +205,7 @@ static double pairwise(int mode, int64_t n, In2<uint64_t> columns, In2<uint32_t>
             }
 
     // Chunks and tasks depend on the sizes only, so that the sums are the same for any number of threads.
-    plan.chunk = std::min<int64_t>(plan.m <= 128 ? 512 : 256, plan.n_padded);
+    plan.chunk = std::min<int64_t>(512, plan.n_padded);
     const int64_t chunks = (plan.n_padded + plan.chunk - 1) / plan.chunk;
     const int64_t sums_size = (n_edges + m + 7) / 8 * 8 + matrix_size;
     const int64_t most_tasks = std::clamp<int64_t>((int64_t{1} << 25) / sums_size, 4, 32);

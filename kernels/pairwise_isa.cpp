@@ -6,37 +6,62 @@ namespace ff::FF_ISA {
 static constexpr int64_t T = pairwise_tile;
 static constexpr int64_t P = pairwise_panel;
 static constexpr int64_t B = pairwise_batch;
+static constexpr int64_t gathered = 8;  // batches of listed entries that are gathered before the first is solved
 
 // ---- Matrix products with a 0/1 matrix -----------------------------------------------------------------------------
 // Four columns of a 0/1 matrix have 16 combinations, so four multiply-adds become one look-up of a sum that is made
 // once for a chunk of samples ("four Russians"): a quarter of the arithmetic of a general product, in full precision.
 // 32 variables are done together: 8 tables of 16 lines of a panel are 16 KB and stay in the first-level cache.
 
+// Plain loops over a panel are not kept in registers by the compilers, hence vectors by name here.
+#if defined(__GNUC__)
+#if defined(__AVX512F__)
+static constexpr int64_t W = 8;
+#elif defined(__AVX__)
+static constexpr int64_t W = 4;
+#else
+static constexpr int64_t W = 2;
+#endif
+typedef double Vec __attribute__((vector_size(8 * W), aligned(8), may_alias));
+#else
+static constexpr int64_t W = 1;
+typedef double Vec;
+#endif
+static constexpr int64_t V = P / W;
+
+static inline const Vec* vectors(const double* p) { return reinterpret_cast<const Vec*>(p); }
+static inline Vec* vectors(double* p) { return reinterpret_cast<Vec*>(p); }
+
 // out[i, :] = bias[:] + sum_k c_ik matrix[k, :], for the columns of one panel.
 static void fields_panel(const double* matrix, int64_t stride, const double* bias, const uint32_t* rows,
                          int64_t row_words, int64_t n, double* table, double* out) {
     for (int64_t i = 0; i < n; ++i)
-        for (int64_t v = 0; v < P; ++v) out[i * P + v] = bias[v];
+        for (int64_t v = 0; v < V; ++v) vectors(out + i * P)[v] = vectors(bias)[v];
     for (int64_t word = 0; word < row_words; ++word) {
         for (int64_t g = 0; g < 8; ++g) {
             double* line = table + g * 16 * P;
             for (int64_t v = 0; v < P; ++v) line[v] = 0.0;
             for (int64_t bit = 0; bit < 4; ++bit) {
-                const double* w = matrix + (word * 32 + g * 4 + bit) * stride;
+                const Vec* w = vectors(matrix + (word * 32 + g * 4 + bit) * stride);
                 for (int64_t s = 0; s < (1 << bit); ++s)
-                    for (int64_t v = 0; v < P; ++v) line[((1 << bit) + s) * P + v] = line[s * P + v] + w[v];
+                    for (int64_t v = 0; v < V; ++v)
+                        vectors(line + ((1 << bit) + s) * P)[v] = vectors(line + s * P)[v] + w[v];
             }
         }
         for (int64_t i = 0; i < n; ++i) {
             const uint64_t code = rows[i * row_words + word];
-            double sum[P];
-            for (int64_t v = 0; v < P; ++v) sum[v] = out[i * P + v];
+            Vec* to = vectors(out + i * P);
+            Vec sum[V];
+#pragma GCC unroll 16
+            for (int64_t v = 0; v < V; ++v) sum[v] = to[v];
 #pragma GCC unroll 8
             for (int64_t g = 0; g < 8; ++g) {
-                const double* line = table + g * 16 * P + ((code >> (4 * g)) & 15) * P;
-                for (int64_t v = 0; v < P; ++v) sum[v] += line[v];
+                const Vec* line = vectors(table + (g * 16 + ((code >> (4 * g)) & 15)) * P);
+#pragma GCC unroll 16
+                for (int64_t v = 0; v < V; ++v) sum[v] += line[v];
             }
-            for (int64_t v = 0; v < P; ++v) out[i * P + v] = sum[v];
+#pragma GCC unroll 16
+            for (int64_t v = 0; v < V; ++v) to[v] = sum[v];
         }
     }
 }
@@ -48,24 +73,30 @@ static void outer_panel(const double* residual, const uint32_t* rows, int64_t ro
         for (int64_t v = 0; v < 8 * 16 * P; ++v) table[v] = 0.0;
         for (int64_t i = 0; i < n; ++i) {
             const uint64_t code = rows[i * row_words + word];
-            double r[P];
-            for (int64_t v = 0; v < P; ++v) r[v] = residual[i * P + v];
+            const Vec* from = vectors(residual + i * P);
+            Vec r[V];
+#pragma GCC unroll 16
+            for (int64_t v = 0; v < V; ++v) r[v] = from[v];
 #pragma GCC unroll 8
             for (int64_t g = 0; g < 8; ++g) {
-                double* line = table + g * 16 * P + ((code >> (4 * g)) & 15) * P;
-                for (int64_t v = 0; v < P; ++v) line[v] += r[v];
+                Vec* line = vectors(table + (g * 16 + ((code >> (4 * g)) & 15)) * P);
+#pragma GCC unroll 16
+                for (int64_t v = 0; v < V; ++v) line[v] += r[v];
             }
         }
-        for (int64_t g = 0; g < 8; ++g) {
-            for (int64_t bit = 0; bit < 4; ++bit) {
-                double* to = outer + (word * 32 + g * 4 + bit) * stride;
-                for (int64_t s = 0; s < 16; ++s) {
-                    if (!(s >> bit & 1)) continue;
-                    const double* line = table + (g * 16 + s) * P;
-                    for (int64_t v = 0; v < P; ++v) to[v] += line[v];
+        for (int64_t g = 0; g < 8; ++g)
+            for (int64_t bit = 3; bit >= 0; --bit) {
+                // The upper half has this bit: it is summed for its variable, then added to the lower half.
+                Vec* to = vectors(outer + (word * 32 + g * 4 + bit) * stride);
+                for (int64_t s = 0; s < (1 << bit); ++s) {
+                    const Vec* upper = vectors(table + (g * 16 + (1 << bit) + s) * P);
+                    Vec* lower = vectors(table + (g * 16 + s) * P);
+                    for (int64_t v = 0; v < V; ++v) {
+                        to[v] += upper[v];
+                        lower[v] += upper[v];
+                    }
                 }
             }
-        }
     }
 }
 
@@ -76,17 +107,21 @@ static void outer_panel(const double* residual, const uint32_t* rows, int64_t ro
 template <int K, bool sum>
 static inline void flip_table(int k_given, const double* one, const double* two, double* table) {
     const int k = K ? K : k_given;
+#pragma omp simd
     for (int64_t v = 0; v < B; ++v) table[v] = sum ? 0.0 : 1.0;
     for (int b = 0; b < k; ++b) {
         const int size = 1 << b;
         double* upper = table + size * B;
+#pragma omp simd
         for (int64_t v = 0; v < B; ++v) upper[v] = one[b * B + v];
         for (int a = 0; a < b; ++a) {
             const double* pair = two + (b * (b - 1) / 2 + a) * B;
             for (int s = 0; s < (1 << a); ++s)
+#pragma omp simd
                 for (int64_t v = 0; v < B; ++v)
                     upper[((1 << a) + s) * B + v] = sum ? upper[s * B + v] + pair[v] : upper[s * B + v] * pair[v];
         }
+#pragma omp simd
         for (int64_t v = 0; v < size * B; ++v) upper[v] = sum ? upper[v] + table[v] : upper[v] * table[v];
     }
 }
@@ -98,6 +133,7 @@ static inline void superset_sums(int k_given, double* table) {
     for (int b = 0; b < k; ++b)
         for (int s = 0; s < (1 << k); ++s)
             if (!(s >> b & 1))
+#pragma omp simd
                 for (int64_t v = 0; v < B; ++v) table[s * B + v] += table[(s | 1 << b) * B + v];
 }
 
@@ -122,44 +158,55 @@ static inline void solve_batch(PairwiseMode mode, int k_given, double state0, do
     const int k = K ? K : k_given;
     double shift[B], inverse[B];
     flip_table<K, safe>(k, batch.one, batch.two, table);
+#pragma omp simd
     for (int64_t v = 0; v < B; ++v) shift[v] = 0.0;
     if (safe) {
         for (int s = 1; s < (1 << k); ++s)
+#pragma omp simd
             for (int64_t v = 0; v < B; ++v) shift[v] = table[s * B + v] > shift[v] ? table[s * B + v] : shift[v];
         for (int s = 0; s < (1 << k); ++s)
+#pragma omp simd
             for (int64_t v = 0; v < B; ++v) table[s * B + v] = fast_exp(table[s * B + v] - shift[v]);
     }
     const bool direction = mode == PairwiseMode::hessian || mode == PairwiseMode::products;
     if (direction) {
         flip_table<K, true>(k, batch.done, batch.dtwo, dtable);
+#pragma omp simd
         for (int64_t v = 0; v < (B << k); ++v) dtable[v] *= table[v];
         superset_sums<K>(k, dtable);
     }
     superset_sums<K>(k, table);
+#pragma omp simd
     for (int64_t v = 0; v < B; ++v) inverse[v] = 1.0 / table[v];
     if (mode == PairwiseMode::products) {
+#pragma omp simd
         for (int64_t v = 0; v < B; ++v) batch.value[v] = -dtable[v] * inverse[v];
         return;
     }
     if (mode == PairwiseMode::gradient || mode == PairwiseMode::values)
+#pragma omp simd
         for (int64_t v = 0; v < B; ++v) batch.value[v] = -(fast_log(table[v]) + shift[v]);
     if (mode == PairwiseMode::values) return;
     for (int b = 0; b < k; ++b) {
         const double* t = table + (int64_t{1} << b) * B;
+#pragma omp simd
         for (int64_t v = 0; v < B; ++v) batch.pi[b * B + v] = t[v] * inverse[v];
         for (int a = 0; a < b; ++a) {
             const double* tt = table + ((int64_t{1} << b) + (int64_t{1} << a)) * B;
             double* out = batch.pi_pair + (b * (b - 1) / 2 + a) * B;
+#pragma omp simd
             for (int64_t v = 0; v < B; ++v) out[v] = tt[v] * inverse[v];
         }
     }
     if (mode == PairwiseMode::hessian) {
         for (int b = 0; b < k; ++b) {
             const double* t = dtable + (int64_t{1} << b) * B;
+#pragma omp simd
             for (int64_t v = 0; v < B; ++v) batch.pi[b * B + v] = (t[v] - batch.pi[b * B + v] * dtable[v]) * inverse[v];
             for (int a = 0; a < b; ++a) {
                 const double* tt = dtable + ((int64_t{1} << b) + (int64_t{1} << a)) * B;
                 double* out = batch.pi_pair + (b * (b - 1) / 2 + a) * B;
+#pragma omp simd
                 for (int64_t v = 0; v < B; ++v) out[v] = (tt[v] - out[v] * dtable[v]) * inverse[v];
             }
         }
@@ -169,6 +216,7 @@ static inline void solve_batch(PairwiseMode mode, int k_given, double state0, do
         for (int b = 1; b < k; ++b)
             for (int a = 0; a < b; ++a) {
                 double* out = batch.pi_pair + (b * (b - 1) / 2 + a) * B;
+#pragma omp simd
                 for (int64_t v = 0; v < B; ++v) {
                     const double pa = batch.pi[a * B + v], pb = batch.pi[b * B + v], p11 = out[v];
                     const double xa = batch.sign[a * B + v] > 0 ? state0 : state0 + gap;
@@ -181,6 +229,7 @@ static inline void solve_batch(PairwiseMode mode, int k_given, double state0, do
                     out[v] = variance - gap * gap * (pa * (1.0 - pa) * xb * xb + pb * (1.0 - pb) * xa * xa);
                 }
             }
+#pragma omp simd
         for (int64_t v = 0; v < k * B; ++v) batch.pi[v] *= 1.0 - batch.pi[v];
     }
 }
@@ -266,7 +315,7 @@ static Work lay_out(const PairwisePlan& plan, double* base) {
     work.linear = take(base, work, c);
     work.flips = take(base, work, B << k);
     work.dflips = take(base, work, B << k);
-    work.batch = reinterpret_cast<Batch*>(take(base, work, sizeof(Batch) / sizeof(double)));
+    work.batch = reinterpret_cast<Batch*>(take(base, work, gathered * sizeof(Batch) / sizeof(double)));
     return work;
 }
 
@@ -287,6 +336,18 @@ static void unpack_signs(const PairwisePlan& plan, int64_t row0, int64_t lanes, 
     }
 }
 
+// to (columns, lines) = from (lines, columns) transposed, in squares that stay in the cache.
+static void transpose(const double* from, int64_t lines, int64_t columns, int64_t from_stride, double* to,
+                      int64_t to_stride, bool add) {
+    for (int64_t i0 = 0; i0 < lines; i0 += 16)
+        for (int64_t j0 = 0; j0 < columns; j0 += 16) {
+            const int64_t i1 = i0 + 16 < lines ? i0 + 16 : lines, j1 = j0 + 16 < columns ? j0 + 16 : columns;
+            for (int64_t j = j0; j < j1; ++j)
+                for (int64_t i = i0; i < i1; ++i)
+                    to[j * to_stride + i] = (add ? to[j * to_stride + i] : 0.0) + from[i * from_stride + j];
+        }
+}
+
 // out[j - j0, l] = s_j (bias_j + sum_k q_jk c_k).
 static void signed_fields(const PairwisePlan& plan, const double* q, const double* bias, const double* matrix,
                           int64_t row0, int64_t lanes, int64_t j0, int64_t j1, Work& work, double* out) {
@@ -298,10 +359,7 @@ static void signed_fields(const PairwisePlan& plan, const double* q, const doubl
             for (int64_t v = 0; v < P; ++v) panel_bias[v] = v < width ? bias[j + v] : 0.0;
             fields_panel(matrix + j, plan.m_padded, panel_bias, plan.rows + row0 * plan.row_words, plan.row_words,
                          lanes, work.table, work.panel);
-            for (int64_t v = 0; v < width; ++v) {
-                double* to = out + (j - j0 + v) * stride;
-                for (int64_t l = 0; l < lanes; ++l) to[l] = work.panel[l * P + v];
-            }
+            transpose(work.panel, lanes, width, P, out + (j - j0) * stride, stride, false);
         }
     } else {
         for (int64_t j = j0; j < j1; ++j) {
@@ -436,9 +494,12 @@ static void block_tile(const PairwisePlan& plan, const PairwisePart& part, bool 
         for (int64_t start = 0; start < T; start += B) {
             for (int a = 0; a < k; ++a) {
                 const int64_t at = target[a] * lanes.stride + start;
+#pragma omp simd
                 for (int64_t v = 0; v < B; ++v) batch.one[a * B + v] = ones[at + v];
+#pragma omp simd
                 for (int64_t v = 0; v < B; ++v) batch.sign[a * B + v] = lanes.sign[at + v];
                 if (direction)
+#pragma omp simd
                     for (int64_t v = 0; v < B; ++v) batch.done[a * B + v] = lanes.direction[at + v];
             }
             for (int b = 1, p = 0; b < k; ++b)
@@ -447,6 +508,7 @@ static void block_tile(const PairwisePlan& plan, const PairwisePart& part, bool 
                     const double q = edge < 0 ? 0.0 : plan.q[edge], dq = edge < 0 || !direction ? 0.0 : plan.dq[edge];
                     const double plus = safe ? q : edge < 0 ? 1.0 : plan.exp_q[edge];
                     const double minus = safe ? -q : edge < 0 ? 1.0 : plan.exp_minus_q[edge];
+#pragma omp simd
                     for (int64_t v = 0; v < B; ++v) {
                         const double sign = batch.sign[a * B + v] * batch.sign[b * B + v];
                         batch.two[p * B + v] = sign > 0.0 ? plus : minus;
@@ -455,18 +517,22 @@ static void block_tile(const PairwisePlan& plan, const PairwisePart& part, bool 
                 }
             solve(safe, plan.mode, k, plan.state0, plan.state_gap, batch, work.flips, work.dflips);
             if (by_row || plan.mode == PairwiseMode::gradient)
+#pragma omp simd
                 for (int64_t v = 0; v < B; ++v) log_sum[start + v] += beta * batch.value[v];
             if (by_row) continue;
             double scale[B];
+#pragma omp simd
             for (int64_t v = 0; v < B; ++v) scale[v] = beta * weight[start + v];
             for (int a = 0; a < k; ++a) {
                 double* pi = lanes.pi + target[a] * lanes.stride + start;
+#pragma omp simd
                 for (int64_t v = 0; v < B; ++v) pi[v] += scale[v] * batch.pi[a * B + v];
             }
             for (int b = 1, p = 0; b < k; ++b)
                 for (int a = 0; a < b; ++a, ++p) {
                     if (pair[p] < 0) continue;
                     double term[B], sum = 0.0;
+#pragma omp simd
                     for (int64_t v = 0; v < B; ++v) {
                         const double sign = batch.sign[a * B + v] * batch.sign[b * B + v];
                         term[v] = (diagonal ? 1.0 : -sign) * scale[v] * batch.pi_pair[p * B + v];
@@ -483,84 +549,99 @@ static void block_tile(const PairwisePlan& plan, const PairwisePart& part, bool 
 }
 
 // A list of (sample, component): lanes are entries, gathered from arrays with the variables of a sample together.
-static void entry_part(const PairwisePlan& plan, const PairwisePart& part, bool safe, int64_t row0, int64_t n,
-                       Work& work, PairwiseSums* sums) {
+// Several batches are gathered before the first is solved: a vector load that follows its scalar stores at once has to
+// wait.
+struct EntryBatch {
+    int64_t rows[pairwise_batch], component[pairwise_batch];
+    double scale[pairwise_batch];
+};
+
+static void gather_batch(const PairwisePlan& plan, const PairwisePart& part, bool safe, int64_t row0, int64_t first,
+                         int64_t last, int64_t& row, const Work& work, EntryBatch& entries, Batch& batch) {
     const int k = static_cast<int>(part.k), n_pairs = k * (k - 1) / 2;
-    const bool direction = has_direction(plan), diagonal = plan.mode == PairwiseMode::diagonal;
-    const bool by_entry = plan.mode == PairwiseMode::values || plan.mode == PairwiseMode::products;
-    const int64_t m = plan.m;
+    const bool direction = has_direction(plan);
+    const bool weighted =
+        part.entry_weight >= 0 && plan.mode != PairwiseMode::values && plan.mode != PairwiseMode::products;
     const int64_t* pointer = plan.indptr + part.indptr;
     const int32_t* components = plan.entry_component + part.entry;
-    Batch& batch = *work.batch;
-    int64_t row = row0;
-    const int64_t last = pointer[row0 + n];
-    for (int64_t first = pointer[row0]; first < last; first += B) {
-        int64_t rows[B], component[B], entry[B];
-        double scale[B];
-        for (int64_t v = 0; v < B; ++v) {
-            // A last batch that is not full repeats its last entry without weight.
-            const bool real = first + v < last;
-            const int64_t e = real ? first + v : last - 1;
-            while (pointer[row + 1] <= e) ++row;
-            entry[v] = part.entry + e;
-            rows[v] = row;
-            component[v] = components[e];
-            scale[v] = real ? plan.beta[part.beta + component[v]] : 0.0;
-            if (real && part.entry_weight >= 0 && !by_entry) scale[v] *= plan.entry_weight[part.entry_weight + e];
+    for (int64_t v = 0; v < B; ++v) {
+        // A last batch that is not full repeats its last entry without weight.
+        const bool real = first + v < last;
+        const int64_t e = real ? first + v : last - 1;
+        while (pointer[row + 1] <= e) ++row;
+        const int64_t component = components[e];
+        double scale = real ? plan.beta[part.beta + component] : 0.0;
+        if (weighted) scale *= plan.entry_weight[part.entry_weight + e];
+        entries.rows[v] = row;
+        entries.component[v] = component;
+        entries.scale[v] = scale;
+        const int32_t* target = plan.targets + part.target + component * k;
+        const int32_t* pair = plan.pairs + part.pair + component * n_pairs;
+        const uint64_t* words = plan.columns + row / T * plan.m;
+        const int64_t at = (row - row0) * plan.m;
+        for (int a = 0; a < k; ++a) {
+            batch.one[a * B + v] = work.by_row[at + target[a]];
+            batch.sign[a * B + v] = 1.0 - 2.0 * static_cast<double>(words[target[a]] >> (row % T) & 1);
+            if (direction) batch.done[a * B + v] = work.by_row_direction[at + target[a]];
         }
-        for (int64_t v = 0; v < B; ++v) {
-            const int32_t* target = plan.targets + part.target + component[v] * k;
-            const int32_t* pair = plan.pairs + part.pair + component[v] * n_pairs;
-            const uint64_t* words = plan.columns + rows[v] / T * m;
-            const int64_t at = (rows[v] - row0) * m;
-            for (int a = 0; a < k; ++a) {
-                batch.one[a * B + v] = work.by_row[at + target[a]];
-                batch.sign[a * B + v] = words[target[a]] >> (rows[v] % T) & 1 ? -1.0 : 1.0;
-                if (direction) batch.done[a * B + v] = work.by_row_direction[at + target[a]];
+        for (int b = 1, p = 0; b < k; ++b)
+            for (int a = 0; a < b; ++a, ++p) {
+                const int64_t edge = pair[p];
+                const double sign = batch.sign[a * B + v] * batch.sign[b * B + v];
+                const double* weights = sign > 0.0 ? plan.exp_q : plan.exp_minus_q;
+                batch.two[p * B + v] = edge < 0 ? (safe ? 0.0 : 1.0) : safe ? sign * plan.q[edge] : weights[edge];
+                if (direction) batch.dtwo[p * B + v] = edge < 0 ? 0.0 : sign * plan.dq[edge];
             }
-            for (int b = 1, p = 0; b < k; ++b)
-                for (int a = 0; a < b; ++a, ++p) {
-                    const int64_t edge = pair[p];
-                    const double sign = batch.sign[a * B + v] * batch.sign[b * B + v];
-                    const double* weights = safe ? plan.q : sign > 0.0 ? plan.exp_q : plan.exp_minus_q;
-                    batch.two[p * B + v] = edge < 0 ? (safe ? 0.0 : 1.0) : safe ? sign * weights[edge] : weights[edge];
-                    batch.dtwo[p * B + v] = edge < 0 || !direction ? 0.0 : sign * plan.dq[edge];
-                }
-        }
-        solve(safe, plan.mode, k, plan.state0, plan.state_gap, batch, work.flips, work.dflips);
-        if (by_entry) {
-            for (int64_t v = 0; v < B && first + v < last; ++v) plan.entry_out[entry[v]] = scale[v] * batch.value[v];
-            continue;
-        }
-        if (plan.mode == PairwiseMode::gradient)
-            for (int64_t v = 0; v < B; ++v) sums->value += scale[v] * batch.value[v];
-        for (int64_t v = 0; v < B; ++v) {
-            const int32_t* target = plan.targets + part.target + component[v] * k;
-            const int32_t* pair = plan.pairs + part.pair + component[v] * n_pairs;
-            double* pi = work.by_row_pi + (rows[v] - row0) * m;
-            for (int a = 0; a < k; ++a) pi[target[a]] += scale[v] * batch.pi[a * B + v];
-            for (int b = 1, p = 0; b < k; ++b)
-                for (int a = 0; a < b; ++a, ++p) {
-                    if (pair[p] < 0) continue;
-                    const double sign = batch.sign[a * B + v] * batch.sign[b * B + v];
-                    const double term = (diagonal ? 1.0 : -sign) * scale[v] * batch.pi_pair[p * B + v];
-                    sums->edges[pair[p]] += term;
-                    if (plan.mode == PairwiseMode::scores) plan.pair_terms[rows[v] * plan.n_edges + pair[p]] += term;
-                }
-        }
     }
 }
 
-// to (columns, lines) = from (lines, columns) transposed, in squares that stay in the cache.
-static void transpose(const double* from, int64_t lines, int64_t columns, int64_t from_stride, double* to,
-                      int64_t to_stride, bool add) {
-    for (int64_t i0 = 0; i0 < lines; i0 += 16)
-        for (int64_t j0 = 0; j0 < columns; j0 += 16) {
-            const int64_t i1 = i0 + 16 < lines ? i0 + 16 : lines, j1 = j0 + 16 < columns ? j0 + 16 : columns;
-            for (int64_t j = j0; j < j1; ++j)
-                for (int64_t i = i0; i < i1; ++i)
-                    to[j * to_stride + i] = (add ? to[j * to_stride + i] : 0.0) + from[i * from_stride + j];
+static void scatter_batch(const PairwisePlan& plan, const PairwisePart& part, int64_t row0, const EntryBatch& entries,
+                          const Batch& batch, Work& work, PairwiseSums* sums) {
+    const int k = static_cast<int>(part.k), n_pairs = k * (k - 1) / 2;
+    const bool diagonal = plan.mode == PairwiseMode::diagonal;
+    if (plan.mode == PairwiseMode::gradient)
+        for (int64_t v = 0; v < B; ++v) sums->value += entries.scale[v] * batch.value[v];
+    for (int64_t v = 0; v < B; ++v) {
+        const int32_t* target = plan.targets + part.target + entries.component[v] * k;
+        const int32_t* pair = plan.pairs + part.pair + entries.component[v] * n_pairs;
+        const double scale = entries.scale[v];
+        double* pi = work.by_row_pi + (entries.rows[v] - row0) * plan.m;
+        for (int a = 0; a < k; ++a) pi[target[a]] += scale * batch.pi[a * B + v];
+        for (int b = 1, p = 0; b < k; ++b)
+            for (int a = 0; a < b; ++a, ++p) {
+                if (pair[p] < 0) continue;
+                const double sign = batch.sign[a * B + v] * batch.sign[b * B + v];
+                const double term = (diagonal ? 1.0 : -sign) * scale * batch.pi_pair[p * B + v];
+                sums->edges[pair[p]] += term;
+                if (plan.mode == PairwiseMode::scores)
+                    plan.pair_terms[entries.rows[v] * plan.n_edges + pair[p]] += term;
+            }
+    }
+}
+
+static void entry_part(const PairwisePlan& plan, const PairwisePart& part, bool safe, int64_t row0, int64_t n,
+                       Work& work, PairwiseSums* sums) {
+    const bool by_entry = plan.mode == PairwiseMode::values || plan.mode == PairwiseMode::products;
+    const int64_t* pointer = plan.indptr + part.indptr;
+    const int64_t last = pointer[row0 + n];
+    int64_t row = row0;
+    EntryBatch entries[gathered];
+    for (int64_t start = pointer[row0]; start < last; start += gathered * B) {
+        const int64_t left = (last - start + B - 1) / B, count = left < gathered ? left : gathered;
+        for (int64_t u = 0; u < count; ++u)
+            gather_batch(plan, part, safe, row0, start + u * B, last, row, work, entries[u], work.batch[u]);
+        for (int64_t u = 0; u < count; ++u)
+            solve(safe, plan.mode, static_cast<int>(part.k), plan.state0, plan.state_gap, work.batch[u], work.flips,
+                  work.dflips);
+        for (int64_t u = 0; u < count; ++u) {
+            if (!by_entry) {
+                scatter_batch(plan, part, row0, entries[u], work.batch[u], work, sums);
+                continue;
+            }
+            for (int64_t v = 0; v < B && start + u * B + v < last; ++v)
+                plan.entry_out[part.entry + start + u * B + v] = entries[u].scale[v] * work.batch[u].value[v];
         }
+    }
 }
 
 // The weights of the chunk's samples in this part, 0 beyond the last sample; how many are not 0.
