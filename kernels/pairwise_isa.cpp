@@ -556,14 +556,16 @@ struct EntryBatch {
     double scale[pairwise_batch];
 };
 
+template <int K>
 static void gather_batch(const PairwisePlan& plan, const PairwisePart& part, bool safe, int64_t row0, int64_t first,
                          int64_t last, int64_t& row, const Work& work, EntryBatch& entries, Batch& batch) {
-    const int k = static_cast<int>(part.k), n_pairs = k * (k - 1) / 2;
+    const int k = K ? K : static_cast<int>(part.k), n_pairs = k * (k - 1) / 2;
     const bool direction = has_direction(plan);
     const bool weighted =
         part.entry_weight >= 0 && plan.mode != PairwiseMode::values && plan.mode != PairwiseMode::products;
     const int64_t* pointer = plan.indptr + part.indptr;
     const int32_t* components = plan.entry_component + part.entry;
+    const double* weights[2] = {safe ? plan.q : plan.exp_q, safe ? plan.q : plan.exp_minus_q};
     for (int64_t v = 0; v < B; ++v) {
         // A last batch that is not full repeats its last entry without weight.
         const bool real = first + v < last;
@@ -579,25 +581,37 @@ static void gather_batch(const PairwisePlan& plan, const PairwisePart& part, boo
         const int32_t* pair = plan.pairs + part.pair + component * n_pairs;
         const uint64_t* words = plan.columns + row / T * plan.m;
         const int64_t at = (row - row0) * plan.m;
+        uint64_t flipped[pairwise_most];
         for (int a = 0; a < k; ++a) {
+            flipped[a] = words[target[a]] >> (row % T) & 1;
             batch.one[a * B + v] = work.by_row[at + target[a]];
-            batch.sign[a * B + v] = 1.0 - 2.0 * static_cast<double>(words[target[a]] >> (row % T) & 1);
+            batch.sign[a * B + v] = bits_to_double(static_cast<int64_t>(0x3ff0000000000000ULL | flipped[a] << 63));
             if (direction) batch.done[a * B + v] = work.by_row_direction[at + target[a]];
         }
         for (int b = 1, p = 0; b < k; ++b)
             for (int a = 0; a < b; ++a, ++p) {
                 const int64_t edge = pair[p];
-                const double sign = batch.sign[a * B + v] * batch.sign[b * B + v];
-                const double* weights = sign > 0.0 ? plan.exp_q : plan.exp_minus_q;
-                batch.two[p * B + v] = edge < 0 ? (safe ? 0.0 : 1.0) : safe ? sign * plan.q[edge] : weights[edge];
-                if (direction) batch.dtwo[p * B + v] = edge < 0 ? 0.0 : sign * plan.dq[edge];
+                // Signs are random: they choose an address, not a branch.
+                const uint64_t differ = flipped[a] ^ flipped[b];
+                if (edge < 0) {
+                    batch.two[p * B + v] = safe ? 0.0 : 1.0;
+                    batch.dtwo[p * B + v] = 0.0;
+                    continue;
+                }
+                batch.two[p * B + v] = weights[differ][edge];
+                if (direction) batch.dtwo[p * B + v] = (differ ? -1.0 : 1.0) * plan.dq[edge];
             }
+        if (safe)
+            for (int b = 1, p = 0; b < k; ++b)
+                for (int a = 0; a < b; ++a, ++p)
+                    if (flipped[a] ^ flipped[b]) batch.two[p * B + v] = -batch.two[p * B + v];
     }
 }
 
+template <int K>
 static void scatter_batch(const PairwisePlan& plan, const PairwisePart& part, int64_t row0, const EntryBatch& entries,
                           const Batch& batch, Work& work, PairwiseSums* sums) {
-    const int k = static_cast<int>(part.k), n_pairs = k * (k - 1) / 2;
+    const int k = K ? K : static_cast<int>(part.k), n_pairs = k * (k - 1) / 2;
     const bool diagonal = plan.mode == PairwiseMode::diagonal;
     if (plan.mode == PairwiseMode::gradient)
         for (int64_t v = 0; v < B; ++v) sums->value += entries.scale[v] * batch.value[v];
@@ -619,6 +633,7 @@ static void scatter_batch(const PairwisePlan& plan, const PairwisePart& part, in
     }
 }
 
+template <int K>
 static void entry_part(const PairwisePlan& plan, const PairwisePart& part, bool safe, int64_t row0, int64_t n,
                        Work& work, PairwiseSums* sums) {
     const bool by_entry = plan.mode == PairwiseMode::values || plan.mode == PairwiseMode::products;
@@ -629,13 +644,13 @@ static void entry_part(const PairwisePlan& plan, const PairwisePart& part, bool 
     for (int64_t start = pointer[row0]; start < last; start += gathered * B) {
         const int64_t left = (last - start + B - 1) / B, count = left < gathered ? left : gathered;
         for (int64_t u = 0; u < count; ++u)
-            gather_batch(plan, part, safe, row0, start + u * B, last, row, work, entries[u], work.batch[u]);
+            gather_batch<K>(plan, part, safe, row0, start + u * B, last, row, work, entries[u], work.batch[u]);
         for (int64_t u = 0; u < count; ++u)
             solve(safe, plan.mode, static_cast<int>(part.k), plan.state0, plan.state_gap, work.batch[u], work.flips,
                   work.dflips);
         for (int64_t u = 0; u < count; ++u) {
             if (!by_entry) {
-                scatter_batch(plan, part, row0, entries[u], work.batch[u], work, sums);
+                scatter_batch<K>(plan, part, row0, entries[u], work.batch[u], work, sums);
                 continue;
             }
             for (int64_t v = 0; v < B && start + u * B + v < last; ++v)
@@ -744,7 +759,12 @@ static void all_parts(const PairwisePlan& plan, int64_t row0, int64_t lanes, int
             if (has_direction(plan))
                 transpose(work.lanes.direction, plan.m, n, plan.chunk, work.by_row_direction, plan.m, false);
             for (int64_t i = 0; i < n * plan.m; ++i) work.by_row_pi[i] = 0.0;
-            entry_part(plan, part, safe, row0, n, work, sums);
+            if (part.k == 1)
+                entry_part<1>(plan, part, safe, row0, n, work, sums);
+            else if (part.k == 2)
+                entry_part<2>(plan, part, safe, row0, n, work, sums);
+            else
+                entry_part<0>(plan, part, safe, row0, n, work, sums);
             transpose(work.by_row_pi, n, plan.m, plan.m, work.lanes.pi, plan.chunk, true);
             continue;
         }
