@@ -97,7 +97,11 @@ class Field:
     def oracle(self, theta):
         """Values (n, F), scores (n, F, r) and Hessians (n, r, r), β in the values, Hessians, and own weights only."""
         n, families = len(self.codes), len(self.parts)
-        values, scores, hessians = np.zeros((n, families)), np.zeros((n, families, self.r)), np.zeros((n, self.r, self.r))
+        values, scores, hessians = (
+            np.zeros((n, families)),
+            np.zeros((n, families, self.r)),
+            np.zeros((n, self.r, self.r)),
+        )
         x = np.asarray(self.states, dtype=float)[self.codes]
         cache = {}
         for f, part in enumerate(self.parts):
@@ -253,8 +257,10 @@ def test_one_thread_equals_two(density):
             problem = field.problem()
             value, gradient = problem.value_grad(theta, w)
             results.append(
-                (value, gradient, problem.hessian_product(theta, v), problem.row_values(theta))
-                + (problem.row_products(theta, v), problem.hessian_diagonal(theta))
+                (
+                    *(value, gradient, problem.hessian_product(theta, v), problem.row_values(theta)),
+                    *(problem.row_products(theta, v), problem.hessian_diagonal(theta)),
+                )
             )
         finally:
             set_threads(None)
@@ -289,7 +295,7 @@ def test_shards_add_up():
 
 def test_many_samples_and_variables_agree_with_formula():
     """PL1 = m logistic regressions, over several chunks, panels and words of bits."""
-    field, theta, rng = make(5, n=2100, m=70, scale=0.3)
+    field, theta, _ = make(5, n=2100, m=70, scale=0.3)
     x = field.codes.astype(float)
     W = np.zeros((70, 70))
     W[field.edges[:, 0], field.edges[:, 1]] = theta[field.edge_parameter]

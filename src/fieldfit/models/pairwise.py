@@ -121,9 +121,7 @@ class PairwiseProblem(Problem):
         """
         _, edges, curvature = self._sums(_DIAGONAL, theta, None, row_weight)
         outside = curvature[self.edges[:, 0]] + curvature[self.edges[:, 1]]
-        diagonal = sums_by(
-            self.edge_parameter, edges + (self.gap * self.state0) ** 2 * outside, self.n_parameters
-        )
+        diagonal = sums_by(self.edge_parameter, edges + (self.gap * self.state0) ** 2 * outside, self.n_parameters)
         uses = np.bincount(self.edge_parameter, minlength=self.n_parameters)
         if self.bias_parameter is not None:
             diagonal += sums_by(self.bias_parameter, self.gap**2 * curvature, self.n_parameters)

@@ -106,7 +106,9 @@ class Layout:
                 total += line if mask is None else line * mask
             else:
                 merged, samples = part.entries.kernel_entry, part.entries.samples
-                stop = part.first_entry + (len(samples) if merged is None else len(cast(FloatArray, part.entries.counts)))
+                stop = part.first_entry + (
+                    len(samples) if merged is None else len(cast(FloatArray, part.entries.counts))
+                )
                 own = entry_out[part.first_entry : stop]
                 total += sums_by(samples, own if merged is None else own[merged], n_samples)
         return total
@@ -218,8 +220,10 @@ def lay_out(
             high, low = np.tril_indices(k, -1)
             edges = edge_number(blocks[:, low], blocks[:, high])
             meta.append(
-                [k, len(block_beta), size["target"], size["pair"], size["beta"], int(listed)]
-                + [f * n, size["indptr"], size["entry"], size["entry"]]
+                [
+                    *(k, len(block_beta), size["target"], size["pair"], size["beta"], int(listed)),
+                    *(f * n, size["indptr"], size["entry"], size["entry"]),
+                ]
             )
             layout_parts.append(Part(f, entries, size["entry"]))
             targets.append(blocks.astype(np.int32).ravel())
