@@ -2,9 +2,9 @@
 
     log p(x) = Σ_{(j,k)∈E} θ_jk x_j x_k + Σ_j b_j x_j − log Z,   x_j ∈ {s0, s1}
 
-The kernel knows states 0 and 1 only. With x = s0 + d c, d = s1 − s0, the same field has the weights q_jk = d² θ_jk and
-the biases d (b_j + s0 Σ_k θ_jk), a linear map of θ; its transpose brings gradients and Hessian products back. How the
-kernel computes is told in kernels/pairwise.hpp.
+The kernel knows states 0 and 1 only. With x = s0 + d c, d = s1 − s0, the same field has the weights q_jk = d² θ_jk
+and the biases d (b_j + s0 Σ_k θ_jk), a linear map of θ; its transpose brings gradients and Hessian products back. How
+the kernel computes is told in kernels/pairwise.hpp.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class PairwiseProblem(Problem):
         for part in parts:
             if not pairwise_supports(part):
                 raise ModelError(
-                    f"{part.family.name} is not a family of blocks of at most {LARGEST_BLOCK} variables given all the "
-                    "rest; compile it with the general model."
+                    f"{part.family.name} is not a family of blocks of at most {LARGEST_BLOCK} variables given all "
+                    "the rest; compile it with the general model."
                 )
             if np.ndim(part.beta) and np.shape(part.beta) != (part.family.size,):
                 raise ModelError(
@@ -101,7 +101,7 @@ class PairwiseProblem(Problem):
             self._bits, parts, [p.beta for p in parts], self._edge_number, dense=self._dense, merge=True
         )
 
-    # -- sums over samples --------------------------------------------------------------------------------------------
+    # -- sums over samples -------------------------------------------------------------------------------------------
 
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
         """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
@@ -132,7 +132,7 @@ class PairwiseProblem(Problem):
             diagonal[shared] = -self.hessian_product(theta, unit, row_weight)[shared]
         return np.maximum(diagonal, 0.0)
 
-    # -- numbers for each sample --------------------------------------------------------------------------------------
+    # -- numbers for each sample -------------------------------------------------------------------------------------
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """m_θ(X_i, Z_i) for each sample."""
@@ -171,7 +171,7 @@ class PairwiseProblem(Problem):
         """The weight β of each family; 1 where the components have their own."""
         return np.array([1.0 if np.ndim(part.beta) else float(part.beta) for part in self._parts])
 
-    # -- θ and the kernel's weights and biases ------------------------------------------------------------------------
+    # -- θ and the kernel's weights and biases -----------------------------------------------------------------------
 
     def _to_field(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         theta = np.asarray(theta, dtype=np.float64)
@@ -196,7 +196,7 @@ class PairwiseProblem(Problem):
             gradient += sums_by(self.bias_parameter, self.gap * biases, self.n_parameters)
         return gradient
 
-    # -- the kernel ---------------------------------------------------------------------------------------------------
+    # -- the kernel --------------------------------------------------------------------------------------------------
 
     def _sums(
         self, mode: int, theta: FloatArray, v: FloatArray | None, row_weight: FloatArray | None
