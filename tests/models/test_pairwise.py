@@ -245,6 +245,30 @@ def test_many_shared_parameters_have_a_diagonal_without_cross_terms():
     close(diagonal[32:], np.bincount(shared, apart)[32:])
 
 
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize("states", [(0, 1), (-1, 1), (0.5, 2.0)])
+def test_preconditioner_inverts_the_hessian_where_all_variances_are_equal(biases, states):
+    """At θ = 0 the conditional variances are the same for all samples; the full graph lacks the diagonal of W only."""
+    field, _, _ = make(4, n=4000, m=12, biases=biases, states=states)
+    problem = field.problem()
+    inverse = problem.preconditioner(np.zeros(field.r))
+    units = np.eye(field.r)
+    applied = np.array([inverse(u) for u in units])
+    hessian = -np.array([problem.hessian_product(np.zeros(field.r), u) for u in units])
+    np.testing.assert_allclose(applied, applied.T, rtol=0, atol=1e-12 * np.abs(applied).max())
+    assert np.linalg.eigvalsh(applied).min() > 0
+    spectrum = np.sort(np.linalg.eigvals(applied @ hessian).real)
+    assert spectrum[0] > 0.2
+    # Without biases a mean far from 0 makes the missing diagonal of W count for more.
+    assert spectrum[-1] < (1.3 if biases or sum(states) == 0 else 4.0)
+
+
+def test_preconditioner_is_for_dense_graphs_without_shared_parameters():
+    assert make(4, tied=True)[0].problem().preconditioner(np.zeros(make(4, tied=True)[0].r)) is None
+    field, _, _ = make(4, m=20, density=0.1)
+    assert field.problem().preconditioner(np.zeros(field.r)) is None
+
+
 @pytest.mark.parametrize("density", [1.0, 0.05])
 def test_one_thread_equals_two(density):
     kinds = ("PL1", "PL2/rows few", "PL1/sparse", "PL2/sparse beta")

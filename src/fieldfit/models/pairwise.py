@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fieldfit import _kernels
 from fieldfit.models.base import Problem
 from fieldfit.models.pairwise_layout import LARGEST_BLOCK, BlockFamily, EdgeNumbers, Layout, lay_out, sums_by
+from fieldfit.models.pairwise_preconditioner import SylvesterPreconditioner, code_moments
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelError
@@ -131,6 +132,29 @@ class PairwiseProblem(Problem):
             unit[shared] = 1.0
             diagonal[shared] = -self.hessian_product(theta, unit, row_weight)[shared]
         return np.maximum(diagonal, 0.0)
+
+    def preconditioner(self, theta: FloatArray) -> SylvesterPreconditioner | None:
+        """v ↦ M⁻¹ v with M near −Σ_i ∇² m_θ(X_i, Z_i), for dense graphs without shared parameters; else None.
+
+        It costs about one evaluation, and each use four products of m × m matrices.
+        """
+        uses = np.bincount(self.edge_parameter, minlength=self.n_parameters)
+        if self.bias_parameter is not None:
+            uses += np.bincount(self.bias_parameter, minlength=self.n_parameters)
+        if not self._dense or not (uses == 1).all():
+            return None
+        _, _, curvature = self._sums(_DIAGONAL, theta, None, None)
+        mean, second = code_moments(self._bits)
+        ends = self.state0 + self.gap * mean
+        shared = self.state0 * self.gap * (mean[:, None] + mean[None, :])
+        return SylvesterPreconditioner.of(
+            self.edges,
+            self.edge_parameter,
+            self.bias_parameter,
+            self.gap**2 * curvature,
+            ends,
+            self.gap**2 * second + shared + self.state0**2,
+        )
 
     # -- numbers for each sample -------------------------------------------------------------------------------------
 
