@@ -124,6 +124,7 @@ def fit(
         initial[free],
         hessian_product=objective.hessian_product,
         hessian_diagonal=objective.hessian_diagonal,
+        preconditioner=objective.preconditioner,
         method=method,
         gtol=tol * max(scale, 1.0),
         max_iter=max_iter,

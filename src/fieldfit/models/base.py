@@ -8,7 +8,7 @@ optimisers, standard errors, weights, shards) needs only the sums over samples t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -81,6 +81,10 @@ class Problem(ABC):
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
         """Approximate diagonal of −Σ_i w_i ∇² m_θ (positive), for preconditioning; None where it is not cheap."""
+        return None
+
+    def preconditioner(self, theta: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
+        """v ↦ M⁻¹ v with M near −Σ_i ∇² m_θ, where that is far cheaper than an evaluation; else None."""
         return None
 
 
