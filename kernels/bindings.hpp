@@ -21,5 +21,6 @@ using Out2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 void bind_random(nb::module_& module);
 void bind_elementwise(nb::module_& module);
+void bind_chain(nb::module_& module);
 
 }  // namespace ff

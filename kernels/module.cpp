@@ -44,4 +44,5 @@ NB_MODULE(_kernels, module) {
         "The instruction set that the kernels use on this processor.");
     ff::bind_random(module);
     ff::bind_elementwise(module);
+    ff::bind_chain(module);
 }
