@@ -42,6 +42,10 @@ class FileFormatError(FieldfitError, ValueError):
     """A file is truncated, damaged, hostile or of another format."""
 
 
+class FileAccessError(FieldfitError, OSError):
+    """A file cannot be opened, read or written: it is missing, the disk is full, or permission is denied."""
+
+
 class FieldfitWarning(UserWarning):
     """Base of every warning of fieldfit."""
 

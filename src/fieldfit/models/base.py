@@ -8,11 +8,16 @@ optimisers, standard errors, weights, shards) needs only the sums over samples t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fieldfit.types import FloatArray
+from fieldfit.policies.selection import Selection
+from fieldfit.policies.structure import Structure
+from fieldfit.types import FloatArray, ModelError
 
 
 class Problem(ABC):
@@ -73,3 +78,143 @@ class Problem(ABC):
         for start in range(0, self.n_samples, rows):
             stop = min(start + rows, self.n_samples)
             yield start, self.scores(theta, start, stop)
+
+    def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
+        """Approximate diagonal of −Σ_i w_i ∇² m_θ (positive), for preconditioning; None where it is not cheap."""
+        return None
+
+
+class SumProblem(Problem):
+    """The same samples through several problems, each with some of the policy's families: ψ is the sum of theirs.
+
+    ``families[p]`` are the places in the policy of the families of part p.
+    """
+
+    def __init__(self, parts: Sequence[Problem], families: Sequence[Sequence[int]]) -> None:
+        self.parts = tuple(parts)
+        self.families = tuple(map(tuple, families))
+        self.n_samples = parts[0].n_samples
+        self.n_parameters = parts[0].n_parameters
+        self.n_families = sum(map(len, self.families))
+
+    def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
+        """Sum of the parts' values and gradients."""
+        value, gradient = self.parts[0].value_grad(theta, row_weight)
+        for part in self.parts[1:]:
+            more, slope = part.value_grad(theta, row_weight)
+            value, gradient = value + more, gradient + slope
+        return value, gradient
+
+    def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Sum of the parts' Hessian products."""
+        return np.sum([part.hessian_product(theta, v, row_weight) for part in self.parts], axis=0)
+
+    def row_values(self, theta: FloatArray) -> FloatArray:
+        """Sum of the parts' values for each sample."""
+        return np.sum([part.row_values(theta) for part in self.parts], axis=0)
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """Sum of the parts' products for each sample."""
+        return np.sum([part.row_products(theta, v) for part in self.parts], axis=0)
+
+    def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
+        """The parts' scores, each family at its place."""
+        result = np.empty((stop - start, self.n_families, self.n_parameters))
+        for part, places in zip(self.parts, self.families, strict=True):
+            result[:, places] = part.family_scores(theta, start, stop)
+        return result
+
+    @property
+    def betas(self) -> FloatArray:
+        """The parts' weights, each family at its place."""
+        result = np.empty(self.n_families)
+        for part, places in zip(self.parts, self.families, strict=True):
+            result[list(places)] = part.betas
+        return result
+
+    def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
+        """Sum of the parts' diagonals, if every part has one."""
+        total = np.zeros(self.n_parameters)
+        for part in self.parts:
+            diagonal = part.hessian_diagonal(theta, row_weight)
+            if diagonal is None:
+                return None
+            total += diagonal
+        return total
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Samples from a model and how they were made. ``np.asarray(draws)`` gives the values."""
+
+    values: NDArray[Any]  # (n, m), in the states' own values
+    codes: NDArray[np.int32]  # (n, m)
+    method: str  # "exact" or "gibbs"
+    burn_in: int = 0  # Gibbs sweeps before each draw's first use
+    note: str = ""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class Model(ABC):
+    """An exponential family whose parameters θ are to be estimated.
+
+    ``kind`` is the model's name in files and on the command line. A model is rebuilt from its `specification`, so a
+    new model is one file in this folder.
+    """
+
+    kind: ClassVar[str]
+    registry: ClassVar[dict[str, type[Model]]] = {}
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "kind" in cls.__dict__:
+            Model.registry[cls.kind] = cls
+
+    @property
+    @abstractmethod
+    def n_parameters(self) -> int:
+        """The length r of θ."""
+
+    @property
+    @abstractmethod
+    def parameter_names(self) -> Sequence[str]:
+        """A name for each entry of θ."""
+
+    @abstractmethod
+    def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Any:
+        """Turn what users have (arrays, frames, files) into this model's frozen dataset."""
+
+    @abstractmethod
+    def structure(self, dataset: Any) -> Structure:
+        """What a policy must know of the samples of ``dataset``."""
+
+    @abstractmethod
+    def compile(self, dataset: Any, selection: Selection) -> Problem:
+        """Model + data + selection as read-only arrays."""
+
+    @abstractmethod
+    def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """All that `from_specification` needs, as plain JSON values and arrays."""
+
+    @classmethod
+    @abstractmethod
+    def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Model:
+        """Build the model again; the same parameters mean the same distribution."""
+
+    def check_theta(self, theta: Any) -> FloatArray:
+        """θ as a float vector of the right length with finite entries."""
+        array = np.ascontiguousarray(theta, dtype=np.float64)
+        if array.shape != (self.n_parameters,):
+            raise ModelError(
+                f"θ has shape {array.shape}; this model has {self.n_parameters} parameters, so it must have shape "
+                f"({self.n_parameters},). The order is that of model.parameter_names."
+            )
+        if not np.all(np.isfinite(array)):
+            place = int(np.flatnonzero(~np.isfinite(array))[0])
+            raise ModelError(f"θ[{place}] ({self.parameter_names[place]}) is {array[place]}; it must be finite.")
+        return array

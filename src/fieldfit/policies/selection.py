@@ -22,7 +22,8 @@ class FamilySelection:
     - whole rows: ``rows`` is a mask over samples, a selected sample has all components of the family;
     - sparse: sample i has the components ``indices[indptr[i]:indptr[i+1]]``, in increasing order.
 
-    ``beta`` is one weight for the family, or one for each component.
+    ``beta`` is one weight for the family, or one for each component. ``start`` is the number of the first sample in
+    the structure: sample i here is sample start + i there.
     """
 
     family: BoundFamily
@@ -30,6 +31,7 @@ class FamilySelection:
     rows: BoolArray | None = None
     indptr: IntArray | None = None
     indices: IntArray | None = None
+    start: int = 0
 
     @property
     def everything(self) -> bool:
@@ -40,8 +42,14 @@ class FamilySelection:
         """How many (sample, component) pairs are selected."""
         if self.indices is not None:
             return len(self.indices)
-        sizes = self.family.sizes(0, n)
+        sizes = self.family.sizes(self.start, self.start + n)
         return int(sizes.sum() if self.rows is None else sizes[self.rows].sum())
+
+    def any_row(self, n: int) -> BoolArray:
+        """Which samples have at least one component selected (n,)."""
+        if self.indptr is not None:
+            return np.diff(self.indptr) > 0
+        return np.ones(n, dtype=bool) if self.rows is None else self.rows
 
     def component_rows(self, n: int) -> tuple[IntArray, IntArray]:
         """The same selection grouped by component: (indptr over components, samples in increasing order).
@@ -54,18 +62,24 @@ class FamilySelection:
         if self.indices is None or self.indptr is None:
             chosen = np.arange(n) if self.rows is None else np.flatnonzero(self.rows)
             return np.arange(size + 1) * len(chosen), np.tile(chosen, size)
-        samples = np.repeat(np.arange(n), np.diff(self.indptr))
-        order = np.argsort(self.indices, kind="stable")
-        counts = np.bincount(self.indices, minlength=size)
-        return np.concatenate(([0], np.cumsum(counts))), samples[order]
+        from scipy.sparse import csr_matrix
+
+        # Transposing a sparse matrix is a counting sort: linear in what is selected.
+        by_sample = csr_matrix((np.ones(len(self.indices), np.int8), self.indices, self.indptr), shape=(n, size))
+        by_component = by_sample.tocsc()
+        return by_component.indptr.astype(np.int64), by_component.indices.astype(np.int64)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The selected components of ``n`` samples, a `FamilySelection` for each term of the policy."""
+    """The selected components of ``n`` samples, a `FamilySelection` for each family of the bound policy.
+
+    ``start`` is the number of the first sample in the structure.
+    """
 
     n: int
     parts: tuple[FamilySelection, ...]
+    start: int = 0
 
     def count(self) -> int:
         """How many (sample, component) pairs are selected in all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fieldfit.types import IntArray
@@ -56,6 +57,17 @@ class FieldStructure:
     n_variables: int
     neighbours: tuple[tuple[int, ...], ...]
     observed: tuple[int, ...] = ()
+
+    @cached_property
+    def free(self) -> tuple[int, ...]:
+        """The modelled variables, those that are not observed, in increasing order."""
+        observed = set(self.observed)
+        return tuple(v for v in range(self.n_variables) if v not in observed)
+
+    def rest(self, target: tuple[int, ...]) -> tuple[int, ...]:
+        """Every variable outside ``target``, in increasing order."""
+        inside = set(target)
+        return tuple(v for v in range(self.n_variables) if v not in inside)
 
     def bind_family(self, family: Family) -> BoundFamily:
         """List the components of ``family`` over these variables."""

@@ -1,0 +1,80 @@
+"""Write a file completely or not at all: into a temporary neighbour, to the disk, then renamed over the old one."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from typing import IO
+
+from fieldfit.types import FileAccessError
+
+
+@contextlib.contextmanager
+def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A binary file that takes the place of `path` when the block ends well, and vanishes when it does not.
+
+    The old file, if there is one, stays whole until that moment, whatever happens: an error, Ctrl-C or a full disk.
+    """
+    # Through links, so that a link stays a link to the new file; the neighbour must be on the same disk.
+    target = os.path.realpath(path)
+    folder, name = os.path.split(target)
+    temporary = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(6)}.tmp")
+    renamed = False
+    try:
+        mode = _mode_of_old_file(target)
+        # Not tempfile: its files are readable by their owner only, and this one is to be as any other new file.
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        with os.fdopen(descriptor, "w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if mode is not None:
+            os.chmod(temporary, mode)
+        os.replace(temporary, target)
+        renamed = True
+        _sync_folder(folder)
+    except FileAccessError:
+        raise
+    except OSError as error:
+        raise FileAccessError(_sentence(path, folder, error)) from error
+    finally:
+        if not renamed:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def _mode_of_old_file(target: str) -> int | None:
+    try:
+        status = os.stat(target)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+        raise FileAccessError(f"{target} cannot be written because it is {what}. Give the path of a file.")
+    return stat.S_IMODE(status.st_mode)
+
+
+def _sync_folder(folder: str) -> None:
+    """Make the new name itself durable, where the system can (Windows cannot, some network disks neither)."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _sentence(path: str | os.PathLike[str], folder: str, error: OSError) -> str:
+    shown = os.fspath(path)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{shown} was not written because the disk is full; an older file there is unchanged. Free some space."
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{shown} was not written: no permission to write in {folder}. Choose another folder or its rights."
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return f"{shown} was not written because the folder {folder} does not exist. Create it first."
+    reason = error.strerror or str(error)
+    return f"{shown} was not written ({reason}); an older file there is unchanged. Check the path and the disk."

@@ -1,0 +1,137 @@
+"""Tables in text files: CSV, TSV and semicolons, optionally gzipped, with the line of every row."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from fieldfit.data.labels import MISSING_TEXT, RawColumn, as_number
+from fieldfit.data.rawtable import RawTable, default_names
+from fieldfit.data.textfile import read_text
+from fieldfit.types import DataError
+
+_BATCH = 8192
+
+
+def read_delimited(
+    path: str | os.PathLike[str], header: bool | None, expected_names: Sequence[object], known: frozenset[str]
+) -> RawTable:
+    """The cells of a file by column. `header` None: decided by looking at line 1 (`expected_names` and the texts of
+    the `known` states help); where line 1 could be either, the reader asks instead of guessing.
+    """
+    shown = os.fspath(path)
+    text = read_text(path)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(shown, text), strict=True)
+    first: list[str] = []
+    first_line = 0
+    lines: list[int] = []
+    places: list[dict[str, int]] = []
+    batches: list[np.ndarray[tuple[int, int], np.dtype[np.int32]]] = []
+    pending: list[list[str]] = []
+    try:
+        for row in reader:
+            if not first:
+                # Blank lines before the first row are no rows; later ones are missing values if there is one column.
+                first, first_line = row, reader.line_num
+                places = [{} for _ in first]
+                continue
+            if not row:
+                if len(first) > 1:
+                    continue
+                row = [""]
+            if len(row) != len(first):
+                raise DataError(
+                    f"Line {reader.line_num} of {shown} has {len(row)} values, and line {first_line} has "
+                    f"{len(first)}. Every line must have the same number; a missing value is an empty one."
+                )
+            pending.append(row)
+            lines.append(reader.line_num)
+            if len(pending) == _BATCH:
+                batches.append(_number_cells(pending, places))
+                pending = []
+    except csv.Error as error:
+        raise DataError(
+            f"Line {reader.line_num} of {shown} cannot be read ({error}). Check the quotation marks there."
+        ) from error
+    if not first:
+        raise DataError(f"{shown} is empty. Give a file with one line for each sample.")
+    batches.append(_number_cells(pending, places))
+    indices = np.concatenate(batches, axis=0)
+    if len(first) == 1:
+        indices, lines = _without_blank_end(indices, lines, places[0])
+    names = default_names(len(first))
+    if _is_header(shown, first, first_line, places, header, expected_names, known):
+        names = [cell.strip() or name for cell, name in zip(first, names, strict=True)]
+    else:
+        indices = np.concatenate([_number_cells([first], places), indices], axis=0)
+        lines.insert(0, first_line)
+    columns = [RawColumn(np.ascontiguousarray(indices[:, j]), tuple(place)) for j, place in enumerate(places)]
+    return RawTable(names, len(lines), columns=columns, lines=lines, path=shown)
+
+
+def _delimiter(shown: str, text: str) -> str:
+    """Tab for .tsv and .tab files; otherwise the one of comma, semicolon and tab that line 1 has most of."""
+    name = shown.lower().removesuffix(".gz")
+    if name.endswith((".tsv", ".tab")):
+        return "\t"
+    line = text.lstrip("\r\n").split("\n", 1)[0]
+    outside_quotes = "".join(line.split('"')[::2])
+    return max(",;\t", key=outside_quotes.count)
+
+
+def _number_cells(
+    rows: list[list[str]], places: list[dict[str, int]]
+) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
+    """Rows of text as indices into the distinct texts of each column; `places` grows by the new ones."""
+    indices = np.empty((len(rows), len(places)), np.int32)
+    for j, (cells, place) in enumerate(zip(zip(*rows, strict=True), places, strict=False)):
+        for cell in dict.fromkeys(cells):
+            place.setdefault(cell, len(place))
+        indices[:, j] = np.fromiter(map(place.__getitem__, cells), np.int32, len(cells))
+    return indices
+
+
+def _without_blank_end(
+    indices: np.ndarray[tuple[int, int], np.dtype[np.int32]], lines: list[int], place: dict[str, int]
+) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int32]], list[int]]:
+    """In a table of one column, blank lines at the end of the file are no rows."""
+    filled = np.flatnonzero(indices[:, 0] != place.get("", -1))
+    end = int(filled[-1]) + 1 if len(filled) else 0
+    return indices[:end], lines[:end]
+
+
+def _is_header(
+    shown: str,
+    first: list[str],
+    line: int,
+    places: list[dict[str, int]],
+    header: bool | None,
+    expected_names: Sequence[object],
+    known: frozenset[str],
+) -> bool:
+    if header is not None:
+        return header
+    cells = [cell.strip() for cell in first]
+    if expected_names and all(name in cells for name in expected_names):
+        return True
+    names = [(j, cell) for j, cell in enumerate(cells) if cell not in MISSING_TEXT and as_number(cell) is None]
+    filled = sum(cell not in MISSING_TEXT for cell in cells)
+    odd = [cell for j, cell in names if cell not in known and cell not in places[j]]
+    if odd and len(odd) == filled:
+        return True
+    # A text above a column of numbers, beside cells that do look like data: a header, or a slip in the first sample?
+    strange = [
+        cell
+        for j, cell in names
+        if cell in odd and all(t.strip() in MISSING_TEXT or as_number(t.strip()) is not None for t in places[j])
+    ]
+    if strange:
+        raise DataError(
+            f"Line {line} of {shown} could be names or data: {strange[0]!r} stands above numbers, and other cells "
+            "look like values. Say header=True or header=False."
+        )
+    return False

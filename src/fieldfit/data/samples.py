@@ -1,0 +1,144 @@
+"""Tables of discrete samples: one row for each sample, one column for each variable, values coded 0, 1, 2, …
+
+A code c of variable j means the label states[j][c]; −1 is a missing value, which the likelihood sums out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fieldfit.data.labels import States
+from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
+
+WeightKind = Literal["counts", "importance"]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """n samples of m discrete variables.
+
+    codes: (n, m) int32, C-contiguous, read-only, −1 where missing. states[j][c]: the label of code c of variable j.
+    sample_weight: (n,) or None; "counts" are whole numbers of copies, each with its own Z, "importance" weights are
+    any finite numbers ≥ 0.
+    """
+
+    codes: Int32Array
+    names: tuple[str, ...]
+    states: tuple[States, ...]
+    sample_weight: FloatArray | None = None
+    weight_kind: WeightKind = "importance"
+
+    def __post_init__(self) -> None:
+        codes = self.codes
+        if codes.ndim != 2 or codes.dtype != np.int32 or not codes.flags.c_contiguous:
+            raise DataError(
+                f"The codes have dtype {codes.dtype} and shape {codes.shape}, and a table needs a C-contiguous int32 "
+                "array (n, m). Use read_table to make one."
+            )
+        if len(self.names) != codes.shape[1] or len(self.states) != codes.shape[1]:
+            raise DataError(
+                f"{codes.shape[1]} columns of codes come with {len(self.names)} names and {len(self.states)} lists "
+                "of states. Give one of each for every column."
+            )
+        if codes.size and (
+            int(codes.min()) < -1 or (codes.max(axis=0) >= np.array([len(own) for own in self.states])).any()
+        ):
+            raise DataError("A code is below −1 or beyond the states of its column. Use read_table to make codes.")
+        codes.setflags(write=False)
+        weight = checked_weight(self.sample_weight, self.weight_kind, codes.shape[0])
+        object.__setattr__(self, "sample_weight", weight)
+
+    @property
+    def n(self) -> int:
+        """Number of samples (rows)."""
+        return int(self.codes.shape[0])
+
+    @property
+    def m(self) -> int:
+        """Number of variables (columns)."""
+        return int(self.codes.shape[1])
+
+    @property
+    def cardinalities(self) -> tuple[int, ...]:
+        """Number of states of each variable."""
+        return tuple(len(own) for own in self.states)
+
+    @cached_property
+    def has_missing(self) -> bool:
+        """Whether any value is missing."""
+        return bool(self.codes.size) and int(self.codes.min()) < 0
+
+    @cached_property
+    def empty_rows(self) -> IntArray:
+        """Indices of the rows in which every value is missing: they are kept, and say nothing about θ."""
+        if not self.has_missing:
+            return np.empty(0, np.int64)
+        return np.flatnonzero(self.codes.max(axis=1) < 0)
+
+    def subset(self, rows: ArrayLike) -> Table:
+        """The samples with these indices or this mask, in that order, with their weights and the same states."""
+        chosen = np.asarray(rows)
+        if chosen.dtype.kind == "b" and chosen.shape != (self.n,):
+            raise DataError(f"The mask of rows has shape {chosen.shape}, and the table has {self.n} rows.")
+        if chosen.dtype.kind not in "biu" and chosen.size:
+            raise DataError(f"Rows are chosen by whole numbers or by a mask, not by {chosen.dtype} values.")
+        if chosen.dtype.kind != "b":
+            chosen = chosen.astype(np.int64).reshape(-1)
+            if chosen.size and (int(chosen.min()) < 0 or int(chosen.max()) >= self.n):
+                raise DataError(
+                    f"Rows {int(chosen.min())} to {int(chosen.max())} were asked for, and the table has rows 0 to "
+                    f"{self.n - 1}."
+                )
+        weight = None if self.sample_weight is None else self.sample_weight[chosen]
+        return replace(self, codes=np.ascontiguousarray(self.codes[chosen]), sample_weight=weight)
+
+
+def constant_columns(table: Table) -> list[str]:
+    """Names of the columns in which the samples (those with a positive weight) show fewer than two states.
+
+    Without a penalty their parameters have no finite optimum.
+    """
+    codes = table.codes
+    if table.sample_weight is not None and not (table.sample_weight > 0).all():
+        codes = codes[table.sample_weight > 0]
+    if codes.shape[0] == 0:
+        return list(table.names)
+    highest = codes.max(axis=0)
+    lowest = codes.min(axis=0)
+    for j in np.flatnonzero(lowest < 0):
+        seen = codes[:, j]
+        lowest[j] = seen[seen >= 0].min(initial=highest[j])
+    return [table.names[j] for j in np.flatnonzero(lowest >= highest)]
+
+
+def checked_weight(weight: ArrayLike | None, kind: str, n: int) -> FloatArray | None:
+    """The weights as read-only numbers (n,), or a sentence about what is wrong with them."""
+    if kind not in ("counts", "importance"):
+        raise DataError(f"weight_kind={kind!r} is unknown. Use 'counts' or 'importance'.")
+    if weight is None:
+        return None
+    try:
+        numbers = np.array(weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError("sample_weight does not consist of numbers. Give one number ≥ 0 for each row.") from error
+    if numbers.shape != (n,):
+        raise DataError(
+            f"sample_weight has shape {numbers.shape}, and the table has {n} rows. Give one number for each row."
+        )
+    wrong = ~((numbers >= 0) & np.isfinite(numbers))
+    wanted = "a finite number ≥ 0"
+    if kind == "counts" and not wrong.any():
+        wrong = numbers != np.rint(numbers)
+        wanted = "a whole number ≥ 0, because weight_kind is 'counts'"
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(f"sample_weight is {numbers[row]} in row {row} (counting from 0), and must be {wanted}.")
+    if n and not numbers.any():
+        raise DataError("sample_weight is zero in every row, so no sample counts. Give at least one positive weight.")
+    numbers.setflags(write=False)
+    return numbers

@@ -1,0 +1,269 @@
+"""Read tables of discrete samples: arrays, lists of rows, DataFrames, and CSV or TSV files.
+
+Each source becomes a `RawTable`; its distinct values are matched with the states that the model expects, or the
+states are inferred; the result is a `Table` of codes. See docs/data.md for what is accepted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fieldfit.data import numeric
+from fieldfit.data.delimited import read_delimited
+from fieldfit.data.labels import (
+    MAX_INFERRED_STATES,
+    BadValueError,
+    RawColumn,
+    States,
+    as_number,
+    checked_states,
+    codes_for_states,
+    infer_states,
+    label_of,
+)
+from fieldfit.data.rawtable import ADVICE, RawTable, raw_array, raw_frame, raw_rows
+from fieldfit.data.samples import Table, WeightKind, checked_weight, constant_columns
+from fieldfit.types import DataError, FloatArray, Int32Array
+
+__all__ = ["Table", "WeightKind", "constant_columns", "read_table"]
+
+
+def read_table(
+    source: Any,
+    *,
+    states: Iterable[Any] | None = None,
+    names: Sequence[str] | None = None,
+    columns: Sequence[str | int] | None = None,
+    sample_weight: ArrayLike | str | None = None,
+    weight_kind: WeightKind = "importance",
+    n_variables: int | None = None,
+    header: bool | None = None,
+) -> Table:
+    """Read samples of discrete variables from an array, a list of rows, a DataFrame, a Table or a CSV or TSV file.
+
+    states: what the model expects, one list for all variables, as (0, 1), or one list for each; None: the sorted
+    values of each column. columns: names or positions of those to read, in the model's order. names: new names of
+    the columns that are read. sample_weight: (n,) numbers, or the name of a column that holds them (it is then no
+    variable). n_variables: how many columns the model needs. header: whether line 1 of a file has the names; None
+    looks at it.
+    """
+    wanted = None if states is None else _listed_states(states)
+    raw = _raw_table(source, names, columns, sample_weight, wanted, header)
+    raw, weight = _choose_columns(raw, names, columns, sample_weight)
+    if raw.n == 0:
+        raise DataError(f"No rows: {raw.source} has no samples. Give at least one row.")
+    if raw.m == 0:
+        raise DataError(f"No columns: {raw.source} has no variables. Give at least one column.")
+    needed = n_variables if n_variables is not None or not isinstance(wanted, list) else len(wanted)
+    if needed is not None and raw.m != needed:
+        raise DataError(
+            f"Wrong number of columns: {raw.source} has {raw.m} and the model has {needed} variable"
+            f"{'s' * (needed != 1)}. Choose the columns with columns=[…]."
+        )
+    if isinstance(wanted, list) and len(wanted) != raw.m:
+        raise DataError(f"States are given for {len(wanted)} variables, and the model has {needed}.")
+    own = [wanted] * raw.m if isinstance(wanted, tuple) else wanted
+    codes, found = _codes(raw, own)
+    empty = np.flatnonzero(codes.max(axis=0) < 0)
+    if len(empty):
+        raise DataError(
+            f"Missing everywhere: {raw.source} has no value in the column {raw.names[empty[0]]!r}"
+            f"{f' and {len(empty) - 1} more' if len(empty) > 1 else ''}. Leave such columns out with columns=[…]."
+        )
+    weights = checked_weight(weight, weight_kind, raw.n)
+    return Table(codes, tuple(raw.names), tuple(found), weights, weight_kind)
+
+
+def _listed_states(states: Iterable[Any]) -> States | list[States]:
+    """A tuple of labels that holds for every variable, or a list with one tuple for each."""
+    if isinstance(states, str):
+        raise DataError(f"states={states!r} is a text. Give a list of states, for example (0, 1).")
+    given = list(states)
+    nested = [isinstance(own, list | tuple | range | np.ndarray) for own in given]
+    if not any(nested):
+        return checked_states(given, "the variables")
+    if not all(nested):
+        raise DataError("states mixes labels and lists. Give one list of labels for all variables, or one for each.")
+    return [checked_states(own, f"variable {j}") for j, own in enumerate(given)]
+
+
+def _raw_table(
+    source: Any,
+    names: Sequence[str] | None,
+    columns: Sequence[str | int] | None,
+    sample_weight: ArrayLike | str | None,
+    wanted: States | list[States] | None,
+    header: bool | None,
+) -> RawTable:
+    if isinstance(source, str | os.PathLike):
+        expected = [name for name in columns or () if isinstance(name, str)]
+        expected += [sample_weight] if isinstance(sample_weight, str) else []
+        lists = [wanted] if isinstance(wanted, tuple) else wanted or []
+        known = frozenset(str(label) for own in lists for label in own)
+        return read_delimited(source, header, expected or list(names or ()), known)
+    if isinstance(source, Table):
+        kept = [RawColumn(source.codes[:, j], source.states[j], ordered=True) for j in range(source.m)]
+        return RawTable(list(source.names), source.n, columns=kept)
+    if isinstance(source, np.ndarray):
+        return raw_array(source)
+    if isinstance(source, list | tuple):
+        return raw_rows(source)
+    module = type(source).__module__.partition(".")[0]
+    if module == "pandas" and hasattr(source, "columns"):
+        return raw_frame(source)
+    hint = {"pandas": "Use .to_frame() to make it one. ", "scipy": "Use .toarray() to make it one. "}.get(module, "")
+    raise DataError(f"A {type(source).__name__} is not a table. {hint}{ADVICE}")
+
+
+def _choose_columns(
+    raw: RawTable,
+    names: Sequence[str] | None,
+    columns: Sequence[str | int] | None,
+    sample_weight: ArrayLike | str | None,
+) -> tuple[RawTable, ArrayLike | None]:
+    """The variables, in order and under their names, and the weights."""
+    if len(set(raw.names)) < len(raw.names):
+        double = next(name for name in raw.names if raw.names.count(name) > 1)
+        raise DataError(f"Two columns of {raw.source} are called {double!r}. Give each column a name of its own.")
+    weight: ArrayLike | None
+    positions = list(range(raw.m)) if columns is None else [_position(raw, column) for column in columns]
+    if len(set(positions)) < len(positions):
+        raise DataError(f"columns={list(columns or ())!r} names a column twice. Give each column once.")
+    if isinstance(sample_weight, str):
+        j = _position(raw, sample_weight)
+        weight = _weight_column(raw, j)
+        if columns is None:
+            positions.remove(j)
+    else:
+        weight = sample_weight
+    chosen = [raw.names[j] for j in positions]
+    if names is not None:
+        if len(names) != len(chosen):
+            raise DataError(f"{len(names)} names are given, and {raw.source} has {len(chosen)} columns to name.")
+        chosen = [str(name) for name in names]
+        if len(set(chosen)) < len(chosen):
+            double = next(name for name in chosen if chosen.count(name) > 1)
+            raise DataError(f"names has {double!r} twice. Give each column a name of its own.")
+    return raw.select(positions, chosen), weight
+
+
+def _position(raw: RawTable, column: str | int) -> int:
+    """A text is a name. A whole number is a position, unless a DataFrame has it as the name of a column."""
+    if str(column) in raw.names:
+        return raw.names.index(str(column))
+    if isinstance(column, int | np.integer) and 0 <= column < raw.m:
+        return int(column)
+    some = ", ".join(repr(name) for name in raw.names[:10]) + (", …" if raw.m > 10 else "")
+    raise DataError(f"There is no column {column!r} in {raw.source}. It has {some or 'no columns'}.")
+
+
+def _weight_column(raw: RawTable, j: int) -> FloatArray:
+    column = raw.column(j)
+    numbers = np.full(len(column.values) + 1, np.nan)
+    for position, value in enumerate(column.values):
+        try:
+            label = label_of(value)
+        except ValueError:
+            label = None
+        number = as_number(label) if isinstance(label, str) else label
+        if number is None and (column.indices == position).any():
+            row = int(np.argmax(column.indices == position))
+            raise DataError(
+                f"The weight in {raw.place(row)}, column {raw.names[j]!r}, is {value!r:.80}. Every row needs a "
+                "finite number ≥ 0 there."
+            )
+        numbers[position] = np.nan if number is None else number
+    return np.asarray(numbers[column.indices])
+
+
+# ----------------------------------------------------------------------------------------------------------- coding
+
+
+def _codes(raw: RawTable, own: list[States] | None) -> tuple[Int32Array, list[States]]:
+    """Codes (n, m) and the states of each column: the expected ones, or the inferred ones where there are none."""
+    if raw.matrix is not None:
+        span = _whole_states(own) if own is not None else numeric.whole_range(raw.matrix)
+        if span is not None and numeric.fits_table(raw.m, *span):
+            return _numeric_codes(raw, own, *span)
+    codes = np.empty((raw.n, raw.m), np.int32)
+    found = []
+    for j in range(raw.m):
+        codes[:, j], states = _column_codes(raw, j, None if own is None else own[j])
+        found.append(states)
+    return codes, found
+
+
+def _whole_states(own: list[States]) -> tuple[int, int] | None:
+    labels = {label for states in {id(states): states for states in own}.values() for label in states}
+    if not all(isinstance(label, int) for label in labels):
+        return None
+    whole = [int(label) for label in labels if isinstance(label, int)]
+    return min(whole), max(whole)
+
+
+def _numeric_codes(raw: RawTable, own: list[States] | None, low: int, high: int) -> tuple[Int32Array, list[States]]:
+    assert raw.matrix is not None
+    if own is None:
+        own = []
+        for j, values in enumerate(numeric.present_values(raw.matrix, low, high)):
+            _check_number_of_states(raw, j, len(values))
+            own.append(tuple(bool(v) if raw.boolean else int(v) for v in values))
+    codes, outside = numeric.look_up(raw.matrix, own, low, high)
+    if outside is not None:
+        row, j = outside
+        value = raw.matrix[row, j].item()
+        _refuse(raw, row, j, value, "infinite" if np.isinf(value) else "not one of its states", own[j])
+    return codes, own
+
+
+def _column_codes(raw: RawTable, j: int, states: States | None) -> tuple[Int32Array, States]:
+    column = raw.column(j)
+    try:
+        if states is not None:
+            table = codes_for_states(column.values, states)
+        elif column.ordered:
+            states = checked_states(column.values, f"column {raw.names[j]!r}")
+            table = np.arange(len(states), dtype=np.int32)
+        else:
+            table, states = infer_states(column.values)
+            _check_number_of_states(raw, j, len(states))
+    except BadValueError as bad:
+        rows = np.flatnonzero(column.indices == bad.position)
+        if len(rows) == 0:  # a declared category that never occurs
+            raise DataError(
+                f"The category {bad.value!r:.80} of column {raw.names[j]!r} is {bad.reason}"
+                f"{_allowed(states)}. Remove it from the categories, or add it to the states."
+            ) from bad
+        _refuse(raw, int(rows[0]), j, bad.value, bad.reason, states)
+    # The last place, index −1, is for missing values.
+    return np.append(table, np.int32(-1))[column.indices], states
+
+
+def _check_number_of_states(raw: RawTable, j: int, count: int) -> None:
+    if count > MAX_INFERRED_STATES:
+        raise DataError(
+            f"Column {raw.names[j]!r} of {raw.source} has {count} different values, too many for a discrete variable "
+            f"(at most {MAX_INFERRED_STATES} are inferred). Leave it out with columns=[…], put its values into bins, "
+            "or give its states."
+        )
+
+
+def _refuse(raw: RawTable, row: int, j: int, value: object, reason: str, states: States | None) -> NoReturn:
+    first = raw.lines is not None and row == 0
+    header = " If that line has the names of the columns, say header=True." if first else ""
+    raise DataError(
+        f"The value {value!r:.80} in {raw.place(row)}, column {raw.names[j]!r}, is {reason}{_allowed(states)}. "
+        f"Correct it, or leave it empty where the value is missing.{header}"
+    )
+
+
+def _allowed(states: States | None) -> str:
+    if states is None:
+        return ""
+    some = ", ".join(repr(label) for label in states[:20]) + (", …" if len(states) > 20 else "")
+    return f" ({some})"

@@ -1,0 +1,135 @@
+"""Exact inference in a factor graph: log Z, marginals, the best state and independent draws, given evidence.
+
+    log Z(evidence) = log Σ_{free x} Π_C φ_C(x_C)
+
+Evidence is a vector (m,) of states with −1 for the variables that are free.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.inference.elimination import LARGEST_TABLE
+from fieldfit.inference.factor_graph import FactorGraph
+from fieldfit.inference.programs import PreparedTables, ProgramSet, compile_program
+from fieldfit.types import FloatArray, Int32Array, ModelError
+
+
+class ExactInference:
+    """Exact sums over one factor graph. Programs are compiled once for each set of free variables."""
+
+    def __init__(self, graph: FactorGraph, *, name: str = "The sum", largest_table: int = LARGEST_TABLE) -> None:
+        self.graph = graph
+        self.name = name
+        self.largest_table = largest_table
+        self._compiled: dict[frozenset[int], ProgramSet] = {}
+
+    def programs(self, free: frozenset[int]) -> ProgramSet:
+        """The compiled elimination of the ``free`` variables; raises WidthError where it is too wide."""
+        if free not in self._compiled:
+            program = compile_program(self.graph, free, name=self.name, largest_table=self.largest_table)
+            self._compiled[free] = ProgramSet(self.graph, [program])
+        return self._compiled[free]
+
+    def _clamp(self, evidence: NDArray[Any] | None) -> tuple[Int32Array, frozenset[int]]:
+        if evidence is None:
+            codes = np.full(self.graph.n_variables, -1, dtype=np.int32)
+        else:
+            codes = np.ascontiguousarray(evidence, dtype=np.int32)
+            if codes.shape != (self.graph.n_variables,):
+                raise ModelError(
+                    f"Evidence has shape {codes.shape}; it needs one state for each of the "
+                    f"{self.graph.n_variables} variables (−1 where it is free)."
+                )
+            if np.any(codes >= np.array(self.graph.cardinalities)) or np.any(codes < -1):
+                raise ModelError("Evidence names a state that its variable does not have.")
+        return codes, frozenset(np.flatnonzero(codes < 0).tolist())
+
+    def _clamped_entries(self, codes: Int32Array, free: frozenset[int]) -> NDArray[np.int64]:
+        """Entries of the factors that the evidence fixes altogether."""
+        factors = [f for f, scope in enumerate(self.graph.scopes) if not any(v in free for v in scope)]
+        entries = self.graph.entries(codes[None, :], np.array(factors, dtype=np.int64))
+        return entries.reshape(-1)
+
+    def log_partition(self, log_tables: FloatArray, evidence: NDArray[Any] | None = None) -> float:
+        """log Z given the evidence."""
+        codes, free = self._clamp(evidence)
+        fixed = float(log_tables[self._clamped_entries(codes, free)].sum())
+        if not free:
+            return fixed
+        programs = self.programs(free)
+        log_z = np.empty(1)
+        programs.run(PreparedTables.of(self.graph, log_tables), programs.configure([codes[None, :]]), log_z=log_z)
+        return fixed + float(log_z[0])
+
+    def marginals(self, log_tables: FloatArray, evidence: NDArray[Any] | None = None) -> FloatArray:
+        """Clique marginals p(x_C | evidence) of all factors, flat."""
+        codes, free = self._clamp(evidence)
+        result = np.zeros(self.graph.table_size)
+        result[self._clamped_entries(codes, free)] = 1.0
+        if free:
+            programs = self.programs(free)
+            tables = PreparedTables.of(self.graph, log_tables)
+            programs.run(tables, programs.configure([codes[None, :]]), marginals=result)
+        return result
+
+    def batch(self, log_tables: FloatArray, evidence: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+        """log Z (n,) and clique marginals (n, table_size) for many lines of evidence with the same free variables."""
+        lines = np.ascontiguousarray(evidence, dtype=np.int32)
+        _, free = self._clamp(lines[0])
+        if np.any((lines < 0) != (lines[0] < 0)):
+            raise ModelError("The lines of evidence must leave the same variables free; group them first.")
+        programs = self.programs(free)
+        program = programs.programs[0]
+        configurations = programs.configure([lines])
+        entries = int(programs.entry_counts[0])
+        log_z, each = np.empty(len(lines)), np.empty(len(lines) * entries)
+        start = np.arange(len(lines), dtype=np.int64) * entries
+        tables = PreparedTables.of(self.graph, log_tables)
+        programs.run(tables, configurations, log_z=log_z, each=each, each_start=start)
+        result = np.zeros((len(lines), self.graph.table_size))
+        sizes = program.arrays["factor_size"]
+        columns = np.repeat(configurations.bases.reshape(len(lines), -1), sizes, axis=1)
+        columns += program.arrays["entry_offset"]
+        np.put_along_axis(result, columns, each.reshape(len(lines), entries), axis=1)
+        fixed = [f for f, scope in enumerate(self.graph.scopes) if not any(v in free for v in scope)]
+        observed = self.graph.entries(lines, np.array(fixed, dtype=np.int64))
+        np.put_along_axis(result, observed, 1.0, axis=1)
+        return log_z + log_tables[observed].sum(axis=1), result
+
+    def best_state(self, log_tables: FloatArray, evidence: NDArray[Any] | None = None) -> tuple[Int32Array, float]:
+        """The most probable state given the evidence, and its unnormalised log-probability."""
+        codes, free = self._clamp(evidence)
+        states = codes[None, :].copy()
+        fixed = float(log_tables[self._clamped_entries(codes, free)].sum())
+        if not free:
+            return states[0], fixed
+        programs = self.programs(free)
+        tables = PreparedTables.of(self.graph, log_tables)
+        best = programs.decode(tables, programs.configure([codes[None, :]]), states, maximise=True)
+        return states[0], fixed + best
+
+    def sample(
+        self,
+        log_tables: FloatArray,
+        n: int,
+        seed: int,
+        *,
+        stream: int = 0,
+        first_row: int = 0,
+        evidence: NDArray[Any] | None = None,
+    ) -> Int32Array:
+        """``n`` independent exact draws (n, m) given the evidence, keyed by (seed, stream, first_row + i)."""
+        codes, free = self._clamp(evidence)
+        states = np.tile(codes, (n, 1))
+        if free:
+            programs = self.programs(free)
+            tables = PreparedTables.of(self.graph, log_tables)
+            configurations = programs.configure([codes[None, :]])
+            programs.decode(
+                tables, configurations, states, maximise=False, seed=seed, stream=stream, first_row=first_row
+            )
+        return states

@@ -1,0 +1,66 @@
+"""Gibbs sampling, for graphs that are too wide for exact draws.
+
+Several chains start from independent uniform states; each makes ``burn_in`` sweeps that are thrown away and then gives
+one draw every ``thin`` sweeps. Unlike exact draws these are neither independent nor exactly from the model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit import _kernels
+from fieldfit.inference.factor_graph import FactorGraph
+from fieldfit.threads import get_threads
+from fieldfit.types import FloatArray, Int32Array
+
+CHAINS = 32
+BURN_IN = 1000
+THIN = 10
+
+
+def gibbs_sample(
+    graph: FactorGraph,
+    log_tables: FloatArray,
+    n: int,
+    seed: int,
+    *,
+    evidence: NDArray[Any] | None = None,
+    chains: int = CHAINS,
+    burn_in: int = BURN_IN,
+    thin: int = THIN,
+) -> Int32Array:
+    """``n`` draws (n, m); the variables that ``evidence`` sets (not −1) keep their value."""
+    m = graph.n_variables
+    chains = max(1, min(chains, n))
+    uniforms = np.empty((chains, m))
+    _kernels.uniforms(seed, 1, np.arange(chains, dtype=np.int64), uniforms)
+    cardinalities = np.array(graph.cardinalities, dtype=np.int32)
+    start = (uniforms * cardinalities).astype(np.int32)
+    fixed = np.zeros(m, dtype=np.uint8)
+    if evidence is not None:
+        known = np.asarray(evidence) >= 0
+        fixed[known] = 1
+        start[:, known] = np.asarray(evidence)[known]
+    strides = [dict(zip(scope, steps, strict=True)) for scope, steps in zip(graph.scopes, graph.strides, strict=True)]
+    counts = [len(factors) for factors in graph.factors_of]
+    draws = np.empty((n, m), dtype=np.int32)
+    _kernels.gibbs(
+        np.ascontiguousarray(log_tables),
+        cardinalities,
+        np.concatenate(([0], np.cumsum(counts))).astype(np.int32),
+        np.array([f for factors in graph.factors_of for f in factors], dtype=np.int32),
+        np.array([strides[f][v] for v, factors in enumerate(graph.factors_of) for f in factors], dtype=np.int32),
+        fixed,
+        graph.entries(start),
+        start,
+        burn_in,
+        thin,
+        seed,
+        2,
+        draws,
+        get_threads(),
+    )
+    return draws

@@ -1,0 +1,211 @@
+"""The Boltzmann machine: binary variables, a coupling for each edge and, if wanted, a bias for each variable.
+
+    p_θ(x) = exp( Σ_{(j,k)∈E} θ_jk x_j x_k + Σ_j b_j x_j − log Z(θ) ),    x_j ∈ {s_0, s_1}          (Section 7.1)
+
+θ holds the couplings in the order of the edges (all pairs, row-major, by default) and then the biases. Couplings or
+biases in one group share a parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.data.table import Table
+from fieldfit.inference import FactorGraph
+from fieldfit.inference.elimination import LARGEST_TABLE
+from fieldfit.models.base import Problem, SumProblem
+from fieldfit.models.field import FieldModel
+from fieldfit.models.field_problem import FieldProblem
+from fieldfit.models.graphs import check_edges, grid_edges, networkx_edges
+from fieldfit.models.pairwise import PairwiseProblem, pairwise_supports
+from fieldfit.policies.selection import Selection
+from fieldfit.types import Int32Array, ModelError
+
+
+class BoltzmannMachine(FieldModel):
+    """Pairwise binary field over ``m`` variables; Ising with ``states=(-1, 1)``.
+
+    Parameters
+    ----------
+    m : number of variables
+    edges : pairs of variables; None is all of them in row-major order
+    biases : whether each variable has a parameter of its own
+    states : the two values of a variable
+    edge_groups, bias_groups : a label for each edge (variable); equal labels share one parameter
+    names : names of the variables
+    """
+
+    kind = "boltzmann"
+
+    def __init__(
+        self,
+        m: int,
+        edges: Sequence[Any] | None = None,
+        biases: bool = False,
+        states: tuple[Any, Any] = (0, 1),
+        *,
+        edge_groups: Sequence[Hashable] | None = None,
+        bias_groups: Sequence[Hashable] | None = None,
+        names: Sequence[str] | None = None,
+        largest_table: int = LARGEST_TABLE,
+    ) -> None:
+        from scipy.sparse import csr_array
+
+        if int(m) != m or m < 1:
+            raise ModelError(f"A Boltzmann machine needs at least one variable; got m = {m!r}.")
+        if len(states) != 2 or not all(np.isfinite(float(s)) for s in states) or states[0] == states[1]:
+            raise ModelError(f"The states of a Boltzmann machine are two different finite numbers; got {states!r}.")
+        self.edges = check_edges(int(m), edges)
+        self.biases = bool(biases)
+        self.edge_parameter, self._edge_labels = _groups(edge_groups, len(self.edges), "edges")
+        n_couplings = len(self._edge_labels) if self._edge_labels is not None else len(self.edges)
+        self.bias_parameter: Int32Array | None = None
+        self._bias_labels: tuple[Hashable, ...] | None = None
+        if self.biases:
+            local, self._bias_labels = _groups(bias_groups, int(m), "variables")
+            self.bias_parameter = (local + n_couplings).astype(np.int32)
+        elif bias_groups is not None:
+            raise ModelError("bias_groups needs biases=True.")
+        r = n_couplings
+        if self.bias_parameter is not None:
+            r = int(self.bias_parameter.max()) + 1
+        scopes: list[tuple[int, ...]] = [*self.edges]
+        if self.biases:
+            scopes += [(v,) for v in range(int(m))]
+        values = np.array([float(s) for s in states])
+        products = np.outer(values, values).ravel()
+        columns = np.repeat(self.edge_parameter, 4)
+        data = np.tile(products, len(self.edges))
+        if self.bias_parameter is not None:
+            columns = np.concatenate([columns, np.repeat(self.bias_parameter, 2)])
+            data = np.concatenate([data, np.tile(values, int(m))])
+        features = csr_array((data, (np.arange(len(data)), columns)), shape=(len(data), r))
+        features.eliminate_zeros()
+        super().__init__(
+            FactorGraph((2,) * int(m), tuple(scopes)),
+            features,
+            None,
+            names=names,
+            states=[tuple(states)] * int(m),
+            largest_table=largest_table,
+        )
+
+    @classmethod
+    def grid(
+        cls, rows: int, columns: int, *, neighbours: int = 4, tied: bool = False, **options: Any
+    ) -> BoltzmannMachine:
+        """A rows × columns grid; ``tied`` gives one coupling for each direction and one bias for all sites."""
+        edges, directions = grid_edges(rows, columns, neighbours)
+        if tied:
+            options["edge_groups"] = directions
+            if options.get("biases"):
+                options["bias_groups"] = ["bias"] * (rows * columns)
+        options.setdefault("names", [f"r{i}c{j}" for i in range(rows) for j in range(columns)])
+        return cls(rows * columns, edges, **options)
+
+    @classmethod
+    def from_networkx(cls, graph: Any, **options: Any) -> BoltzmannMachine:
+        """The nodes and edges of an undirected networkx graph."""
+        edges, names = networkx_edges(graph)
+        options.setdefault("names", names)
+        return cls(len(names), edges, **options)
+
+    @property
+    def parameter_names(self) -> Sequence[str]:
+        """``a:b`` for the coupling of a and b, ``a`` for a bias, the group's label where parameters are tied."""
+        if self._edge_labels is not None:
+            couplings = [str(label) for label in self._edge_labels]
+        else:
+            couplings = [f"{self.names[j]}:{self.names[k]}" for j, k in self.edges]
+        if not self.biases:
+            return couplings
+        if self._bias_labels is not None:
+            return couplings + [str(label) for label in self._bias_labels]
+        return couplings + list(self.names)
+
+    def with_names(self, names: Sequence[str]) -> BoltzmannMachine:
+        """The same model with other names for its variables."""
+        header, arrays = self.specification()
+        return BoltzmannMachine.from_specification(header | {"names": list(names)}, arrays)
+
+    def compile(self, dataset: Table, selection: Selection) -> Problem:
+        """Blocks given the rest go to the pairwise kernels, everything else to the general problem."""
+        fast = [
+            place
+            for place, part in enumerate(selection.parts)
+            if not dataset.has_missing and not self.observed and pairwise_supports(part)
+        ]
+        slow = [place for place in range(len(selection.parts)) if place not in fast]
+        problems: list[Problem] = []
+        places: list[list[int]] = []
+        if fast:
+            problems.append(
+                PairwiseProblem(
+                    dataset.codes,
+                    np.array([float(s) for s in self.states[0]]),
+                    np.array(self.edges, dtype=np.int64).reshape(-1, 2),
+                    self.edge_parameter,
+                    self.bias_parameter,
+                    self.n_parameters,
+                    tuple(selection.parts[place] for place in fast),
+                )
+            )
+            places.append(fast)
+        if slow:
+            rest = Selection(selection.n, tuple(selection.parts[place] for place in slow), selection.start)
+            problems.append(FieldProblem(self.field_arrays, dataset.codes, rest))
+            places.append(slow)
+        return problems[0] if len(problems) == 1 else SumProblem(problems, places)
+
+    def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """m, biases, states, names and groups; the edges as an array."""
+        header: dict[str, Any] = {
+            "m": self.m,
+            "biases": self.biases,
+            "states": list(self.states[0]),
+            "names": list(self.names) if self.named else None,
+            "edge_labels": None if self._edge_labels is None else [str(s) for s in self._edge_labels],
+            "bias_labels": None if self._bias_labels is None else [str(s) for s in self._bias_labels],
+            "largest_table": self.largest_table,
+        }
+        arrays: dict[str, NDArray[Any]] = {"edges": np.array(self.edges, dtype=np.int64).reshape(-1, 2)}
+        if self._edge_labels is not None:
+            arrays["edge_parameter"] = self.edge_parameter
+        if self._bias_labels is not None and self.bias_parameter is not None:
+            arrays["bias_parameter"] = self.bias_parameter - self.bias_parameter.min()
+        return header, arrays
+
+    @classmethod
+    def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> BoltzmannMachine:
+        """The model that `specification` describes."""
+
+        def labels(key: str, parameter: str) -> list[str] | None:
+            return None if header[key] is None else [header[key][p] for p in arrays[parameter]]
+
+        return cls(
+            header["m"],
+            [(int(j), int(k)) for j, k in arrays["edges"]],
+            header["biases"],
+            (header["states"][0], header["states"][1]),
+            edge_groups=labels("edge_labels", "edge_parameter"),
+            bias_groups=labels("bias_labels", "bias_parameter"),
+            names=header["names"],
+            largest_table=header["largest_table"],
+        )
+
+
+def _groups(
+    groups: Sequence[Hashable] | None, size: int, what: str
+) -> tuple[Int32Array, tuple[Hashable, ...] | None]:
+    """A parameter number for each edge or variable, and the labels of the groups in order of appearance."""
+    if groups is None:
+        return np.arange(size, dtype=np.int32), None
+    if len(groups) != size:
+        raise ModelError(f"There are {size} {what} but {len(groups)} group labels; give one label for each.")
+    labels = tuple(dict.fromkeys(groups))
+    place = {label: index for index, label in enumerate(labels)}
+    return np.array([place[label] for label in groups], dtype=np.int32), labels

@@ -1,0 +1,353 @@
+"""Any policy on any discrete field, exactly: the general Problem.
+
+For a component (A, B) let U be the connected pieces of the graph without B that meet A. Then
+
+    log p(x_A | x_B) = Σ_{C inside A ∪ B} log φ_C(x_C) + log Z(U∖A | x_A, x_B) − log Z(U | x_B)
+
+where the sum is over the factors that touch U and are fixed altogether, and Z(S | ·) sums the factors that touch S over
+the variables in S. A missing value of a sample leaves A or B. Both log Z depend on a sample only through the few
+clamped variables next to U, so samples that agree there share one *configuration*: the full likelihood has
+one for all samples, a pseudo-likelihood on a binary 4-neighbour grid at most sixteen a site.
+
+With O (samples × table entries, counts of the fixed factors) and R (samples × configurations, +β or −β):
+
+    m_θ(X_i, Z_i) = (O log φ)_i + (R log Z)_i,    Σ_i w_i ψ_i = Fᵀ (Oᵀ w + Σ_c (Rᵀ w)_c μ_c)
+
+where log φ = F θ + offset and μ_c are the marginals of configuration c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.inference import Configurations, FactorGraph, PreparedTables, ProgramSet, compile_program
+from fieldfit.models.base import Problem
+from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.policies.structure import Component
+from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+#: Different patterns of missing values that one problem may compile, a component at a time.
+MOST_PATTERNS = 20_000
+
+
+@dataclass(frozen=True)
+class FieldArrays:
+    """What the problem needs of a model: the graph, log φ = F θ + offset, and the limit on tables."""
+
+    graph: FactorGraph
+    features: csr_array  # F (table_size, r)
+    offset: FloatArray | None
+    largest_table: int
+
+    def log_tables(self, theta: FloatArray) -> FloatArray:
+        """Flat log tables at θ."""
+        tables: FloatArray = self.features @ theta
+        return tables if self.offset is None else tables + self.offset
+
+
+class _Compiler:
+    """Collects programs, configurations and counts while the components are gone through."""
+
+    def __init__(self, arrays: FieldArrays, codes: Int32Array) -> None:
+        self.arrays = arrays
+        self.codes = codes
+        self.programs: list[Any] = []
+        self.places: dict[frozenset[int], int] = {}
+        self.lines: list[dict[bytes, int]] = []  # configurations seen of each program
+        self.matrices: list[list[NDArray[Any]]] = []
+
+    def program(self, free: frozenset[int], name: str) -> int:
+        place = self.places.get(free)
+        if place is None:
+            place = len(self.programs)
+            self.places[free] = place
+            self.programs.append(
+                compile_program(self.arrays.graph, free, name=name, largest_table=self.arrays.largest_table)
+            )
+            self.lines.append({})
+            self.matrices.append([])
+        return place
+
+    def configure(self, place: int, rows: IntArray) -> IntArray:
+        """The configuration (counted within its program) of each of these samples."""
+        boundary = list(self.programs[place].boundary)
+        seen, matrices = self.lines[place], self.matrices[place]
+        if not boundary:
+            if not seen:
+                seen[b""] = 0
+                matrices.append(np.zeros(self.codes.shape[1], dtype=np.int32))
+            return np.zeros(len(rows), dtype=np.int64)
+        values = np.ascontiguousarray(self.codes[np.ix_(rows, boundary)])
+        distinct, inverse = _distinct_lines(values, [self.arrays.graph.cardinalities[v] for v in boundary])
+        numbers = np.empty(len(distinct), dtype=np.int64)
+        for index, line in enumerate(distinct):
+            key = line.tobytes()
+            number = seen.get(key)
+            if number is None:
+                number = len(seen)
+                seen[key] = number
+                full = np.zeros(self.codes.shape[1], dtype=np.int32)
+                full[boundary] = line
+                matrices.append(full)
+            numbers[index] = number
+        return numbers[inverse]
+
+
+def _distinct_lines(values: Int32Array, cardinalities: list[int]) -> tuple[Int32Array, IntArray]:
+    """Distinct lines of a matrix of states and, for each line, which one it is."""
+    if np.prod(np.array(cardinalities, dtype=float)) < 2**62:
+        key = np.zeros(len(values), dtype=np.int64)
+        for column, cardinality in enumerate(cardinalities):
+            key = key * cardinality + values[:, column]
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    else:
+        _, first, inverse = np.unique(values, axis=0, return_index=True, return_inverse=True)
+    return values[first], inverse.reshape(-1)
+
+
+def _relevant(graph: FactorGraph, target: frozenset[int], given: frozenset[int]) -> frozenset[int]:
+    """The variables that a path without ``given`` joins to ``target`` (``target`` included)."""
+    reached, frontier = set(target), list(target)
+    while frontier:
+        for other in graph.neighbours[frontier.pop()]:
+            if other not in reached and other not in given:
+                reached.add(other)
+                frontier.append(other)
+    return frozenset(reached)
+
+
+class FieldProblem(Problem):
+    """See the module. ``codes`` (n, m) has −1 for missing values."""
+
+    def __init__(self, arrays: FieldArrays, codes: Int32Array, selection: Selection) -> None:
+        self.arrays = arrays
+        self.n_samples = len(codes)
+        self.n_parameters = int(arrays.features.shape[1])
+        self.n_families = len(selection.parts)
+        self._betas = np.array([1.0 if isinstance(p.beta, np.ndarray) else p.beta for p in selection.parts])
+        compiler = _Compiler(arrays, codes)
+        collected = [_collect(compiler, part, selection.n) for part in selection.parts]
+        self.programs = ProgramSet(arrays.graph, compiler.programs)
+        codes_of = [np.array(lines, dtype=np.int32) for lines in compiler.matrices]
+        self.configurations = self.programs.configure(codes_of)
+        self._assemble(collected)
+        total_o, total_r = self._family_counts[0] * self._betas[0], self._family_usage[0] * self._betas[0]
+        for beta, counts, usage in zip(
+            self._betas[1:], self._family_counts[1:], self._family_usage[1:], strict=True
+        ):
+            total_o, total_r = total_o + beta * counts, total_r + beta * usage
+        self._counts, self._usage = total_o.tocsr(), total_r.tocsr()
+        self._count_total = np.asarray(self._counts.sum(axis=0)).ravel()
+        self._usage_total = np.asarray(self._usage.sum(axis=0)).ravel()
+
+    def _assemble(self, collected: list[list[_Group]]) -> None:
+        from scipy.sparse import coo_array
+
+        start = self.configurations.config_ptr
+        self._family_counts, self._family_usage = [], []
+        for groups in collected:
+            count_rows, count_columns, count_values = [], [], []
+            usage_rows, usage_columns, usage_values = [], [], []
+            for group in groups:
+                if group.fixed.size:
+                    count_rows.append(np.repeat(group.rows, group.fixed.shape[1]))
+                    count_columns.append(group.fixed.ravel())
+                    count_values.append(np.full(group.fixed.size, group.weight))
+                for place, configs, sign in group.sums:
+                    usage_rows.append(group.rows)
+                    usage_columns.append(start[place] + configs)
+                    usage_values.append(np.full(len(group.rows), sign * group.weight))
+            shape = (self.n_samples, self.arrays.graph.table_size)
+            self._family_counts.append(
+                coo_array((_cat(count_values, float), (_cat(count_rows), _cat(count_columns))), shape=shape).tocsr()
+            )
+            shape = (self.n_samples, self.configurations.count)
+            self._family_usage.append(
+                coo_array((_cat(usage_values, float), (_cat(usage_rows), _cat(usage_columns))), shape=shape).tocsr()
+            )
+
+    @property
+    def betas(self) -> FloatArray:
+        """The weight β of each family."""
+        return self._betas
+
+    def _prepare(self, theta: FloatArray) -> tuple[FloatArray, PreparedTables]:
+        log_tables = self.arrays.log_tables(theta)
+        return log_tables, PreparedTables.of(self.arrays.graph, log_tables)
+
+    def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
+        """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
+        log_tables, tables = self._prepare(theta)
+        counts, usage = self._weighted(row_weight)
+        log_z = np.empty(self.configurations.count)
+        expected = np.zeros(self.arrays.graph.table_size)
+        self.programs.run(tables, self.configurations, weight=usage, log_z=log_z, marginals=expected)
+        used = counts != 0
+        value = float(counts[used] @ log_tables[used] + usage @ log_z)
+        return value, self.arrays.features.T @ (counts + expected)
+
+    def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ∇² m_θ(X_i, Z_i) v: the derivative of the marginals along F v."""
+        _, tables = self._prepare(theta)
+        _, usage = self._weighted(row_weight)
+        change = np.zeros(self.arrays.graph.table_size)
+        self.programs.run(
+            tables, self.configurations, weight=usage, direction=self.arrays.features @ v, marginal_slope=change
+        )
+        result: FloatArray = self.arrays.features.T @ change
+        return result
+
+    def row_values(self, theta: FloatArray) -> FloatArray:
+        """m_θ(X_i, Z_i) for each sample."""
+        log_tables, tables = self._prepare(theta)
+        log_z = np.empty(self.configurations.count)
+        self.programs.run(tables, self.configurations, log_z=log_z)
+        finite = np.where(np.isfinite(log_tables), log_tables, -1e300)
+        result: FloatArray = self._counts @ finite + self._usage @ log_z
+        return np.where(result < -1e299, -np.inf, result)
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """ψ_iᵀ v for each sample."""
+        _, tables = self._prepare(theta)
+        direction = self.arrays.features @ v
+        slope = np.empty(self.configurations.count)
+        self.programs.run(tables, self.configurations, direction=direction, slope=slope)
+        result: FloatArray = self._counts @ direction + self._usage @ slope
+        return result
+
+    def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
+        """Scores of the samples start..stop by family."""
+        _, tables = self._prepare(theta)
+        usages = [usage[start:stop] for usage in self._family_usage]
+        needed = np.unique(np.concatenate([usage.indices for usage in usages]))
+        marginals = self._config_marginals(tables, needed)
+        result = np.empty((stop - start, self.n_families, self.n_parameters))
+        for family, usage in enumerate(usages):
+            expected = usage[:, needed] @ marginals
+            block = (self._family_counts[family][start:stop] + expected) @ self.arrays.features
+            result[:, family] = block.toarray()
+        return result
+
+    def _config_marginals(self, tables: PreparedTables, needed: IntArray) -> csr_array:
+        """Marginals of the chosen configurations as a sparse matrix (configurations, table_size)."""
+        from scipy.sparse import csr_array
+
+        counts = np.diff(self.configurations.config_ptr)
+        program_of = np.repeat(np.arange(len(counts)), counts)[needed]
+        chosen, entries = self._subset(needed, program_of)
+        lengths = self.programs.entry_counts[program_of]
+        indptr = np.concatenate(([0], np.cumsum(lengths)))
+        each = np.empty(int(indptr[-1]))
+        self.programs.run(tables, chosen, each=each, each_start=indptr[:-1].astype(np.int64))
+        return csr_array((each, entries, indptr), shape=(len(needed), self.arrays.graph.table_size))
+
+    def _subset(self, needed: IntArray, program_of: IntArray) -> tuple[Configurations, IntArray]:
+        """Some of the configurations, and the flat table entries of their reduced factors in kernel order."""
+        bases, entries = [], []
+        base_start = 0
+        config_ptr = self.configurations.config_ptr
+        counts = []
+        for place, program in enumerate(self.programs.programs):
+            own = needed[program_of == place] - config_ptr[place]
+            n_factors = len(program.factors)
+            size = int(config_ptr[place + 1] - config_ptr[place]) * n_factors
+            block = self.configurations.bases[base_start : base_start + size].reshape(-1, n_factors)[own]
+            base_start += size
+            counts.append(len(own))
+            bases.append(block.ravel())
+            sizes = program.arrays["factor_size"]
+            entries.append((np.repeat(block, sizes, axis=1) + program.arrays["entry_offset"]).ravel())
+        pointer = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        return Configurations(pointer, _cat(bases)), _cat(entries)
+
+    def _weighted(self, row_weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+        """Oᵀ w and Rᵀ w."""
+        if row_weight is None:
+            return self._count_total, self._usage_total
+        return self._counts.T @ row_weight, self._usage.T @ row_weight
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Samples that select one component and miss the same of its values."""
+
+    rows: IntArray
+    weight: float
+    fixed: IntArray  # (rows, fixed factors) flat entries
+    sums: tuple[tuple[int, IntArray, float], ...]  # (program, configuration of each row, +1 or −1)
+
+
+def _collect(compiler: _Compiler, part: FamilySelection, n: int) -> list[_Group]:
+    family = part.family
+    pointer, samples = part.component_rows(n)
+    missing = compiler.codes < 0
+    patterns = _pattern_numbers(missing) if missing.any() else None
+    groups: list[_Group] = []
+    compiled = 0
+    size = family.size
+    if size is None:
+        raise DataError(f"The family {family.name} belongs to sequences, not to a field with fixed variables.")
+    for index in range(size):
+        rows = samples[pointer[index] : pointer[index + 1]]
+        if not len(rows):
+            continue
+        component = family.component(index)
+        weight = float(part.beta[index]) if isinstance(part.beta, np.ndarray) else 1.0
+        if patterns is None:
+            groups.append(_group(compiler, component, rows, weight, family.name, index))
+            continue
+        for number in np.unique(patterns[rows]):
+            same = rows[patterns[rows] == number]
+            absent = frozenset(np.flatnonzero(missing[same[0]]).tolist())
+            seen = Component(
+                tuple(v for v in component.target if v not in absent),
+                tuple(v for v in component.given if v not in absent),
+            )
+            if not seen.target:
+                continue  # log p of nothing is 0
+            compiled += 1
+            if compiled > MOST_PATTERNS:
+                raise DataError(
+                    f"The family {family.name} meets more than {MOST_PATTERNS:,} combinations of a component and a "
+                    f"pattern of missing values. Use fewer components, or drop or impute values."
+                )
+            groups.append(_group(compiler, seen, same, weight, family.name, index))
+    return groups
+
+
+def _group(
+    compiler: _Compiler, component: Component, rows: IntArray, weight: float, family: str, index: int
+) -> _Group:
+    graph = compiler.arrays.graph
+    target = frozenset(component.target)
+    free = _relevant(graph, target, frozenset(component.given))
+    hidden = free - target
+    name = f"Component {index} of {family}" if family != "FL" else "FL, the full likelihood,"
+    denominator = compiler.program(free, name)
+    sums = [(denominator, compiler.configure(denominator, rows), -1.0)]
+    if hidden:
+        numerator = compiler.program(hidden, name)
+        sums.append((numerator, compiler.configure(numerator, rows), 1.0))
+    touching = compiler.programs[denominator].factors
+    fixed = [f for f in touching if not any(v in hidden for v in graph.scopes[f])]
+    entries = graph.entries(compiler.codes[rows], np.array(fixed, dtype=np.int64))
+    return _Group(rows, weight, entries, tuple(sums))
+
+
+def _pattern_numbers(missing: NDArray[np.bool_]) -> IntArray:
+    """Which pattern of missing values each sample has."""
+    packed = np.packbits(missing, axis=1)
+    _, inverse = np.unique(packed, axis=0, return_inverse=True)
+    return inverse.reshape(-1)
+
+
+def _cat(parts: list[NDArray[Any]], kind: Callable[..., Any] | type = np.int64) -> NDArray[Any]:
+    return np.concatenate(parts) if parts else np.empty(0, dtype=kind)

@@ -1,0 +1,166 @@
+"""The Potts model: q states a site, a table of couplings for each edge, a field for each site.
+
+    p_θ(x) = exp( Σ_{(j,k)∈E} J_jk(x_j, x_k) + Σ_j h_j(x_j) − log Z )
+
+With ``couplings="table"`` every J_jk is a free q × q table (over-complete: constants can move between J and h, which is
+the model's gauge freedom and no obstacle to a fit); with ``couplings="agree"`` it is θ_jk [x_j = x_k].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.inference import FactorGraph
+from fieldfit.inference.elimination import LARGEST_TABLE
+from fieldfit.models.field import FieldModel
+from fieldfit.models.graphs import check_edges, grid_edges, networkx_edges
+from fieldfit.types import ModelError
+
+
+class Potts(FieldModel):
+    """Pairwise field over ``m`` sites with ``q`` states.
+
+    Parameters
+    ----------
+    m, q : sites and states a site
+    edges : pairs of sites; None is all of them
+    couplings : "table" (q² parameters an edge) or "agree" (one)
+    fields : whether each site has a field (q parameters)
+    tied : one set of couplings for all edges and one field for all sites; or a label for each edge
+    states, names : values of a site's states, names of the sites
+    """
+
+    kind = "potts"
+
+    def __init__(
+        self,
+        m: int,
+        q: int,
+        edges: Sequence[Any] | None = None,
+        *,
+        couplings: str = "table",
+        fields: bool = True,
+        tied: bool | Sequence[Hashable] = False,
+        states: Sequence[Any] | None = None,
+        names: Sequence[str] | None = None,
+        largest_table: int = LARGEST_TABLE,
+    ) -> None:
+        from scipy.sparse import csr_array
+
+        if int(m) != m or m < 1 or int(q) != q or q < 2:
+            raise ModelError(f"A Potts model needs at least one site and two states; got m = {m!r}, q = {q!r}.")
+        if couplings not in ("table", "agree"):
+            raise ModelError(f"couplings is {couplings!r}; it must be 'table' or 'agree'.")
+        m, q = int(m), int(q)
+        states = tuple(range(q)) if states is None else tuple(states)
+        if len(states) != q:
+            raise ModelError(f"The sites have {q} states, but {len(states)} state values were given.")
+        self.q = q
+        self.edges = check_edges(m, edges)
+        self.couplings = couplings
+        self.fields = bool(fields)
+        self.tied = tied is not False
+        labels = [""] * len(self.edges) if tied is True else list(tied) if self.tied else list(self.edges)  # type: ignore[arg-type]
+        if len(labels) != len(self.edges):
+            raise ModelError(f"There are {len(self.edges)} edges but {len(labels)} labels; give one for each edge.")
+        self.edge_labels = tuple(map(str, labels)) if self.tied else None
+        groups = list(dict.fromkeys(labels))
+        place = {label: index for index, label in enumerate(groups)}
+        self.edge_group = np.array([place[label] for label in labels], dtype=np.int64)
+        self._groups = tuple(groups)
+        block = q * q if couplings == "table" else 1
+        n_couplings = block * len(groups)
+        if couplings == "table":
+            edge_entry = np.arange(q * q)[None, :] + np.zeros((len(self.edges), 1), dtype=np.int64)
+            edge_feature = np.tile(np.arange(q * q), (len(self.edges), 1))
+        else:
+            edge_entry = np.tile(np.arange(q) * (q + 1), (len(self.edges), 1))
+            edge_feature = np.zeros_like(edge_entry)
+        rows = [(np.arange(len(self.edges))[:, None] * q * q + edge_entry).ravel()]
+        columns = [(self.edge_group[:, None] * block + edge_feature).ravel()]
+        n_fields = 0
+        scopes: list[tuple[int, ...]] = [*self.edges]
+        if self.fields:
+            scopes += [(v,) for v in range(m)]
+            rows.append(len(self.edges) * q * q + np.arange(m * q))
+            columns.append(n_couplings + (np.tile(np.arange(q), m) if self.tied else np.arange(m * q)))
+            n_fields = q if self.tied else m * q
+        graph = FactorGraph((q,) * m, tuple(scopes))
+        row, column = np.concatenate(rows), np.concatenate(columns)
+        features = csr_array((np.ones(len(row)), (row, column)), shape=(graph.table_size, n_couplings + n_fields))
+        super().__init__(graph, features, None, names=names, states=[states] * m, largest_table=largest_table)
+
+    @classmethod
+    def grid(
+        cls, rows: int, columns: int, q: int, *, neighbours: int = 4, tied: bool = False, **options: Any
+    ) -> Potts:
+        """A rows × columns grid; ``tied`` gives one set of couplings for each direction and one field."""
+        edges, directions = grid_edges(rows, columns, neighbours)
+        options.setdefault("names", [f"r{i}c{j}" for i in range(rows) for j in range(columns)])
+        return cls(rows * columns, q, edges, tied=directions if tied else False, **options)
+
+    @classmethod
+    def from_networkx(cls, graph: Any, q: int, **options: Any) -> Potts:
+        """The nodes and edges of an undirected networkx graph."""
+        edges, names = networkx_edges(graph)
+        options.setdefault("names", names)
+        return cls(len(names), q, edges, **options)
+
+    @property
+    def parameter_names(self) -> Sequence[str]:
+        """``a=s:b=t`` for the couplings of sites a and b, ``a=s`` for fields."""
+        values = self.states[0]
+        result = []
+        for group in self._groups:
+            if self.tied:
+                left, right, whole = f"{group}.a", f"{group}.b", f"{group}.agree"
+            else:
+                j, k = group  # type: ignore[misc]
+                left, right = self.names[j], self.names[k]
+                whole = f"{left}:{right}"
+            if self.couplings == "agree":
+                result.append(whole)
+            else:
+                result += [f"{left}={s}:{right}={t}" for s in values for t in values]
+        if self.fields:
+            sites = ["site"] if self.tied else self.names
+            result += [f"{site}={s}" for site in sites for s in values]
+        return result
+
+    def with_names(self, names: Sequence[str]) -> Potts:
+        """The same model with other names for its sites."""
+        header, arrays = self.specification()
+        return Potts.from_specification(header | {"names": list(names)}, arrays)
+
+    def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The constructor's arguments; the edges as an array."""
+        header: dict[str, Any] = {
+            "m": self.m,
+            "q": self.q,
+            "couplings": self.couplings,
+            "fields": self.fields,
+            "edge_labels": None if self.edge_labels is None else list(self.edge_labels),
+            "states": list(self.states[0]),
+            "names": list(self.names) if self.named else None,
+            "largest_table": self.largest_table,
+        }
+        return header, {"edges": np.array(self.edges, dtype=np.int64).reshape(-1, 2)}
+
+    @classmethod
+    def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Potts:
+        """The model that `specification` describes."""
+        return cls(
+            header["m"],
+            header["q"],
+            [(int(j), int(k)) for j, k in arrays["edges"]],
+            couplings=header["couplings"],
+            fields=header["fields"],
+            tied=False if header["edge_labels"] is None else header["edge_labels"],
+            states=header["states"],
+            names=header["names"],
+            largest_table=header["largest_table"],
+        )

@@ -1,0 +1,88 @@
+"""Draws that several laws share, with random numbers keyed by (seed, stream, absolute row) and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fieldfit import _kernels
+from fieldfit.policies.selection import FamilySelection
+from fieldfit.policies.structure import BoundFamily
+from fieldfit.threads import get_threads
+from fieldfit.types import BoolArray, FloatArray, IntArray
+
+Weight = float | FloatArray
+_NO_NUMBERS = np.empty(0, dtype=np.float64)
+_NO_MASK = np.empty(0, dtype=np.uint8)
+
+
+def row_uniforms(seed: int, stream: int, start: int, stop: int, width: int) -> FloatArray:
+    """Uniform numbers (stop − start, width), the same for a row whatever the range."""
+    out = np.empty((stop - start, width))
+    _kernels.uniforms(seed, stream, np.arange(start, stop, dtype=np.int64), out)
+    return out
+
+
+def nothing(family: BoundFamily, beta: Weight, start: int, stop: int) -> FamilySelection:
+    """No component in any sample."""
+    indptr = np.zeros(stop - start + 1, dtype=np.int64)
+    return FamilySelection(family, beta, indptr=indptr, indices=np.empty(0, dtype=np.int64), start=start)
+
+
+def whole_rows(family: BoundFamily, beta: Weight, rows: BoolArray | None, start: int) -> FamilySelection:
+    """All components of the family in these samples (None: in all of them)."""
+    return FamilySelection(family, beta, rows=rows, start=start)
+
+
+def one_for_each(
+    family: BoundFamily, beta: Weight, rows: BoolArray, indices: IntArray, start: int
+) -> FamilySelection:
+    """One component in each of the samples ``rows``; ``indices`` has one entry for each of these."""
+    indptr = np.concatenate(([0], np.cumsum(rows, dtype=np.int64)))
+    return FamilySelection(family, beta, indptr=indptr, indices=indices, start=start)
+
+
+def draw_whole(
+    family: BoundFamily,
+    beta: Weight,
+    lam: float,
+    seed: int,
+    stream: int,
+    start: int,
+    stop: int,
+    active: BoolArray | None,
+) -> FamilySelection:
+    """The whole family with probability λ in each sample."""
+    if lam >= 1.0:
+        return whole_rows(family, beta, active, start)
+    rows = row_uniforms(seed, stream, start, stop, 1)[:, 0] < lam
+    return whole_rows(family, beta, rows if active is None else rows & active, start)
+
+
+def draw_bernoulli(
+    family: BoundFamily,
+    beta: Weight,
+    lam: float | FloatArray,
+    seed: int,
+    stream: int,
+    start: int,
+    stop: int,
+    active: BoolArray | None,
+) -> FamilySelection:
+    """Every component with its own λ: time and memory proportional to what is selected.
+
+    Where λ differs between components, candidates come with the largest λ and stay with probability λ_j / max λ.
+    """
+    if np.min(lam) >= 1.0:
+        return whole_rows(family, beta, active, start)
+    largest = float(np.max(lam))
+    keep = _NO_NUMBERS if isinstance(lam, float) else np.ascontiguousarray(lam / largest)
+    mask = _NO_MASK if active is None else active.astype(np.uint8)
+    sizes = np.ascontiguousarray(family.sizes(start, stop), dtype=np.int64)
+    threads = get_threads()
+    indptr = np.zeros(stop - start + 1, dtype=np.int64)
+    # Two passes over the same random numbers: the second pass writes into an array of exactly the right length.
+    _kernels.bernoulli_count(seed, stream, start, sizes, largest, keep, mask, indptr[1:], threads)
+    np.cumsum(indptr, out=indptr)
+    indices = np.empty(int(indptr[-1]), dtype=np.int64)
+    _kernels.bernoulli_fill(seed, stream, start, sizes, largest, keep, mask, indptr, indices, threads)
+    return FamilySelection(family, beta, indptr=indptr, indices=indices, start=start)

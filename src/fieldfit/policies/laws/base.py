@@ -1,0 +1,247 @@
+"""What a law of Z is: a group of terms that are drawn together, independently of all other groups of the policy.
+
+A `Law` is the specification (frozen, with a text form); bound to a structure it becomes a `BoundLaw`, which draws and
+knows its moments. To add a law, write ``laws/NAME.py`` with a class Name that derives from `Law`: the text form
+``Name(...)`` then finds it, and the contract tests run over its `examples`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fieldfit.policies.families import FAMILY_NAMES, is_family_name
+from fieldfit.policies.selection import FamilySelection
+from fieldfit.policies.structure import BoundFamily, Structure
+from fieldfit.policies.terms import Numbers, read_term
+from fieldfit.policies.text import Reader
+from fieldfit.types import BoolArray, FloatArray, PolicyError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+Sizes = tuple[int, ...]
+_MOST_NESTED = 20
+
+
+@dataclass(frozen=True)
+class Factors:
+    """E[ZZᵀ] of one group = Cᵀ diag(d) C + ``mean_coefficient`` · λλᵀ, over the group's components.
+
+    d may have negative entries. The mean is kept apart because it is what groups share: between two groups
+    E[Z_i Z_j] = λ_i λ_j.
+    """
+
+    C: csr_matrix
+    d: FloatArray
+    mean_coefficient: float
+
+
+class Law(ABC):
+    """The law of Z over one group of terms, before it knows the samples."""
+
+    examples: ClassVar[tuple[str, ...]] = ()
+    """Texts that the contract tests bind to a field of five variables."""
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+
+    @classmethod
+    @abstractmethod
+    def read(cls, reader: Reader) -> Law:
+        """Read what follows the name, parentheses included."""
+
+    @property
+    @abstractmethod
+    def lams(self) -> tuple[Numbers | None, ...]:
+        """λ of each term, None where the law leaves no choice."""
+
+    @property
+    @abstractmethod
+    def betas(self) -> tuple[Numbers, ...]:
+        """β of each term."""
+
+    @property
+    @abstractmethod
+    def term_names(self) -> tuple[str, ...]:
+        """Each term without λ and β."""
+
+    @abstractmethod
+    def with_lams(self, lams: tuple[Numbers | None, ...]) -> Law:
+        """The same law with other λ; None leaves a term's λ as it is."""
+
+    @abstractmethod
+    def with_betas(self, betas: tuple[Numbers, ...]) -> Law:
+        """The same law with other β."""
+
+    @abstractmethod
+    def bind(self, structure: Structure, stream: int) -> BoundLaw:
+        """The law over the components of ``structure``; its random numbers have streams from ``stream`` on."""
+
+    def can_select(self) -> bool:
+        """Whether any component has a positive probability."""
+        return any(lam is None or np.max(lam) > 0 for lam in self.lams)
+
+
+class BoundLaw(ABC):
+    """A law over known components. ``sizes`` are the numbers of components of the families in one sample."""
+
+    families: tuple[BoundFamily, ...]
+    betas: tuple[float | FloatArray, ...]
+    family_terms: tuple[int, ...]
+    """For each family, the term of the law that it belongs to (a partition's remainder is a family of its own)."""
+    n_streams: int = 1
+
+    @abstractmethod
+    def lams(self, sizes: Sizes) -> tuple[float | FloatArray, ...]:
+        """E[Z] of each family: one number, or one for each component."""
+
+    @abstractmethod
+    def second_moment(self, sizes: Sizes) -> FloatArray:
+        """E[ZZᵀ] over the components of all families in order, dense."""
+
+    @abstractmethod
+    def factors(self, sizes: Sizes) -> Factors:
+        """E[ZZᵀ] in factors that have few entries."""
+
+    @abstractmethod
+    def draw(self, seed: int, start: int, stop: int, active: BoolArray | None) -> tuple[FamilySelection, ...]:
+        """Z of the samples start..stop; nothing is selected where ``active`` (stop − start,) is False."""
+
+    def mean(self, sizes: Sizes) -> FloatArray:
+        """E[Z] over the components of all families in order."""
+        parts = [np.broadcast_to(lam, (size,)) for lam, size in zip(self.lams(sizes), sizes, strict=True)]
+        return np.concatenate(parts)
+
+    def none_probability(self, sizes: Sizes) -> float:
+        """P(Z = 0)."""
+        raise PolicyError("This law cannot stand first in Unless(...).")
+
+
+def find_law(name: str) -> type[Law] | None:
+    """The class with this name in the module of the same name in lower case, or None."""
+    module = f"fieldfit.policies.laws.{name.lower()}"
+    if name == "Base" or importlib.util.find_spec(module) is None:
+        return None
+    law = getattr(importlib.import_module(module), name, None)
+    return law if isinstance(law, type) and issubclass(law, Law) else None
+
+
+def law_names() -> list[str]:
+    """The names of all laws, found in the files of this folder."""
+    package = importlib.import_module("fieldfit.policies.laws")
+    names = []
+    for entry in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{entry.name}")
+        names += [
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, Law) and key.lower() == entry.name
+        ]
+    return sorted(names)
+
+
+def read_law(reader: Reader) -> Law:
+    """Read one group: a law by name, or an independent term."""
+    start = reader.position
+    if reader.at_number():
+        return _read_independent(reader)
+    name = reader.word()
+    law = None if name is None else find_law(name)
+    try:
+        if law is not None:
+            reader.depth += 1
+            if reader.depth > _MOST_NESTED:
+                reader.fail(f"laws may be nested at most {_MOST_NESTED} deep.", start)
+            found = law.read(reader)
+            reader.depth -= 1
+            return found
+    except PolicyError as error:
+        if str(error).startswith("The policy '"):
+            raise
+        reader.fail(str(error), start)
+    if name is not None and not is_family_name(name):
+        reader.fail(f"expected a family ({FAMILY_NAMES}) or a law ({', '.join(law_names())}).", start)
+    reader.position = start
+    return _read_independent(reader)
+
+
+def _read_independent(reader: Reader) -> Law:
+    from fieldfit.policies.laws.independent import Independent
+
+    return Independent(read_term(reader))
+
+
+def read_sum(reader: Reader) -> tuple[Law, ...]:
+    """Read groups joined by ``+``."""
+    laws = [read_law(reader)]
+    while reader.accept("+"):
+        laws.append(read_law(reader))
+    return tuple(laws)
+
+
+def check_sum(laws: tuple[Law, ...], owner: str) -> None:
+    """Refuse a sum without groups, with the same independent term twice, or that never selects anything."""
+    from fieldfit.policies.laws.independent import Independent
+    from fieldfit.policies.terms import check_distinct
+
+    if not laws:
+        raise PolicyError(f"{owner[0].upper()}{owner[1:]} has no component: it needs at least one term, such as PL1.")
+    check_distinct(tuple(law.term for law in laws if isinstance(law, Independent)), owner)
+    if not any(law.can_select() for law in laws):
+        raise PolicyError(
+            f"{owner[0].upper()}{owner[1:]} never selects a component: at least one λ must be positive."
+        )
+
+
+def split_by(counts: tuple[int, ...], values: tuple[Numbers | None, ...]) -> list[tuple[Numbers | None, ...]]:
+    """Consecutive pieces of ``values`` of these lengths."""
+    pieces, at = [], 0
+    for count in counts:
+        pieces.append(values[at : at + count])
+        at += count
+    return pieces
+
+
+def block_diagonal(blocks: list[FloatArray]) -> FloatArray:
+    """The dense matrix with these square blocks on its diagonal."""
+    total = sum(len(block) for block in blocks)
+    matrix = np.zeros((total, total))
+    at = 0
+    for block in blocks:
+        matrix[at : at + len(block), at : at + len(block)] = block
+        at += len(block)
+    return matrix
+
+
+def stack_factors(parts: list[Factors], means: list[FloatArray]) -> tuple[csr_matrix, FloatArray]:
+    """(C, d) with Cᵀ diag(d) C = E[ZZᵀ] of independent groups together.
+
+    λλᵀ over everything, then for each group its own factors and (mean_coefficient − 1) λλᵀ within it; for a single
+    group the two means become one.
+    """
+    from scipy.sparse import block_diag, csr_matrix, vstack
+
+    inside, d = [], []
+    alone = len(parts) == 1
+    for part, mean in zip(parts, means, strict=True):
+        coefficient = part.mean_coefficient - (0.0 if alone else 1.0)
+        rows = [part.C]
+        weights = part.d
+        if coefficient != 0.0:
+            rows.append(csr_matrix(mean[None, :]))
+            weights = np.append(weights, coefficient)
+        inside.append(vstack(rows, format="csr"))
+        d.append(weights)
+    C = block_diag(inside, format="csr")
+    if alone:
+        return csr_matrix(C), d[0]
+    return csr_matrix(vstack([csr_matrix(np.concatenate(means)[None, :]), C], format="csr")), np.concatenate(
+        [[1.0], *d]
+    )

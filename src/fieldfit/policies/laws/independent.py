@@ -1,0 +1,127 @@
+"""Independent selection: Z_j ~ Bernoulli(λ_j), every component on its own, or one draw for the whole family.
+
+One by one, ``0.3*PL2``: E[ZZᵀ] = λλᵀ + diag(λ(1−λ)). Whole, ``0.3*PL2/row``: E[ZZᵀ] = λ 11ᵀ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from fieldfit.policies.drawing import draw_bernoulli, draw_whole, nothing
+from fieldfit.policies.laws.base import BoundLaw, Factors, Law, Sizes
+from fieldfit.policies.selection import FamilySelection
+from fieldfit.policies.structure import BoundFamily, Structure
+from fieldfit.policies.terms import Numbers, Term, bind_numbers, read_term
+from fieldfit.policies.text import Reader
+from fieldfit.types import BoolArray, FloatArray
+
+
+@dataclass(frozen=True)
+class Independent(Law):
+    """One term whose components are selected independently; the law of a plain term in a policy."""
+
+    term: Term
+    examples: ClassVar[tuple[str, ...]] = (
+        "PL1",
+        "0.3*PL2@0.5",
+        "0.4*PL1/row",
+        "0.2*FL",
+        "[0.1,0.9,0.5,0,1]*PL1@[1,2,1,0,3]",
+        "0.6*Blocks({0,1},{2,3,4})",
+    )
+
+    def __str__(self) -> str:
+        return str(self.term)
+
+    @classmethod
+    def read(cls, reader: Reader) -> Independent:
+        """Read ``(TERM)``; a plain term means the same and is what is printed."""
+        reader.expect("(", "after Independent")
+        term = read_term(reader)
+        reader.expect(")", "that closes Independent(")
+        return cls(term)
+
+    @property
+    def lams(self) -> tuple[Numbers | None, ...]:
+        """λ of the term."""
+        return (self.term.lam,)
+
+    @property
+    def betas(self) -> tuple[Numbers, ...]:
+        """β of the term."""
+        return (self.term.beta,)
+
+    @property
+    def term_names(self) -> tuple[str, ...]:
+        """The term without λ and β."""
+        return (self.term.name,)
+
+    def with_lams(self, lams: tuple[Numbers | None, ...]) -> Independent:
+        """The same term with another λ."""
+        return self if lams[0] is None else Independent(replace(self.term, lam=lams[0]))
+
+    def with_betas(self, betas: tuple[Numbers, ...]) -> Independent:
+        """The same term with another β."""
+        return Independent(replace(self.term, beta=betas[0]))
+
+    def bind(self, structure: Structure, stream: int) -> BoundIndependent:
+        """The term over the components of ``structure``."""
+        return BoundIndependent(self.term, structure.bind_family(self.term.family), stream)
+
+
+class BoundIndependent(BoundLaw):
+    """Independent selection over known components."""
+
+    family_terms = (0,)
+
+    def __init__(self, term: Term, family: BoundFamily, stream: int) -> None:
+        self.families = (family,)
+        self.whole = bool(term.whole)
+        self.lam = bind_numbers(term.lam, family, "selection probabilities λ")
+        self.betas = (bind_numbers(term.beta, family, "weights β"),)
+        self.stream = stream
+
+    def lams(self, sizes: Sizes) -> tuple[float | FloatArray, ...]:
+        """λ itself."""
+        return (self.lam,)
+
+    def second_moment(self, sizes: Sizes) -> FloatArray:
+        """λλᵀ + diag(λ(1−λ)), or λ 11ᵀ if the family is drawn whole."""
+        lam = self.mean(sizes)
+        if self.whole:
+            return np.full((len(lam), len(lam)), self.lam)
+        moment = np.outer(lam, lam)
+        np.fill_diagonal(moment, lam)
+        return moment
+
+    def factors(self, sizes: Sizes) -> Factors:
+        """The identity with λ(1−λ), beside the mean; or one row of ones with λ."""
+        from scipy.sparse import csr_matrix, identity
+
+        lam = self.mean(sizes)
+        if self.whole:
+            return Factors(csr_matrix(np.ones((1, len(lam)))), np.array([float(self.lam)]), 0.0)
+        # Components that are always selected have no noise of their own.
+        noisy = (lam > 0) & (lam < 1)
+        return Factors(csr_matrix(identity(len(lam), format="csr")[noisy]), (lam * (1 - lam))[noisy], 1.0)
+
+    def none_probability(self, sizes: Sizes) -> float:
+        """Π(1−λ_j), or 1−λ if the family is drawn whole."""
+        if self.whole:
+            return float(1 - self.lam)
+        if isinstance(self.lam, float):
+            return float((1 - self.lam) ** sizes[0])
+        return float(np.prod(1 - self.lam))
+
+    def draw(self, seed: int, start: int, stop: int, active: BoolArray | None) -> tuple[FamilySelection, ...]:
+        """Geometric gaps between the selected components of a sample."""
+        family, beta = self.families[0], self.betas[0]
+        if np.max(self.lam) == 0:
+            return (nothing(family, beta, start, stop),)
+        if self.whole or family.size == 1:
+            lam = float(np.max(self.lam))
+            return (draw_whole(family, beta, lam, seed, self.stream, start, stop, active),)
+        return (draw_bernoulli(family, beta, self.lam, seed, self.stream, start, stop, active),)

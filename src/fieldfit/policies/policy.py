@@ -1,0 +1,235 @@
+"""Policies: which components are selected, how often, together with which others, and with which weights.
+
+A policy is a sum of independent groups, each with a law of its own (`fieldfit.policies.laws`): ``PL1 + 0.2*PL2``,
+``Multinomial(0.6*PL1 + 0.4*PL2)``, ``Partition(2) + 0.1*FL``. It says P(Z) and β of Definition 2; bound to a
+structure it draws Z and knows E[Z] and E[ZZᵀ], which is all that the asymptotic variance needs of it:
+
+    Σ = Σ_ij β_i β_j E[Z_i Z_j] E[∇S_i ∇S_jᵀ].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldfit.policies.laws.base import BoundLaw, Law, check_sum, read_sum, split_by, stack_factors
+from fieldfit.policies.selection import Selection
+from fieldfit.policies.structure import BoundFamily, Structure
+from fieldfit.policies.terms import Numbers, as_numbers
+from fieldfit.policies.text import Reader
+from fieldfit.types import FloatArray, PolicyError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+_FIRST_STREAM = 0x5A000000  # away from the streams of samplers, which may share the user's seed
+_MOST_DENSE = 5_000
+_MOST_LISTED = 20_000_000
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A sum of independent groups. ``Policy.parse(str(policy)) == policy``."""
+
+    laws: tuple[Law, ...]
+
+    def __post_init__(self) -> None:
+        check_sum(self.laws, "the policy")
+
+    @classmethod
+    def parse(cls, text: str) -> Policy:
+        """Read the text form, for example ``0.7*PL1 + 0.3*PL2@0.5``."""
+        reader = Reader(text)
+        if reader.at_end():
+            raise PolicyError("The policy is empty: it needs at least one term, such as PL1.")
+        laws = read_sum(reader)
+        if not reader.at_end():
+            reader.fail("expected '+' and another term, or the end.")
+        try:
+            return cls(laws)
+        except PolicyError as error:
+            reader.fail(str(error), 0)
+
+    def __str__(self) -> str:
+        return " + ".join(map(str, self.laws))
+
+    @property
+    def term_names(self) -> tuple[str, ...]:
+        """Each term without λ and β, in order."""
+        return tuple(name for law in self.laws for name in law.term_names)
+
+    @property
+    def lams(self) -> tuple[Numbers | None, ...]:
+        """λ of each term as written; None where the law leaves no choice."""
+        return tuple(lam for law in self.laws for lam in law.lams)
+
+    @property
+    def betas(self) -> tuple[Numbers, ...]:
+        """β of each term as written."""
+        return tuple(beta for law in self.laws for beta in law.betas)
+
+    def with_betas(self, betas: Sequence[object] | FloatArray) -> Policy:
+        """The same policy with other weights, one value (or list) for each term."""
+        pieces = self._pieces([as_numbers(beta) for beta in betas], "weights β")
+        return Policy(
+            tuple(
+                law.with_betas(tuple(beta for beta in piece if beta is not None))
+                for law, piece in zip(self.laws, pieces, strict=True)
+            )
+        )
+
+    def with_lams(self, lams: Sequence[object] | FloatArray) -> Policy:
+        """The same policy with other selection probabilities, one for each term; None leaves a term as it is."""
+        pieces = self._pieces([None if lam is None else as_numbers(lam) for lam in lams], "probabilities λ")
+        return Policy(tuple(law.with_lams(piece) for law, piece in zip(self.laws, pieces, strict=True)))
+
+    def _pieces(self, values: Sequence[Numbers | None], meaning: str) -> list[tuple[Numbers | None, ...]]:
+        counts = tuple(len(law.betas) for law in self.laws)
+        if len(values) != sum(counts):
+            raise PolicyError(
+                f"The policy '{self}' has {sum(counts)} terms; got {len(values)} {meaning}: give one for each term."
+            )
+        return split_by(counts, tuple(values))
+
+    def bind(self, structure: Structure) -> BoundPolicy:
+        """The policy over the components of ``structure``."""
+        laws: list[BoundLaw] = []
+        stream = _FIRST_STREAM
+        for law in self.laws:
+            laws.append(law.bind(structure, stream))
+            stream += laws[-1].n_streams
+        return BoundPolicy(self, tuple(laws))
+
+
+def as_policy(policy: Policy | str) -> Policy:
+    """The policy itself, or the one that the text says."""
+    if isinstance(policy, Policy):
+        return policy
+    if isinstance(policy, str):
+        return Policy.parse(policy)
+    raise PolicyError(f"A policy is a text such as 'PL1 + 0.2*PL2' or a Policy; got {type(policy).__name__}.")
+
+
+class BoundPolicy:
+    """A policy over known components: it draws Z, and knows E[Z] and E[ZZᵀ].
+
+    ``families`` has one entry for each term in order (two for a partition with a remainder); ``family_terms`` says
+    which term of the policy each belongs to and ``term_names`` its name. Components are numbered through all
+    families, K in all. Where the components differ between samples (sequences), moments are those of one sample, ``row``.
+    """
+
+    def __init__(self, policy: Policy, laws: tuple[BoundLaw, ...]) -> None:
+        self.policy = policy
+        self.laws = laws
+        self.families: tuple[BoundFamily, ...] = tuple(family for law in laws for family in law.families)
+        self.betas: tuple[float | FloatArray, ...] = tuple(beta for law in laws for beta in law.betas)
+        offsets = np.cumsum([0, *(len(law.betas) for law in policy.laws)])
+        self.family_terms: tuple[int, ...] = tuple(
+            int(offset) + term for law, offset in zip(laws, offsets, strict=False) for term in law.family_terms
+        )
+        self.term_names: tuple[str, ...] = tuple(policy.term_names[term] for term in self.family_terms)
+
+    def __repr__(self) -> str:
+        return f"<{self.policy} over {', '.join(family.name for family in self.families)}>"
+
+    @property
+    def everything(self) -> bool:
+        """Whether Z is 1 with certainty, so that any two draws are the same (ordinary composite likelihood)."""
+        return all(np.min(lam) == 1.0 for lam in self.lams(0 if self._varies else None))
+
+    @property
+    def _varies(self) -> bool:
+        return any(family.size is None for family in self.families)
+
+    def draw(self, seed: int, start: int, stop: int) -> Selection:
+        """Z of the samples start..stop, the same for a sample whatever the range it is drawn in."""
+        if not 0 <= start <= stop:
+            raise PolicyError(
+                f"Samples are drawn for a range start..stop with 0 ≤ start ≤ stop; got {start}..{stop}."
+            )
+        if not 0 <= seed < 2**64:
+            raise PolicyError(f"A seed is a whole number from 0 to 2^64 − 1; got {seed}.")
+        parts = tuple(part for law in self.laws for part in law.draw(int(seed), int(start), int(stop), None))
+        return Selection(int(stop - start), parts, int(start))
+
+    def lams(self, row: int | None = None) -> tuple[float | FloatArray, ...]:
+        """E[Z] of each family: one number, or one for each component."""
+        return tuple(lam for law, sizes in self._sizes(row) for lam in law.lams(sizes))
+
+    def expected_counts(self, row: int | None = None) -> FloatArray:
+        """How many components of each family are selected in a sample on average (n_families,)."""
+        counts = []
+        for law, sizes in self._sizes(row):
+            for lam, size in zip(law.lams(sizes), sizes, strict=True):
+                counts.append(lam * size if isinstance(lam, float) else float(np.sum(lam)))
+        return np.array(counts, dtype=np.float64)
+
+    def n_components(self, row: int | None = None) -> int:
+        """K, the number of components of all families."""
+        return sum(sum(sizes) for _, sizes in self._sizes(row))
+
+    def mean(self, row: int | None = None) -> FloatArray:
+        """E[Z] = λ (K,)."""
+        self._check_listed(row, _MOST_LISTED)
+        return np.concatenate([law.mean(sizes) for law, sizes in self._sizes(row)])
+
+    def beta(self, row: int | None = None) -> FloatArray:
+        """β (K,)."""
+        self._check_listed(row, _MOST_LISTED)
+        sizes = [size for _, sizes in self._sizes(row) for size in sizes]
+        return np.concatenate([np.broadcast_to(b, (size,)) for b, size in zip(self.betas, sizes, strict=True)])
+
+    def second_moment(self, row: int | None = None) -> FloatArray:
+        """E[ZZᵀ] (K, K), dense."""
+        self._check_listed(row, _MOST_DENSE)
+        mean = self.mean(row)
+        moment = np.outer(mean, mean)
+        at = 0
+        for law, sizes in self._sizes(row):
+            size = sum(sizes)
+            moment[at : at + size, at : at + size] = law.second_moment(sizes)
+            at += size
+        return moment
+
+    def second_moment_factors(self, row: int | None = None) -> tuple[csr_matrix, FloatArray]:
+        """(C, d) with E[ZZᵀ] = Cᵀ diag(d) C: C sparse (t, K), d (t,), some of it possibly negative."""
+        self._check_listed(row, _MOST_LISTED)
+        groups = self._sizes(row)
+        return stack_factors([law.factors(s) for law, s in groups], [law.mean(s) for law, s in groups])
+
+    def quadratic_form(self, scores: FloatArray, row: int | None = None) -> FloatArray:
+        """Σ_ij β_i β_j E[Z_i Z_j] s_i s_jᵀ for scores (..., K, r): (..., r, r), without any K × K matrix."""
+        K = self.n_components(row)
+        if scores.ndim < 2 or scores.shape[-2] != K:
+            raise PolicyError(
+                f"Scores need the shape (..., {K}, r), one line for each component; got {scores.shape}."
+            )
+        C, d = self.second_moment_factors(row)
+        lead, r = scores.shape[:-2], scores.shape[-1]
+        weighted = np.moveaxis((scores * self.beta(row)[:, None]).reshape(-1, K, r), 1, 0)
+        sums = np.asarray(C @ weighted.reshape(K, -1)).reshape(len(d), -1, r).transpose(1, 2, 0)
+        form: FloatArray = (sums * d) @ sums.transpose(0, 2, 1)
+        return form.reshape(*lead, r, r)
+
+    def _sizes(self, row: int | None) -> list[tuple[BoundLaw, tuple[int, ...]]]:
+        """Each law with the numbers of components of its families in this sample."""
+        if row is None and self._varies:
+            raise PolicyError(f"The components of '{self.policy}' differ between samples: say which row is meant.")
+        groups = []
+        for law in self.laws:
+            sizes = (
+                f.size if f.size is not None else int(f.sizes(row or 0, (row or 0) + 1)[0]) for f in law.families
+            )
+            groups.append((law, tuple(sizes)))
+        return groups
+
+    def _check_listed(self, row: int | None, most: int) -> None:
+        K = self.n_components(row)
+        if most < K:
+            raise PolicyError(
+                f"The policy '{self.policy}' has {K} components, too many to list them (at most {most}): "
+                "use second_moment_factors or quadratic_form for E[ZZᵀ], and lams for E[Z] by family."
+            )

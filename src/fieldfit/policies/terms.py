@@ -1,0 +1,141 @@
+"""A term ``[λ*]FAMILY[/row][@β]``: a family with its selection probabilities and its weights."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldfit.policies.families import Family, read_family
+from fieldfit.policies.structure import BoundFamily
+from fieldfit.policies.text import Reader, format_number
+from fieldfit.types import FloatArray, PolicyError
+
+Numbers = float | tuple[float, ...]
+
+
+def format_numbers(values: Numbers) -> str:
+    """``0.5`` or ``[0.1,0.9]``."""
+    if isinstance(values, tuple):
+        return "[" + ",".join(map(format_number, values)) + "]"
+    return format_number(values)
+
+
+def check_beta(beta: Numbers, owner: str) -> None:
+    """Refuse weights that are negative, infinite or not numbers."""
+    for value in beta if isinstance(beta, tuple) else (beta,):
+        if not 0 <= value < math.inf:
+            raise PolicyError(f"The weight β of {owner} must be a finite number of at least 0; it is {value}.")
+
+
+def check_lam(lam: Numbers, owner: str) -> None:
+    """Refuse selection probabilities outside [0, 1]."""
+    for value in lam if isinstance(lam, tuple) else (lam,):
+        if not 0 <= value <= 1:
+            raise PolicyError(f"The selection probability λ of {owner} must lie in [0, 1]; it is {value}.")
+
+
+def as_numbers(values: object) -> Numbers:
+    """A float, or a tuple of floats where a sequence is given."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim > 1 or array.size == 0:
+        raise PolicyError(f"λ and β are single numbers or lists of numbers; got an array of shape {array.shape}.")
+    return float(array) if array.ndim == 0 else tuple(array.tolist())
+
+
+@dataclass(frozen=True)
+class Term:
+    """A family, its λ and its β: one number for all components, or a tuple with one for each.
+
+    ``whole`` is "" if the components are drawn one by one, else "row" or "sentence" (synonyms, printed as given): one
+    draw for all components of the family in a sample.
+    """
+
+    family: Family
+    lam: Numbers = 1.0
+    beta: Numbers = 1.0
+    whole: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lam", as_numbers(self.lam))
+        object.__setattr__(self, "beta", as_numbers(self.beta))
+        if self.whole not in ("", "row", "sentence"):
+            raise PolicyError(f"A family is drawn whole with /row or /sentence; got '/{self.whole}'.")
+        check_lam(self.lam, self.name)
+        check_beta(self.beta, self.name)
+        if self.whole and isinstance(self.lam, tuple):
+            raise PolicyError(f"{self.name} is drawn whole, so it has one λ, not a list of {len(self.lam)}.")
+
+    @property
+    def name(self) -> str:
+        """The term without λ and β."""
+        return f"{self.family}/{self.whole}" if self.whole else str(self.family)
+
+    def __str__(self) -> str:
+        lam = "" if self.lam == 1.0 else format_numbers(self.lam) + "*"
+        return lam + self.name + format_beta(self.beta)
+
+
+def format_beta(beta: Numbers) -> str:
+    """``@0.5``, or nothing for the default of 1."""
+    return "" if beta == 1.0 else "@" + format_numbers(beta)
+
+
+def read_term(reader: Reader) -> Term:
+    """Read ``[λ*]FAMILY[/row][@β]``."""
+    start = reader.position
+    lam: Numbers = 1.0
+    if reader.at_number():
+        lam = reader.numbers("a selection probability λ")
+        reader.expect("*", "between λ and the family")
+    family = read_family(reader)
+    whole = ""
+    if reader.accept("/"):
+        at = reader.position
+        whole = reader.word() or ""
+        if whole not in ("row", "sentence"):
+            reader.fail("expected 'row' or 'sentence' after '/'.", at)
+    beta = read_beta(reader)
+    try:
+        return Term(family, lam, beta, whole)
+    except PolicyError as error:
+        reader.fail(str(error), start)
+
+
+def read_beta(reader: Reader) -> Numbers:
+    """Read ``@β`` if it comes next; otherwise β = 1."""
+    return reader.numbers("a weight β") if reader.accept("@") else 1.0
+
+
+def read_terms(reader: Reader) -> tuple[Term, ...]:
+    """Read terms joined by ``+``."""
+    terms = [read_term(reader)]
+    while reader.accept("+"):
+        terms.append(read_term(reader))
+    return tuple(terms)
+
+
+def check_distinct(terms: tuple[Term, ...], owner: str) -> None:
+    """Refuse the same family twice in one sum: it is nearly always a slip, and β can say what was meant."""
+    names = [term.name for term in terms]
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            raise PolicyError(f"{name} appears twice in {owner}: write it once, with another λ or a larger β.")
+
+
+def bind_numbers(values: Numbers, family: BoundFamily, meaning: str) -> float | FloatArray:
+    """The numbers as a float or an array; a list must have one entry for each component of the family."""
+    if not isinstance(values, tuple):
+        return values
+    if family.size is None:
+        raise PolicyError(
+            f"{family.name} has a list of {len(values)} {meaning}, but its components differ between samples: "
+            "give one number."
+        )
+    if len(values) != family.size:
+        raise PolicyError(
+            f"{family.name} has a list of {len(values)} {meaning}, but {family.size} components: "
+            "give one number for each."
+        )
+    return np.array(values, dtype=np.float64)
