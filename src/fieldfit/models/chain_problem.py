@@ -18,7 +18,7 @@ from fieldfit.models.chain_layout import ChainLayout
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.windows import WindowFamily
 from fieldfit.threads import get_threads
-from fieldfit.types import DataError, FloatArray, IntArray, PolicyError
+from fieldfit.types import DataError, FloatArray, IntArray, ModelError, PolicyError
 
 
 class Windows(NamedTuple):
@@ -151,6 +151,12 @@ class ChainProblem(Problem):
         """The weight β of each family."""
         return np.array([family.beta for family in self.families])
 
+    def _vector(self, theta: FloatArray) -> FloatArray:
+        array = np.ascontiguousarray(theta, dtype=np.float64)
+        if array.shape != (self.n_parameters,):
+            raise ModelError(f"θ must have {self.n_parameters} numbers; it has {array.size} numbers in {array.shape}.")
+        return array
+
     def _residuals(self) -> FloatArray:
         # Kept from one evaluation to the next: fresh pages would cost as much as the recursions.
         try:
@@ -194,20 +200,20 @@ class ChainProblem(Problem):
         self, theta: FloatArray, row_weight: FloatArray | None = None, out: FloatArray | None = None
     ) -> tuple[float, FloatArray]:
         """Σ_i w_i m_θ(X_i, Z_i) and its gradient, which is written to ``out`` if that is given."""
-        return self._gradient(_vector(theta), None, _maybe(row_weight), self.families, out=out)
+        return self._gradient(self._vector(theta), None, _maybe(row_weight), self.families, out=out)
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v, by derivatives through the same recursions."""
-        return self._gradient(_vector(theta), _vector(v), _maybe(row_weight), self.families)[1]
+        return self._gradient(self._vector(theta), self._vector(v), _maybe(row_weight), self.families)[1]
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i Σ p(1 − p) x² over tokens and edges, p their marginals: covariances between tokens are left out."""
-        return -self._gradient(_vector(theta), None, _maybe(row_weight), self.families, squares=True)[1]
+        return -self._gradient(self._vector(theta), None, _maybe(row_weight), self.families, squares=True)[1]
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """m_θ(X_i, Z_i) for each sequence; only the forward recursion runs."""
         values = np.empty(self.n_samples)
-        weights = self.layout.unpack(_vector(theta))
+        weights = self.layout.unpack(self._vector(theta))
         families = list(self.families)
         _kernels.chain_evaluate(
             self._tokens, weights, None, families, None, True, False, values, None, None, None, get_threads()
@@ -217,8 +223,8 @@ class ChainProblem(Problem):
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """ψ_iᵀ v for each sequence: the derivative of the forward recursion in the direction v."""
         values, products = np.empty(self.n_samples), np.empty(self.n_samples)
-        weights = self.layout.unpack(_vector(theta))
-        direction = self.layout.unpack(_vector(v), direction=True)
+        weights = self.layout.unpack(self._vector(theta))
+        direction = self.layout.unpack(self._vector(v), direction=True)
         families = list(self.families)
         _kernels.chain_evaluate(
             self._tokens, weights, direction, families, None, True, False, values, products, None, None, get_threads()
@@ -227,7 +233,7 @@ class ChainProblem(Problem):
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores by family without β, sequence by sequence: for models with few parameters."""
-        theta = _vector(theta)
+        theta = self._vector(theta)
         result = np.empty((stop - start, self.n_families, self.n_parameters))
         for row in range(start, stop):
             chosen = np.array([row])
@@ -236,10 +242,6 @@ class ChainProblem(Problem):
             for place, family in enumerate(families):
                 result[row - start, place] = single._gradient(theta, None, None, (family,))[1]
         return result
-
-
-def _vector(theta: FloatArray) -> FloatArray:
-    return np.ascontiguousarray(theta, dtype=np.float64)
 
 
 def _maybe(row_weight: FloatArray | None) -> FloatArray | None:
