@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -41,6 +42,51 @@ template <class T>
 const T* pointer(const Maybe<T>& array) {
     return array ? array->data() : nullptr;
 }
+
+// Memory for evaluations, handed out and taken back. It holds no results: only pages that are mapped already.
+class ScratchPool {
+  public:
+    class Lease {
+      public:
+        Lease(ScratchPool& pool, std::unique_ptr<double[]> block, int64_t size)
+            : pool_(pool), block_(std::move(block)), size_(size) {}
+        Lease(const Lease&) = delete;
+        Lease& operator=(const Lease&) = delete;
+        ~Lease() { pool_.give(std::move(block_), size_); }
+        double* data() const { return block_.get(); }
+
+      private:
+        ScratchPool& pool_;
+        std::unique_ptr<double[]> block_;
+        int64_t size_;
+    };
+
+    Lease take(int64_t size) {
+        {
+            std::lock_guard<std::mutex> guard(mutex_);
+            if (kept_ && kept_size_ >= size) {
+                const int64_t had = kept_size_;
+                kept_size_ = 0;
+                return Lease(*this, std::move(kept_), had);
+            }
+        }
+        // Not set to zero: the kernels write before they read, and pages that nobody touches cost nothing.
+        return Lease(*this, std::unique_ptr<double[]>(new double[static_cast<size_t>(size)]), size);
+    }
+
+  private:
+    void give(std::unique_ptr<double[]> block, int64_t size) {
+        std::lock_guard<std::mutex> guard(mutex_);
+        if (size > kept_size_) {
+            kept_ = std::move(block);
+            kept_size_ = size;
+        }
+    }
+
+    std::mutex mutex_;
+    std::unique_ptr<double[]> kept_;
+    int64_t kept_size_ = 0;
+};
 
 // Owns the arrays that it was given, and what it derives from them: features by frequency and by token.
 class ChainTokens {
@@ -117,6 +163,7 @@ class ChainTokens {
     const ChainData& data() const { return data_; }
     bool known() const { return known_; }
     int64_t n_state() const { return n_state_; }
+    ScratchPool& scratch() const { return scratch_; }
 
   private:
     // Chunks of about equal numbers of tokens, whatever the threads; fewer where the sums of edges are large.
@@ -248,6 +295,7 @@ class ChainTokens {
     std::vector<int64_t> chunk_ptr_, order_, hot_ptr_, cold_ptr_, feature_ptr_;
     std::vector<int32_t> hot_features_, hot_rows_, cold_features_, feature_tokens_;
     std::vector<double> hot_values_, cold_values_, feature_values_;
+    mutable ScratchPool scratch_;
     ChainData data_{};
     bool known_ = false;
     int64_t n_state_ = 0;
@@ -295,7 +343,6 @@ std::vector<ChainFamily> check_families(const ChainTokens& tokens, const std::ve
 }
 
 std::unique_ptr<double[]> room(int64_t size) {
-    // Not set to zero: the kernels write before they read, and pages that nobody touches cost nothing.
     return std::unique_ptr<double[]>(new double[static_cast<size_t>(std::max<int64_t>(size, 1))]);
 }
 
@@ -359,18 +406,26 @@ void evaluate(const ChainTokens& tokens, const WeightArrays& weight_arrays,
     scratch.thread_size = FF_CALL(chain_room)(d, width, direction.has_value());
     const int64_t chunks = d.n_chunks;
     const int64_t used_threads = std::min<int64_t>(n_threads, chunks);
-    auto hot_table = room(d.n_hot * d.padded), hot_tangent = room(direction ? d.n_hot * d.padded : 0);
-    auto matrices = room(4 * square), edges = room(chunks * 4 * square);
-    auto hot_gradient = room(chunks * d.n_hot * d.padded), ends = room(chunks * 2 * d.padded);
-    auto columns = room(chunks * d.n_columns), threads = room(used_threads * scratch.thread_size);
-    scratch.hot_table = hot_table.get();
-    scratch.hot_tangent = hot_tangent.get();
-    scratch.matrices = matrices.get();
-    scratch.edges = edges.get();
-    scratch.hot_gradient = hot_gradient.get();
-    scratch.ends = ends.get();
-    scratch.column_gradient = columns.get();
-    scratch.threads = threads.get();
+    // One block, kept from one evaluation to the next: fresh pages would cost as much as a recursion.
+    int64_t used = 0;
+    auto place = [&](int64_t size) {
+        const int64_t at = used;
+        used += (size + 7) / 8 * 8;
+        return at;
+    };
+    const int64_t hot_table = place(d.n_hot * d.padded), hot_tangent = place(direction ? d.n_hot * d.padded : 0),
+                  matrices = place(4 * square), edges = place(chunks * 4 * square),
+                  hot_gradient = place(chunks * d.n_hot * d.padded), ends = place(chunks * 2 * d.padded),
+                  columns = place(chunks * d.n_columns), threads = place(used_threads * scratch.thread_size);
+    ScratchPool::Lease lease = tokens.scratch().take(used);
+    scratch.hot_table = lease.data() + hot_table;
+    scratch.hot_tangent = lease.data() + hot_tangent;
+    scratch.matrices = lease.data() + matrices;
+    scratch.edges = lease.data() + edges;
+    scratch.hot_gradient = lease.data() + hot_gradient;
+    scratch.ends = lease.data() + ends;
+    scratch.column_gradient = lease.data() + columns;
+    scratch.threads = lease.data() + threads;
     FF_CALL(chain_evaluate)
     (d, weights, direction ? &*direction : nullptr, families.data(), static_cast<int64_t>(families.size()),
      row_weight ? row_weight->data() : nullptr, observed, squares, scratch, out, static_cast<int>(used_threads));

@@ -199,6 +199,10 @@ struct Worker {
         return row_weight ? total * row_weight[sequence] : total;
     }
 
+    void clear(double* rows, int64_t count) const {
+        std::memset(rows, 0, static_cast<size_t>(count * data.padded) * sizeof(double));
+    }
+
     Edges edges_from(int64_t position) const {
         const int64_t square = data.padded * data.padded;
         if (data.edge_ptr)
@@ -312,6 +316,7 @@ struct Worker {
                 finish_log_z(segments[b]);
                 add_value(segments[b], sequences[b], edges_from(positions[b]));
             } else {
+                if (segments[b].fresh && segments[b].residuals) clear(segments[b].residuals, segments[b].length);
                 run_log(segments[b], sequences[b], positions[b]);
             }
         }
@@ -417,6 +422,7 @@ struct Worker {
                 s.g_tangent = room.window_g_tangent + b * padded;
                 s.c = room.window_c + b;
                 s.c_stride = count;
+                s.fresh = false;
             }
             for (int64_t b = 0; b < count; b += chain_batch)
                 run_batch(segments + b, count - b < chain_batch ? count - b : chain_batch, sequences, positions + b);
@@ -464,6 +470,7 @@ struct Worker {
             return;
         }
         int64_t local[chain_batch];
+        double whole[chain_batch];
         int64_t tokens = 0;
         for (int64_t b = 0; b < count; ++b) {
             const int64_t first = data.offsets[sequences[b]], last = data.offsets[sequences[b] + 1];
@@ -474,9 +481,10 @@ struct Worker {
             if (direction)
                 score_tokens(data, *direction, scratch.hot_tangent, room.last_row + padded, first, last,
                              room.tangent_scores + tokens * padded);
-            if (out.residuals)
-                std::memset(out.residuals + first * padded, 0,
-                            static_cast<size_t>((last - first) * padded) * sizeof(double));
+            // The whole sequence goes first and writes its residuals; windows add to them.
+            whole[b] = whole_weight(sequences[b], last - first);
+            if (out.residuals && (whole[b] == 0.0 || chain.tangent || chain.squares || data.edge_ptr))
+                clear(out.residuals + first * padded, last - first);
             tokens += last - first;
         }
         exponentiate(room.scores, room.psi, room.tops, tokens, padded);
@@ -489,7 +497,7 @@ struct Worker {
         int64_t chosen[chain_batch], positions[chain_batch] = {0, 0, 0, 0}, n_chosen = 0;
         for (int64_t b = 0; b < count; ++b) {
             const int64_t first = data.offsets[sequences[b]], length = data.offsets[sequences[b] + 1] - first;
-            const double weight = whole_weight(sequences[b], length);
+            const double weight = whole[b];
             if (weight == 0.0 || length == 0) continue;
             Segment& s = segments[n_chosen];
             s.length = length;
@@ -509,6 +517,7 @@ struct Worker {
             s.g_tangent = room.g_tangent + local[b] * padded;
             s.c = room.c + local[b] + b;
             s.c_stride = 1;
+            s.fresh = !chain.tangent && !chain.squares && !data.edge_ptr;
             chosen[n_chosen++] = sequences[b];
         }
         if (n_chosen > 0) {
@@ -543,23 +552,60 @@ struct Worker {
         }
     }
 
-    void scatter_hot(int64_t first, int64_t last, double* hot_gradient) const {
+    template <int C>
+    void scatter_block(int64_t first, int64_t last, int64_t column, double* hot_gradient) const {
         const int64_t padded = data.padded;
         for (int64_t token = first; token < last; ++token) {
-            const double* residual = out.residuals + token * padded;
+            const double* residual = out.residuals + token * padded + column;
+            v4 row[C];
+            for (int c = 0; c < C; ++c) row[c] = load(residual + 4 * c);
             for (int64_t q = data.hot_ptr[token]; q < data.hot_ptr[token + 1]; ++q) {
-                double* row = hot_gradient + data.hot_rows[q] * padded;
+                double* to = hot_gradient + data.hot_rows[q] * padded + column;
                 if (data.hot_values) {
                     const double value = data.hot_values[q];
                     const v4 scale = splat(chain.squares ? value * value : value);
-                    for (int64_t j = 0; j < padded; j += 4) store(row + j, load(row + j) + scale * load(residual + j));
+                    for (int c = 0; c < C; ++c) store(to + 4 * c, load(to + 4 * c) + scale * row[c]);
                 } else {
-                    for (int64_t j = 0; j < padded; j += 4) store(row + j, load(row + j) + load(residual + j));
+                    for (int c = 0; c < C; ++c) store(to + 4 * c, load(to + 4 * c) + row[c]);
                 }
             }
         }
     }
+
+    void scatter_hot(int64_t first, int64_t last, double* hot_gradient) const {
+        int64_t column = 0;
+        for (; column + 32 <= data.padded; column += 32) scatter_block<8>(first, last, column, hot_gradient);
+        switch ((data.padded - column) / 4) {
+            case 1: scatter_block<1>(first, last, column, hot_gradient); break;
+            case 2: scatter_block<2>(first, last, column, hot_gradient); break;
+            case 3: scatter_block<3>(first, last, column, hot_gradient); break;
+            case 4: scatter_block<4>(first, last, column, hot_gradient); break;
+            case 5: scatter_block<5>(first, last, column, hot_gradient); break;
+            case 6: scatter_block<6>(first, last, column, hot_gradient); break;
+            case 7: scatter_block<7>(first, last, column, hot_gradient); break;
+            default: break;
+        }
+    }
 };
+
+// Sums the residuals of a feature's tokens over C vectors of labels, in registers.
+template <int C>
+FF_INLINE void gather_residuals(const ChainData& data, const double* residuals, bool squares, int64_t begin,
+                                int64_t end, double* row) {
+    v4 acc[C];
+    for (int c = 0; c < C; ++c) acc[c] = splat(0.0);
+    for (int64_t q = begin; q < end; ++q) {
+        const double* from = residuals + data.feature_tokens[q] * data.padded;
+        if (data.feature_values) {
+            const double value = data.feature_values[q];
+            const v4 scale = splat(squares ? value * value : value);
+            for (int c = 0; c < C; ++c) acc[c] += scale * load(from + 4 * c);
+        } else {
+            for (int c = 0; c < C; ++c) acc[c] += load(from + 4 * c);
+        }
+    }
+    for (int c = 0; c < C; ++c) store(row + 4 * c, acc[c]);
+}
 
 // Gradient of one cold feature: the sum of its tokens' residuals.
 FF_INLINE void gather_gradient(const ChainData& data, const double* residuals, bool squares, int64_t feature,
@@ -567,38 +613,40 @@ FF_INLINE void gather_gradient(const ChainData& data, const double* residuals, b
     const int64_t begin = data.feature_ptr[feature], end = data.feature_ptr[feature + 1], padded = data.padded;
     if (!data.pair_ptr) {
         double* row = state + feature * data.n_labels;
-        const int64_t whole = data.n_labels / 4 * 4;
-        int64_t column = 0;
-        for (; column < whole; column += 4) {
-            v4 acc = splat(0.0);
-            for (int64_t q = begin; q < end; ++q) {
-                v4 x = load(residuals + data.feature_tokens[q] * padded + column);
-                if (data.feature_values) {
-                    const double value = data.feature_values[q];
-                    x *= splat(squares ? value * value : value);
-                }
-                acc += x;
-            }
-            store(row + column, acc);
+        const int64_t whole = data.n_labels / 4;
+        int64_t done = 0;
+        for (; done + 8 <= whole; done += 8)
+            gather_residuals<8>(data, residuals + 4 * done, squares, begin, end, row + 4 * done);
+        residuals += 4 * done;
+        row += 4 * done;
+        switch (whole - done) {
+            case 1: gather_residuals<1>(data, residuals, squares, begin, end, row); break;
+            case 2: gather_residuals<2>(data, residuals, squares, begin, end, row); break;
+            case 3: gather_residuals<3>(data, residuals, squares, begin, end, row); break;
+            case 4: gather_residuals<4>(data, residuals, squares, begin, end, row); break;
+            case 5: gather_residuals<5>(data, residuals, squares, begin, end, row); break;
+            case 6: gather_residuals<6>(data, residuals, squares, begin, end, row); break;
+            case 7: gather_residuals<7>(data, residuals, squares, begin, end, row); break;
+            default: break;
         }
-        for (; column < data.n_labels; ++column) {
-            double acc = 0.0;
-            for (int64_t q = begin; q < end; ++q) {
-                double value = data.feature_values ? data.feature_values[q] : 1.0;
-                if (squares) value *= value;
-                acc += value * residuals[data.feature_tokens[q] * padded + column];
-            }
-            row[column] = acc;
-        }
+        // The last labels do not fill a vector, and the next row of the parameters is not ours to write.
+        const int64_t rest = data.n_labels - 4 * whole;
+        if (rest == 0) return;
+        double last[4];
+        gather_residuals<1>(data, residuals + 4 * (whole - done), squares, begin, end, last);
+        for (int64_t j = 0; j < rest; ++j) row[4 * (whole - done) + j] = last[j];
         return;
     }
     for (int64_t pair = data.pair_ptr[feature]; pair < data.pair_ptr[feature + 1]; ++pair) {
-        const int64_t label = data.pair_labels[pair];
+        const double* from = residuals + data.pair_labels[pair];
         double acc = 0.0;
-        for (int64_t q = begin; q < end; ++q) {
-            double value = data.feature_values ? data.feature_values[q] : 1.0;
-            if (squares) value *= value;
-            acc += value * residuals[data.feature_tokens[q] * padded + label];
+        if (data.feature_values) {
+            for (int64_t q = begin; q < end; ++q) {
+                const double value = data.feature_values[q];
+                acc += (squares ? value * value : value) * from[data.feature_tokens[q] * padded];
+            }
+        } else {
+            for (int64_t q = begin; q < end; ++q) acc += from[data.feature_tokens[q] * padded];
         }
         state[pair] = acc;
     }
@@ -615,10 +663,12 @@ void state_gradient(const ChainData& data, const ChainScratch& scratch, const Ch
 #pragma omp for schedule(dynamic, 1)
         for (int64_t b = 0; b < blocks; ++b) {
             const int64_t last = (b + 1) * block < data.n_features ? (b + 1) * block : data.n_features;
+            int64_t fetched = data.feature_ptr[b * block];
+            const int64_t end = data.feature_ptr[data.n_features];
             for (int64_t feature = b * block; feature < last; ++feature) {
-                const int64_t q = data.feature_ptr[feature] + 8;
-                if (q < data.feature_ptr[data.n_features]) {
-                    const double* row = out.residuals + data.feature_tokens[q] * padded;
+                // Rows of the next entries, whichever features they belong to.
+                for (; fetched < data.feature_ptr[feature] + 12 && fetched < end; ++fetched) {
+                    const double* row = out.residuals + data.feature_tokens[fetched] * padded;
                     for (int64_t j = 0; j < padded && j < 64; j += 8) __builtin_prefetch(row + j);
                 }
                 gather_gradient(data, out.residuals, squares, feature, out.state);

@@ -36,7 +36,7 @@ FF_INLINE double largest(v4 v) {
 }
 
 constexpr double tiny_scale = 1e-200;
-constexpr double huge_backward = 1e190;
+constexpr double huge_backward = 1e100;
 
 // out_r[j] = Σ_i in_r[i] matrix[i, j] for R rows and C vectors of columns, the sums in registers.
 template <int R, int C>
@@ -149,6 +149,7 @@ struct Segment {
     int64_t stride;
     double* c;                // scale of each token, then that of the right end; at the distance c_stride
     int64_t c_stride;
+    bool fresh;               // residuals are to be written, not added to; only without neighbours
     double log_z;             // what comes out
     double log_z_tangent;
     bool good;
@@ -247,8 +248,8 @@ FF_INLINE void backward_batch(const Chain& chain, Segment* segments, int64_t cou
     const int64_t padded = chain.padded;
     const double* in[chain_batch];
     double* out[chain_batch];
-    v4 most[chain_batch];
-    for (int64_t b = 0; b < chain_batch; ++b) most[b] = splat(0.0);
+    v4 huge[chain_batch];
+    for (int64_t b = 0; b < chain_batch; ++b) huge[b] = splat(0.0);
     int64_t active = 0;
     for (int64_t p = segments[0].length - 1; p >= 0; --p) {
         // Segments that were active at p + 1 have their β in `beta` already; those that end at p start here.
@@ -269,13 +270,17 @@ FF_INLINE void backward_batch(const Chain& chain, Segment* segments, int64_t cou
             const double* alpha = s.alpha + p * s.stride;
             const double c = s.c[p * s.c_stride];
             const v4 scale = splat(c > tiny_scale ? 1.0 / c : 0.0);
+            double* node = s.fresh ? s.residuals + p * padded : s.nodes + p * s.stride;
+            const v4 sign = splat(s.fresh ? -1.0 : 1.0);
+            v4 most = splat(0.0);
             for (int64_t j = 0; j < padded; j += 4) {
                 const v4 x = load(row + j);
                 const v4 y = load(psi + j) * x * scale;
-                most[b] = larger(most[b], larger(y, -y));
+                most = larger(most, y * y);
                 store(g + j, y);
-                store(s.nodes + p * s.stride + j, x * load(alpha + j));
+                store(node + j, sign * x * load(alpha + j));
             }
+            huge[b] = larger(huge[b], most);
             in[b] = g;
             out[b] = row;
         }
@@ -283,9 +288,17 @@ FF_INLINE void backward_batch(const Chain& chain, Segment* segments, int64_t cou
     }
     for (int64_t b = 0; b < count; ++b) {
         Segment& s = segments[b];
-        const double size = s.weight < 0 ? -s.weight : s.weight;
-        s.good = s.good && largest(most[b]) < huge_backward * size;
+        s.good = s.good && largest(huge[b]) < huge_backward * huge_backward * s.weight * s.weight;
         if (!s.good) continue;
+        if (s.fresh) {
+            if (!chain.observed) continue;
+            for (int64_t p = 0; p < s.length; ++p) {
+                const int32_t y = s.labels[p];
+                s.residuals[p * padded + y] += s.weight;
+                if (p > 0) chain.by_row[s.labels[p - 1] * padded + y] += s.weight;
+            }
+            continue;
+        }
         for (int64_t p = 0; p < s.length; ++p) add_residual(chain, s, p, s.nodes + p * s.stride);
     }
 }
@@ -388,7 +401,7 @@ FF_INLINE void tangent_segment(const Chain& chain, Segment& s, double* work) {
         for (int64_t j = 0; j < padded; j += 4) {
             const v4 f = load(psi + j), x = load(beta + j), y = load(dbeta + j);
             const v4 gx = f * x * inverse;
-            most = larger(most, larger(gx, -gx));
+            most = larger(most, gx * gx);
             store(g + j, gx);
             store(h + j, (f * (y + x * load(ds + j)) - gx * move) * inverse);
         }
@@ -408,8 +421,7 @@ FF_INLINE void tangent_segment(const Chain& chain, Segment& s, double* work) {
             }
         }
     }
-    const double size = s.weight < 0 ? -s.weight : s.weight;
-    s.good = largest(most) < huge_backward * size;
+    s.good = largest(most) < huge_backward * huge_backward * s.weight * s.weight;
     if (!s.good) return;
     for (int64_t p = 0; p < s.length; ++p) add_residual(chain, s, p, s.nodes + p * s.stride);
 }
