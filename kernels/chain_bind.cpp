@@ -18,6 +18,8 @@ namespace ff {
 
 namespace {
 
+constexpr int64_t sorted_together = 16 * chain_batch;
+
 template <class T>
 using Maybe = std::optional<In<T>>;
 
@@ -186,8 +188,10 @@ class ChainTokens {
         d.max_tokens = d.max_batch_tokens = 0;
         for (int64_t c = 0; c < chunks; ++c) {
             const int64_t begin = chunk_ptr_[static_cast<size_t>(c)], end = chunk_ptr_[static_cast<size_t>(c) + 1];
-            std::stable_sort(order_.begin() + begin, order_.begin() + end,
-                             [&](int64_t a, int64_t b) { return length(a) > length(b); });
+            // By length among neighbours only: sequences that are close in the data share features in the cache.
+            for (int64_t q = begin; q < end; q += sorted_together)
+                std::stable_sort(order_.begin() + q, order_.begin() + std::min(q + sorted_together, end),
+                                 [&](int64_t a, int64_t b) { return length(a) > length(b); });
             for (int64_t q = begin; q < end; q += chain_batch) {
                 int64_t tokens = 0;
                 for (int64_t b = q; b < std::min(q + chain_batch, end); ++b) {

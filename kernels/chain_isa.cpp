@@ -159,6 +159,31 @@ void fill_last_row(const ChainData& data, const ChainWeights& weights, double* r
                      : 0.0;
 }
 
+// exp of what is at most 0: fast_exp without the steps that only large arguments need.
+FF_INLINE double exp_negative(double x) {
+    constexpr double shift = 0x1.8p52;
+    const double clamped = x < -708.39 ? -708.39 : x;
+    const double rounded = clamped * 1.4426950408889634074 + shift;
+    const double k = rounded - shift;
+    double r = clamped - k * 0x1.62e42fefa3800p-1;
+    r = r - k * 0x1.ef35793c76730p-45;
+    double p = 1.0 / 479001600.0;
+    p = p * r + 1.0 / 39916800.0;
+    p = p * r + 1.0 / 3628800.0;
+    p = p * r + 1.0 / 362880.0;
+    p = p * r + 1.0 / 40320.0;
+    p = p * r + 1.0 / 5040.0;
+    p = p * r + 1.0 / 720.0;
+    p = p * r + 1.0 / 120.0;
+    p = p * r + 1.0 / 24.0;
+    p = p * r + 1.0 / 6.0;
+    p = p * r + 0.5;
+    p = p * r + 1.0;
+    p = p * r + 1.0;
+    const double scale = bits_to_double((double_to_bits(rounded) - double_to_bits(shift) + 1023) << 52);
+    return x < -708.39 ? 0.0 : p * scale;
+}
+
 // ψ = exp(s - max s) and the max of each token.
 FF_INLINE void exponentiate(const double* scores, double* psi, double* tops, int64_t tokens, int64_t padded) {
     for (int64_t t = 0; t < tokens; ++t) {
@@ -168,7 +193,7 @@ FF_INLINE void exponentiate(const double* scores, double* psi, double* tops, int
         for (int64_t j = 4; j < padded; j += 4) most = larger(load(row + j), most);
         const double top = largest(most);
         tops[t] = top;
-        for (int64_t j = 0; j < padded; ++j) out[j] = fast_exp(row[j] - top);
+        for (int64_t j = 0; j < padded; ++j) out[j] = exp_negative(row[j] - top);
     }
 }
 
