@@ -73,15 +73,20 @@ class SubsetNumbers {
         return rest;
     }
 
-    void unrank(int64_t index, int64_t* out) const {
+    // `hint` is m-1 minus the first element of the subset before this one: sorted numbers mostly share it.
+    void unrank(int64_t index, int64_t* out, int64_t& hint) const {
         int64_t rest = last_ - index, bound = m_;
-        for (int64_t j = 0; j < k_; ++j) {
+        for (int64_t j = 0; j + 1 < k_; ++j) {
             const int64_t* column = binomials_.data() + (k_ - j) * (m_ + 1);
-            const int64_t d = std::upper_bound(column, column + bound, rest) - column - 1;
+            int64_t d = hint;
+            if (j > 0 || column[d] > rest || column[d + 1] <= rest)
+                d = std::upper_bound(column, column + bound, rest) - column - 1;
+            if (j == 0) hint = d;
             rest -= column[d];
             out[j] = m_ - 1 - d;
             bound = d;
         }
+        out[k_ - 1] = m_ - 1 - rest;  // C(d, 1) = d
     }
 
   private:

@@ -36,7 +36,7 @@ void bind_selection(nb::module_& module) {
             int64_t* count = counts.data();
             const BernoulliRow row(lam, keep.shape(0) ? keep.data() : nullptr);
             nb::gil_scoped_release release;
-#pragma omp parallel for schedule(dynamic, 64) num_threads(n_threads)
+#pragma omp parallel for schedule(dynamic, 64) num_threads(n_threads) if (n > 64)
             for (int64_t i = 0; i < n; ++i) {
                 int64_t found = 0;
                 if (!on || on[i]) {
@@ -67,7 +67,7 @@ void bind_selection(nb::module_& module) {
             int64_t* index = indices.data();
             const BernoulliRow row(lam, keep.shape(0) ? keep.data() : nullptr);
             nb::gil_scoped_release release;
-#pragma omp parallel for schedule(dynamic, 64) num_threads(n_threads)
+#pragma omp parallel for schedule(dynamic, 64) num_threads(n_threads) if (n > 64)
             for (int64_t i = 0; i < n; ++i) {
                 if (on && !on[i]) continue;
                 int64_t at = begin[i];
@@ -94,8 +94,13 @@ void bind_selection(nb::module_& module) {
                     throw nb::value_error("unrank_subsets: a rank is out of range");
             int64_t* subset = out.data();
             nb::gil_scoped_release release;
-#pragma omp parallel for schedule(static) num_threads(n_threads)
-            for (int64_t i = 0; i < n; ++i) numbers.unrank(rank[i], subset + i * k);
+            const int64_t chunk = 4096, chunks = (n + chunk - 1) / chunk;
+#pragma omp parallel for schedule(static) num_threads(n_threads) if (chunks > 1)
+            for (int64_t c = 0; c < chunks; ++c) {
+                int64_t hint = m - 1;
+                const int64_t end = std::min(n, (c + 1) * chunk);
+                for (int64_t i = c * chunk; i < end; ++i) numbers.unrank(rank[i], subset + i * k, hint);
+            }
         },
         nb::arg("ranks"), nb::arg("m"), nb::arg("k"), nb::arg("out"), nb::arg("n_threads"),
         "out[i] = the k-subset of 0..m-1 with this number in lexicographic order.");
@@ -112,7 +117,7 @@ void bind_selection(nb::module_& module) {
                     throw nb::value_error("rank_subsets: a subset does not increase within 0..m-1");
             int64_t* rank = out.data();
             nb::gil_scoped_release release;
-#pragma omp parallel for schedule(static) num_threads(n_threads)
+#pragma omp parallel for schedule(static) num_threads(n_threads) if (n > 4096)
             for (int64_t i = 0; i < n; ++i) rank[i] = numbers.rank(subset + i * k);
         },
         nb::arg("subsets"), nb::arg("m"), nb::arg("out"), nb::arg("n_threads"),
@@ -132,7 +137,7 @@ void bind_selection(nb::module_& module) {
             const int64_t* row = rows.data();
             int64_t *block = blocks.data(), *last = remainder.data();
             nb::gil_scoped_release release;
-#pragma omp parallel num_threads(n_threads)
+#pragma omp parallel num_threads(n_threads) if (n > 64)
             {
                 std::vector<int32_t> order(static_cast<size_t>(m));
 #pragma omp for schedule(static)

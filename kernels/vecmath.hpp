@@ -65,7 +65,7 @@ static inline double fast_log(double x) {
     // The exponent as a double without an integer conversion (AVX2 has none for 64 bits).
     const int64_t exponent = ((offset >> 32) >> 20);
     const double k = bits_to_double(0x4338000000000000LL + exponent) - 0x1.8p52;
-    const double m = bits_to_double(bits - (exponent << 52));
+    const double m = bits_to_double(bits - static_cast<int64_t>(static_cast<uint64_t>(exponent) << 52));
     const double f = m - 1.0;
     const double s = f / (2.0 + f);
     const double z = s * s;

@@ -1,3 +1,50 @@
-"""fieldfit: Markov and conditional random fields by stochastic composite likelihood."""
+"""fieldfit: Markov and conditional random fields by stochastic composite likelihood.
+
+Names are loaded when they are first used, so that `import fieldfit` (and the command line's help) stays fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "BoltzmannMachine": "fieldfit.models.boltzmann",
+    "Factor": "fieldfit.models.mrf",
+    "Fit": "fieldfit.api.result",
+    "MarkovRandomField": "fieldfit.models.mrf",
+    "Policy": "fieldfit.policies",
+    "Potts": "fieldfit.models.potts",
+    "asymptotics": "fieldfit.api.theory",
+    "fit": "fieldfit.api.fitting",
+    "load": "fieldfit.api.files",
+    "set_threads": "fieldfit.threads",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+if TYPE_CHECKING:
+    from fieldfit.api.files import load as load
+    from fieldfit.api.fitting import fit as fit
+    from fieldfit.api.result import Fit as Fit
+    from fieldfit.api.theory import asymptotics as asymptotics
+    from fieldfit.models.boltzmann import BoltzmannMachine as BoltzmannMachine
+    from fieldfit.models.mrf import Factor as Factor
+    from fieldfit.models.mrf import MarkovRandomField as MarkovRandomField
+    from fieldfit.models.potts import Potts as Potts
+    from fieldfit.policies import Policy as Policy
+    from fieldfit.threads import set_threads as set_threads
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'fieldfit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from numpy import float64, int32, int64, uint8
+from numpy import float32, float64, int32, int64, uint8, uint32, uint64
 from numpy.typing import NDArray
 
 def isa() -> str: ...
@@ -55,6 +55,8 @@ def gibbs(
     seed: int,
     stream: int,
     draws: NDArray[int32],
+    n_threads: int,
+) -> None: ...
 def bernoulli_count(
     seed: int,
     stream: int,
@@ -90,6 +92,106 @@ def partition_ranks(
     remainder: NDArray[int64],
     n_threads: int,
 ) -> None: ...
+def pairwise(
+    mode: int,
+    n: int,
+    columns: NDArray[uint64],
+    rows: NDArray[uint32],
+    edges: NDArray[int32],
+    adjacent_pointer: NDArray[int64],
+    adjacent: NDArray[int32],
+    adjacent_edge: NDArray[int32],
+    q: NDArray[float64],
+    bias: NDArray[float64],
+    dq: NDArray[float64],
+    dbias: NDArray[float64],
+    state0: float,
+    state_gap: float,
+    meta: NDArray[int64],
+    targets: NDArray[int32],
+    pairs: NDArray[int32],
+    beta: NDArray[float64],
+    row_weight: NDArray[float64],
+    indptr: NDArray[int64],
+    entry_component: NDArray[int32],
+    entry_weight: NDArray[float64],
+    edges_out: NDArray[float64],
+    biases_out: NDArray[float64],
+    row_out: NDArray[float64],
+    entry_out: NDArray[float64],
+    residual: NDArray[float64],
+    pair_terms: NDArray[float64],
+    n_threads: int,
+) -> float: ...
+def append_pair(
+    new_point: NDArray[float64],
+    old_point: NDArray[float64],
+    new_gradient: NDArray[float64],
+    old_gradient: NDArray[float64],
+    search_gradient: NDArray[float64],
+    diagonal: NDArray[float64] | None,
+    new_image: NDArray[float64] | None,
+    old_image: NDArray[float64] | None,
+    steps: NDArray[float32] | NDArray[float64],
+    changes: NDArray[float32] | NDArray[float64],
+    used: int,
+    slot: int,
+    sums: NDArray[float64],
+    n_threads: int,
+) -> None: ...
+def combine_rows(
+    point: NDArray[float64],
+    search_gradient: NDArray[float64],
+    diagonal: NDArray[float64] | None,
+    image: NDArray[float64] | None,
+    steps: NDArray[float32] | NDArray[float64],
+    changes: NDArray[float32] | NDArray[float64],
+    step_weight: NDArray[float64],
+    change_weight: NDArray[float64],
+    scale: float,
+    step: float,
+    orthant: bool,
+    direction: NDArray[float64],
+    trial: NDArray[float64],
+    n_threads: int,
+) -> float: ...
+def step_along(
+    point: NDArray[float64],
+    direction: NDArray[float64],
+    pseudo: NDArray[float64] | None,
+    step: float,
+    trial: NDArray[float64],
+    n_threads: int,
+) -> None: ...
+def keep_gradient(
+    gradient: NDArray[float64], direction: NDArray[float64] | None, kept: NDArray[float64], n_threads: int
+) -> tuple[float, float, bool]: ...
+def pseudo_gradient(
+    point: NDArray[float64],
+    gradient: NDArray[float64],
+    l1: NDArray[float64],
+    pseudo: NDArray[float64],
+    n_threads: int,
+) -> tuple[float, float]: ...
+def orthant_progress(
+    point: NDArray[float64],
+    trial: NDArray[float64],
+    pseudo: NDArray[float64],
+    l1: NDArray[float64],
+    n_threads: int,
+) -> tuple[float, float]: ...
+def cg_update(
+    alpha: float,
+    p: NDArray[float64],
+    product: NDArray[float64],
+    diagonal: NDArray[float64] | None,
+    x: NDArray[float64],
+    r: NDArray[float64],
+    z: NDArray[float64] | None,
+    n_threads: int,
+) -> tuple[float, float, float]: ...
+def cg_direction(beta: float, z: NDArray[float64], p: NDArray[float64], n_threads: int) -> None: ...
+def inner_product(a: NDArray[float64], b: NDArray[float64], n_threads: int) -> float: ...
 
 class ChainTokens:
     padded: int

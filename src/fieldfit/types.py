@@ -31,7 +31,14 @@ class PolicyError(FieldfitError, ValueError):
 
 
 class WidthError(FieldfitError, ValueError):
-    """An exact sum would need a table larger than the limit."""
+    """An exact sum would need a table larger than the limit.
+
+    ``rows`` are the samples concerned where missing values are the reason, else None.
+    """
+
+    def __init__(self, message: str, rows: IntArray | None = None) -> None:
+        super().__init__(message)
+        self.rows = rows
 
 
 class IdentifiabilityError(FieldfitError, ValueError):

@@ -42,8 +42,6 @@ _HEADER_MEMBER = "header.json"
 _ARRAY_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _JSON_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _CHUNK = 2**20
-# A fixed date: equal fits make equal files.
-_DATE = (1980, 1, 1, 0, 0, 0)
 # Known by name, so that a dtype written in a file is looked up and never parsed.
 _DTYPES: dict[str, np.dtype[Any]] = {
     np.dtype(order + code).str: np.dtype(order + code)
@@ -85,7 +83,7 @@ def write_container(path: str | os.PathLike[str], header: dict[str, Any], arrays
             f"The header of {path} takes {len(text)} bytes, and the limit is {MAX_HEADER_BYTES}: "
             "store long lists of numbers as arrays."
         )
-    with atomic_writer(path) as file, zipfile.ZipFile(file, "w") as archive:
+    with atomic_writer(path) as file, zipfile.ZipFile(file, "w", compresslevel=1) as archive:
         _write_member(archive, _HEADER_MEMBER, zipfile.ZIP_DEFLATED, [memoryview(text)])
         for name, array in stored.items():
             # Codes and indices shrink a lot; the digits of floating-point numbers hardly do.
@@ -133,11 +131,11 @@ def _storable_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _write_member(archive: zipfile.ZipFile, name: str, method: int, parts: list[memoryview]) -> None:
-    member = zipfile.ZipInfo(name, _DATE)
-    member.compress_type = method
-    member.external_attr = 0o644 << 16
-    member.file_size = sum(part.nbytes for part in parts)  # decides whether the 64-bit form is needed
-    with archive.open(member, "w") as file:
+    archive.compression = method
+    large = sum(part.nbytes for part in parts) > 2**30  # the 64-bit form, before a deflated size is known
+    # By name, not by ZipInfo: that has no public compression level. Either way the date is 1 January 1980, so that
+    # equal fits make equal files.
+    with archive.open(name, "w", force_zip64=large) as file:
         for part in parts:
             for start in range(0, part.nbytes, _CHUNK):
                 file.write(part[start : start + _CHUNK])

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.data.labels import States
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
-
-WeightKind = Literal["counts", "importance"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +28,7 @@ class Table:
     names: tuple[str, ...]
     states: tuple[States, ...]
     sample_weight: FloatArray | None = None
-    weight_kind: WeightKind = "importance"
+    weight_kind: str = "importance"
 
     def __post_init__(self) -> None:
         codes = self.codes

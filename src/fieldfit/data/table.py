@@ -27,10 +27,10 @@ from fieldfit.data.labels import (
     label_of,
 )
 from fieldfit.data.rawtable import ADVICE, RawTable, raw_array, raw_frame, raw_rows
-from fieldfit.data.samples import Table, WeightKind, checked_weight, constant_columns
+from fieldfit.data.samples import Table, checked_weight, constant_columns
 from fieldfit.types import DataError, FloatArray, Int32Array
 
-__all__ = ["Table", "WeightKind", "constant_columns", "read_table"]
+__all__ = ["Table", "constant_columns", "read_table"]
 
 
 def read_table(
@@ -40,18 +40,23 @@ def read_table(
     names: Sequence[str] | None = None,
     columns: Sequence[str | int] | None = None,
     sample_weight: ArrayLike | str | None = None,
-    weight_kind: WeightKind = "importance",
+    weight_kind: str = "importance",
     n_variables: int | None = None,
     header: bool | None = None,
+    allow_missing_columns: bool = False,
 ) -> Table:
     """Read samples of discrete variables from an array, a list of rows, a DataFrame, a Table or a CSV or TSV file.
 
     states: what the model expects, one list for all variables, as (0, 1), or one list for each; None: the sorted
-    values of each column. columns: names or positions of those to read, in the model's order. names: new names of
+    values of each column. columns: names or positions of those to read, in the model's order. names: the variables'
+    names; where the source has columns with all of them those are read, in that order, otherwise they are new names for
     the columns that are read. sample_weight: (n,) numbers, or the name of a column that holds them (it is then no
     variable). n_variables: how many columns the model needs. header: whether line 1 of a file has the names; None
-    looks at it.
+    looks at it. allow_missing_columns: accept variables without a single value, which needs `states`; a fit refuses
+    them, but a conditional probability sums them out.
     """
+    if isinstance(source, Table) and sample_weight is None:
+        sample_weight, weight_kind = source.sample_weight, source.weight_kind
     wanted = None if states is None else _listed_states(states)
     raw = _raw_table(source, names, columns, sample_weight, wanted, header)
     raw, weight = _choose_columns(raw, names, columns, sample_weight)
@@ -70,7 +75,7 @@ def read_table(
     own = [wanted] * raw.m if isinstance(wanted, tuple) else wanted
     codes, found = _codes(raw, own)
     empty = np.flatnonzero(codes.max(axis=0) < 0)
-    if len(empty):
+    if len(empty) and not (allow_missing_columns and own is not None):
         raise DataError(
             f"Missing everywhere: {raw.source} has no value in the column {raw.names[empty[0]]!r}"
             f"{f' and {len(empty) - 1} more' if len(empty) > 1 else ''}. Leave such columns out with columns=[…]."
@@ -131,6 +136,10 @@ def _choose_columns(
         double = next(name for name in raw.names if raw.names.count(name) > 1)
         raise DataError(f"Two columns of {raw.source} are called {double!r}. Give each column a name of its own.")
     weight: ArrayLike | None
+    if columns is None and names is not None:
+        wanted = [str(name) for name in names]
+        if len(set(wanted)) == len(wanted) and set(wanted) <= set(raw.names):
+            columns = wanted
     positions = list(range(raw.m)) if columns is None else [_position(raw, column) for column in columns]
     if len(set(positions)) < len(positions):
         raise DataError(f"columns={list(columns or ())!r} names a column twice. Give each column once.")

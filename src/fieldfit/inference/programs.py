@@ -274,6 +274,9 @@ class ProgramSet:
         each_start: IntArray | None = None,
     ) -> int:
         """Fill the arrays that are given; ``marginals`` and ``marginal_slope`` are added to. See the kernel."""
+        if not self.graph.table_size and slope is not None:  # no factors: nothing changes along any direction
+            slope[:] = 0.0
+            slope = direction = marginal_slope = None
         return _kernels.eliminate(
             self._kernel_programs,
             tables.potential,

@@ -107,15 +107,15 @@ class SumProblem(Problem):
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the parts' Hessian products."""
-        return np.sum([part.hessian_product(theta, v, row_weight) for part in self.parts], axis=0)
+        return _total([part.hessian_product(theta, v, row_weight) for part in self.parts])
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """Sum of the parts' values for each sample."""
-        return np.sum([part.row_values(theta) for part in self.parts], axis=0)
+        return _total([part.row_values(theta) for part in self.parts])
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """Sum of the parts' products for each sample."""
-        return np.sum([part.row_products(theta, v) for part in self.parts], axis=0)
+        return _total([part.row_products(theta, v) for part in self.parts])
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """The parts' scores, each family at its place."""
@@ -141,6 +141,11 @@ class SumProblem(Problem):
                 return None
             total += diagonal
         return total
+
+
+def _total(parts: list[FloatArray]) -> FloatArray:
+    total: FloatArray = np.sum(parts, axis=0)
+    return total
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ Every field model (`MarkovRandomField`, `BoltzmannMachine`, `Potts`) builds its 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,10 @@ class FieldModel(Model):
         for variable in self.observed:
             if not 0 <= variable < self.m:
                 raise ModelError(f"The model conditions on variable {variable}, but they are 0 to {self.m - 1}.")
+
+    @abstractmethod
+    def with_names(self, names: Sequence[str]) -> FieldModel:
+        """The same model with other names for its variables."""
 
     @property
     def m(self) -> int:
@@ -147,12 +152,16 @@ class FieldModel(Model):
     def map_state(self, theta: Any, evidence: Any = None) -> NDArray[Any]:
         """The most probable state given the evidence, in the states' own values."""
         codes, _ = self.exact.best_state(self.log_tables(theta), self._evidence(evidence))
-        return self.decode(codes[None, :])[0]
+        values: NDArray[Any] = self.decode(codes[None, :])[0]
+        return values
 
     def conditional(self, theta: Any, x: Any, target: Sequence[int], given: Sequence[int] = ()) -> FloatArray:
         """log p_θ(x_A | x_B) for each sample of ``x``, everything else summed out: the likelihood object S_θ(A, B)."""
+        from fieldfit.data.table import read_table
+
         theta = self.check_theta(theta)
-        table = self.read(x)
+        names = self.names if self.named else None
+        table = read_table(x, states=self.states, names=names, allow_missing_columns=True)
         family = self.structure().bind_family(Components(((tuple(target), tuple(given)),)))
         selection = Selection(len(table.codes), (FamilySelection(family, 1.0),))
         return FieldProblem(self.field_arrays, table.codes, selection).row_values(theta)
@@ -201,7 +210,9 @@ class FieldModel(Model):
             items = [(self.names.index(k) if isinstance(k, str) else int(k), v) for k, v in evidence.items()]
         else:
             if len(evidence) != self.m:
-                raise ModelError(f"The evidence has {len(evidence)} entries for {self.m} variables; use None where free.")
+                raise ModelError(
+                    f"The evidence has {len(evidence)} entries for {self.m} variables; use None where free."
+                )
             items = [(v, state) for v, state in enumerate(evidence) if state is not None and state == state]
         for variable, state in items:
             if state not in self.states[variable]:

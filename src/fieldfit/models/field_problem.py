@@ -18,7 +18,6 @@ where log φ = F θ + offset and μ_c are the marginals of configuration c.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ from fieldfit.inference import Configurations, FactorGraph, PreparedTables, Prog
 from fieldfit.models.base import Problem
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import Component
-from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
+from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -63,6 +62,7 @@ class _Compiler:
         self.places: dict[frozenset[int], int] = {}
         self.lines: list[dict[bytes, int]] = []  # configurations seen of each program
         self.matrices: list[list[NDArray[Any]]] = []
+        self.wide_rows: list[IntArray] = []  # samples whose missing values make a sum too wide
 
     def program(self, free: frozenset[int], name: str) -> int:
         place = self.places.get(free)
@@ -135,14 +135,21 @@ class FieldProblem(Problem):
         self._betas = np.array([1.0 if isinstance(p.beta, np.ndarray) else p.beta for p in selection.parts])
         compiler = _Compiler(arrays, codes)
         collected = [_collect(compiler, part, selection.n) for part in selection.parts]
+        if compiler.wide_rows:
+            rows = np.unique(np.concatenate(compiler.wide_rows))
+            shown = ", ".join(map(str, rows[:20])) + (", …" if len(rows) > 20 else "")
+            raise WidthError(
+                f"{len(rows)} of {len(codes)} samples miss so many values that summing them out needs a table of more "
+                f"than {arrays.largest_table:,} entries: rows {shown}. Leave those rows out "
+                f'(wide_rows="drop"), impute values, or use a sparser graph.',
+                rows,
+            )
         self.programs = ProgramSet(arrays.graph, compiler.programs)
         codes_of = [np.array(lines, dtype=np.int32) for lines in compiler.matrices]
         self.configurations = self.programs.configure(codes_of)
         self._assemble(collected)
         total_o, total_r = self._family_counts[0] * self._betas[0], self._family_usage[0] * self._betas[0]
-        for beta, counts, usage in zip(
-            self._betas[1:], self._family_counts[1:], self._family_usage[1:], strict=True
-        ):
+        for beta, counts, usage in zip(self._betas[1:], self._family_counts[1:], self._family_usage[1:], strict=True):
             total_o, total_r = total_o + beta * counts, total_r + beta * usage
         self._counts, self._usage = total_o.tocsr(), total_r.tocsr()
         self._count_total = np.asarray(self._counts.sum(axis=0)).ravel()
@@ -319,7 +326,12 @@ def _collect(compiler: _Compiler, part: FamilySelection, n: int) -> list[_Group]
                     f"The family {family.name} meets more than {MOST_PATTERNS:,} combinations of a component and a "
                     f"pattern of missing values. Use fewer components, or drop or impute values."
                 )
-            groups.append(_group(compiler, seen, same, weight, family.name, index))
+            try:
+                groups.append(_group(compiler, seen, same, weight, family.name, index))
+            except WidthError:
+                if seen == component:
+                    raise
+                compiler.wide_rows.append(same)
     return groups
 
 
@@ -349,5 +361,5 @@ def _pattern_numbers(missing: NDArray[np.bool_]) -> IntArray:
     return inverse.reshape(-1)
 
 
-def _cat(parts: list[NDArray[Any]], kind: Callable[..., Any] | type = np.int64) -> NDArray[Any]:
+def _cat(parts: list[NDArray[Any]], kind: type[Any] = np.int64) -> NDArray[Any]:
     return np.concatenate(parts) if parts else np.empty(0, dtype=kind)

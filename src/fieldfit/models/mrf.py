@@ -1,6 +1,6 @@
 """Markov random fields in general: any discrete variables, any cliques, tables or real features, tied parameters.
 
-    p_θ(x) = exp( Σ_C Σ_l θ_{C,l} f_{C,l}(x_C) − log Z(θ) )                                          (Equation 19)
+p_θ(x) = exp( Σ_C Σ_l θ_{C,l} f_{C,l}(x_C) − log Z(θ) )                                          (Equation 19)
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class MarkovRandomField(FieldModel):
         if states is None:
             states = [tuple(range(c)) for c in cards]
         if len(states) != len(cards) or any(len(s) != c for s, c in zip(states, cards, strict=True)):
-            raise ModelError(f"states needs one tuple for each of the {len(cards)} variables, as long as it has states.")
+            raise ModelError(
+                f"states needs one tuple for each of the {len(cards)} variables, as long as it has states."
+            )
         labels = tuple(names) if names is not None else tuple(f"x{v}" for v in range(len(cards)))
         rows, columns, values = [], [], []
         self._parameters: dict[str, int] = {}
@@ -216,5 +218,7 @@ def _offset(index: int, factor: Factor, shape: tuple[int, ...]) -> FloatArray:
     if array.shape != shape:
         raise ModelError(f"Factor {index} has a log_offset of shape {array.shape}; expected {shape}.")
     if np.any(np.isnan(array)) or np.any(array == np.inf):
-        raise ModelError(f"Factor {index} has a log_offset that is NaN or +inf; −inf is allowed, for forbidden states.")
+        raise ModelError(
+            f"Factor {index} has a log_offset that is NaN or +inf; −inf is allowed, for forbidden states."
+        )
     return array.ravel()

@@ -119,8 +119,7 @@ class Potts(FieldModel):
             if self.tied:
                 left, right, whole = f"{group}.a", f"{group}.b", f"{group}.agree"
             else:
-                j, k = group  # type: ignore[misc]
-                left, right = self.names[j], self.names[k]
+                left, right = (self.names[site] for site in group)  # type: ignore[attr-defined]
                 whole = f"{left}:{right}"
             if self.couplings == "agree":
                 result.append(whole)

@@ -187,15 +187,11 @@ def read_family(reader: Reader) -> Family:
     """Read a family and the brackets after it, if there are any."""
     start = reader.position
     name = reader.word()
-    try:
+    with reader.blame(start):
         family = _read_named(reader, name, start)
         if not reader.accept("["):
             return family
         return Subset(family, _read_picks(reader))
-    except PolicyError as error:
-        if str(error).startswith("The policy '"):
-            raise
-        reader.fail(str(error), start)
 
 
 def _read_named(reader: Reader, name: str | None, start: int) -> Family:

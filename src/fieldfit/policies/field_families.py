@@ -216,8 +216,11 @@ def connected_subsets(structure: FieldStructure, k: int, name: str) -> tuple[tup
         ]
         while stack:
             members, candidates, seen = stack.pop()
-            if len(members) == k:
-                found.append(tuple(sorted(members)))
+            if k == 1:
+                found.append(members)
+                continue
+            if len(members) == k - 1:
+                found.extend(tuple(sorted((*members, w))) for w in candidates)
                 if len(found) > _MOST_LISTED:
                     raise PolicyError(
                         f"{name} has more than {_MOST_LISTED} components on this graph: use a smaller k."

@@ -48,10 +48,8 @@ class Policy:
         laws = read_sum(reader)
         if not reader.at_end():
             reader.fail("expected '+' and another term, or the end.")
-        try:
+        with reader.blame(0):
             return cls(laws)
-        except PolicyError as error:
-            reader.fail(str(error), 0)
 
     def __str__(self) -> str:
         return " + ".join(map(str, self.laws))
@@ -118,7 +116,8 @@ class BoundPolicy:
 
     ``families`` has one entry for each term in order (two for a partition with a remainder); ``family_terms`` says
     which term of the policy each belongs to and ``term_names`` its name. Components are numbered through all
-    families, K in all. Where the components differ between samples (sequences), moments are those of one sample, ``row``.
+    families, K in all. Where the components differ between samples (sequences), moments are those of
+    one sample, ``row``.
     """
 
     def __init__(self, policy: Policy, laws: tuple[BoundLaw, ...]) -> None:

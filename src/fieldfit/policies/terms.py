@@ -97,10 +97,8 @@ def read_term(reader: Reader) -> Term:
         if whole not in ("row", "sentence"):
             reader.fail("expected 'row' or 'sentence' after '/'.", at)
     beta = read_beta(reader)
-    try:
+    with reader.blame(start):
         return Term(family, lam, beta, whole)
-    except PolicyError as error:
-        reader.fail(str(error), start)
 
 
 def read_beta(reader: Reader) -> Numbers:

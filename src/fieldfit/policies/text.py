@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from fieldfit.types import PolicyError
@@ -23,6 +25,10 @@ def format_set(members: tuple[int, ...]) -> str:
     return "{" + ",".join(map(str, members)) + "}"
 
 
+class PolicyTextError(PolicyError):
+    """A text that is not a policy; the message has the text and the position already."""
+
+
 class Reader:
     """A cursor over ``text``. Every error quotes the text, says the position and what was expected there."""
 
@@ -33,11 +39,21 @@ class Reader:
         self._skip_spaces()
 
     def fail(self, message: str, position: int | None = None) -> NoReturn:
-        """Raise a PolicyError about this position of the text (the cursor's unless it is given)."""
+        """Raise a PolicyTextError about this position of the text (the cursor's unless it is given)."""
         at = self.position if position is None else position
         rest = self.text[at : at + 20]
         found = f"'{rest}'" if rest else "the end of the text"
-        raise PolicyError(f"The policy '{self.text}' is not valid at position {at} ({found}): {message}")
+        raise PolicyTextError(f"The policy '{self.text}' is not valid at position {at} ({found}): {message}")
+
+    @contextmanager
+    def blame(self, position: int) -> Iterator[None]:
+        """Say of errors about a value that the text at ``position`` has it."""
+        try:
+            yield
+        except PolicyTextError:
+            raise
+        except PolicyError as error:
+            self.fail(str(error), position)
 
     def at_end(self) -> bool:
         """Whether nothing is left."""

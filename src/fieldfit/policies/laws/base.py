@@ -154,18 +154,14 @@ def read_law(reader: Reader) -> Law:
         return _read_independent(reader)
     name = reader.word()
     law = None if name is None else find_law(name)
-    try:
-        if law is not None:
+    if law is not None:
+        with reader.blame(start):
             reader.depth += 1
             if reader.depth > _MOST_NESTED:
                 reader.fail(f"laws may be nested at most {_MOST_NESTED} deep.", start)
             found = law.read(reader)
             reader.depth -= 1
             return found
-    except PolicyError as error:
-        if str(error).startswith("The policy '"):
-            raise
-        reader.fail(str(error), start)
     if name is not None and not is_family_name(name):
         reader.fail(f"expected a family ({FAMILY_NAMES}) or a law ({', '.join(law_names())}).", start)
     reader.position = start

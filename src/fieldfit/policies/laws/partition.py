@@ -132,7 +132,7 @@ class BoundPartition(BoundLaw):
 
     def second_moment(self, sizes: Sizes) -> FloatArray:
         """λ on the diagonal, the joint probabilities above where two blocks are disjoint."""
-        incidence = np.zeros((sum(sizes), self.m), dtype=np.int64)
+        incidence = np.zeros((sum(sizes), self.m))
         at = 0
         for family, size in zip(self.subsets, sizes, strict=True):
             np.put_along_axis(incidence[at : at + size], self._positions(family), 1, axis=1)

@@ -1,0 +1,110 @@
+"""Saved fits: a versioned container of plain JSON and arrays, never pickle."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.api.result import Fit
+from fieldfit.data.container import read_container, write_container
+from fieldfit.models.base import Model
+from fieldfit.models.cost import Cost
+from fieldfit.policies import Policy
+from fieldfit.types import FieldfitError, FileFormatError
+
+#: Parameters up to which a saved fit carries its covariance.
+_MOST_SAVED = 1_000
+_PLAIN = (
+    "n",
+    "random_state",
+    "converged",
+    "message",
+    "objective",
+    "gradient_norm",
+    "iterations",
+    "evaluations",
+    "hessian_products",
+    "seconds",
+    "counts",
+)
+
+
+def find_models() -> dict[str, type[Model]]:
+    """All models by their kind: every module of `fieldfit.models` is looked at, so a new model is one file."""
+    import fieldfit.models
+
+    for module in pkgutil.iter_modules(fieldfit.models.__path__):
+        importlib.import_module(f"fieldfit.models.{module.name}")
+    return dict(Model.registry)
+
+
+def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
+    """Write the fit; its covariance too, where it is at hand or cheap."""
+    specification, model_arrays = fit.model.specification()
+    arrays: dict[str, NDArray[Any]] = {
+        "theta": fit.theta,
+        "sigma2": fit.sigma2,
+        "free": fit.free,
+        "dropped_rows": fit.dropped_rows,
+    }
+    has_data = fit.objective_function is not None or fit.saved_covariance is not None
+    if has_data and fit.model.n_parameters <= _MOST_SAVED:
+        arrays["covariance"] = fit.covariance() / fit.n
+    arrays |= {f"model_{name}": array for name, array in model_arrays.items()}
+    header: dict[str, Any] = {
+        "kind": "fit",
+        "model_kind": fit.model.kind,
+        "model": specification,
+        "policy": str(fit.policy),
+        "separated": list(fit.separated),
+        "cost": None if fit.cost is None else fit.cost.to_dict(),
+        "fit": {name: getattr(fit, name) for name in _PLAIN},
+    }
+    write_container(path, header, arrays)
+
+
+def load(path: str | os.PathLike[str]) -> Fit:
+    """Read a saved fit: the same θ to the bit."""
+    header, arrays = read_container(path)
+    try:
+        if header.get("kind") != "fit":
+            raise FileFormatError(f"{path} holds {header.get('kind')!r}, not a fit.")
+        models = find_models()
+        kind = header["model_kind"]
+        if kind not in models:
+            raise FileFormatError(
+                f"{path} holds a model of the kind {kind!r}, which this version does not have (it has {sorted(models)})."
+            )
+        own = {name[len("model_") :]: array for name, array in arrays.items() if name.startswith("model_")}
+        model = models[kind].from_specification(header["model"], own)
+        theta = model.check_theta(arrays["theta"])
+        r = model.n_parameters
+        covariance = arrays.get("covariance")
+        if arrays["sigma2"].shape != (r,) or arrays["free"].shape != (r,) or arrays["free"].dtype != np.bool_:
+            raise FileFormatError(f"{path} has arrays that do not belong to its {r} parameters.")
+        if covariance is not None and covariance.shape != (r, r):
+            raise FileFormatError(f"{path} has a covariance of shape {covariance.shape} for {r} parameters.")
+        return Fit(
+            model=model,
+            policy=Policy.parse(header["policy"]),
+            theta=theta,
+            sigma2=arrays["sigma2"],
+            free=arrays["free"],
+            dropped_rows=arrays["dropped_rows"],
+            separated=tuple(header["separated"]),
+            cost=None if header["cost"] is None else Cost(**header["cost"]),
+            saved_covariance=covariance,
+            **{name: header["fit"][name] for name in _PLAIN},
+        )
+    except FileFormatError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, FieldfitError) as error:
+        raise FileFormatError(
+            f"{path} is a fieldfit file but its contents do not fit together ({type(error).__name__}: {error}). "
+            f"Save the fit again."
+        ) from error

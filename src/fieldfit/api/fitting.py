@@ -1,0 +1,233 @@
+"""`fit`: from data and a policy to an estimate. It runs the pipe of the design from end to end:
+
+data → dataset → selection → problem → objective → optimiser → Fit
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from fieldfit.api.identify import check_identified
+from fieldfit.api.result import Fit
+from fieldfit.data.samples import Table, constant_columns
+from fieldfit.models.base import Model
+from fieldfit.models.cost import selection_cost
+from fieldfit.models.field import FieldModel
+from fieldfit.objective import Objective, precision_of
+from fieldfit.optim import Progress, Solution, minimise
+from fieldfit.policies import Policy, as_policy
+from fieldfit.types import (
+    BoolArray,
+    ConvergenceWarning,
+    DataError,
+    FloatArray,
+    IntArray,
+    ModelError,
+    SeparationWarning,
+    WidthError,
+)
+
+#: A parameter this far out whose curvature is this small (a standard error above 10) is on its way to infinity.
+_FAR, _FLAT = 6.0, 0.01
+_MOST_CHECKED = 200
+
+
+def fit(
+    model: Model,
+    data: Any,
+    policy: Policy | str = "PL1",
+    *,
+    sigma2: Any = None,
+    weights: Sequence[float] | None = None,
+    random_state: int = 0,
+    sample_weight: Any = None,
+    weight_kind: str = "importance",
+    start: Any = None,
+    fixed: Mapping[str, float] | None = None,
+    method: Literal["auto", "lbfgs", "newton"] = "auto",
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    wide_rows: str = "refuse",
+    progress: Callable[[Progress], object] | None = None,
+) -> Fit:
+    """Maximise the stochastic composite likelihood of ``policy`` over θ.
+
+    Parameters
+    ----------
+    model : the model; its variables take the names of the data's columns unless it has names of its own
+    data : array, DataFrame, path to a CSV file, …; NaN or blank is a missing value and is summed out
+    policy : text such as ``"PL1 + 0.2*PL2"`` or a Policy; ``"FL"`` is maximum likelihood, ``"PL1"`` maximum
+        pseudo-likelihood
+    sigma2 : prior variance of the penalty ‖θ‖²/(2σ²): None (no penalty), a number, one for each parameter, or a mapping
+        from names or patterns of names to numbers
+    weights : β for each term of the policy, in place of those written in it
+    random_state : the seed of Z; the same seed gives the same selection and the same bits
+    sample_weight, weight_kind : a weight for each sample: "counts" (so many copies, each with its own Z) or "importance"
+    start : θ to start from (zeros)
+    fixed : parameters that keep a value, by name
+    method : "auto", "lbfgs" or "newton"
+    tol : largest entry of the gradient, for each sample, at which the fit has converged
+    wide_rows : what to do with samples whose missing values cannot be summed out: "refuse" or "drop" (they are listed
+        in ``fit.dropped_rows``)
+    progress : called after each iteration with the iteration, objective, gradient norm and seconds
+
+    On Ctrl-C the best θ so far comes back, marked as not converged.
+    """
+    began = time.perf_counter()
+    chosen = as_policy(policy)
+    if weights is not None:
+        chosen = chosen.with_betas(weights)
+    dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind)
+    if isinstance(model, FieldModel) and not model.named:
+        model = model.with_names(dataset.names)
+    names = model.parameter_names
+    precision = precision_of(sigma2, names)
+    initial, free = _start(model, start, fixed)
+    if wide_rows not in ("refuse", "drop"):
+        raise DataError(f"wide_rows is {wide_rows!r}; it must be 'refuse' or 'drop'.")
+
+    bound = chosen.bind(model.structure(dataset))
+    unpenalised = bool(np.any(precision[free] == 0))
+    if unpenalised and isinstance(model, FieldModel):
+        _refuse_constant(dataset)
+        check_identified(model, bound, ~free | (precision > 0))
+    dataset, row_weight = _weighting(dataset, bound.everything)
+
+    dropped: IntArray = np.empty(0, dtype=np.int64)
+    selection = bound.draw(random_state, 0, dataset.n)
+    try:
+        problem = model.compile(dataset, selection)
+    except WidthError as error:
+        if error.rows is None or wide_rows == "refuse":
+            raise
+        dropped = error.rows
+        kept = np.setdiff1d(np.arange(dataset.n), dropped)
+        dataset = dataset.subset(kept)
+        row_weight = None if row_weight is None else row_weight[kept]
+        selection = bound.draw(random_state, 0, dataset.n)
+        problem = model.compile(dataset, selection)
+
+    objective = Objective(problem, precision, initial, free, row_weight)
+    scale = float(dataset.n if row_weight is None else row_weight.sum())
+
+    def report(state: Progress, _: FloatArray) -> object:
+        return None if progress is None else progress(state)
+
+    solution: Solution = minimise(
+        objective.value_grad,
+        initial[free],
+        hessian_product=objective.hessian_product,
+        hessian_diagonal=objective.hessian_diagonal,
+        method=method,
+        gtol=tol * max(scale, 1.0),
+        max_iter=max_iter,
+        callback=report,
+    )
+    theta = objective.full(solution.x).copy()
+    separated = _separated(objective, solution.x, theta, names) if unpenalised else ()
+    if separated:
+        warnings.warn(SeparationWarning(_separation_message(separated)), stacklevel=2)
+    elif not solution.converged and solution.message != "stopped: interrupted":
+        warnings.warn(
+            ConvergenceWarning(
+                f"The fit did not converge ({solution.message}; gradient norm {solution.gradient_norm:.3g} after "
+                f"{solution.iterations} iterations). Give more iterations (max_iter), a penalty (sigma2), or look at "
+                f"the data."
+            ),
+            stacklevel=2,
+        )
+    cost = selection_cost(model, selection) if isinstance(model, FieldModel) else None
+    return Fit(
+        model=model,
+        policy=chosen,
+        theta=theta,
+        sigma2=np.divide(1.0, precision, out=np.full_like(precision, np.inf), where=precision > 0),
+        free=free,
+        n=dataset.n,
+        random_state=random_state,
+        converged=solution.converged,
+        message=solution.message,
+        objective=-solution.value,
+        gradient_norm=solution.gradient_norm,
+        iterations=solution.iterations,
+        evaluations=solution.evaluations,
+        hessian_products=solution.hessian_products,
+        seconds=time.perf_counter() - began,
+        separated=separated,
+        dropped_rows=dropped,
+        cost=cost,
+        objective_function=objective,
+        counts=row_weight is not None and dataset.weight_kind == "counts",
+    )
+
+
+def _start(model: Model, start: Any, fixed: Mapping[str, float] | None) -> tuple[FloatArray, BoolArray]:
+    """The starting θ with the fixed parameters set, and which parameters are free."""
+    initial = np.zeros(model.n_parameters) if start is None else model.check_theta(start).copy()
+    free = np.ones(model.n_parameters, dtype=bool)
+    if fixed:
+        place = {name: index for index, name in enumerate(model.parameter_names)}
+        for name, value in fixed.items():
+            if name not in place:
+                raise ModelError(
+                    f"fixed names the parameter {name!r}, which the model does not have; "
+                    f"its first ones are {list(place)[:5]}."
+                )
+            if not np.isfinite(float(value)):
+                raise ModelError(f"fixed gives {name!r} the value {value}; it must be finite.")
+            initial[place[name]] = float(value)
+            free[place[name]] = False
+        if not free.any():
+            raise ModelError("All parameters are fixed; there is nothing to fit.")
+    return initial, free
+
+
+def _refuse_constant(dataset: Table) -> None:
+    constant = constant_columns(dataset)
+    if constant:
+        shown = ", ".join(map(str, constant[:10])) + (", …" if len(constant) > 10 else "")
+        raise DataError(
+            f"{len(constant)} column{'s' if len(constant) > 1 else ''} never change{'' if len(constant) > 1 else 's'}: "
+            f"{shown}. Without a penalty their parameters have no finite estimate: drop those columns or give sigma2."
+        )
+
+
+def _weighting(dataset: Table, everything: bool) -> tuple[Table, FloatArray | None]:
+    """Sample weights as row weights. Counts with a random Z become copies, each with a Z of its own."""
+    weight = dataset.sample_weight
+    if weight is None:
+        return dataset, None
+    if not weight.sum() > 0:
+        raise DataError("All sample weights are 0: there is nothing to fit.")
+    if dataset.weight_kind == "counts" and not everything:
+        rows = np.repeat(np.arange(dataset.n), weight.astype(np.int64))
+        return replace(dataset.subset(rows), sample_weight=None), None
+    return dataset, weight
+
+
+def _separated(objective: Objective, x: FloatArray, theta: FloatArray, names: Sequence[str]) -> tuple[str, ...]:
+    """Unpenalised parameters whose optimum is at infinity: far out, and the objective is flat along them."""
+    free = np.flatnonzero(objective.free)
+    far = [k for k, place in enumerate(free) if abs(theta[place]) > _FAR and objective.precision[place] == 0]
+    found = []
+    unit = np.zeros(len(x))
+    for k in sorted(far, key=lambda k: -abs(x[k]))[:_MOST_CHECKED]:
+        unit[k] = 1.0
+        if objective.hessian_product(x, unit)[k] < _FLAT:
+            found.append(names[free[k]])
+        unit[k] = 0.0
+    return tuple(found)
+
+
+def _separation_message(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    return (
+        f"The data separate: without a penalty the optimum lies at infinity for {shown}. The values given for them are "
+        f"where the optimiser stopped. Give sigma2, or fix or drop these parameters."
+    )

@@ -1,0 +1,98 @@
+"""Bread and meat of a policy when the samples come from the model itself.
+
+Samples x with weights w_x (all states with their probabilities, or draws with equal weights) stand for X. With
+E[ZZᵀ] = Cᵀ diag(d) C (see `BoundPolicy.second_moment_factors`),
+
+    Υ⁻¹ = Σ_j β_j λ_j J_j,    Σ = Σ_t d_t E[ (Σ_j C_tj β_j ∇S_j)(Σ_j C_tj β_j ∇S_j)ᵀ ],    J_j = −E ∇²S_j.
+
+A row t of C with a single entry needs no scores: inside the family E ∇S_j ∇S_jᵀ = J_j (the information identity). So
+the meat costs one Hessian and a few composite scores, whatever the number of components.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldfit.asymptotics.sandwich import hessian_matrix
+from fieldfit.models.base import Problem
+from fieldfit.policies.policy import BoundPolicy
+from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.types import FloatArray, ModelError, PolicyError
+
+Compile = Callable[[Selection], Problem]
+
+#: Composite scores (rows of C with several entries) that may be kept apart.
+MOST_COMPOSITES = 2_000
+
+
+@dataclass(frozen=True)
+class TheoryMoments:
+    """Bread and meat, and the scores of groups of samples for a Monte Carlo error."""
+
+    bread: FloatArray
+    meat: FloatArray
+
+
+def _weighted(policy: BoundPolicy, values: FloatArray, n: int) -> Selection:
+    """Everything selected, component j with weight ``values[j]``; families without weight are left out."""
+    parts, at = [], 0
+    for family in policy.families:
+        size = family.size
+        if size is None:
+            raise PolicyError("The theory of sequences needs the sequences: their components differ.")
+        own = values[at : at + size]
+        at += size
+        if np.any(own != 0):
+            same = bool(np.all(own == own[0]))
+            parts.append(FamilySelection(family, float(own[0]) if same else own.copy()))
+    return Selection(n, tuple(parts))
+
+
+def theory_moments(
+    policy: BoundPolicy, compile_problem: Compile, theta: FloatArray, weight: FloatArray, formula: str
+) -> TheoryMoments:
+    """Bread and meat with E over X as Σ_x w_x; ``formula`` is "exact" or "published" (see the package)."""
+    if formula not in ("exact", "published"):
+        raise ModelError(f"formula is {formula!r}; it must be 'exact' or 'published'.")
+    n = len(weight)
+    lam, beta = policy.mean(), policy.beta()
+    bread = -hessian_matrix(compile_problem(_weighted(policy, beta * lam, n)), theta, weight)
+    if formula == "published":
+        return TheoryMoments(bread, _composite_meat([(1.0, beta * lam)], policy, compile_problem, theta, weight))
+    factors, signs = policy.second_moment_factors()
+    factors = factors.tocsr()
+    alone = np.diff(factors.indptr) == 1
+    diagonal = np.zeros(len(lam))
+    np.add.at(diagonal, factors[alone].indices, signs[alone] * factors[alone].data ** 2)
+    meat = np.zeros_like(bread)
+    diagonal *= beta**2
+    if np.any(diagonal != 0):
+        meat -= hessian_matrix(compile_problem(_weighted(policy, diagonal, n)), theta, weight)
+    rows = np.flatnonzero(~alone)
+    if len(rows) > MOST_COMPOSITES:
+        raise PolicyError(
+            f"The law of '{policy.policy}' needs {len(rows)} composite scores; at most {MOST_COMPOSITES} fit in memory."
+        )
+    composites = [(float(signs[t]), factors[[t]].toarray()[0] * beta) for t in rows]
+    composites = [(sign, values) for sign, values in composites if np.any(values != 0)]
+    return TheoryMoments(bread, meat + _composite_meat(composites, policy, compile_problem, theta, weight))
+
+
+def _composite_meat(
+    composites: list[tuple[float, FloatArray]],
+    policy: BoundPolicy,
+    compile_problem: Compile,
+    theta: FloatArray,
+    weight: FloatArray,
+) -> FloatArray:
+    """Σ_t d_t Σ_x w_x s_t(x) s_t(x)ᵀ with s_t = Σ_j c_tj ∇S_j."""
+    r = len(theta)
+    meat = np.zeros((r, r))
+    for sign, values in composites:
+        problem = compile_problem(_weighted(policy, values, len(weight)))
+        for start, block in problem.score_blocks(theta):
+            meat += sign * (block * weight[start : start + len(block), None]).T @ block
+    return meat

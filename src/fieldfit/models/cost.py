@@ -1,0 +1,78 @@
+"""What a policy costs in the paper's operations.
+
+One component of order k on m binary nodes counts C(m,2)·2^k + C(m,2)/C(m,k) (Figure 1): every parameter for every state
+of the block, and the parameters of the sample's own term shared between the components of the family. In general: r
+parameters, |X_A| joint states of the block, K components in the family,
+
+    FLOPs of a component = r |X_A| + r / K.
+
+This is a count for comparing policies, kept as the paper has it; the kernels do far less work than that.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldfit.models.field import FieldModel
+from fieldfit.policies.policy import BoundPolicy
+from fieldfit.policies.selection import Selection
+from fieldfit.policies.structure import BoundFamily
+from fieldfit.types import FloatArray
+
+#: Components of a family that are looked at one by one for their sizes.
+_MOST_LISTED = 20_000
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cost of one evaluation: selected components and the paper's FLOPs, for the sample at hand."""
+
+    components: int
+    flops: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Plain values, for JSON."""
+        return {"components": self.components, "flops": self.flops}
+
+
+def family_flops(model: FieldModel, family: BoundFamily) -> FloatArray:
+    """The paper's FLOPs of each component of a family (K,), or of any one where all are alike (1,)."""
+    size = family.size or 1
+    cards = np.array(model.graph.cardinalities, dtype=float)
+    r = model.n_parameters
+    block = getattr(family, "block_size", None)
+    if block is not None and len(set(model.graph.cardinalities)) == 1:
+        return np.array([r * float(cards[0]) ** block + r / size])
+    listed = min(size, _MOST_LISTED)
+    states = [math.prod(cards[v] for v in family.component(j).target) for j in range(listed)]
+    per = r * np.array(states) + r / size
+    return per if listed == size else np.array([per.mean()])
+
+
+def selection_cost(model: FieldModel, selection: Selection) -> Cost:
+    """Cost of one evaluation of the drawn selection over all its samples."""
+    components, flops = 0, 0.0
+    for part in selection.parts:
+        count = part.count(selection.n)
+        components += count
+        each = family_flops(model, part.family)
+        if len(each) == 1:
+            flops += count * float(each[0])
+        elif part.indices is not None:
+            flops += float(each[part.indices].sum())
+        else:
+            rows = selection.n if part.rows is None else int(part.rows.sum())
+            flops += rows * float(each.sum())
+    return Cost(components, flops)
+
+
+def expected_flops(model: FieldModel, policy: BoundPolicy) -> float:
+    """The paper's FLOPs of one sample, in the mean over Z."""
+    total = 0.0
+    for family, lam, count in zip(policy.families, policy.lams(), policy.expected_counts(), strict=True):
+        each = family_flops(model, family)
+        total += float(count) * float(each[0]) if len(each) == 1 else float((lam * each).sum())
+    return total

@@ -1,0 +1,299 @@
+"""Binary pairwise fields: blocks of variables given all the rest, in O(2^k) for a block.
+
+    log p(x) = Σ_{(j,k)∈E} θ_jk x_j x_k + Σ_j b_j x_j − log Z,   x_j ∈ {s0, s1}
+
+The kernel knows states 0 and 1 only. With x = s0 + d c, d = s1 − s0, the same field has the weights q_jk = d² θ_jk and
+the biases d (b_j + s0 Σ_k θ_jk), a linear map of θ; its transpose brings gradients and Hessian products back. How the
+kernel computes is told in kernels/pairwise.hpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit import _kernels
+from fieldfit.models.base import Problem
+from fieldfit.models.pairwise_layout import LARGEST_BLOCK, BlockFamily, EdgeNumbers, Layout, lay_out, sums_by
+from fieldfit.policies.selection import FamilySelection
+from fieldfit.threads import get_threads
+from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelError
+
+_GRADIENT, _HESSIAN, _DIAGONAL, _VALUES, _PRODUCTS, _SCORES = range(6)
+_NONE: FloatArray = np.empty(0)
+_NO_TABLE: FloatArray = np.empty((0, 0))
+# Edge by edge costs what the edges cost; the dense product costs about a sixth as much for each entry of the matrix.
+_DENSE_FROM = 0.15
+_MOST_EXACT_TIED = 32
+
+
+def pairwise_supports(part: FamilySelection) -> bool:
+    """Whether all components of this part are blocks given all the rest, small enough for a table of their states."""
+    family = cast(Any, part.family)
+    if family.size is None or not getattr(family, "conditions_on_rest", False) or not hasattr(family, "blocks"):
+        return False
+    block_size = getattr(family, "block_size", None)
+    if block_size is None:
+        block_size = int(np.diff(family.blocks(np.arange(family.size))[0]).max(initial=0))
+    return bool(block_size <= LARGEST_BLOCK)
+
+
+class PairwiseProblem(Problem):
+    """A binary pairwise field compiled with samples and selected blocks.
+
+    Parameters
+    ----------
+    codes : (n, m) integers, 0 for state s0 and 1 for state s1; nothing is missing.
+    states : the two states (s0, s1).
+    edges : (E, 2) pairs of variables, each pair at most once.
+    edge_parameter : (E,) which entry of θ is the weight of each edge; several edges may share one.
+    bias_parameter : (m,) the same for the biases, or None for no biases.
+    n_parameters : the length r of θ.
+    parts : the selected components; `pairwise_supports` must hold for each.
+    """
+
+    def __init__(
+        self,
+        codes: NDArray[Any],
+        states: Sequence[float] | FloatArray,
+        edges: NDArray[Any],
+        edge_parameter: NDArray[Any],
+        bias_parameter: NDArray[Any] | None,
+        n_parameters: int,
+        parts: Sequence[FamilySelection],
+    ) -> None:
+        self._bits = _checked_codes(codes)
+        self.n_samples, self.n_variables = self._bits.shape
+        self.n_parameters = n_parameters
+        self.n_families = len(parts)
+        self.state0, self.gap = _checked_states(states)
+        self.edges = _checked_edges(edges, self.n_variables)
+        self.edge_parameter = _checked_parameters(edge_parameter, len(self.edges), n_parameters, "edge_parameter")
+        self.bias_parameter = (
+            None
+            if bias_parameter is None
+            else _checked_parameters(bias_parameter, self.n_variables, n_parameters, "bias_parameter")
+        )
+        for part in parts:
+            if not pairwise_supports(part):
+                raise ModelError(
+                    f"{part.family.name} is not a family of blocks of at most {LARGEST_BLOCK} variables given all the "
+                    "rest; compile it with the general model."
+                )
+            if np.ndim(part.beta) and np.shape(part.beta) != (part.family.size,):
+                raise ModelError(
+                    f"{part.family.name} has {part.family.size} components, but {np.shape(part.beta)} weights β were "
+                    "given; give one for each component, or one number."
+                )
+        self._parts = tuple(parts)
+        self._edge_number = EdgeNumbers(self.n_variables, self.edges)
+        repeated = self._edge_number.repeated
+        if repeated is not None:
+            raise ModelError(f"The edge {tuple(self.edges[repeated].tolist())} is given twice; leave one out.")
+        m = self.n_variables
+        self._dense = 2 * len(self.edges) > _DENSE_FROM * m * m
+        self._ends = self.edges.ravel().astype(np.int64)
+        self._adjacency = _adjacency(m, self.edges)
+        self._layout = lay_out(
+            self._bits, parts, [p.beta for p in parts], self._edge_number, dense=self._dense, merge=True
+        )
+
+    # -- sums over samples --------------------------------------------------------------------------------------------
+
+    def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
+        """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
+        value, edges, biases = self._sums(_GRADIENT, theta, None, row_weight)
+        return value, self._to_parameters(edges, biases)
+
+    def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ∇² m_θ(X_i, Z_i) v."""
+        _, edges, biases = self._sums(_HESSIAN, theta, v, row_weight)
+        return self._to_parameters(edges, biases)
+
+    def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """The diagonal of −Σ_i w_i ∇² m_θ(X_i, Z_i), (n_parameters,), not negative; for preconditioning.
+
+        Exact for parameters that belong to one edge or one bias. Of those that are shared, the first 32 are exact too
+        (a Hessian product each); the rest leave out the covariances between the edges that share them.
+        """
+        _, edges, curvature = self._sums(_DIAGONAL, theta, None, row_weight)
+        outside = curvature[self.edges[:, 0]] + curvature[self.edges[:, 1]]
+        diagonal = sums_by(self.edge_parameter, edges + (self.gap * self.state0) ** 2 * outside, self.n_parameters)
+        uses = np.bincount(self.edge_parameter, minlength=self.n_parameters)
+        if self.bias_parameter is not None:
+            diagonal += sums_by(self.bias_parameter, self.gap**2 * curvature, self.n_parameters)
+            uses += np.bincount(self.bias_parameter, minlength=self.n_parameters)
+        for shared in np.flatnonzero(uses > 1)[:_MOST_EXACT_TIED]:
+            unit = np.zeros(self.n_parameters)
+            unit[shared] = 1.0
+            diagonal[shared] = -self.hessian_product(theta, unit, row_weight)[shared]
+        return np.maximum(diagonal, 0.0)
+
+    # -- numbers for each sample --------------------------------------------------------------------------------------
+
+    def row_values(self, theta: FloatArray) -> FloatArray:
+        """m_θ(X_i, Z_i) for each sample."""
+        return self._by_sample(_VALUES, theta, None)
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """ψ_iᵀ v for each sample."""
+        return self._by_sample(_PRODUCTS, theta, v)
+
+    def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
+        """Scores of the samples start..stop by family, without β."""
+        codes = self._bits[start:stop]
+        scores = np.zeros((len(codes), self.n_families, self.n_parameters))
+        if not len(codes):
+            return scores
+        a, b = self.edges.T
+        for f, part in enumerate(self._parts):
+            one = _of_samples(part, start, start + len(codes))
+            beta = part.beta if np.ndim(part.beta) else 1.0
+            layout = lay_out(codes, [one], [beta], self._edge_number, dense=self._dense, merge=False)
+            residual = np.zeros((len(codes), self.n_variables))
+            pair_terms = np.zeros((len(codes), len(self.edges)))
+            self._call(
+                layout, _SCORES, theta, None, None, np.empty(len(self.edges)), np.empty(self.n_variables),
+                residual=residual, pair_terms=pair_terms,
+            )  # fmt: skip
+            ends = residual[:, a] * codes[:, b] + residual[:, b] * codes[:, a] + pair_terms
+            by_edge = self.gap**2 * ends + self.gap * self.state0 * (residual[:, a] + residual[:, b])
+            np.add.at(scores[:, f].T, self.edge_parameter, by_edge.T)
+            if self.bias_parameter is not None:
+                np.add.at(scores[:, f].T, self.bias_parameter, self.gap * residual.T)
+        return scores
+
+    @property
+    def betas(self) -> FloatArray:
+        """The weight β of each family; 1 where the components have their own."""
+        return np.array([1.0 if np.ndim(part.beta) else float(part.beta) for part in self._parts])
+
+    # -- θ and the kernel's weights and biases ------------------------------------------------------------------------
+
+    def _to_field(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        theta = np.asarray(theta, dtype=np.float64)
+        if theta.shape != (self.n_parameters,):
+            raise ModelError(f"θ must have the shape ({self.n_parameters},); it has {theta.shape}.")
+        q = theta[self.edge_parameter]
+        bias = np.zeros(self.n_variables) if self.bias_parameter is None else theta[self.bias_parameter]
+        if self.state0 != 0.0:
+            degree = sums_by(self._ends, np.repeat(q, 2), self.n_variables)
+            bias = bias + self.state0 * degree
+        if self.gap != 1.0:
+            q, bias = self.gap**2 * q, self.gap * bias
+        return q, bias
+
+    def _to_parameters(self, edges: FloatArray, biases: FloatArray) -> FloatArray:
+        by_edge = edges if self.gap == 1.0 else self.gap**2 * edges
+        if self.state0 != 0.0:
+            ends = biases[self.edges]
+            by_edge = by_edge + self.gap * self.state0 * (ends[:, 0] + ends[:, 1])
+        gradient = sums_by(self.edge_parameter, by_edge, self.n_parameters)
+        if self.bias_parameter is not None:
+            gradient += sums_by(self.bias_parameter, self.gap * biases, self.n_parameters)
+        return gradient
+
+    # -- the kernel ---------------------------------------------------------------------------------------------------
+
+    def _sums(
+        self, mode: int, theta: FloatArray, v: FloatArray | None, row_weight: FloatArray | None
+    ) -> tuple[float, FloatArray, FloatArray]:
+        edges, biases = np.empty(len(self.edges)), np.empty(self.n_variables)
+        value = self._call(self._layout, mode, theta, v, row_weight, edges, biases)
+        return value, edges, biases
+
+    def _by_sample(self, mode: int, theta: FloatArray, v: FloatArray | None) -> FloatArray:
+        layout = self._layout
+        row_out = np.zeros((len(layout.parts), layout.n))
+        entry_out = np.zeros(len(layout.entry_component))
+        self._call(layout, mode, theta, v, None, _NONE, _NONE, row_out=row_out, entry_out=entry_out)
+        return layout.by_sample(self.n_samples, row_out, entry_out)
+
+    def _call(
+        self,
+        layout: Layout,
+        mode: int,
+        theta: FloatArray,
+        v: FloatArray | None,
+        weight: FloatArray | None,
+        edges_out: FloatArray,
+        biases_out: FloatArray,
+        *,
+        row_out: FloatArray = _NO_TABLE,
+        entry_out: FloatArray = _NONE,
+        residual: FloatArray = _NO_TABLE,
+        pair_terms: FloatArray = _NO_TABLE,
+    ) -> float:
+        q, bias = self._to_field(theta)
+        dq, dbias = (_NONE, _NONE) if v is None else self._to_field(v)
+        meta, row_weight, entry_weight = layout.meta, layout.row_weight, layout.entry_weight
+        if weight is not None:
+            weight = np.asarray(weight, dtype=np.float64)
+            if weight.shape != (self.n_samples,):
+                raise DataError(f"row_weight must have the shape ({self.n_samples},); it has {weight.shape}.")
+            meta = layout.meta_weighted
+            row_weight, entry_weight = layout.weights(weight)
+        return _kernels.pairwise(
+            mode, layout.n, layout.columns, layout.rows, self.edges, *self._adjacency, q, bias, dq, dbias,
+            self.state0, self.gap, meta, layout.targets, layout.pairs, layout.beta, row_weight, layout.indptr,
+            layout.entry_component, entry_weight, edges_out, biases_out, row_out, entry_out, residual, pair_terms,
+            get_threads(),
+        )  # fmt: skip
+
+
+def _checked_codes(codes: NDArray[Any]) -> NDArray[np.uint8]:
+    codes = np.asarray(codes)
+    if codes.ndim != 2 or 0 in codes.shape:
+        raise DataError(f"The samples must be a table with rows and columns; it has the shape {codes.shape}.")
+    wrong = np.argwhere((codes != 0) & (codes != 1))
+    if len(wrong):
+        i, j = wrong[0]
+        raise DataError(f"Row {i}, variable {j} has the code {codes[i, j]}; a binary field has the codes 0 and 1.")
+    return np.ascontiguousarray(codes, dtype=np.uint8)
+
+
+def _checked_states(states: Sequence[float] | FloatArray) -> tuple[float, float]:
+    values = np.asarray(states, dtype=np.float64)
+    if values.shape != (2,) or not np.isfinite(values).all() or values[0] == values[1]:
+        raise ModelError(f"A binary field needs two different finite states; got {states!r}.")
+    return float(values[0]), float(values[1] - values[0])
+
+
+def _checked_edges(edges: NDArray[Any], m: int) -> Int32Array:
+    pairs = np.asarray(edges).reshape(-1, 2)
+    wrong = np.flatnonzero((pairs < 0).any(axis=1) | (pairs >= m).any(axis=1) | (pairs[:, 0] == pairs[:, 1]))
+    if len(wrong):
+        raise ModelError(
+            f"The edge {tuple(pairs[wrong[0]].tolist())} must join two different variables from 0 to {m - 1}."
+        )
+    return np.ascontiguousarray(pairs, dtype=np.int32)
+
+
+def _checked_parameters(numbers: NDArray[Any], length: int, n_parameters: int, name: str) -> IntArray:
+    numbers = np.asarray(numbers, dtype=np.int64)
+    if numbers.shape != (length,) or (length and (numbers.min() < 0 or numbers.max() >= n_parameters)):
+        raise ModelError(f"{name} needs {length} numbers from 0 to {n_parameters - 1}; its shape is {numbers.shape}.")
+    return numbers
+
+
+def _adjacency(m: int, edges: Int32Array) -> tuple[IntArray, Int32Array, Int32Array]:
+    """The neighbours of each variable: (pointers, neighbours, numbers of the edges)."""
+    own, other = edges.ravel(), edges[:, ::-1].ravel()
+    order = np.argsort(own, kind="stable")
+    pointers = np.concatenate(([0], np.cumsum(np.bincount(own, minlength=m))))
+    return pointers, np.ascontiguousarray(other[order]), (order // 2).astype(np.int32)
+
+
+def _of_samples(part: FamilySelection, start: int, stop: int) -> FamilySelection:
+    """The part of these samples only."""
+    if part.indptr is not None and part.indices is not None:
+        pointer = part.indptr[start : stop + 1]
+        chosen = part.indices[pointer[0] : pointer[-1]]
+        return FamilySelection(part.family, part.beta, indptr=pointer - pointer[0], indices=chosen)
+    return FamilySelection(part.family, part.beta, rows=None if part.rows is None else part.rows[start:stop])
+
+
+__all__ = ["BlockFamily", "PairwiseProblem", "pairwise_supports"]

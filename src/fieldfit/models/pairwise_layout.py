@@ -1,0 +1,280 @@
+"""Blocks of a binary pairwise field as flat arrays: what `kernels/pairwise.hpp` reads.
+
+Samples that are the same in all variables have the same likelihoods. Where that at least halves the work (few variables,
+many samples) the kernel sees each distinct sample once, with the sum of the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.policies.selection import FamilySelection
+from fieldfit.types import FloatArray, Int32Array, IntArray
+
+S = TypeVar("S", bound=np.generic)
+
+LARGEST_BLOCK = 12
+_TILE = 64
+NO_FLOATS: FloatArray = np.empty(0)
+NO_INTS: IntArray = np.empty(0, dtype=np.int64)
+
+
+def sums_by(index: IntArray, values: FloatArray, length: int) -> FloatArray:
+    """out[j] = Σ of the values with index j; unlike `numpy.bincount`, numbers with a point for an empty input too."""
+    return np.bincount(index, values, length) if len(index) else np.zeros(length)
+
+
+class BlockFamily(Protocol):
+    """A family with one list of blocks for all samples."""
+
+    size: int
+    conditions_on_rest: bool
+
+    def blocks(self, indices: IntArray) -> tuple[IntArray, IntArray]:
+        """The blocks A of these components: block i is ``members[indptr[i]:indptr[i+1]]``."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The listed (sample, component) pairs of one part. Without merging, entry i of the kernel is entry i here."""
+
+    samples: IntArray
+    kernel_entry: IntArray | None
+    counts: FloatArray | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """Components of one family with blocks of one size; the fields that the kernel reads are columns of ``meta``."""
+
+    family: int
+    entries: Entries | None
+    first_entry: int = 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Samples, blocks and selection as the kernel's arrays.
+
+    ``meta`` goes with the stored ``row_weight`` and ``entry_weight``, ``meta_weighted`` with those of `weights`.
+    """
+
+    n: int
+    columns: NDArray[np.uint64]
+    rows: NDArray[np.uint32]
+    meta: IntArray
+    meta_weighted: IntArray
+    targets: Int32Array
+    pairs: Int32Array
+    beta: FloatArray
+    indptr: IntArray
+    entry_component: Int32Array
+    parts: tuple[Part, ...]
+    masks: tuple[NDArray[np.bool_] | None, ...]
+    inverse: IntArray | None
+    row_weight: FloatArray
+    entry_weight: FloatArray
+
+    def weights(self, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The kernel's row_weight (families × n) and entry_weight for these weights of the samples."""
+        lines = [NO_FLOATS]
+        for mask in self.masks:
+            chosen = weight if mask is None else weight * mask
+            lines.append(chosen if self.inverse is None else sums_by(self.inverse, chosen, self.n))
+        entries = [NO_FLOATS]
+        for part in self.parts:
+            if part.entries is not None:
+                own = weight[part.entries.samples]
+                merged = part.entries.kernel_entry
+                entries.append(
+                    own if merged is None else sums_by(merged, own, len(cast(FloatArray, part.entries.counts)))
+                )
+        return np.concatenate(lines), np.concatenate(entries)
+
+    def by_sample(self, n_samples: int, row_out: FloatArray, entry_out: FloatArray) -> FloatArray:
+        """Sums over the parts of the kernel's numbers for each sample (n_samples,)."""
+        total = np.zeros(n_samples)
+        for number, part in enumerate(self.parts):
+            if part.entries is None:
+                line = row_out[number] if self.inverse is None else row_out[number][self.inverse]
+                mask = self.masks[part.family]
+                total += line if mask is None else line * mask
+            else:
+                merged, samples = part.entries.kernel_entry, part.entries.samples
+                stop = part.first_entry + (
+                    len(samples) if merged is None else len(cast(FloatArray, part.entries.counts))
+                )
+                own = entry_out[part.first_entry : stop]
+                total += sums_by(samples, own if merged is None else own[merged], n_samples)
+        return total
+
+
+class EdgeNumbers:
+    """The number of the edge between two variables, or −1."""
+
+    def __init__(self, m: int, edges: Int32Array) -> None:
+        self.m = m
+        low, high = edges.min(axis=1).astype(np.int64), edges.max(axis=1).astype(np.int64)
+        keys = low * m + high
+        self.order = np.argsort(keys, kind="stable")
+        self.keys = keys[self.order]
+
+    @property
+    def repeated(self) -> int | None:
+        """The number of an edge that is there twice, or None."""
+        same = np.flatnonzero(self.keys[1:] == self.keys[:-1])
+        return int(self.order[same[0] + 1]) if len(same) else None
+
+    def __call__(self, a: IntArray, b: IntArray) -> Int32Array:
+        """The numbers of the edges (a, b)."""
+        if not len(self.keys):
+            return np.full(a.shape, -1, dtype=np.int32)
+        keys = np.minimum(a, b) * self.m + np.maximum(a, b)
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[at] == keys, self.order[at], -1).astype(np.int32)
+
+
+def distinct_rows(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], IntArray | None]:
+    """The distinct rows and the number of each row among them, or the rows and None if that saves less than half."""
+    n, m = codes.shape
+    if m > 62 or n < 2 * _TILE:
+        return codes, None
+    keys = codes @ (np.int64(1) << np.arange(m, dtype=np.int64))
+    if m <= 16 and 2 << m <= n:
+        present = np.bincount(keys, minlength=1 << m) > 0
+        first = np.flatnonzero(present)
+        numbers = np.cumsum(present) - 1
+        return ((first[:, None] >> np.arange(m)) & 1).astype(np.uint8), numbers[keys]
+    distinct, inverse = np.unique(keys, return_inverse=True)
+    if 2 * len(distinct) > n:
+        return codes, None
+    return ((distinct[:, None] >> np.arange(m)) & 1).astype(np.uint8), inverse
+
+
+def pack_bits(codes: NDArray[np.uint8], dense: bool) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+    """The bits of each variable by tiles of 64 samples (tiles, m) and, for dense, of each sample (samples, words)."""
+    n, m = codes.shape
+    tiles = -(-n // _TILE)
+    by_variable = np.zeros((m, tiles * 8), dtype=np.uint8)
+    by_variable[:, : -(-n // 8)] = np.packbits(np.ascontiguousarray(codes.T), axis=1, bitorder="little")
+    columns = np.ascontiguousarray(by_variable.view(np.uint64).T)
+    if not dense:
+        return columns, np.empty((0, 0), dtype=np.uint32)
+    rows = np.zeros((tiles * _TILE, -(-m // 32) * 4), dtype=np.uint8)
+    rows[:n, : -(-m // 8)] = np.packbits(codes, axis=1, bitorder="little")
+    return columns, rows.view(np.uint32)
+
+
+def lay_out(
+    codes: NDArray[np.uint8],
+    parts: Sequence[FamilySelection],
+    betas: Sequence[float | FloatArray],
+    edge_number: EdgeNumbers,
+    *,
+    dense: bool,
+    merge: bool,
+) -> Layout:
+    """Flatten the samples and the selected components; ``betas`` replace those of the parts."""
+    distinct, inverse = distinct_rows(codes) if merge else (codes, None)
+    n, m = distinct.shape
+    columns, rows = pack_bits(distinct, dense)
+    meta: list[list[int]] = []
+    targets: list[Int32Array] = []
+    pairs: list[Int32Array] = []
+    beta: list[FloatArray] = []
+    indptr: list[IntArray] = []
+    components: list[Int32Array] = []
+    layout_parts: list[Part] = []
+    size = {"target": 0, "pair": 0, "beta": 0, "indptr": 0, "entry": 0}
+    for f, (part, weight) in enumerate(zip(parts, betas, strict=True)):
+        family = cast(BlockFamily, part.family)
+        listed = part.indices is not None and part.indptr is not None
+        used = np.unique(part.indices) if part.indices is not None and listed else np.arange(family.size)
+        pointer, members = family.blocks(used)
+        sizes = np.diff(pointer)
+        weights = np.broadcast_to(np.asarray(weight, dtype=np.float64), family.size)[used]
+        if part.indices is not None and part.indptr is not None:
+            sample_of = np.repeat(np.arange(len(codes)), np.diff(part.indptr))
+            component_of = np.searchsorted(used, part.indices)
+        for k in np.unique(sizes).tolist():
+            these = np.flatnonzero(sizes == k)
+            blocks = members[pointer[these][:, None] + np.arange(k)]
+            entries = None
+            if listed:
+                number = np.full(len(used), -1, dtype=np.int64)
+                number[these] = np.arange(len(these))
+                own = number[component_of]
+                samples, own = sample_of[own >= 0], own[own >= 0]
+                entries, row, own = merge_entries(samples, own, len(these), inverse)
+                indptr.append(np.searchsorted(row, np.arange(n + 1)))
+                components.append(own.astype(np.int32))
+            block_beta = weights[these]
+            if k == 1 and not listed:
+                block_beta = sums_by(blocks[:, 0], block_beta, m)
+                blocks = blocks[:0]
+            high, low = np.tril_indices(k, -1)
+            edges = edge_number(blocks[:, low], blocks[:, high])
+            meta.append(
+                [
+                    *(k, len(block_beta), size["target"], size["pair"], size["beta"], int(listed)),
+                    *(f * n, size["indptr"], size["entry"], size["entry"]),
+                ]
+            )
+            layout_parts.append(Part(f, entries, size["entry"]))
+            targets.append(blocks.astype(np.int32).ravel())
+            pairs.append(edges.ravel())
+            beta.append(block_beta)
+            size["target"] += blocks.size
+            size["pair"] += edges.size
+            size["beta"] += len(block_beta)
+            if listed:
+                size["indptr"] += n + 1
+                size["entry"] += len(components[-1])
+    masks = tuple(part.rows for part in parts)
+    meta_weighted = np.array(meta, dtype=np.int64).reshape(-1, 10)
+    plain = meta_weighted.copy()
+    if inverse is None:
+        plain[[masks[part.family] is None for part in layout_parts], 6] = -1
+        plain[:, 9] = -1
+    layout = Layout(
+        n=n,
+        columns=columns,
+        rows=rows,
+        meta=plain,
+        meta_weighted=meta_weighted,
+        targets=_joined(targets, np.int32),
+        pairs=_joined(pairs, np.int32),
+        beta=_joined(beta, np.float64),
+        indptr=_joined(indptr, np.int64),
+        entry_component=_joined(components, np.int32),
+        parts=tuple(layout_parts),
+        masks=masks,
+        inverse=inverse,
+        row_weight=NO_FLOATS,
+        entry_weight=NO_FLOATS,
+    )
+    if inverse is None and all(mask is None for mask in masks):
+        return layout
+    row_weight, entry_weight = layout.weights(np.ones(len(codes)))
+    return replace(layout, row_weight=row_weight, entry_weight=entry_weight)
+
+
+def merge_entries(
+    samples: IntArray, components: IntArray, n_components: int, inverse: IntArray | None
+) -> tuple[Entries, IntArray, IntArray]:
+    """The entries, and the kernel's row and component of each, sorted by row."""
+    if inverse is None:
+        return Entries(samples, None, None), samples, components
+    keys, kernel_entry, counts = np.unique(
+        inverse[samples] * n_components + components, return_inverse=True, return_counts=True
+    )
+    return Entries(samples, kernel_entry, counts.astype(np.float64)), keys // n_components, keys % n_components
+
+
+def _joined(arrays: Sequence[NDArray[S]], dtype: type[S]) -> NDArray[S]:
+    return np.concatenate([np.empty(0, dtype=dtype), *arrays]).astype(dtype, copy=False)

@@ -1,0 +1,123 @@
+"""Conjugate gradients for H x = b where H is known by its products only.
+
+H should be symmetric and positive definite. A direction p with pᵀHp ≤ 0 shows that it is not, and is reported rather
+than followed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldfit import _kernels
+from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
+from fieldfit.threads import get_threads
+from fieldfit.types import FieldfitError, FloatArray
+
+#: v ↦ Hv
+Product = Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True)
+class Conjugate:
+    """How a solve ended: ``residual`` is ‖b − Hx‖ / ‖b‖, ``positive`` false if pᵀHp ≤ 0 was met."""
+
+    iterations: int
+    products: int
+    residual: float
+    converged: bool
+    positive: bool
+    message: str
+
+
+class Recursion:
+    """The vectors of one solve from x = 0: x, the residual r = b − Hx, z = M⁻¹r and the direction p."""
+
+    def __init__(self, b: FloatArray, preconditioner: Preconditioner | None) -> None:
+        self._diagonal, self._operator = split_preconditioner(preconditioner, b.size)
+        self._threads = get_threads()
+        self.x = np.zeros(b.size)
+        self.r = b.copy()
+        self._z = self.r if preconditioner is None else np.empty(b.size)
+        if self._diagonal is not None:
+            np.divide(self.r, self._diagonal, out=self._z)
+        elif self._operator is not None:
+            self._z = self._operator(self.r)
+        self.p = self._z.copy()
+        self.rr = self.dot(self.r, self.r)
+        self.rz = self.dot(self.r, self._z)
+        self.largest = float(np.abs(b).max(initial=0.0))
+
+    def dot(self, a: FloatArray, b: FloatArray) -> float:
+        """a·b, with the same bits for any number of threads."""
+        return _kernels.inner_product(a, b, self._threads)
+
+    def advance(self, alpha: float, product: FloatArray) -> float:
+        """Step to x + αp and r − αHp; returns β = r·z after / before, of which `turn` makes the next direction."""
+        before = self.rz
+        image = self._z if self._diagonal is not None else None
+        self.rr, self.rz, self.largest = _kernels.cg_update(
+            alpha, self.p, product, self._diagonal, self.x, self.r, image, self._threads
+        )
+        if self._operator is not None:
+            self._z = self._operator(self.r)
+            self.rz = self.dot(self.r, self._z)
+        return self.rz / before
+
+    def turn(self, beta: float) -> None:
+        """Make z + βp the next direction."""
+        _kernels.cg_direction(beta, self._z, self.p, self._threads)
+
+
+def checked_product(product: Product, v: FloatArray) -> FloatArray:
+    """Hv as a contiguous vector of doubles of the length of v."""
+    image = np.ascontiguousarray(product(v), dtype=np.float64)
+    if image.shape != v.shape:
+        raise FieldfitError(f"The product Hv has shape {image.shape}; v has shape {v.shape}, and both must agree.")
+    return image
+
+
+def conjugate_gradients(
+    product: Product,
+    b: FloatArray,
+    *,
+    tol: float = 1e-8,
+    max_iter: int | None = None,
+    preconditioner: Preconditioner | None = None,
+) -> tuple[FloatArray, Conjugate]:
+    """Solve H x = b to ‖b − Hx‖₂ ≤ tol · ‖b‖₂; ``max_iter`` is 10 · n_parameters + 10 unless given.
+
+    ``product(v)`` gives Hv and must not keep v. If pᵀHp ≤ 0 turns up, x is the last iterate before it and
+    ``positive`` is false: H is singular or indefinite.
+    """
+    b = np.ascontiguousarray(b, dtype=np.float64)
+    if b.ndim != 1 or not np.isfinite(b).all():
+        raise FieldfitError("The right-hand side b of conjugate gradients must be a finite vector.")
+    if max_iter is None:
+        max_iter = 10 * b.size + 10
+    state = Recursion(b, preconditioner)
+    scale = math.sqrt(state.rr)
+    if scale == 0.0:
+        return state.x, Conjugate(0, 0, 0.0, True, True, "converged: the right-hand side is 0")
+
+    def report(iterations: int, products: int, positive: bool, message: str) -> tuple[FloatArray, Conjugate]:
+        residual = math.sqrt(state.rr) / scale
+        return state.x, Conjugate(iterations, products, residual, residual <= tol, positive, message)
+
+    for iteration in range(max_iter):
+        image = checked_product(product, state.p)
+        curvature = state.dot(state.p, image)
+        if not math.isfinite(curvature):
+            return report(iteration, iteration + 1, True, "stopped: a product is not finite")
+        if curvature <= 0:
+            return report(iteration, iteration + 1, False, "stopped: the matrix is not positive definite")
+        beta = state.advance(state.rz / curvature, image)
+        if math.sqrt(state.rr) <= tol * scale:
+            return report(iteration + 1, iteration + 1, True, "converged: residual below tolerance")
+        if not state.rz > 0:
+            return report(iteration + 1, iteration + 1, False, "stopped: the preconditioner is not positive definite")
+        state.turn(beta)
+    return report(max_iter, max_iter, True, "stopped: iteration limit")

@@ -1,0 +1,83 @@
+"""The optimiser that is expected to reach the optimum first.
+
+On the pseudo-likelihood of dense pairwise fields (benchmarks/optimisers.py) an evaluation and a Hessian product cost
+about the same, and
+- with an operator for a preconditioner L-BFGS needs about five evaluations, and Newton the same in all: L-BFGS;
+- without one, truncated Newton needs about half the products that L-BFGS needs evaluations: Newton.
+A diagonal helps neither much there. Where a product costs several evaluations (chains), L-BFGS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from fieldfit.optim.lbfgs import minimise_lbfgs
+from fieldfit.optim.newton import HessianProduct, minimise_newton
+from fieldfit.optim.preconditioner import Preconditioner
+from fieldfit.optim.run import ValueGradient, start_point
+from fieldfit.optim.solution import Callback, Solution
+from fieldfit.types import FieldfitError, FloatArray
+
+#: From this many evaluations' worth a Hessian product is too dear for Newton's method to win.
+DEAR_PRODUCT = 2.0
+
+
+def minimise(
+    fun: ValueGradient,
+    x0: FloatArray,
+    *,
+    method: Literal["auto", "lbfgs", "newton"] = "auto",
+    gtol: float = 1e-5,
+    ftol: float = 0.0,
+    max_iter: int = 1000,
+    history: int = 10,
+    preconditioner: Preconditioner | None = None,
+    hessian_product: HessianProduct | None = None,
+    hessian_diagonal: Callable[[FloatArray], FloatArray] | None = None,
+    hessian: Callable[[FloatArray], FloatArray] | None = None,
+    product_cost: float = 1.0,
+    l1: FloatArray | float | None = None,
+    callback: Callback | None = None,
+) -> Solution:
+    """Minimise fun(x) + Σ l1 |x| from x0 (n_parameters,) by the method that the given callables make fastest.
+
+    ``fun(x)`` gives (value, gradient), ``hessian_product(x, v)`` the Hessian times v at ``product_cost`` evaluations
+    each, ``hessian_diagonal(x)`` its diagonal (positive), ``hessian(x)`` the matrix; ``preconditioner`` and the rest
+    as in `minimise_lbfgs`.
+    """
+    if method not in ("auto", "lbfgs", "newton"):
+        raise FieldfitError(f"The method must be 'auto', 'lbfgs' or 'newton'; got {method!r}.")
+    if method == "newton" and l1 is not None:
+        raise FieldfitError("Newton's method here has no L1 penalty; use method='lbfgs' or 'auto' with l1.")
+    if method == "auto":
+        affordable = hessian_product is not None and product_cost < DEAR_PRODUCT and not callable(preconditioner)
+        newton = l1 is None and (hessian is not None or affordable)
+    else:
+        newton = method == "newton"
+    if newton:
+        return minimise_newton(
+            fun,
+            hessian_product,
+            x0,
+            gtol=gtol,
+            ftol=ftol,
+            max_iter=max_iter,
+            preconditioner=preconditioner,
+            hessian_diagonal=hessian_diagonal,
+            hessian=hessian,
+            callback=callback,
+        )
+    if preconditioner is None and hessian_diagonal is not None:
+        preconditioner = hessian_diagonal(start_point(x0))
+    return minimise_lbfgs(
+        fun,
+        x0,
+        gtol=gtol,
+        ftol=ftol,
+        max_iter=max_iter,
+        history=history,
+        preconditioner=preconditioner,
+        callback=callback,
+        l1=l1,
+    )

@@ -1,0 +1,195 @@
+"""Limited-memory BFGS for any number of parameters, with a preconditioner and L1 penalties.
+
+In the common case an iteration is one evaluation of the objective and two passes over the history (`memory`), all in
+compiled code. Pairs without positive curvature are left out, so a function that is not convex is safe.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldfit import _kernels
+from fieldfit.optim.line_search import Outcome, wolfe_search
+from fieldfit.optim.memory import Memory
+from fieldfit.optim.orthant import OrthantPenalty, backtrack
+from fieldfit.optim.preconditioner import InverseProduct, Preconditioner, split_preconditioner
+from fieldfit.optim.run import Run, ValueGradient, small_change, start_point
+from fieldfit.optim.solution import Callback, Solution, Status
+from fieldfit.threads import get_threads
+from fieldfit.types import FieldfitError, FloatArray
+
+
+def minimise_lbfgs(
+    fun: ValueGradient,
+    x0: FloatArray,
+    *,
+    gtol: float = 1e-5,
+    ftol: float = 0.0,
+    max_iter: int = 1000,
+    history: int = 10,
+    preconditioner: Preconditioner | None = None,
+    callback: Callback | None = None,
+    l1: FloatArray | float | None = None,
+) -> Solution:
+    """Minimise fun(x) + Σ l1 |x| from x0 (n_parameters,), where ``fun(x)`` gives (value, gradient).
+
+    It has converged when max |gradient| ≤ ``gtol`` (of the pseudo-gradient with ``l1``), or, with ``ftol`` > 0, when
+    an iteration lowers the value by at most ftol · max(|value|, 1). ``history`` is the number of pairs kept;
+    ``preconditioner`` the diagonal of an approximate Hessian or a callable v ↦ M⁻¹v (a diagonal only, with ``l1``).
+    ``fun`` must not keep the array it is given: later calls overwrite it. A KeyboardInterrupt inside ``fun`` ends the
+    run at the last accepted point.
+    """
+    if history < 1:
+        raise FieldfitError(f"L-BFGS needs a history of at least 1 pair; got {history}.")
+    x = start_point(x0)
+    diagonal, operator = split_preconditioner(preconditioner, x.size)
+    if l1 is not None and operator is not None:
+        raise FieldfitError(
+            "An L1 penalty needs a diagonal preconditioner, because steps must stay in one orthant; got a callable."
+        )
+    penalty = None if l1 is None else OrthantPenalty(l1, x.size)
+    run = Run(fun, x.size, callback)
+    descent = _Descent(run, x, Memory(x.size, history, diagonal), diagonal is not None, operator, penalty)
+    try:
+        status = descent.iterate(gtol, ftol, max_iter)
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    at = descent.current
+    return run.solution(at.x, at.value, at.gradient, at.norm, status)
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A point with what is known there: one object, so that an interrupt never sees half of a change."""
+
+    x: FloatArray
+    gradient: FloatArray
+    value: float = math.nan
+    norm: float = math.nan
+
+
+class _Descent:
+    """The state of one run: the current point, the buffers of the trial point and the memory."""
+
+    def __init__(
+        self,
+        run: Run,
+        x: FloatArray,
+        memory: Memory,
+        scaled: bool,
+        operator: InverseProduct | None,
+        penalty: OrthantPenalty | None,
+    ) -> None:
+        self.current = _Point(x, np.full(x.size, np.nan))
+        self._run = run
+        self._memory = memory
+        self._scaled = scaled or operator is not None
+        self._operator = operator
+        self._penalty = penalty
+        self._trial = _Point(np.empty(x.size), np.empty(x.size))
+        self._trial_norm = math.nan
+        self._direction = np.empty(x.size)
+        self._image: FloatArray | None = None
+
+    def iterate(self, gtol: float, ftol: float, max_iter: int) -> Status:
+        """Descend until a criterion holds, and say which."""
+        if not self._begin():
+            return Status.NOT_FINITE
+        if self._run.record(self.current.value, self.current.norm, self.current.x):
+            return Status.CALLBACK
+        iteration = 0
+        while self.current.norm > gtol:
+            if iteration >= max_iter:
+                return Status.ITERATION_LIMIT
+            previous = self.current.value
+            outcome, value = self._search()
+            if outcome is Outcome.UNBOUNDED:
+                return Status.UNBOUNDED
+            if outcome is Outcome.FAILED:
+                if not len(self._memory):
+                    return Status.LINE_SEARCH
+                self._memory.clear()  # once more along the gradient before giving up
+                continue
+            self._accept(value)
+            iteration += 1
+            if self._run.record(self.current.value, self.current.norm, self.current.x):
+                return Status.CALLBACK
+            if self.current.norm > gtol and small_change(previous, self.current.value, ftol):
+                return Status.SMALL_CHANGE
+        return Status.CONVERGED
+
+    def _begin(self) -> bool:
+        """Evaluate the start; false if the value or the gradient is not finite."""
+        x, kept = self.current.x, self.current.gradient
+        value, gradient = self._run.evaluate(x)
+        _, norm, finite = _kernels.keep_gradient(gradient, None, kept, get_threads())
+        self._look(x, kept, value, norm)
+        return finite and math.isfinite(value)
+
+    def _look(self, x: FloatArray, gradient: FloatArray, value: float, norm: float) -> None:
+        """Make x the current point; ``value`` is that of the smooth part."""
+        if self._penalty is not None:
+            absolute, norm = self._penalty.look(x, gradient)
+            value += absolute
+        self.current = _Point(x, gradient, value, norm)
+        if self._operator is not None:
+            self._image = self._operator(gradient)
+
+    @property
+    def _search_gradient(self) -> FloatArray:
+        return self.current.gradient if self._penalty is None else self._penalty.pseudo
+
+    def _search(self) -> tuple[Outcome, float]:
+        """Find a better point and leave it in the trial buffers; also gives its smooth value."""
+        slope = self._memory.direction(
+            self.current.x,
+            self._search_gradient,
+            self._image,
+            self._penalty is not None,
+            self._direction,
+            self._trial.x,
+        )
+        if not slope < 0 or not math.isfinite(slope):
+            return Outcome.FAILED, math.nan
+        # Nothing is known of the scale before the first pair: a step of length 1 then.
+        first = 1.0 if self._scaled or len(self._memory) else min(1.0, 1.0 / math.sqrt(-slope))
+        smooth = math.nan
+
+        def evaluate(step: float) -> tuple[float, float]:
+            nonlocal smooth
+            if step != 1.0 or moved:
+                pseudo = None if self._penalty is None else self._penalty.pseudo
+                _kernels.step_along(self.current.x, self._direction, pseudo, step, self._trial.x, get_threads())
+            moved.append(step)
+            smooth, gradient = self._run.evaluate(self._trial.x)
+            slope, self._trial_norm, finite = _kernels.keep_gradient(
+                gradient, self._direction, self._trial.gradient, get_threads()
+            )
+            if not finite and smooth != -math.inf:
+                return math.nan, math.nan
+            if self._penalty is None:
+                return smooth, slope
+            absolute, promise = self._penalty.progress(self.current.x, self._trial.x)
+            return smooth + absolute, promise
+
+        moved: list[float] = []
+        if self._penalty is None:
+            _, outcome = wolfe_search(evaluate, self.current.value, slope, first)
+        else:
+            _, outcome = backtrack(evaluate, self.current.value, first)
+        return outcome, smooth
+
+    def _accept(self, value: float) -> None:
+        """Move to the trial point and take the pair into the memory."""
+        old, old_image = self.current, self._image
+        self._look(self._trial.x, self._trial.gradient, value, self._trial_norm)
+        self._trial = _Point(old.x, old.gradient)
+        images = None
+        if self._image is not None and old_image is not None:
+            images = (self._image, old_image)
+        self._memory.append(
+            (self.current.x, old.x), (self.current.gradient, old.gradient), self._search_gradient, images
+        )

@@ -1,0 +1,140 @@
+"""The limited memory of L-BFGS: an approximate inverse Hessian from the last pairs of steps and gradient changes.
+
+With pairs (s_i, y_i) and the metric M of the preconditioner, the two-loop recursion (Nocedal, "Updating quasi-Newton
+matrices with limited storage", 1980) needs the vectors s_i and u_i = M⁻¹y_i only to form the direction
+
+    d = −(γ M⁻¹q + Σ_i a_i s_i + b_i u_i),   γ = s·y / y·M⁻¹y of the newest pair,
+
+and its coefficients a, b follow from the scalars s_i·y_j, u_i·y_j, s_i·q, u_i·q. So an iteration reads the history
+twice and writes nothing but the new pair and the result; the y_i are not stored.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fieldfit import _kernels
+from fieldfit.threads import get_threads
+from fieldfit.types import FloatArray
+
+#: From this many parameters on the pairs are stored in single precision: half the memory and traffic, and the
+#: rounding only perturbs a matrix that is an approximation anyway. All sums stay double.
+SINGLE_PRECISION_FROM = 200_000
+
+
+class Memory:
+    """At most ``capacity`` pairs of vectors of length ``size``, in a ring of rows."""
+
+    def __init__(self, size: int, capacity: int, diagonal: FloatArray | None) -> None:
+        dtype = np.float32 if size >= SINGLE_PRECISION_FROM else np.float64
+        self.steps = np.empty((capacity, size), dtype=dtype)
+        self.changes = np.empty((capacity, size), dtype=dtype)
+        self._diagonal = diagonal
+        self._order: list[int] = []  # rows from the oldest pair to the newest
+        self._step_change = np.zeros((capacity, capacity))  # s_i·y_j for j not older than i
+        self._change_change = np.zeros((capacity, capacity))  # y_i·M⁻¹y_j
+        self._search = np.zeros((capacity, 2))  # s_i·q, u_i·q
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def clear(self) -> None:
+        """Forget all pairs."""
+        self._order.clear()
+
+    def append(
+        self,
+        points: tuple[FloatArray, FloatArray],
+        gradients: tuple[FloatArray, FloatArray],
+        search_gradient: FloatArray,
+        images: tuple[FloatArray, FloatArray] | None,
+    ) -> bool:
+        """Take in the pair between the (new, old) points; false if its curvature s·y is not positive.
+
+        ``search_gradient`` is the q of the direction that comes next; ``images`` are M⁻¹ times the gradients where M
+        is an operator.
+        """
+        capacity = len(self.steps)
+        slot = self._order.pop(0) if len(self._order) == capacity else self._free_row()
+        used = max([slot, *self._order]) + 1
+        sums = np.empty((used, 4))
+        new_image, old_image = images if images is not None else (None, None)
+        _kernels.append_pair(
+            *points,
+            *gradients,
+            search_gradient,
+            self._diagonal,
+            new_image,
+            old_image,
+            self.steps,
+            self.changes,
+            used,
+            slot,
+            sums,
+            get_threads(),
+        )
+        self._search[:used] = sums[:, 2:]
+        if not (np.isfinite(sums[slot]).all() and sums[slot, 0] > 0 and sums[slot, 1] > 0):
+            return False
+        self._step_change[:used, slot] = sums[:, 0]
+        self._change_change[:used, slot] = self._change_change[slot, :used] = sums[:, 1]
+        self._order.append(slot)
+        return True
+
+    def direction(
+        self,
+        point: FloatArray,
+        search_gradient: FloatArray,
+        image: FloatArray | None,
+        orthant: bool,
+        direction: FloatArray,
+        trial: FloatArray,
+    ) -> float:
+        """Fill ``direction`` with d and ``trial`` with point + d; returns q·d.
+
+        With ``orthant`` both are kept to where the pseudo-gradient q points; ``image`` is M⁻¹q of an operator M.
+        """
+        used = max(self._order) + 1 if self._order else 0
+        scale, step_weight, change_weight = self._coefficients(used)
+        return _kernels.combine_rows(
+            point,
+            search_gradient,
+            self._diagonal,
+            image,
+            self.steps,
+            self.changes,
+            step_weight,
+            change_weight,
+            scale,
+            1.0,
+            orthant,
+            direction,
+            trial,
+            get_threads(),
+        )
+
+    def _free_row(self) -> int:
+        return min(set(range(len(self._order) + 1)) - set(self._order))
+
+    def _coefficients(self, used: int) -> tuple[float, FloatArray, FloatArray]:
+        """γ and the weights a, b of the rows: the two-loop recursion on scalars."""
+        step_weight, change_weight = np.zeros(used), np.zeros(used)
+        if not self._order:
+            return 1.0, step_weight, change_weight
+        rows = np.array(self._order)
+        step_change = np.triu(self._step_change[np.ix_(rows, rows)])
+        change_change = self._change_change[np.ix_(rows, rows)]
+        curvature = np.diag(step_change)
+        step_search, change_search = self._search[rows].T
+        count = len(rows)
+        alpha = np.zeros(count)
+        for i in range(count - 1, -1, -1):
+            alpha[i] = (step_search[i] - step_change[i] @ alpha) / curvature[i]
+        gamma = float(curvature[-1] / change_change[-1, -1])
+        changes = gamma * (change_search - change_change @ alpha)
+        correction = np.zeros(count)
+        for i in range(count):
+            correction[i] = alpha[i] - (changes[i] + step_change[:i, i] @ correction[:i]) / curvature[i]
+        step_weight[rows] = correction
+        change_weight[rows] = -gamma * alpha
+        return gamma, step_weight, change_weight

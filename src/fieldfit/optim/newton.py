@@ -1,0 +1,254 @@
+"""Newton's method for objectives whose Hessian products are affordable.
+
+Many parameters: truncated Newton in a trust region. The step minimises the quadratic model by conjugate gradients
+that stop at the boundary or follow a direction of negative curvature to it (Steihaug, "The conjugate gradient method
+and trust regions in large scale optimization", 1983), because components with summed-out variables are not concave.
+Few parameters, or a Hessian that is given: a factorised step with a line search.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldfit.optim.cg import Recursion, checked_product
+from fieldfit.optim.line_search import Outcome, wolfe_search
+from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
+from fieldfit.optim.run import Run, ValueGradient, small_change, start_point
+from fieldfit.optim.solution import Callback, Solution, Status
+from fieldfit.types import FieldfitError, FloatArray
+
+#: (x, v) ↦ Hessian at x times v
+HessianProduct = Callable[[FloatArray, FloatArray], FloatArray]
+
+_NOISE = 1e-12
+
+
+def minimise_newton(
+    fun: ValueGradient,
+    hessian_product: HessianProduct | None,
+    x0: FloatArray,
+    *,
+    gtol: float = 1e-5,
+    ftol: float = 0.0,
+    max_iter: int = 200,
+    preconditioner: Preconditioner | None = None,
+    hessian_diagonal: Callable[[FloatArray], FloatArray] | None = None,
+    dense_below: int = 32,
+    hessian: Callable[[FloatArray], FloatArray] | None = None,
+    callback: Callback | None = None,
+) -> Solution:
+    """Minimise ``fun`` from x0 (n_parameters,) with Hessian products, or with ``hessian(x)`` as a matrix.
+
+    Up to ``dense_below`` parameters the Hessian is built from products and factorised. ``preconditioner`` (a diagonal
+    or v ↦ M⁻¹v) holds for the whole run; without it ``hessian_diagonal(x)`` is asked at each new point, and its
+    entries must be positive. Convergence, interrupts and ``callback`` as in `minimise_lbfgs`.
+    """
+    if hessian_product is None and hessian is None:
+        raise FieldfitError("Newton's method needs hessian_product or hessian; neither was given.")
+    x = start_point(x0)
+    split_preconditioner(preconditioner, x.size)
+    run = Run(fun, x.size, callback)
+    newton = _Newton(run, x, hessian_product, hessian, preconditioner, hessian_diagonal)
+    dense = hessian is not None or x.size <= dense_below
+    try:
+        status = newton.iterate(newton.dense_step if dense else newton.truncated_step, gtol, ftol, max_iter)
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    at = newton.current
+    return run.solution(at.x, at.value, at.gradient, at.norm, status)
+
+
+@dataclass(frozen=True)
+class _Point:
+    x: FloatArray
+    gradient: FloatArray
+    value: float
+    norm: float
+
+    @property
+    def finite(self) -> bool:
+        return math.isfinite(self.value) and math.isfinite(self.norm)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step of the quadratic model: the decrease it predicts and its length in the metric of the preconditioner."""
+
+    x: FloatArray
+    predicted: float
+    length: float
+    at_boundary: bool
+
+
+class _Newton:
+    def __init__(
+        self,
+        run: Run,
+        x: FloatArray,
+        hessian_product: HessianProduct | None,
+        hessian: Callable[[FloatArray], FloatArray] | None,
+        preconditioner: Preconditioner | None,
+        hessian_diagonal: Callable[[FloatArray], FloatArray] | None,
+    ) -> None:
+        self.current = _Point(x, np.full(x.size, np.nan), math.nan, math.nan)
+        self._run = run
+        self._hessian_product = hessian_product
+        self._hessian = hessian
+        self._preconditioner = preconditioner
+        self._hessian_diagonal = hessian_diagonal
+        self._metric_at: FloatArray | None = None
+        self._radius = math.inf
+        self._first_norm = math.nan
+
+    def iterate(self, step: Callable[[float], Status | None], gtol: float, ftol: float, max_iter: int) -> Status:
+        """Call ``step(gtol)``, which moves `current` or says why it cannot, until a criterion holds."""
+        self.current = self._look(self.current.x)
+        if not self.current.finite:
+            return Status.NOT_FINITE
+        self._first_norm = self.current.norm
+        if self._run.record(self.current.value, self.current.norm, self.current.x):
+            return Status.CALLBACK
+        for _ in range(max_iter):
+            if self.current.norm <= gtol:
+                return Status.CONVERGED
+            previous = self.current.value
+            if (status := step(gtol)) is not None:
+                return status
+            if self._run.record(self.current.value, self.current.norm, self.current.x):
+                return Status.CALLBACK
+            if self.current.norm > gtol and small_change(previous, self.current.value, ftol):
+                return Status.SMALL_CHANGE
+        return Status.CONVERGED if self.current.norm <= gtol else Status.ITERATION_LIMIT
+
+    def truncated_step(self, gtol: float) -> Status | None:
+        """One accepted step of the trust region; shrinks it as often as needed."""
+        noise = _NOISE * abs(self.current.value)
+        while True:
+            step = self._steihaug(gtol)
+            if step is None:
+                return Status.NOT_FINITE
+            trial = self._look(self.current.x + step.x)
+            if trial.value == -math.inf or 1e100 < self._radius < math.inf:
+                return Status.UNBOUNDED
+            actual = self.current.value - trial.value
+            # Below the rounding of the values only the gradient can tell whether the step helps.
+            drowned = step.predicted <= noise and abs(actual) <= 10 * noise
+            ratio = (1.0 if trial.norm < self.current.norm else 0.0) if drowned else actual / step.predicted
+            if not trial.finite or not ratio >= 0.25:
+                self._radius = (0.25 if trial.finite else 0.1) * step.length
+            elif ratio > 0.75 and step.at_boundary:
+                self._radius = max(self._radius, 3.0 * step.length)
+            if trial.finite and ratio > 1e-4:
+                self.current = trial
+                return None
+            if not self._radius > 0 or np.array_equal(self.current.x, self.current.x + step.x):
+                return Status.LINE_SEARCH
+
+    def dense_step(self, gtol: float) -> Status | None:
+        """A step along −H⁻¹g, with the eigenvalues of H made positive where they are not."""
+        hessian = self._matrix()
+        if not np.isfinite(hessian).all():
+            return Status.NOT_FINITE
+        start = self.current
+        direction = _descent_direction(hessian, start.gradient)
+        trial = start
+
+        def evaluate(step: float) -> tuple[float, float]:
+            nonlocal trial
+            trial = self._look(start.x + step * direction)
+            return trial.value, float(trial.gradient @ direction)
+
+        slope = float(start.gradient @ direction)
+        if not slope < 0:
+            return Status.LINE_SEARCH
+        _, outcome = wolfe_search(evaluate, start.value, slope, 1.0)
+        if outcome is not Outcome.FOUND:
+            return Status.UNBOUNDED if outcome is Outcome.UNBOUNDED else Status.LINE_SEARCH
+        self.current = trial
+        return None
+
+    def _look(self, x: FloatArray) -> _Point:
+        value, gradient = self._run.evaluate(x)
+        return _Point(x, gradient.copy(), value, float(np.abs(gradient).max(initial=0.0)))
+
+    def _product(self, v: FloatArray) -> FloatArray:
+        assert self._hessian_product is not None
+        product, x = self._hessian_product, self.current.x
+        self._run.hessian_products += 1
+        return checked_product(lambda vector: product(x, vector), v)
+
+    def _matrix(self) -> FloatArray:
+        """The Hessian at the current point, symmetrised."""
+        size = self.current.x.size
+        if self._hessian is not None:
+            matrix = np.asarray(self._hessian(self.current.x), dtype=np.float64)
+            if matrix.shape != (size, size):
+                raise FieldfitError(
+                    f"The Hessian has shape {matrix.shape}; with {size} parameters it must be ({size}, {size})."
+                )
+        else:
+            matrix = np.array([self._product(row) for row in np.eye(size)])
+        symmetric: FloatArray = 0.5 * (matrix + matrix.T)
+        return symmetric
+
+    def _metric(self) -> Preconditioner | None:
+        if self._preconditioner is not None or self._hessian_diagonal is None:
+            return self._preconditioner
+        if self._metric_at is not self.current.x:  # once for each point, not for each shrinking of the region
+            self._metric_at = self.current.x
+            self._diagonal = self._hessian_diagonal(self.current.x)
+        return self._diagonal
+
+    def _steihaug(self, gtol: float) -> _Step | None:
+        """Minimise gᵀp + ½pᵀHp in the trust region, roughly; None if a product is not finite.
+
+        Roughly: until the residual is below a fraction of the gradient that shrinks with it, which keeps the
+        convergence superlinear, or until the gradient that the model predicts is well below ``gtol``.
+        """
+        state = Recursion(-self.current.gradient, self._metric())
+        forcing = min(0.2, math.sqrt(self.current.norm / self._first_norm))
+        target = forcing * forcing * state.rz
+        xx, xp, pp = 0.0, 0.0, state.rz  # x·Mx, x·Mp, p·Mp by recurrence
+        predicted = 0.0
+        for _ in range(10 * state.x.size + 10):
+            image = self._product(state.p)
+            curvature = state.dot(state.p, image)
+            if not math.isfinite(curvature):
+                return None
+            bent = curvature <= 0
+            if bent and math.isinf(self._radius):
+                self._radius = max(math.sqrt(xx), math.sqrt(pp))
+            alpha = math.inf if bent else state.rz / curvature
+            if bent or xx + 2 * alpha * xp + alpha * alpha * pp >= self._radius**2:
+                root = math.sqrt(max(0.0, xp * xp + pp * (self._radius**2 - xx)))
+                tau = (self._radius**2 - xx) / (xp + root) if xp + root > 0 else 0.0
+                predicted += tau * state.rz - 0.5 * tau * tau * curvature
+                return _Step(state.x + tau * state.p, predicted, self._radius, True)
+            predicted += 0.5 * alpha * state.rz
+            xx, xp = xx + 2 * alpha * xp + alpha * alpha * pp, xp + alpha * pp
+            beta = state.advance(alpha, image)
+            if state.rz <= target or state.largest <= 0.1 * gtol:
+                break
+            xp, pp = beta * xp, state.rz + beta * beta * pp
+            state.turn(beta)
+        return _Step(state.x, predicted, math.sqrt(xx), False)
+
+
+def _descent_direction(hessian: FloatArray, gradient: FloatArray) -> FloatArray:
+    """−H⁻¹g by Cholesky; where H is not positive definite, with |eigenvalue|, at least 1e-10 of the largest."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
+
+    try:
+        factor = cho_factor(hessian, lower=True)
+    except LinAlgError:
+        eigenvalues, vectors = eigh(hessian)
+        size = np.abs(eigenvalues)
+        floor = max(1e-10 * float(size.max()), np.finfo(float).tiny)
+        safe: FloatArray = -(vectors @ ((vectors.T @ gradient) / np.maximum(size, floor)))
+        return safe
+    direction: FloatArray = -cho_solve(factor, gradient)
+    return direction

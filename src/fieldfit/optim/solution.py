@@ -1,0 +1,70 @@
+"""What an optimiser hands back: the point, how it got there, and why it stopped.
+
+Every optimiser here minimises. It sees callables only and knows no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from fieldfit.types import FloatArray
+
+
+class Status(Enum):
+    """Why an optimiser stopped; the value is the message for the user."""
+
+    CONVERGED = "converged: gradient norm below tolerance"
+    SMALL_CHANGE = "converged: relative change of the value below tolerance"
+    ITERATION_LIMIT = "stopped: iteration limit"
+    INTERRUPTED = "stopped: interrupted"
+    CALLBACK = "stopped: the callback asked for it"
+    LINE_SEARCH = "stopped: line search could not improve"
+    NOT_FINITE = "stopped: value is not finite"
+    UNBOUNDED = "stopped: the value decreases without bound"
+
+    @property
+    def converged(self) -> bool:
+        """Whether a convergence criterion held."""
+        return self in (Status.CONVERGED, Status.SMALL_CHANGE)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One line of the history: the state after `iteration` iterations (0 is the start).
+
+    ``gradient_norm`` is max |gradient| (of the pseudo-gradient under an L1 penalty); ``seconds`` since the start.
+    """
+
+    iteration: int
+    value: float
+    gradient_norm: float
+    seconds: float
+
+
+#: Called after each iteration with the progress and the current point, a read-only view that later iterations
+#: overwrite. A true answer stops the optimiser.
+Callback = Callable[[Progress, FloatArray], object]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The best point found, with the gradient there and an account of the work.
+
+    ``value`` includes the L1 penalty where there is one; ``gradient`` (n_parameters,) is that of the smooth part, and
+    ``gradient_norm`` the max-norm that was compared with the tolerance.
+    """
+
+    x: FloatArray = field(repr=False)
+    value: float
+    gradient: FloatArray = field(repr=False)
+    gradient_norm: float
+    iterations: int
+    evaluations: int
+    hessian_products: int
+    seconds: float
+    converged: bool
+    status: Status
+    message: str
+    history: tuple[Progress, ...] = field(repr=False)
