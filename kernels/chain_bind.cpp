@@ -266,8 +266,8 @@ class ChainTokens {
             std::copy(feature_ptr_.begin(), feature_ptr_.end(), count.begin());
             for (size_t t = 0; t < n_tokens; ++t)
                 for (int64_t q = cold_ptr_[t]; q < cold_ptr_[t + 1]; ++q) {
-                    const size_t at = static_cast<size_t>(
-                        count[static_cast<size_t>(cold_features_[static_cast<size_t>(q)])]++);
+                    const size_t at =
+                        static_cast<size_t>(count[static_cast<size_t>(cold_features_[static_cast<size_t>(q)])]++);
                     feature_tokens_[at] = static_cast<int32_t>(t);
                     if (values) feature_values_[at] = cold_values_[static_cast<size_t>(q)];
                 }
@@ -316,7 +316,8 @@ ChainWeights check_weights(const ChainTokens& tokens, const WeightArrays& arrays
     const auto& [state, transitions, base, start, end, columns] = arrays;
     const size_t padded = static_cast<size_t>(d.padded);
     need(static_cast<int64_t>(state.shape(0)) == tokens.n_state(), "chains: state weights have the wrong length");
-    need(transitions.shape(0) == padded && transitions.shape(1) == padded, "chains: transitions must be padded x padded");
+    need(transitions.shape(0) == padded && transitions.shape(1) == padded,
+         "chains: transitions must be padded x padded");
     need(base.shape(0) == padded && start.shape(0) == padded && end.shape(0) == padded,
          "chains: base, start and end must have the padded length");
     need(static_cast<int64_t>(columns.shape(0)) == d.n_columns, "chains: columns have the wrong length");

@@ -1,5 +1,4 @@
 #include "chain_decode.hpp"
-
 #include "chain_segment.hpp"
 
 #ifdef _OPENMP
@@ -58,8 +57,7 @@ void chain_viterbi(const ChainScores& chain, int64_t max_tokens, double* work, i
                     const double* from = edge + i * padded + j;
                     for (int64_t c = 0; c < vectors; ++c) top[c] = larger(x + load(from + 4 * c), top[c]);
                 }
-                for (int64_t c = 0; c < vectors; ++c)
-                    store(row + j + 4 * c, top[c] + load(score + j + 4 * c));
+                for (int64_t c = 0; c < vectors; ++c) store(row + j + 4 * c, top[c] + load(score + j + 4 * c));
             }
         }
         const double* last = delta + (length - 1) * padded;
@@ -69,8 +67,8 @@ void chain_viterbi(const ChainScores& chain, int64_t max_tokens, double* work, i
         best[s] = last[label];
         labels[first + length - 1] = label;
         for (int64_t t = length - 1; t > 0; --t) {
-            label = best_before(delta + (t - 1) * padded, chain.edges + (first + t) * chain.edge_stride, label, K,
-                                padded);
+            label =
+                best_before(delta + (t - 1) * padded, chain.edges + (first + t) * chain.edge_stride, label, K, padded);
             labels[first + t - 1] = label;
         }
     }
@@ -176,8 +174,7 @@ void chain_marginals(const ChainScores& chain, int64_t max_tokens, double* work,
         // Where nobody asks for edges they are added up in a corner of the scratch.
         double* out = edges ? edges + first * square : own + (4 * max_tokens + 4) * padded;
         std::memset(out, 0, static_cast<size_t>(edges ? length * square : square) * sizeof(double));
-        const Edges into{chain.edges + first * chain.edge_stride, nullptr, chain.edge_stride, out,
-                         edges ? square : 0};
+        const Edges into{chain.edges + first * chain.edge_stride, nullptr, chain.edge_stride, out, edges ? square : 0};
         log_segment(shared, segment, into, own);
         log_z[s] = segment.log_z;
     }

@@ -114,14 +114,29 @@ FF_INLINE void score_tokens(const ChainData& data, const ChainWeights& weights, 
         for (; column + 32 <= padded; column += 32)
             gather_block<8>(data, weights, hot_table, last_row, token, column, row);
         switch ((padded - column) / 4) {
-            case 1: gather_block<1>(data, weights, hot_table, last_row, token, column, row); break;
-            case 2: gather_block<2>(data, weights, hot_table, last_row, token, column, row); break;
-            case 3: gather_block<3>(data, weights, hot_table, last_row, token, column, row); break;
-            case 4: gather_block<4>(data, weights, hot_table, last_row, token, column, row); break;
-            case 5: gather_block<5>(data, weights, hot_table, last_row, token, column, row); break;
-            case 6: gather_block<6>(data, weights, hot_table, last_row, token, column, row); break;
-            case 7: gather_block<7>(data, weights, hot_table, last_row, token, column, row); break;
-            default: break;
+            case 1:
+                gather_block<1>(data, weights, hot_table, last_row, token, column, row);
+                break;
+            case 2:
+                gather_block<2>(data, weights, hot_table, last_row, token, column, row);
+                break;
+            case 3:
+                gather_block<3>(data, weights, hot_table, last_row, token, column, row);
+                break;
+            case 4:
+                gather_block<4>(data, weights, hot_table, last_row, token, column, row);
+                break;
+            case 5:
+                gather_block<5>(data, weights, hot_table, last_row, token, column, row);
+                break;
+            case 6:
+                gather_block<6>(data, weights, hot_table, last_row, token, column, row);
+                break;
+            case 7:
+                gather_block<7>(data, weights, hot_table, last_row, token, column, row);
+                break;
+            default:
+                break;
         }
         if (data.pair_ptr)
             for (int64_t q = data.cold_ptr[token]; q < data.cold_ptr[token + 1]; ++q) {
@@ -601,14 +616,29 @@ struct Worker {
         int64_t column = 0;
         for (; column + 32 <= data.padded; column += 32) scatter_block<8>(first, last, column, hot_gradient);
         switch ((data.padded - column) / 4) {
-            case 1: scatter_block<1>(first, last, column, hot_gradient); break;
-            case 2: scatter_block<2>(first, last, column, hot_gradient); break;
-            case 3: scatter_block<3>(first, last, column, hot_gradient); break;
-            case 4: scatter_block<4>(first, last, column, hot_gradient); break;
-            case 5: scatter_block<5>(first, last, column, hot_gradient); break;
-            case 6: scatter_block<6>(first, last, column, hot_gradient); break;
-            case 7: scatter_block<7>(first, last, column, hot_gradient); break;
-            default: break;
+            case 1:
+                scatter_block<1>(first, last, column, hot_gradient);
+                break;
+            case 2:
+                scatter_block<2>(first, last, column, hot_gradient);
+                break;
+            case 3:
+                scatter_block<3>(first, last, column, hot_gradient);
+                break;
+            case 4:
+                scatter_block<4>(first, last, column, hot_gradient);
+                break;
+            case 5:
+                scatter_block<5>(first, last, column, hot_gradient);
+                break;
+            case 6:
+                scatter_block<6>(first, last, column, hot_gradient);
+                break;
+            case 7:
+                scatter_block<7>(first, last, column, hot_gradient);
+                break;
+            default:
+                break;
         }
     }
 };
@@ -645,14 +675,29 @@ FF_INLINE void gather_gradient(const ChainData& data, const double* residuals, b
         residuals += 4 * done;
         row += 4 * done;
         switch (whole - done) {
-            case 1: gather_residuals<1>(data, residuals, squares, begin, end, row); break;
-            case 2: gather_residuals<2>(data, residuals, squares, begin, end, row); break;
-            case 3: gather_residuals<3>(data, residuals, squares, begin, end, row); break;
-            case 4: gather_residuals<4>(data, residuals, squares, begin, end, row); break;
-            case 5: gather_residuals<5>(data, residuals, squares, begin, end, row); break;
-            case 6: gather_residuals<6>(data, residuals, squares, begin, end, row); break;
-            case 7: gather_residuals<7>(data, residuals, squares, begin, end, row); break;
-            default: break;
+            case 1:
+                gather_residuals<1>(data, residuals, squares, begin, end, row);
+                break;
+            case 2:
+                gather_residuals<2>(data, residuals, squares, begin, end, row);
+                break;
+            case 3:
+                gather_residuals<3>(data, residuals, squares, begin, end, row);
+                break;
+            case 4:
+                gather_residuals<4>(data, residuals, squares, begin, end, row);
+                break;
+            case 5:
+                gather_residuals<5>(data, residuals, squares, begin, end, row);
+                break;
+            case 6:
+                gather_residuals<6>(data, residuals, squares, begin, end, row);
+                break;
+            case 7:
+                gather_residuals<7>(data, residuals, squares, begin, end, row);
+                break;
+            default:
+                break;
         }
         // The last labels do not fill a vector, and the next row of the parameters is not ours to write.
         const int64_t rest = data.n_labels - 4 * whole;

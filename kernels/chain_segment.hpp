@@ -85,10 +85,18 @@ void product_rows(const double* const* in, const double* matrix, double* const* 
 FF_INLINE void product(int64_t rows, const double* const* in, const double* matrix, double* const* out, int64_t n,
                        int64_t padded) {
     switch (rows) {
-        case 1: product_rows<1>(in, matrix, out, n, padded); break;
-        case 2: product_rows<2>(in, matrix, out, n, padded); break;
-        case 3: product_rows<3>(in, matrix, out, n, padded); break;
-        default: product_rows<4>(in, matrix, out, n, padded); break;
+        case 1:
+            product_rows<1>(in, matrix, out, n, padded);
+            break;
+        case 2:
+            product_rows<2>(in, matrix, out, n, padded);
+            break;
+        case 3:
+            product_rows<3>(in, matrix, out, n, padded);
+            break;
+        default:
+            product_rows<4>(in, matrix, out, n, padded);
+            break;
     }
 }
 
@@ -123,10 +131,10 @@ void add_outer(double* out, const double* a, const double* b, int64_t n, int64_t
 // What the segments of one chunk share.
 struct Chain {
     int64_t n_labels, padded;
-    const double *transitions, *tangent_transitions;  // A and its direction
-    const double *forward, *backward;                 // M and its transpose
-    const double *forward_tangent, *backward_tangent; // M ∘ A' and its transpose
-    double top;                                       // max A
+    const double *transitions, *tangent_transitions;   // A and its direction
+    const double *forward, *backward;                  // M and its transpose
+    const double *forward_tangent, *backward_tangent;  // M ∘ A' and its transpose
+    double top;                                        // max A
     // Sums over segments: edges = direct + columnsᵀ - M ∘ outer - (M ∘ A' ∘ outer or ...), put together at the end.
     double *outer, *outer_tangent, *by_row, *by_column;
     bool observed, squares, tangent;
@@ -135,22 +143,22 @@ struct Chain {
 // One segment. Rows of scores, ψ and residuals follow each other token by token; those of α and g have a stride.
 struct Segment {
     int64_t length;
-    int32_t left, right;      // labels beside the segment, or -1
+    int32_t left, right;  // labels beside the segment, or -1
     double weight;
     const double* scores;
     const double* tangent_scores;
     const double* psi;
-    const double* tops;       // max of each token's scores
+    const double* tops;  // max of each token's scores
     const int32_t* labels;
-    double* residuals;        // null: values only
-    double *alpha, *g;        // rows at the distance stride
+    double* residuals;  // null: values only
+    double *alpha, *g;  // rows at the distance stride
     double *alpha_tangent, *g_tangent;
-    double* nodes;            // marginals, kept until the segment has turned out good
+    double* nodes;  // marginals, kept until the segment has turned out good
     int64_t stride;
-    double* c;                // scale of each token, then that of the right end; at the distance c_stride
+    double* c;  // scale of each token, then that of the right end; at the distance c_stride
     int64_t c_stride;
-    bool fresh;               // residuals are to be written, not added to; only without neighbours
-    double log_z;             // what comes out
+    bool fresh;    // residuals are to be written, not added to; only without neighbours
+    double log_z;  // what comes out
     double log_z_tangent;
     bool good;
 };
@@ -432,7 +440,7 @@ struct Edges {
     const double* scores;
     const double* tangent;
     int64_t stride;
-    double* out;          // where residuals of edges are added
+    double* out;  // where residuals of edges are added
     int64_t out_stride;
 };
 

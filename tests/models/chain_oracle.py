@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_problem import Windows
 
@@ -136,4 +137,6 @@ def mixtures(lengths=LENGTHS):
 
 
 def central_gradient(function, theta, step=1e-5):
-    return np.array([(function(theta + step * e) - function(theta - step * e)) / (2 * step) for e in np.eye(len(theta))])
+    return np.array(
+        [(function(theta + step * e) - function(theta - step * e)) / (2 * step) for e in np.eye(len(theta))]
+    )

@@ -3,7 +3,18 @@ import pickle
 
 import numpy as np
 import pytest
-from chain_oracle import FULL, K, central_gradient, log_sum, mixtures, plain, random_sequences, random_symbols, windows_of
+from chain_oracle import (
+    FULL,
+    K,
+    central_gradient,
+    log_sum,
+    mixtures,
+    plain,
+    random_sequences,
+    random_symbols,
+    windows_of,
+)
+
 from fieldfit.models.boltzmann_chain import BoltzmannChain
 from fieldfit.models.boltzmann_chain_problem import BoltzmannChainProblem
 from fieldfit.types import DataError, ModelError

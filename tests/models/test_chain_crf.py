@@ -2,7 +2,8 @@ import pickle
 
 import numpy as np
 import pytest
-from chain_oracle import FULL, K, LENGTHS, central_gradient, composite, crf_tables, mixtures, plain, random_sequences
+from chain_oracle import FULL, LENGTHS, K, central_gradient, composite, crf_tables, mixtures, plain, random_sequences
+
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.chain_problem import ChainProblem
@@ -197,7 +198,7 @@ def test_names_are_made_one_at_a_time():
     assert len(names) == model.n_parameters == 300 * 100_000 + 300 * 300 + 600
     assert names[301] == "x1:y1"
     assert names[-1] == "y299->$"
-    assert names[30_000_000 : 30_000_002] == ["y0->y0", "y0->y1"]
+    assert names[30_000_000:30_000_002] == ["y0->y0", "y0->y1"]
     named = ChainCRF(2, 1, pairs="all", labels=["N", "V"], features=["dog"])
     assert list(named.parameter_names) == [
         "dog:N", "dog:V", "N->N", "N->V", "V->N", "V->V", "^->N", "^->V", "N->$", "V->$",
@@ -260,6 +261,7 @@ def test_bad_input_is_refused():
         ChainProblem(model.layout, data, (FULL,)).value_grad(theta[:4])
     with pytest.raises(ValueError, match="row_weight"):
         ChainProblem(model.layout, data, (FULL,)).value_grad(theta, np.ones(2))
+    bad = plain(2)._replace(indptr=np.array([0, 1, 1, 1, 1, 1, 1]), indices=np.array([3]))
+    problem = ChainProblem(model.layout, data, (bad,))
     with pytest.raises(ValueError, match="outside its sequence"):
-        bad = plain(2)._replace(indptr=np.array([0, 1, 1, 1, 1, 1, 1]), indices=np.array([3]))
-        ChainProblem(model.layout, data, (bad,)).value_grad(theta)
+        problem.value_grad(theta)

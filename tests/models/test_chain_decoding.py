@@ -3,6 +3,7 @@ import itertools
 import numpy as np
 import pytest
 from chain_oracle import K, crf_tables, log_sum, path_score, random_sequences
+
 from fieldfit.models import chain_crf
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.threads import set_threads

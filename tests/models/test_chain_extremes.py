@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from chain_oracle import FULL, K, composite, crf_tables, mixtures, plain, random_sequences
+
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.chain_problem import ChainProblem
 

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from fieldfit.policies import Blocks, Full, PseudoLikelihood
 from fieldfit.policies.structure import Component
 from fieldfit.policies.windows import SequenceStructure

@@ -4,7 +4,8 @@ With c_y = log Σ_v exp B(y, v), the log Z of a window depends only on its width
 agree in these share one *signature*: K² + 2K of them for PLk, one a length for FL, however many sentences there are.
 Write N for observed counts and n_y for the expected number of tokens with label y in all windows. Then
 
-    m_θ = ⟨N_A, A⟩ + ⟨N_B, B⟩ − Σ_s (weight of s) log Z_s,    ∂m/∂B(y, v) = N_B(y, v) − n_y p(v | y),  p(v|y) = e^{B(y,v) − c_y}
+    m_θ = ⟨N_A, A⟩ + ⟨N_B, B⟩ − Σ_s (weight of s) log Z_s
+    ∂m/∂B(y, v) = N_B(y, v) − n_y p(v | y),    p(v | y) = exp(B(y, v) − c_y)
 
 so the gradient of the emissions stays factored until it is written down.
 """
@@ -243,10 +244,11 @@ class BoltzmannChainProblem(Problem):
         if row_weight is not None:
             tokens *= row_weight[self._row_of]
             edges *= row_weight[self._row_of]
-        return (
-            np.bincount(self._edge_place, edges, minlength=(K + 1) * K),
-            np.bincount(self._symbol_place, tokens, minlength=K * V),
+        counts_a: FloatArray = np.bincount(self._edge_place, edges, minlength=(K + 1) * K).astype(
+            np.float64, copy=False
         )
+        counts_b: FloatArray = np.bincount(self._symbol_place, tokens, minlength=K * V).astype(np.float64, copy=False)
+        return counts_a, counts_b
 
     def _value_grad(
         self, theta: FloatArray, row_weight: FloatArray | None, betas: FloatArray

@@ -88,7 +88,7 @@ class ChainCRF(Model):
         column_ptr, column_pairs = None, None
         if self.label_pairs is not False:
             chosen = None if self.label_pairs is True else np.array(self.label_pairs, dtype=np.int64)
-            if chosen is not None and chosen.size and not (0 <= chosen.min() and chosen.max() < self.n_features):
+            if chosen is not None and chosen.size and not (chosen.min() >= 0 and chosen.max() < self.n_features):
                 raise ModelError(f"label_pairs must be features 0..{self.n_features - 1}; got {chosen.tolist()}.")
             column_ptr, column_pairs = observed_columns(dataset, chosen)
         layout = ChainLayout(
@@ -237,7 +237,8 @@ class ChainCRF(Model):
 
     def posterior_decode(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> Int32Array:
         """The most probable label of each token by itself (n_tokens,)."""
-        return self.marginals(theta, dataset, given).argmax(axis=1).astype(np.int32)
+        best: Int32Array = np.argmax(self.marginals(theta, dataset, given), axis=1).astype(np.int32)
+        return best
 
     def n_best(
         self, theta: FloatArray, dataset: Sequences, count: int, given: Int32Array | None = None

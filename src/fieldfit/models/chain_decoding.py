@@ -35,7 +35,7 @@ class ScoredChains:
                 f"Given labels must be one whole number for each of {len(self.scores)} tokens, −1 where the label is "
                 f"free; got {labels.dtype} of shape {labels.shape}."
             )
-        if labels.size and not (-1 <= int(labels.min()) and int(labels.max()) < self.n_labels):
+        if labels.size and not (int(labels.min()) >= -1 and int(labels.max()) < self.n_labels):
             raise DataError(f"Given labels must lie in −1..{self.n_labels - 1}; got {labels.min()}..{labels.max()}.")
         tokens = np.flatnonzero(labels >= 0)
         scores = self.scores.copy()

@@ -154,7 +154,9 @@ class ChainProblem(Problem):
     def _vector(self, theta: FloatArray) -> FloatArray:
         array = np.ascontiguousarray(theta, dtype=np.float64)
         if array.shape != (self.n_parameters,):
-            raise ModelError(f"θ must have {self.n_parameters} numbers; it has {array.size} numbers in {array.shape}.")
+            raise ModelError(
+                f"θ must have {self.n_parameters} numbers; it has {array.size} numbers in {array.shape}."
+            )
         return array
 
     def _residuals(self) -> FloatArray:
