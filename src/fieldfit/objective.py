@@ -18,7 +18,6 @@ import numpy as np
 from fieldfit.models.base import Problem
 from fieldfit.types import BoolArray, FloatArray, ModelError
 
-
 #: Precision of the penalty, for each sample, up to which a preconditioner that knows no penalty is still a good one.
 _WEAK_PENALTY = 0.01
 
