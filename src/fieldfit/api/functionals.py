@@ -96,8 +96,8 @@ def value_and_gradient(
     if isinstance(g, Mapping):
         vector = np.zeros(r)
         np.add.at(vector, places_of(list(g), names), np.array([float(c) for c in g.values()]))
-        text = " ".join(f"{float(c):+g}·{name}" for name, c in g.items())
-        return text.removeprefix("+").replace("1·", "", 1) if len(g) == 1 else text, float(vector @ theta), vector
+        text = " ".join(f"{float(c):+g}·{names[k]}" for k, c in zip(places_of(list(g), names), g.values(), strict=True))
+        return text, float(vector @ theta), vector
     if not callable(g):
         vector = np.asarray(g, dtype=np.float64)
         if vector.shape != (r,):

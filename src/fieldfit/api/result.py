@@ -206,7 +206,7 @@ class Fit:
         """A smooth function of θ with its standard error (delta method), for any number of parameters.
 
         ``g`` is a parameter's name or number, a mapping from parameters to coefficients
-        (``{"x0*x1": 1, "x2*x3": -1}`` is a difference of two couplings), a vector of coefficients, or a function of θ;
+        (``{"x0:x1": 1, "x2:x3": -1}`` is a difference of two couplings), a vector of coefficients, or a function of θ;
         ``gradient`` is the function's gradient (a function of θ or a vector; by differences if left out).
         """
         half = check_level(level)
