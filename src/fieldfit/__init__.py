@@ -6,6 +6,8 @@ Names are loaded when they are first used, so that `import fieldfit` (and the co
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -18,18 +20,26 @@ _HOMES = {
     "Policy": "fieldfit.policies",
     "Potts": "fieldfit.models.potts",
     "asymptotics": "fieldfit.api.theory",
+    "compare": "fieldfit.api.comparison",
+    "cross_validate": "fieldfit.api.validation",
     "fit": "fieldfit.api.fitting",
+    "likelihood_ratio": "fieldfit.api.comparison",
     "load": "fieldfit.api.files",
+    "project": "fieldfit.api.projection",
     "set_threads": "fieldfit.threads",
 }
 
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
+    from fieldfit.api.comparison import compare as compare
+    from fieldfit.api.comparison import likelihood_ratio as likelihood_ratio
     from fieldfit.api.files import load as load
     from fieldfit.api.fitting import fit as fit
+    from fieldfit.api.projection import project as project
     from fieldfit.api.result import Fit as Fit
     from fieldfit.api.theory import asymptotics as asymptotics
+    from fieldfit.api.validation import cross_validate as cross_validate
     from fieldfit.models.boltzmann import BoltzmannMachine as BoltzmannMachine
     from fieldfit.models.mrf import Factor as Factor
     from fieldfit.models.mrf import MarkovRandomField as MarkovRandomField
@@ -48,3 +58,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """Keeps a public name from being replaced by the subpackage of the same name when that is first imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

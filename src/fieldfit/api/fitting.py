@@ -163,6 +163,7 @@ def fit(
         separated=separated,
         dropped_rows=dropped,
         cost=cost,
+        dataset=dataset,
         objective_function=objective,
         counts=row_weight is not None and dataset.weight_kind == "counts",
     )

@@ -206,6 +206,14 @@ class Model(ABC):
     def compile(self, dataset: Any, selection: Selection) -> Problem:
         """Model + data + selection as read-only arrays."""
 
+    def simulate(self, dataset: Any, theta: Any, random_state: int = 0) -> Any:
+        """A dataset like ``dataset`` whose modelled values are independent draws from p_θ.
+
+        What the model conditions on, the lengths of sequences, sample weights and the places of missing values stay
+        as they are. Model-based standard errors and goodness of fit are made of this.
+        """
+        raise ModelError(f"A {self.kind} model has no way to draw samples, so nothing can be simulated from it.")
+
     @abstractmethod
     def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """All that `from_specification` needs, as plain JSON values and arrays."""
