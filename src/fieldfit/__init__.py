@@ -6,11 +6,14 @@ Names are loaded when they are first used, so that `import fieldfit` (and the co
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AutoWeights": "fieldfit.weights",
     "BoltzmannMachine": "fieldfit.models.boltzmann",
     "Factor": "fieldfit.models.mrf",
     "Fit": "fieldfit.api.result",
@@ -18,6 +21,7 @@ _HOMES = {
     "Policy": "fieldfit.policies",
     "Potts": "fieldfit.models.potts",
     "asymptotics": "fieldfit.api.theory",
+    "best_weights": "fieldfit.api.best_weights",
     "fit": "fieldfit.api.fitting",
     "load": "fieldfit.api.files",
     "set_threads": "fieldfit.threads",
@@ -26,6 +30,7 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
+    from fieldfit.api.best_weights import best_weights as best_weights
     from fieldfit.api.files import load as load
     from fieldfit.api.fitting import fit as fit
     from fieldfit.api.result import Fit as Fit
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from fieldfit.models.potts import Potts as Potts
     from fieldfit.policies import Policy as Policy
     from fieldfit.threads import set_threads as set_threads
+    from fieldfit.weights import AutoWeights as AutoWeights
 
 
 def __getattr__(name: str) -> Any:
@@ -48,3 +54,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """The import system binds a submodule to its package; a public name of the same name (asymptotics) must win."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -15,6 +15,7 @@ from fieldfit.models.cost import Cost
 from fieldfit.objective import Objective
 from fieldfit.policies import Policy
 from fieldfit.types import BoolArray, DataError, FieldfitError, FloatArray, IntArray, ModelError
+from fieldfit.weights import WeightsResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +47,7 @@ class Fit:
     dropped_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     cost: Cost | None = None
     counts: bool = False
+    weights: WeightsResult | None = field(default=None, repr=False, compare=False)
     objective_function: Objective | None = field(default=None, repr=False, compare=False)
     saved_covariance: FloatArray | None = field(default=None, repr=False, compare=False)
 
