@@ -18,7 +18,10 @@ from fieldfit import _kernels
 from fieldfit.inference.elimination import LARGEST_TABLE, elimination_order
 from fieldfit.inference.factor_graph import FactorGraph
 from fieldfit.threads import get_threads
-from fieldfit.types import FloatArray, Int32Array, IntArray, ModelError
+from fieldfit.types import FloatArray, Int32Array, IntArray, ModelError, WidthError
+
+#: Entries that the index maps of one program may have together (4 bytes each).
+MOST_MAP_ENTRIES = 1 << 26
 
 _NONE = np.empty(0)
 _NO_INDEX = np.empty(0, dtype=np.int64)
@@ -60,6 +63,11 @@ class Program:
     arrays: dict[str, NDArray[Any]]
     cost: int
     width: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the compiled arrays."""
+        return sum(array.nbytes for array in self.arrays.values())
 
     def bases(self, graph: FactorGraph, codes: NDArray[Any]) -> IntArray:
         """Flat index of the entry with all free variables 0, for each line of ``codes`` and each factor."""
@@ -112,6 +120,18 @@ def compile_program(
     for bucket, separator in enumerate(order.separators):
         if separator:
             inputs[min(position[v] for v in separator)].append((-1 - bucket, list(separator)))
+
+    tables = [
+        math.prod(cards[v] for v in (*separator, variable))
+        for variable, separator in zip(order.variables, order.separators, strict=True)
+    ]
+    entries = sum(size * len(own) for size, own in zip(tables, inputs, strict=True))
+    if entries > MOST_MAP_ENTRIES:
+        raise WidthError(
+            f"{name} sums over {len(free)} variables with a width of {order.width} and {len(factor_ids)} factors: its "
+            f"index would have {entries:,} entries, and the limit is {MOST_MAP_ENTRIES:,}. Use smaller blocks (PL1, "
+            f"PL2, Partition(2)) or condition on more variables."
+        )
 
     sizes, bucket_cards, sources, input_counts, maps = [], [], [], [], []
     separator_vars: list[int] = []
@@ -245,6 +265,11 @@ class ProgramSet:
         )
 
     @cached_property
+    def _costs(self) -> FloatArray:
+        """Rough operations of one configuration of each program."""
+        return np.array([10.0 * p.cost for p in self.programs])
+
+    @cached_property
     def entry_counts(self) -> IntArray:
         """Reduced table entries of each program, all factors together."""
         return np.array([int(p.arrays["factor_size"].sum()) for p in self.programs], dtype=np.int64)
@@ -292,7 +317,7 @@ class ProgramSet:
             _NONE if marginal_slope is None else marginal_slope,
             _NONE if each is None else each,
             _NO_INDEX if each_start is None else each_start,
-            get_threads(),
+            get_threads(float(self._costs @ np.diff(configurations.config_ptr))),
         )
 
     def decode(

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Different patterns of missing values that one problem may compile, a component at a time.
 MOST_PATTERNS = 20_000
+#: Bytes that the compiled programs of one problem may take.
+MOST_MEMORY = 2 << 30
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class _Compiler:
         self.places: dict[frozenset[int], int] = {}
         self.lines: list[dict[bytes, int]] = []  # configurations seen of each program
         self.matrices: list[list[NDArray[Any]]] = []
+        self.memory = 0
         self.wide_rows: list[IntArray] = []  # samples whose missing values make a sum too wide
 
     def program(self, free: frozenset[int], name: str) -> int:
@@ -69,9 +72,15 @@ class _Compiler:
         if place is None:
             place = len(self.programs)
             self.places[free] = place
-            self.programs.append(
-                compile_program(self.arrays.graph, free, name=name, largest_table=self.arrays.largest_table)
-            )
+            program = compile_program(self.arrays.graph, free, name=name, largest_table=self.arrays.largest_table)
+            self.memory += program.memory
+            if self.memory > MOST_MEMORY:
+                raise DataError(
+                    f"Compiling {name} takes the exact sums of this fit past {MOST_MEMORY >> 30} GiB after "
+                    f"{place} different sums (missing values give each pattern its own). Use smaller blocks, fewer "
+                    f"components, or drop or impute the rows that miss most."
+                )
+            self.programs.append(program)
             self.lines.append({})
             self.matrices.append([])
         return place
