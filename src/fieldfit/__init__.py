@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AutoWeights": "fieldfit.weights",
     "BoltzmannMachine": "fieldfit.models.boltzmann",
     "Factor": "fieldfit.models.mrf",
     "Fit": "fieldfit.api.result",
@@ -22,6 +23,7 @@ _HOMES = {
     "asymptotics": "fieldfit.api.theory",
     "compare": "fieldfit.api.comparison",
     "cross_validate": "fieldfit.api.validation",
+    "best_weights": "fieldfit.api.best_weights",
     "fit": "fieldfit.api.fitting",
     "likelihood_ratio": "fieldfit.api.comparison",
     "load": "fieldfit.api.files",
@@ -32,6 +34,7 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
+    from fieldfit.api.best_weights import best_weights as best_weights
     from fieldfit.api.comparison import compare as compare
     from fieldfit.api.comparison import likelihood_ratio as likelihood_ratio
     from fieldfit.api.files import load as load
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from fieldfit.models.potts import Potts as Potts
     from fieldfit.policies import Policy as Policy
     from fieldfit.threads import set_threads as set_threads
+    from fieldfit.weights import AutoWeights as AutoWeights
 
 
 def __getattr__(name: str) -> Any:
@@ -62,6 +66,8 @@ def __dir__() -> list[str]:
 
 class _Package(ModuleType):
     """Keeps a public name from being replaced by the subpackage of the same name when that is first imported."""
+
+    """The import system binds a submodule to its package; a public name of the same name (asymptotics) must win."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _HOMES and isinstance(value, ModuleType)):
