@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import fieldfit as ff
 from fieldfit.experiments.fit_table import fill_policy, fold_masks
 from fieldfit.experiments.sweep import Sweep, open_sweep, read_sweep, run_sweep, seed_of
-from fieldfit.experiments.sweep.store import Store
+from fieldfit.experiments.sweep.progress import Bar
+from fieldfit.experiments.sweep.store import Counts, Store
 from fieldfit.types import FieldfitError, FileAccessError, FileFormatError, SweepError
 
 
@@ -118,6 +119,11 @@ def test_warnings_and_system_exit_stay_with_their_cell(tmp_path):
     frame = open_sweep(tmp_path / "s").frame()
     assert list(frame["cell_status"]) == ["failed", "done"]
     assert list(frame["cell_warnings"]) == ["UserWarning: look out"] * 2
+
+
+def test_a_result_may_be_called_state_where_there_are_no_warm_starts(tmp_path):
+    run_sweep(Sweep(lambda c, s: {"state": "solid"}, {"a": [1]}), tmp_path / "s")
+    assert list(open_sweep(tmp_path / "s").frame()["state"]) == ["solid"]
 
 
 # --- stores --------------------------------------------------------------------------------------------------------
@@ -370,3 +376,16 @@ def test_lines_tell_how_far_it_is(tmp_path, capsys):
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "sweep: 0 of 3 cells done, 0 failed, time left unknown"
     assert said[-1] == "sweep: 3 of 3 cells done, 0 failed"
+
+
+def test_the_bar_tells_cells_failures_and_time_left(capsys):
+    bar = Bar("votes")
+    bar.update(Counts(waiting=5, running=1, done=2, failed=1, seconds=1.0))
+    bar.began -= 10  # ten seconds later three more are done
+    bar.update(Counts(waiting=2, running=1, done=5, failed=1, seconds=1.0))
+    bar.close()
+    said = capsys.readouterr().err
+    assert "votes" in said
+    assert "6/9 cells" in said
+    assert "1 failed" in said
+    assert "10 s left" in said

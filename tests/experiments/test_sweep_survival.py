@@ -188,3 +188,21 @@ def test_a_worker_on_another_machine_keeps_its_cell_until_its_lease_ends(tmp_pat
         accepted, _ = store.finish(other, claim.cell, late, claim_next=False)
         assert accepted
         assert store.counts().done == 1
+
+
+def test_a_run_that_could_not_give_its_cell_back_does_not_block_the_next_one(tmp_path, monkeypatch):
+    """As on a full disk, in a session that lives on."""
+    store = tmp_path / "s.sweep"
+    sweep = make(tmp_path / "log", seconds=0.0)
+
+    def refuse(*_, **__):
+        raise FileAccessError("The disk is full.")
+
+    with monkeypatch.context() as broken:
+        for name in ("finish", "release", "release_run"):
+            broken.setattr(Store, name, refuse)
+        with pytest.raises(FileAccessError, match="disk is full"):
+            run_sweep(sweep, store)
+    with Store(store) as opened:
+        assert opened.counts().running == 1
+    assert run_sweep(sweep, store).done == 24

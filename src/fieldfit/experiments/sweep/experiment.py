@@ -45,10 +45,10 @@ class Experiment:
     paths: Sequence[str] = ()
     inputs: Inputs = field(default=_no_inputs)
 
-    @property
-    def takes_start(self) -> bool:
-        """Whether the function can start from the state that a neighbouring cell returned."""
-        return "start" in inspect.signature(self.function).parameters
+
+def takes_start(function: CellFunction) -> bool:
+    """Whether the function can start from the state that a neighbouring cell returned."""
+    return "start" in inspect.signature(function).parameters
 
 
 def experiment(

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit.experiments.sweep.experiment import Experiment, find_experiment
+from fieldfit.experiments.sweep.experiment import Experiment, find_experiment, takes_start
 from fieldfit.types import FileAccessError, SweepError
 
 #: What a coordinate may be.
@@ -124,7 +124,7 @@ class Sweep:
     def _check_warm_start(self, axis: str) -> None:
         if axis not in self.axes:
             raise SweepError(f"warm_start_axis is {axis!r}, which is not an axis; the axes are {list(self.axes)}.")
-        if not self.experiment.takes_start:
+        if not takes_start(self.experiment.function):
             raise SweepError(
                 f"The experiment {self.experiment.name!r} has no parameter 'start', so it cannot start from a "
                 f"neighbour's state: leave warm_start_axis out."

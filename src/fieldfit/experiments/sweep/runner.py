@@ -26,9 +26,12 @@ from fieldfit.experiments.sweep.process import ProcessName
 from fieldfit.experiments.sweep.progress import Display, choose_display
 from fieldfit.experiments.sweep.store import Counts, Store
 from fieldfit.experiments.sweep.worker import work, work_in
-from fieldfit.types import SweepError
+from fieldfit.types import FieldfitError, SweepError
 
 _POLL = 0.3
+#: Runs of this process that have ended but could not give their cells back (a full disk). This process and its
+#: workers live on, so nobody would take those cells over: the next run releases them.
+_ended: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -66,23 +69,24 @@ def run_sweep(
     began = time.perf_counter()
     interrupted = False
     with Store.for_sweep(path, sweep, extend=extend) as store:
+        for left in tuple(_ended):
+            store.release_run(left)
         if retry_failed:
             store.retry_failed()
         store.take_over()
         display = choose_display(sweep.name, progress)
         try:
-            display.update(store.counts())
-            if store.counts().waiting + store.counts().running:
-                run = store.begin_run(count, versions())
-                with _watch(store.path, display):
+            counts = store.counts()
+            display.update(counts)
+            if counts.waiting or counts.running:
+                with _run(store, count) as run, _watch(store.path, display):
                     _until_finished(store, sweep, run, count)
         except KeyboardInterrupt:
             interrupted = True
         finally:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(FieldfitError):
                 display.update(store.counts())
             display.close()
-        store.take_over()  # after Ctrl-C: the claims of workers that were ended
         counts = store.counts()
     return Summary(
         Path(path),
@@ -92,6 +96,19 @@ def run_sweep(
         interrupted,
         time.perf_counter() - began,
     )
+
+
+@contextlib.contextmanager
+def _run(store: Store, count: int) -> Iterator[str]:
+    """A run from its beginning to its end, when no cell is left with it."""
+    run = store.begin_run(count, versions())
+    try:
+        yield run
+    finally:
+        _ended.add(run)
+        with contextlib.suppress(FieldfitError):
+            store.release_run(run)
+            _ended.discard(run)
 
 
 def versions() -> dict[str, str]:

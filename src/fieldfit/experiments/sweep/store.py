@@ -228,6 +228,15 @@ class Store:
                 (worker,),
             )
 
+    def release_run(self, run: str) -> None:
+        """Give back the cells of all workers of a run that has ended, alive or not."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE cells SET status = 'waiting', worker = NULL, attempts = attempts - 1 WHERE status = 'running'"
+                " AND run = ?",
+                (run,),
+            )
+
     def take_over(self, *, crashed_run: str | None = None) -> int:
         """Make the running cells of dead processes wait again; those of ``crashed_run`` become suspects."""
         rows = self._rows(

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit.experiments.sweep.experiment import CellFunction, find_experiment
+from fieldfit.experiments.sweep.experiment import CellFunction, find_experiment, takes_start
 from fieldfit.experiments.sweep.grid import Cell
 from fieldfit.experiments.sweep.process import ProcessName
 from fieldfit.experiments.sweep.store import LEASE, Claim, Outcome, Store
@@ -29,7 +29,7 @@ from fieldfit.types import FieldfitError, SweepError
 
 #: A result is a line of a table; what is larger belongs into a file.
 MOST_RESULT_BYTES = 1_000_000
-#: The key under which an experiment returns the array that its successor on a path may start from.
+#: The key under which an experiment that takes ``start`` returns the array that its successor may start from.
 STATE = "state"
 
 
@@ -96,7 +96,7 @@ def _compute(function: CellFunction, claim: Claim, constants: Mapping[str, Any],
         try:
             options = {"start": _read_state(claim.start)} if warm else {}
             returned = function({**constants, **cell.coordinates}, cell.seed, **options)
-            result, state = _checked(returned, cell, keep_state=warm)
+            result, state = _checked(returned, cell, has_state=takes_start(function))
         except KeyboardInterrupt:
             raise
         except BaseException:
@@ -106,12 +106,12 @@ def _compute(function: CellFunction, claim: Claim, constants: Mapping[str, Any],
     return Outcome(result, error, state, "\n".join(texts) or None, seconds)
 
 
-def _checked(returned: Any, cell: Cell, *, keep_state: bool) -> tuple[str, bytes | None]:
+def _checked(returned: Any, cell: Cell, *, has_state: bool) -> tuple[str, bytes | None]:
     """The result as JSON and the state as bytes."""
     if not isinstance(returned, Mapping):
         raise SweepError(f"An experiment returns a dict of named values; it returned {type(returned).__name__}.")
     values = dict(returned)
-    state = values.pop(STATE, None)
+    state = values.pop(STATE, None) if has_state else None
     for name in values:
         if not isinstance(name, str) or name in cell.coordinates or name.startswith("cell_"):
             raise SweepError(
@@ -122,7 +122,7 @@ def _checked(returned: Any, cell: Cell, *, keep_state: bool) -> tuple[str, bytes
         raise SweepError(
             f"The result takes {len(text):,} bytes; at most {MOST_RESULT_BYTES:,} are kept. Write large arrays to a file."
         )
-    return text, _write_state(state) if keep_state and state is not None else None
+    return text, None if state is None else _write_state(state)
 
 
 def _plain(name: str, value: Any) -> Any:
