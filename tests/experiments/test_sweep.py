@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fieldfit as ff
-from fieldfit.experiments.fit_table import fill_policy, fold_masks
+from fieldfit.experiments.fit_table import fill_policy, fit_table, fold_masks
 from fieldfit.experiments.sweep import Sweep, open_sweep, read_sweep, run_sweep, seed_of
 from fieldfit.experiments.sweep.progress import Bar
 from fieldfit.experiments.sweep.store import Counts, Store
@@ -338,6 +338,28 @@ def test_a_store_notices_that_the_data_have_changed_and_not_that_the_folder_has(
     table.write_text(table.read_text() + "1,1,1,1\n")
     with pytest.raises(SweepError, match=r"another definition of this sweep: inputs\.data was"):
         run_sweep(read_sweep(tmp_path / "s.toml"), tmp_path / "s")
+
+
+def test_fit_table_takes_letters_missing_values_and_fields_too_wide_for_an_exact_likelihood(tmp_path):
+    random = np.random.default_rng(0)
+    letters = pd.DataFrame({"x": random.choice(list("ab"), 80), "y": random.choice(list("bc"), 80)})
+    missing = pd.DataFrame(random.integers(0, 2, (80, 3)).astype(float), columns=list("xyz"))
+    missing.iloc[5, 1] = np.nan
+    wide = pd.DataFrame(random.integers(0, 2, (80, 40)), columns=[f"v{j}" for j in range(40)])
+    paths = []
+    for name, frame in (("letters", letters), ("missing", missing), ("wide", wide)):
+        paths.append(str(tmp_path / f"{name}.csv"))
+        frame.to_csv(paths[-1], index=False)
+    common = {"policy": "PL1", "sigma2": 1.0, "folds": 2, "fold": 0}
+    first = fit_table({"data": paths[0], "model": "potts", **common}, 1)
+    second = fit_table({"data": paths[1], "biases": True, **common}, 1)
+    third = fit_table({"data": paths[2], **common}, 1)
+    assert len(first["state"]) == 9 + 2 * 3  # three states each, though no column shows all of them
+    assert 0 < first["test_nll"] < 3
+    again = fit_table({"data": paths[1], "biases": True, **common}, 1, start=np.full(6, 5.0))
+    assert again["objective"] == second["objective"]  # missing values: not concave, so the start is not used
+    assert third["test_nll"] is None
+    assert third["test_pl1"] > 0
 
 
 def test_policy_templates():
