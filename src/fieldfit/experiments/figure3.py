@@ -31,8 +31,8 @@ THETA = np.repeat([-1.0, 1.0], 18)
 FAMILIES = ("PL1", "PL2", "PL3")
 PAIRS = (("PL1", "PL2"), ("PL1", "PL3"), ("PL2", "PL3"))
 PURE = ("PL1", "PL2")
-#: Values of λ1 and λ2 (from 0.1 or 0.05 to 1) and of β1 (strictly between 0 and 1).
-GRIDS = {"small": (10, 9), "paper": (20, 19)}
+#: How many values of λ1 and λ2 (the largest is 1) and of β1 (strictly between 0 and 1).
+GRIDS = {"small": (8, 7), "paper": (12, 11)}
 COLUMNS = ("first", "second", "lam1", "lam2", "beta1", "formula", "det", "root", "trace", "flops")
 #: Where the exact panel ends: beyond it are policies that hardly select anything.
 LARGEST_SHOWN = 1e6

@@ -111,8 +111,9 @@ def _draw_coloured(axes: Any, series: Series, number: int) -> None:
         axes.plot(series.x, series.y, color=colour, linewidth=1.5, linestyle=dash, label=series.label)
     else:
         mark = _MARKS[number % len(_MARKS)]
+        # A thousand points are smaller as pixels, also in a file of vectors.
         axes.plot(series.x, series.y, mark, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.55,
-                  label=series.label, zorder=2)  # fmt: skip
+                  label=series.label, zorder=2, rasterized=len(series.x) > 300)  # fmt: skip
 
 
 def lower_left(x: FloatArray, y: FloatArray) -> IntArray:
