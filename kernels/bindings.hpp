@@ -25,6 +25,7 @@ void bind_elimination(nb::module_& module);
 void bind_gibbs(nb::module_& module);
 void bind_selection(nb::module_& module);
 void bind_pairwise(nb::module_& module);
+void bind_name_table(nb::module_& module);
 void bind_vectors(nb::module_& module);
 
 }  // namespace ff

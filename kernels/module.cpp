@@ -48,5 +48,6 @@ NB_MODULE(_kernels, module) {
     ff::bind_gibbs(module);
     ff::bind_selection(module);
     ff::bind_pairwise(module);
+    ff::bind_name_table(module);
     ff::bind_vectors(module);
 }

@@ -15,10 +15,8 @@ class Programs:
 
 def eliminate(
     programs: Programs,
-    potential: NDArray[float64],
     logarithm: NDArray[float64],
     direction: NDArray[float64],
-    shift: NDArray[float64],
     config_ptr: NDArray[int64],
     bases: NDArray[int64],
     weight: NDArray[float64],
@@ -33,7 +31,6 @@ def eliminate(
 def eliminate_decode(
     programs: Programs,
     logarithm: NDArray[float64],
-    shift: NDArray[float64],
     bases: NDArray[int64],
     maximise: bool,
     seed: int,
@@ -123,6 +120,16 @@ def pairwise(
     pair_terms: NDArray[float64],
     n_threads: int,
 ) -> float: ...
+
+class NameTable:
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    def add(self, names: list[str]) -> None: ...
+    def names(self) -> list[str]: ...
+    def encode(
+        self, items: list[Any], grow: bool
+    ) -> tuple[NDArray[int64], NDArray[int32], NDArray[float64] | None, tuple[int, str] | None]: ...
+
 def append_pair(
     new_point: NDArray[float64],
     old_point: NDArray[float64],
