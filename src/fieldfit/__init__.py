@@ -60,6 +60,17 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'fieldfit' has no attribute {name!r}")
 
 
+class _Package(ModuleType):
+    """The import system makes a submodule an attribute of its package; a public function of that name must stay."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
 def __dir__() -> list[str]:
     return sorted(__all__)
 
