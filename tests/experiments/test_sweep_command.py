@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 import sweep_cells
+
 from fieldfit.cli.app import run
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from fieldfit.cli.shared import Json, Threads, use_threads
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE.toml", help="The sweep's description.")]
@@ -30,7 +31,6 @@ def run(
 ) -> None:
     """Compute the cells that the store does not have yet; after any interruption the same command goes on."""
     from fieldfit.cli.output import print_json, say
-
     from fieldfit.experiments.sweep import read_sweep, run_sweep
 
     use_threads(threads)
@@ -57,7 +57,6 @@ def show(
 ) -> None:
     """How far a sweep is and what failed; also while it runs."""
     from fieldfit.cli.output import print_json, say
-
     from fieldfit.experiments.sweep import open_sweep
 
     sweep = open_sweep(store_of(path))
@@ -80,7 +79,6 @@ def export(
 ) -> None:
     """Write the results as a table, one line for each cell."""
     from fieldfit.cli.output import check_folder, note
-
     from fieldfit.experiments.sweep import open_sweep
 
     check_folder(out)
