@@ -21,9 +21,9 @@ _HOMES = {
     "Policy": "fieldfit.policies",
     "Potts": "fieldfit.models.potts",
     "asymptotics": "fieldfit.api.theory",
+    "best_weights": "fieldfit.api.best_weights",
     "compare": "fieldfit.api.comparison",
     "cross_validate": "fieldfit.api.validation",
-    "best_weights": "fieldfit.api.best_weights",
     "fit": "fieldfit.api.fitting",
     "likelihood_ratio": "fieldfit.api.comparison",
     "load": "fieldfit.api.files",
@@ -73,16 +73,3 @@ sys.modules[__name__].__class__ = _Package
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Package(ModuleType):
-    """Keeps a public name from being replaced by the subpackage of the same name when that is first imported."""
-
-    """The import system binds a submodule to its package; a public name of the same name (asymptotics) must win."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
