@@ -81,6 +81,7 @@ def paper_boxes() -> tuple[Box, ...]:
 
 def reproduce(out: Path | None) -> Reproduction:
     """Compute the figure; with ``out``, draw it as well."""
+    folder = None if out is None else make_folder(out)
     model = BoltzmannMachine(NODES)
     boxes, records, rows = [], [], []
     for box in paper_boxes():
@@ -124,8 +125,8 @@ def reproduce(out: Path | None) -> Reproduction:
         "Variance: determinant relative to maximum likelihood (FL).",
     )
     files: list[Path] = []
-    if out is not None:
-        files = save_figure(draw_boxes(boxes), make_folder(out), "figure-1")
+    if folder is not None:
+        files = save_figure(draw_boxes(boxes), folder, "figure-1")
     document = {"experiment": "figure-1", "theta": THETA.tolist(), "boxes": records, "note": NOTE}
     return Reproduction(document, (summary, *map(_selection_table, boxes)), (NOTE,), tuple(files))
 
