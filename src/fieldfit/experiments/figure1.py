@@ -79,8 +79,8 @@ def paper_boxes() -> tuple[Box, ...]:
     )
 
 
-def reproduce(out: Path | None) -> Reproduction:
-    """Compute the figure; with ``out``, draw it as well."""
+def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
+    """Compute the figure; with ``out``, draw it as well. It is of one size, whatever the scale."""
     model = BoltzmannMachine(NODES)
     boxes, records, rows = [], [], []
     for box in paper_boxes():
