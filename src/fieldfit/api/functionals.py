@@ -96,7 +96,9 @@ def value_and_gradient(
     if isinstance(g, Mapping):
         vector = np.zeros(r)
         np.add.at(vector, places_of(list(g), names), np.array([float(c) for c in g.values()]))
-        text = " ".join(f"{float(c):+g}·{names[k]}" for k, c in zip(places_of(list(g), names), g.values(), strict=True))
+        text = " ".join(
+            f"{float(c):+g}·{names[k]}" for k, c in zip(places_of(list(g), names), g.values(), strict=True)
+        )
         return text, float(vector @ theta), vector
     if not callable(g):
         vector = np.asarray(g, dtype=np.float64)
