@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AutoWeights": "fieldfit.weights",
     "BoltzmannMachine": "fieldfit.models.boltzmann",
     "Factor": "fieldfit.models.mrf",
     "Fit": "fieldfit.api.result",
@@ -20,6 +21,7 @@ _HOMES = {
     "Policy": "fieldfit.policies",
     "Potts": "fieldfit.models.potts",
     "asymptotics": "fieldfit.api.theory",
+    "best_weights": "fieldfit.api.best_weights",
     "compare": "fieldfit.api.comparison",
     "cross_validate": "fieldfit.api.validation",
     "fit": "fieldfit.api.fitting",
@@ -32,6 +34,7 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
+    from fieldfit.api.best_weights import best_weights as best_weights
     from fieldfit.api.comparison import compare as compare
     from fieldfit.api.comparison import likelihood_ratio as likelihood_ratio
     from fieldfit.api.files import load as load
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from fieldfit.models.potts import Potts as Potts
     from fieldfit.policies import Policy as Policy
     from fieldfit.threads import set_threads as set_threads
+    from fieldfit.weights import AutoWeights as AutoWeights
 
 
 def __getattr__(name: str) -> Any:
@@ -56,12 +60,8 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'fieldfit' has no attribute {name!r}")
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 class _Package(ModuleType):
-    """Keeps a public name from being replaced by the subpackage of the same name when that is first imported."""
+    """The import system makes a submodule an attribute of its package; a public function of that name must stay."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _HOMES and isinstance(value, ModuleType)):
@@ -69,3 +69,7 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

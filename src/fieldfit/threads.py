@@ -17,8 +17,17 @@ def set_threads(count: int | None) -> None:
     _chosen = None if count is None else int(count)
 
 
-def get_threads() -> int:
-    """The number of threads: `set_threads`, else FIELDFIT_NUM_THREADS, else the processors of this process."""
+#: Operations below which starting a second thread costs more than it brings.
+_SMALL_WORK = 300_000
+
+
+def get_threads(work: float = float("inf")) -> int:
+    """The number of threads: `set_threads`, else FIELDFIT_NUM_THREADS, else the processors of this process.
+
+    ``work`` is a rough number of operations: small work gets one thread.
+    """
+    if work < _SMALL_WORK:
+        return 1
     if _chosen is not None:
         return _chosen
     text = os.environ.get("FIELDFIT_NUM_THREADS")

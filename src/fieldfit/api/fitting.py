@@ -9,7 +9,8 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from fieldfit.types import (
     SeparationWarning,
     WidthError,
 )
+from fieldfit.weights import AutoWeights, as_options, automatic_weights
 
 #: A parameter this far out whose curvature is this small (a standard error above 10) is on its way to infinity.
 _FAR, _FLAT = 6.0, 0.01
@@ -44,7 +46,7 @@ def fit(
     policy: Policy | str = "PL1",
     *,
     sigma2: Any = None,
-    weights: Sequence[float] | None = None,
+    weights: Sequence[float] | Literal["auto"] | AutoWeights | None = None,
     random_state: int = 0,
     sample_weight: Any = None,
     weight_kind: str = "importance",
@@ -66,7 +68,8 @@ def fit(
         pseudo-likelihood
     sigma2 : prior variance of the penalty ‖θ‖²/(2σ²): None (no penalty), a number, one for each parameter, or a mapping
         from names or patterns of names to numbers
-    weights : β for each term of the policy, in place of those written in it
+    weights : β for each term of the policy, in place of those written in it; ``"auto"`` (or `AutoWeights` with its options)
+        chooses the β of least asymptotic variance, and ``fit.weights`` says how
     random_state : the seed of Z; the same seed gives the same selection and the same bits
     sample_weight, weight_kind : a weight for each sample: "counts" (so many copies, each with its own Z) or "importance"
     start : θ to start from (zeros)
@@ -81,8 +84,9 @@ def fit(
     """
     began = time.perf_counter()
     chosen = as_policy(policy)
-    if weights is not None:
-        chosen = chosen.with_betas(weights)
+    automatic = as_options(weights)
+    if automatic is None and weights is not None:
+        chosen = chosen.with_betas(cast(Sequence[float], weights))
     dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind)
     if isinstance(model, FieldModel) and not model.named:
         model = model.with_names(dataset.names)
@@ -114,6 +118,24 @@ def fit(
         problem = model.compile(dataset, selection)
 
     objective = Objective(problem, precision, initial, free, row_weight)
+    counts = row_weight is not None and dataset.weight_kind == "counts"
+    found = None
+    if automatic is not None:
+        found = automatic_weights(
+            bound,
+            selection,
+            partial(model.compile, dataset),
+            objective,
+            automatic,
+            counts=counts,
+            tol=tol,
+            method=method,
+        )
+        # The same Z with the chosen weights; the fit goes on from where the last round left θ.
+        chosen = found.policy
+        selection = chosen.bind(model.structure(dataset)).draw(random_state, 0, dataset.n)
+        initial = found.theta
+        objective = Objective(model.compile(dataset, selection), precision, initial, free, row_weight)
     scale = float(dataset.n if row_weight is None else row_weight.sum())
 
     def report(state: Progress, _: FloatArray) -> object:
@@ -124,6 +146,7 @@ def fit(
         initial[free],
         hessian_product=objective.hessian_product,
         hessian_diagonal=objective.hessian_diagonal,
+        preconditioner=objective.preconditioner,
         method=method,
         gtol=tol * max(scale, 1.0),
         max_iter=max_iter,
@@ -164,7 +187,8 @@ def fit(
         cost=cost,
         dataset=dataset,
         objective_function=objective,
-        counts=row_weight is not None and dataset.weight_kind == "counts",
+        counts=counts,
+        weights=found,
     )
 
 

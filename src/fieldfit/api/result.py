@@ -18,6 +18,7 @@ from fieldfit.objective import Objective
 from fieldfit.optim.cg import conjugate_gradients
 from fieldfit.policies import Policy
 from fieldfit.types import BoolArray, DataError, FieldfitError, FloatArray, IntArray, ModelError
+from fieldfit.weights import WeightsResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +58,7 @@ class Fit:
     cost: Cost | None = None
     counts: bool = False
     dataset: Any = field(default=None, repr=False, compare=False)
+    weights: WeightsResult | None = field(default=None, repr=False, compare=False)
     objective_function: Objective | None = field(default=None, repr=False, compare=False)
     saved_moments: Moments | None = field(default=None, repr=False, compare=False)
 

@@ -6,11 +6,11 @@ import gzip
 import os
 import zlib
 
-from fieldfit.types import FileAccessError, FileFormatError
+from fieldfit.types import DataError, FileAccessError, FileFormatError
 
 
-def read_text(path: str | os.PathLike[str]) -> str:
-    """The file as text (UTF-8, a byte order mark is dropped). Gzip is recognised by its first bytes, not by name."""
+def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
+    """The file as text without its byte order mark. Gzip is recognised by its first bytes, not by name."""
     shown = os.fspath(path)
     try:
         with open(path, "rb") as file:
@@ -27,11 +27,15 @@ def read_text(path: str | os.PathLike[str]) -> str:
                 "Use an intact copy."
             ) from error
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode(encoding).removeprefix("\ufeff")
+    except LookupError as error:
+        raise DataError(f"There is no encoding named {encoding!r}; try 'utf-8' or 'latin-1'.") from error
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
+        name = {"utf-8": "UTF-8"}.get(encoding, encoding)
         raise FileFormatError(
-            f"{shown} is not UTF-8 text: line {line} has the byte 0x{data[error.start]:02x}. Save it as UTF-8."
+            f"{shown} is not {name} text: line {line} has the byte 0x{data[error.start]:02x}. Save it as UTF-8, "
+            "or name its encoding where the reader takes one."
         ) from error
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1

@@ -8,7 +8,7 @@ optimisers, standard errors, weights, shards) needs only the sums over samples t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -79,8 +79,32 @@ class Problem(ABC):
             stop = min(start + rows, self.n_samples)
             yield start, self.scores(theta, start, stop)
 
+    def family_statistics(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ψ_i^(f) ∘ ψ_i^(g), without β: the diagonals of the meat by pairs of families.
+
+        The result is (n_families, n_families, n_parameters); it adds up over shards, and scores are streamed.
+        """
+        families, r = self.n_families, self.n_parameters
+        total = np.zeros((families, families, r))
+        rows = max(1, int(8_000_000 // max(1, r * families)))
+        for start in range(0, self.n_samples, rows):
+            stop = min(start + rows, self.n_samples)
+            block = self.family_scores(theta, start, stop)
+            weighted = block if row_weight is None else block * row_weight[start:stop, None, None]
+            for f in range(families):
+                for g in range(f, families):
+                    total[f, g] += np.einsum("ir,ir->r", weighted[:, f], block[:, g])
+        for f in range(families):
+            for g in range(f):
+                total[f, g] = total[g, f]
+        return total
+
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
         """Approximate diagonal of −Σ_i w_i ∇² m_θ (positive), for preconditioning; None where it is not cheap."""
+        return None
+
+    def preconditioner(self, theta: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
+        """v ↦ M⁻¹ v with M near −Σ_i ∇² m_θ, where that is far cheaper than an evaluation; else None."""
         return None
 
 

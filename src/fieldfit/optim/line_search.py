@@ -77,7 +77,7 @@ def wolfe_search(
         width = upper.step - lower.step
     if upper is None:
         return lower, Outcome.UNBOUNDED
-    if lower.step == 0.0:
+    if not lower.value < value:
         return start, Outcome.FAILED
     # It falls enough, though it is still steep; evaluate again so that the caller's buffers belong to it.
     return Trial(lower.step, *evaluate(lower.step)), Outcome.FOUND

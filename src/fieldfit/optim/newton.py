@@ -247,7 +247,8 @@ def _descent_direction(hessian: FloatArray, gradient: FloatArray) -> FloatArray:
     except LinAlgError:
         eigenvalues, vectors = eigh(hessian)
         size = np.abs(eigenvalues)
-        floor = max(1e-10 * float(size.max()), np.finfo(float).tiny)
+        # A Hessian of zeros says nothing of the scale: the gradient itself then.
+        floor = 1e-10 * float(size.max()) or 1.0
         safe: FloatArray = -(vectors @ ((vectors.T @ gradient) / np.maximum(size, floor)))
         return safe
     direction: FloatArray = -cho_solve(factor, gradient)

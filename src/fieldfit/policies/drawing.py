@@ -78,7 +78,7 @@ def draw_bernoulli(
     keep = _NO_NUMBERS if isinstance(lam, float) else np.ascontiguousarray(lam / largest)
     mask = _NO_MASK if active is None else active.astype(np.uint8)
     sizes = np.ascontiguousarray(family.sizes(start, stop), dtype=np.int64)
-    threads = get_threads()
+    threads = get_threads(10 * largest * float(sizes.sum()))
     indptr = np.zeros(stop - start + 1, dtype=np.int64)
     # Two passes over the same random numbers: the second pass writes into an array of exactly the right length.
     _kernels.bernoulli_count(seed, stream, start, sizes, largest, keep, mask, indptr[1:], threads)

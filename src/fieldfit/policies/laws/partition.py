@@ -182,7 +182,9 @@ class BoundPartition(BoundLaw):
     def _positions(self, family: SubsetsFamily) -> IntArray:
         """All blocks of the family as positions among the free variables."""
         positions = np.empty((family.size, family.block_size), dtype=np.int64)
-        _kernels.unrank_subsets(np.arange(family.size), self.m, family.block_size, positions, get_threads())
+        _kernels.unrank_subsets(
+            np.arange(family.size), self.m, family.block_size, positions, get_threads(10 * positions.size)
+        )
         return positions
 
     def _containing(self, family: SubsetsFamily, offset: int, total: int, largest: int) -> csr_matrix:
@@ -198,7 +200,7 @@ class BoundPartition(BoundLaw):
                     numbers = np.zeros(family.size, dtype=np.int64)
                     if size:
                         subsets = np.ascontiguousarray(blocks[:, chosen])
-                        _kernels.rank_subsets(subsets, self.m, numbers, get_threads())
+                        _kernels.rank_subsets(subsets, self.m, numbers, get_threads(10 * subsets.size))
                     row_numbers.append(first + numbers)
             first += comb(self.m, size)
         row = np.concatenate(row_numbers)
@@ -213,7 +215,9 @@ class BoundPartition(BoundLaw):
             rows, counts = rows[active], active.astype(np.int64)
         blocks = np.empty((len(rows), self.n_blocks), dtype=np.int64)
         remainder = np.empty(len(rows) if self.left else 0, dtype=np.int64)
-        _kernels.partition_ranks(seed, self.stream, rows, self.m, self.k, blocks, remainder, get_threads())
+        _kernels.partition_ranks(
+            seed, self.stream, rows, self.m, self.k, blocks, remainder, get_threads(20 * len(rows) * self.m)
+        )
         indptr = np.concatenate(([0], np.cumsum(counts)))
         parts = [
             FamilySelection(

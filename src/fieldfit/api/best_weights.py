@@ -1,0 +1,38 @@
+"""`best_weights`: the weights β that minimise a policy's variance at a given θ, before any data are seen."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fieldfit.api.theory import MOST_STATES, _all_states
+from fieldfit.data.samples import Table
+from fieldfit.models.field import FieldModel
+from fieldfit.policies import Policy, as_policy
+from fieldfit.types import ModelError
+from fieldfit.weights.expected import expected_weights
+from fieldfit.weights.groups import groups_of
+from fieldfit.weights.options import AutoWeights
+from fieldfit.weights.result import WeightsResult
+
+
+def best_weights(model: FieldModel, theta: object, policy: Policy | str, **options: Any) -> WeightsResult:
+    """The β that minimises J(β) when the data come from ``model`` at ``theta``, by enumeration of all states.
+
+    ``options`` are those of `AutoWeights`: form, formula, by, gamma, beta0, fallback.
+    """
+    if not isinstance(model, FieldModel) or model.observed:
+        raise ModelError("best_weights needs a model of all its variables; a conditional model needs observed data.")
+    states = math.prod(model.graph.cardinalities)
+    if states > MOST_STATES:
+        raise ModelError(
+            f"The model has {states:.3g} joint states; enumeration stops at {MOST_STATES:,}. "
+            "Fit data with weights='auto' instead."
+        )
+    vector = model.check_theta(theta)
+    codes, probability = _all_states(model, vector)
+    table = Table(codes, model.names, model.states)
+    structure = model.structure()
+    chosen = AutoWeights(**options)
+    groups = groups_of(as_policy(policy).bind(structure), chosen.by)
+    return expected_weights(structure, groups, lambda z: model.compile(table, z), vector, probability, chosen)

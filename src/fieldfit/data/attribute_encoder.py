@@ -1,0 +1,144 @@
+"""From attributes (dicts, lists of names, CRFsuite's text) to Sequences, with alphabets that training has frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit._kernels import NameTable
+from fieldfit.data.alphabet import Alphabet
+from fieldfit.data.attributes import AttributeRows, AttributeText, Item, attribute_rows
+from fieldfit.data.label_lists import Label, check_unknown, encode_labels, flatten_labels
+from fieldfit.data.packing import pack_names, pack_text, unpack_names, unpack_text
+from fieldfit.data.sequences import UNKNOWN, Sequences
+from fieldfit.types import DataError, Int32Array
+
+Sentences = Sequence[Sequence[Item]] | AttributeText
+
+
+@dataclass(frozen=True, eq=False)
+class AttributeEncoder:
+    """The attributes and the labels that training saw. Make one with `fit`."""
+
+    features: Alphabet
+    labels: Alphabet
+
+    @classmethod
+    def fit(
+        cls, X: Sentences, y: Sequence[Sequence[Label]] | None = None, *, min_count: int = 1
+    ) -> tuple[AttributeEncoder, Sequences]:
+        """Learn attributes and labels; returns the encoder and the sentences encoded.
+
+        ``X`` is a list of sentences, each a list of tokens (dicts or lists of names), with labels ``y``; or a text
+        from `read_crfsuite`, which brings its labels. Attributes of fewer than ``min_count`` tokens are left out.
+        """
+        if min_count < 1:
+            raise DataError(f"min_count must be at least 1; got {min_count}.")
+        if isinstance(X, AttributeText):
+            rows, names = X.rows, X.names
+            flat: Sequence[Label | None] = (
+                X.labels if y is None else flatten_labels(y, np.diff(rows.offsets).tolist())
+            )
+        else:
+            if y is None:
+                raise DataError("Training needs the labels y, a list for each sentence of X.")
+            table = NameTable()
+            rows = attribute_rows(X, table, grow=True)
+            names = tuple(table.names())
+            flat = flatten_labels(y, np.diff(rows.offsets).tolist())
+        if not flat:
+            raise DataError("There are no tokens to learn from.")
+        labels = Alphabet.sorted(label for label in flat if label is not None)
+        if min_count > 1:
+            frequent = np.bincount(rows.codes, minlength=len(names)) >= min_count
+            kept_code = np.where(frequent, np.cumsum(frequent) - 1, -1).astype(np.int32)
+            rows = rows._replace(codes=kept_code[rows.codes])
+            names = tuple(name for name, kept in zip(names, frequent.tolist(), strict=True) if kept)
+        encoder = cls(Alphabet(names), labels)
+        codes = np.fromiter((labels.codes.get(label, UNKNOWN) for label in flat), np.int32, len(flat))
+        return encoder, encoder._sequences(rows, codes)
+
+    @property
+    def n_features(self) -> int:
+        """The number of attributes."""
+        return len(self.features)
+
+    def feature_names(self, codes: Iterable[int] | None = None) -> list[str]:
+        """The names of the attributes with these codes (all of them by default)."""
+        names = self.features.names if codes is None else self.features.decode(codes)
+        return list(map(str, names))
+
+    def encode(
+        self, X: Sentences, y: Sequence[Sequence[Label]] | None = None, *, unknown_labels: str = "mark"
+    ) -> Sequences:
+        """The sentences in training's codes; attributes that training never saw are left out.
+
+        Without labels they are −1. A label that training never saw gives −1 too, or with ``unknown_labels="error"``
+        a DataError that says where.
+        """
+        check_unknown(unknown_labels)
+        if isinstance(X, AttributeText):
+            table = self.features.encode(X.names, len(X.names))
+            rows = X.rows._replace(codes=table[X.rows.codes])
+            if y is None:
+                return self._sequences(rows, self._text_labels(X, unknown_labels))
+        else:
+            rows = attribute_rows(X, self._table, grow=False)
+        lengths = np.diff(rows.offsets).tolist()
+        if y is None:
+            return self._sequences(rows, np.full(len(rows.indptr) - 1, UNKNOWN, dtype=np.int32))
+        return self._sequences(rows, encode_labels(flatten_labels(y, lengths), lengths, self.labels, unknown_labels))
+
+    @cached_property
+    def _table(self) -> NameTable:
+        table = NameTable()
+        table.add(self.feature_names())
+        return table
+
+    def _text_labels(self, text: AttributeText, unknown: str) -> Int32Array:
+        get = self.labels.codes.get
+        codes = np.fromiter((get(label, UNKNOWN) for label in text.labels), np.int32, len(text.labels))
+        if unknown == "error":
+            for token in np.flatnonzero(codes == UNKNOWN).tolist():
+                if text.labels[token] is not None:
+                    raise DataError(
+                        f"{text.source}, line {text.lines[token]}: the label {text.labels[token]!r} is not one of "
+                        f"the {len(self.labels)} labels of training."
+                    )
+        return codes
+
+    def _sequences(self, rows: AttributeRows, labels: Int32Array) -> Sequences:
+        codes, values, indptr = rows.codes, rows.values, rows.indptr
+        known = codes >= 0
+        if not known.all():
+            kept = np.zeros(len(codes) + 1, dtype=np.int64)
+            np.cumsum(known, out=kept[1:])
+            indptr = kept[indptr]
+            codes = codes[known]
+            values = None if values is None else values[known]
+        return Sequences(
+            offsets=rows.offsets,
+            indptr=indptr,
+            indices=codes,
+            values=values,
+            labels=labels,
+            n_features=len(self.features),
+            n_labels=len(self.labels),
+        )
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The encoder as plain arrays, from which `from_arrays` makes it again."""
+        arrays: dict[str, NDArray[Any]] = {}
+        pack_text(arrays, "features", self.feature_names())
+        pack_names(arrays, "labels", self.labels)
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> AttributeEncoder:
+        """The encoder that `to_arrays` gave these arrays."""
+        return cls(Alphabet(unpack_text(arrays, "features")), unpack_names(arrays, "labels"))

@@ -1,0 +1,308 @@
+"""From columns of text to Sequences: templates applied to codes, with alphabets that training has frozen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.data.alphabet import Alphabet
+from fieldfit.data.columns import ColumnText
+from fieldfit.data.derived import derive
+from fieldfit.data.features import load_stop_words, preset
+from fieldfit.data.keys import KeySpace
+from fieldfit.data.packing import pack_text, unpack_text
+from fieldfit.data.sequences import UNKNOWN, Sequences
+from fieldfit.data.template_blocks import Block, Cells, Source, group_templates, learn_blocks, look_up
+from fieldfit.data.templates import FeatureSpec, parse_templates
+from fieldfit.types import DataError, Int32Array
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnEncoder:
+    """Templates, the values they met in training, and the features and labels these gave. Make one with `fit`."""
+
+    spec: FeatureSpec
+    labels: Alphabet
+    n_columns: int
+    label_column: int
+    stop_words: tuple[str, ...]
+    vocabularies: Mapping[Source, tuple[str, ...]]
+    state_blocks: tuple[Block, ...]
+    pair_blocks: tuple[Block, ...]
+
+    @classmethod
+    def fit(
+        cls,
+        text: ColumnText,
+        features: FeatureSpec | str = "conll2000",
+        *,
+        label_column: int = -1,
+        min_count: int = 1,
+        stop_words: Iterable[str] | None = None,
+    ) -> tuple[ColumnEncoder, Sequences]:
+        """Learn labels and features from ``text``; returns the encoder and the text encoded.
+
+        ``features`` is a preset's name or templates; features seen fewer than ``min_count`` times are left out.
+        ``stop_words`` replaces the SMART list where a template asks for one.
+        """
+        spec = preset(features) if isinstance(features, str) else features
+        if text.n_tokens == 0:
+            raise DataError(f"{text.sources[0][0]} has no tokens; there is nothing to learn features from.")
+        if min_count < 1:
+            raise DataError(f"min_count must be at least 1; got {min_count}.")
+        column = label_column + text.n_columns if label_column < 0 else label_column
+        if not 0 <= column < text.n_columns:
+            raise DataError(f"label_column is {label_column}, but the text has {text.n_columns} columns.")
+        _check_columns(spec, text, column)
+        words: tuple[str, ...] = ()
+        if stop_words is not None:
+            words = tuple(dict.fromkeys(word.lower() for word in stop_words))
+        elif spec.uses_stop_words:
+            words = load_stop_words()
+        vocabularies: dict[Source, tuple[str, ...]] = {}
+        codes: dict[Source, Int32Array] = {}
+        for source in _sources(spec):
+            values = _values(source, text, words)
+            different = dict.fromkeys(value for value in values if value is not None)
+            vocabularies[source] = tuple(different)
+            codes[source] = _recode(values, {value: code for code, value in enumerate(different)}, text, source)
+        reader = Cells(text.offsets, spec.reach, codes, vocabularies)
+        state_blocks, columns = learn_blocks(spec.states, reader, min_count, slice(None))
+        pair_blocks, _ = learn_blocks(spec.pairs, reader, min_count, reader.inner)
+        used = np.unique(text.codes[column])
+        labels = Alphabet.sorted(text.values[column][code] for code in used.tolist())
+        encoder = cls(spec, labels, text.n_columns, column, words, vocabularies, state_blocks, pair_blocks)
+        return encoder, encoder._sequences(text, columns, state_blocks, None)
+
+    @property
+    def n_features(self) -> int:
+        """The number of state features."""
+        return sum(len(block.space) for block in self.state_blocks)
+
+    @property
+    def n_pair_features(self) -> int:
+        """The number of label-pair observation features (without the transitions themselves)."""
+        return sum(len(block.space) for block in self.pair_blocks)
+
+    @property
+    def block_sizes(self) -> dict[str, int]:
+        """The number of features of each template, state templates first."""
+        return {str(block.templates[0]): len(block.space) for block in self.state_blocks + self.pair_blocks}
+
+    def encode(self, text: ColumnText, *, unknown_labels: str = "mark") -> Sequences:
+        """The state features of ``text``; features that training never saw are left out.
+
+        A text without the label column gives labels −1. A label that training never saw gives −1 too, or with
+        ``unknown_labels="error"`` a DataError with its file and line.
+        """
+        reader = self._reader(text)
+        columns = [look_up(block, reader, slice(None)) for block in self.state_blocks]
+        return self._sequences(
+            text, [column for group in columns for column in group], self.state_blocks, unknown_labels
+        )
+
+    def encode_pairs(self, text: ColumnText) -> Sequences:
+        """The label-pair features of ``text``: row i belongs to the labels of tokens i − 1 and i.
+
+        The row of a sentence's first token is empty. The feature codes are those of `pair_feature_names`.
+        """
+        reader = self._reader(text)
+        columns = [look_up(block, reader, reader.inner) for block in self.pair_blocks]
+        return self._sequences(text, [column for group in columns for column in group], self.pair_blocks, "mark")
+
+    def feature_names(self, codes: Iterable[int] | None = None) -> list[str]:
+        """The names of the state features with these codes (all of them by default)."""
+        return self._names(self.state_blocks, codes)
+
+    def pair_feature_names(self, codes: Iterable[int] | None = None) -> list[str]:
+        """The names of the label-pair features with these codes (all of them by default)."""
+        return self._names(self.pair_blocks, codes)
+
+    def _names(self, blocks: Sequence[Block], codes: Iterable[int] | None) -> list[str]:
+        sizes = [len(block.space) for block in blocks]
+        starts = np.cumsum([0, *sizes])
+        chosen = np.arange(starts[-1]) if codes is None else np.asarray(list(codes), dtype=np.int64)
+        if chosen.size and not (chosen.min() >= 0 and chosen.max() < starts[-1]):
+            raise DataError(
+                f"Feature codes must lie in 0..{starts[-1] - 1}; they reach {chosen.min()}..{chosen.max()}."
+            )
+        names = [""] * len(chosen)
+        owner = np.searchsorted(starts, chosen, side="right") - 1
+        for number, block in enumerate(blocks):
+            where = np.flatnonzero(owner == number)
+            template = block.templates[0]
+            parts = block.space.decode(chosen[where] - starts[number])
+            values = []
+            for cell, part in zip(template.cells, parts, strict=False):  # no cells: one part that says nothing
+                known = self.vocabularies[cell.column, cell.derivation] + self._padding
+                values.append([known[code] for code in part.tolist()])
+            rows = zip(*values, strict=True) if values else iter([()] * len(where))
+            for place, row in zip(where.tolist(), rows, strict=True):
+                names[place] = template.name(row)
+        return names
+
+    @property
+    def _padding(self) -> tuple[str, ...]:
+        reach = range(1, self.spec.reach + 1)
+        return tuple(f"_B-{step}" for step in reach) + tuple(f"_B+{step}" for step in reach)
+
+    @cached_property
+    def _codes(self) -> dict[Source, dict[str, int]]:
+        return {
+            source: {value: code for code, value in enumerate(values)} for source, values in self.vocabularies.items()
+        }
+
+    def _reader(self, text: ColumnText) -> Cells:
+        if text.n_tokens:
+            _check_columns(self.spec, text, self.label_column if text.n_columns == self.n_columns else None)
+            if text.n_columns > self.n_columns:
+                raise DataError(
+                    f"{text.sources[0][0]} has {text.n_columns} columns; the features were learnt from "
+                    f"{self.n_columns} (column {self.label_column} the label), or leave the label out."
+                )
+        empty = np.zeros(0, dtype=np.int32)
+        codes = {
+            source: _recode(_values(source, text, self.stop_words), table, text, source) if text.n_tokens else empty
+            for source, table in self._codes.items()
+        }
+        return Cells(text.offsets, self.spec.reach, codes, self.vocabularies)
+
+    def _sequences(
+        self, text: ColumnText, columns: Sequence[Int32Array], blocks: Sequence[Block], unknown: str | None
+    ) -> Sequences:
+        starts = np.cumsum([0] + [len(block.space) for block in blocks])
+        owners = [number for number, block in enumerate(blocks) for _ in block.templates]
+        grid = np.empty((text.n_tokens, len(columns)), dtype=np.int32)
+        full = True
+        for place, (codes, owner) in enumerate(zip(columns, owners, strict=True)):
+            np.add(codes, np.int32(starts[owner]), out=grid[:, place])
+            absent = codes < 0
+            if absent.any():
+                grid[absent, place] = -1
+                full = False
+        if full:
+            indptr = np.arange(text.n_tokens + 1, dtype=np.int64) * len(columns)
+            indices = grid.ravel()
+        else:
+            present = grid >= 0
+            indptr = np.zeros(text.n_tokens + 1, dtype=np.int64)
+            np.cumsum(present.sum(axis=1), out=indptr[1:])
+            indices = grid[present]
+        return Sequences(
+            offsets=text.offsets,
+            indptr=indptr,
+            indices=indices,
+            values=None,
+            labels=self._label_codes(text, unknown),
+            n_features=int(starts[-1]),
+            n_labels=len(self.labels),
+        )
+
+    def _label_codes(self, text: ColumnText, unknown: str | None) -> Int32Array:
+        if unknown not in (None, "mark", "error"):
+            raise DataError(f"unknown_labels must be 'mark' or 'error'; got {unknown!r}.")
+        if text.n_columns != self.n_columns:
+            return np.full(text.n_tokens, UNKNOWN, dtype=np.int32)
+        values = text.values[self.label_column]
+        codes = self.labels.encode(values, len(values))[text.codes[self.label_column]]
+        if unknown == "error" and codes.size and int(codes.min()) < 0:
+            token = int(np.flatnonzero(codes < 0)[0])
+            label = values[text.codes[self.label_column][token]]
+            raise DataError(
+                f"{text.place(token)}: the label {label!r} is not one of the {len(self.labels)} labels of training."
+            )
+        return codes
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The encoder as plain arrays, from which `from_arrays` makes it again."""
+        sources = list(self.vocabularies)
+        about = {
+            "name": self.spec.name,
+            "templates": self.spec.to_text(),
+            "n_columns": self.n_columns,
+            "label_column": self.label_column,
+            "sources": sources,
+            "blocks": [
+                {"radices": list(block.space.radices), "ranks": sorted(block.space.ranks)}
+                for block in self.state_blocks + self.pair_blocks
+            ],
+        }
+        arrays: dict[str, NDArray[Any]] = {}
+        pack_text(arrays, "about", [json.dumps(about)])
+        pack_text(arrays, "labels", [str(name) for name in self.labels])
+        pack_text(arrays, "stop_words", self.stop_words)
+        for number, source in enumerate(sources):
+            pack_text(arrays, f"vocabulary{number}", self.vocabularies[source])
+        for number, block in enumerate(self.state_blocks + self.pair_blocks):
+            arrays[f"keys{number}"] = block.space.keys
+            for position, table in block.space.ranks.items():
+                arrays[f"keys{number}.{position}"] = table
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ColumnEncoder:
+        """The encoder that `to_arrays` gave these arrays."""
+        about = json.loads(unpack_text(arrays, "about")[0])
+        spec = parse_templates(about["templates"], source=about["name"])
+        spaces = [
+            KeySpace(
+                tuple(block["radices"]),
+                {position: arrays[f"keys{number}.{position}"] for position in block["ranks"]},
+                arrays[f"keys{number}"],
+            )
+            for number, block in enumerate(about["blocks"])
+        ]
+        groups = group_templates(spec.states), group_templates(spec.pairs)
+        blocks = [Block(group, space) for group, space in zip([*groups[0], *groups[1]], spaces, strict=True)]
+        return cls(
+            spec=spec,
+            labels=Alphabet(unpack_text(arrays, "labels")),
+            n_columns=about["n_columns"],
+            label_column=about["label_column"],
+            stop_words=tuple(unpack_text(arrays, "stop_words")),
+            vocabularies={
+                (column, derivation): tuple(unpack_text(arrays, f"vocabulary{number}"))
+                for number, (column, derivation) in enumerate(about["sources"])
+            },
+            state_blocks=tuple(blocks[: len(groups[0])]),
+            pair_blocks=tuple(blocks[len(groups[0]) :]),
+        )
+
+
+def _sources(spec: FeatureSpec) -> list[Source]:
+    return list(dict.fromkeys((cell.column, cell.derivation) for t in spec.templates for cell in t.cells))
+
+
+def _values(source: Source, text: ColumnText, stop_words: Sequence[str]) -> Sequence[str | None]:
+    column, derivation = source
+    if text.n_tokens == 0:
+        return ()
+    values = text.values[column]
+    return derive(derivation, values, frozenset(stop_words)) if derivation else values
+
+
+def _recode(values: Sequence[str | None], table: Mapping[str, int], text: ColumnText, source: Source) -> Int32Array:
+    get: Callable[[Any, int], int] = table.get
+    recoded = np.fromiter((get(value, -1) for value in values), dtype=np.int32, count=len(values))
+    result: Int32Array = recoded[text.codes[source[0]]]
+    return result
+
+
+def _check_columns(spec: FeatureSpec, text: ColumnText, label_column: int | None) -> None:
+    for column in spec.columns:
+        if column >= text.n_columns:
+            raise DataError(
+                f"The features {spec.name!r} read column {column} (counted from 0), but {text.sources[0][0]} has "
+                f"only {text.n_columns} columns."
+            )
+        if column == label_column:
+            raise DataError(
+                f"The features {spec.name!r} read column {column}, which holds the labels of {text.sources[0][0]}; "
+                f"a feature must not see the answer. Is a column missing?"
+            )

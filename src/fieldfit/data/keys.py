@@ -1,0 +1,109 @@
+"""Tuples of codes as single whole numbers: a bigram of words is a key, and a table of keys is a set of features.
+
+The key of (c_1, …, c_q) with radices (R_1, …, R_q) is the mixed-radix number ((c_1·R_2 + c_2)·R_3 + …). Where that
+would overflow, the number so far is replaced by its rank among those seen in training, and the product goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldfit.types import Int32Array, IntArray
+
+_KEY_LIMIT = 1 << 62
+_TABLE_LIMIT = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class KeySpace:
+    """The tuples seen in training, with codes 0..len−1 in ascending order of their keys.
+
+    ``ranks[j]`` holds the sorted partial keys that were replaced by their rank before position j was appended.
+    """
+
+    radices: tuple[int, ...]
+    ranks: dict[int, IntArray]
+    keys: IntArray
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def encode(self, parts: Sequence[Int32Array]) -> Int32Array:
+        """The code of each tuple (parts[0][i], parts[1][i], …), −1 where it was not seen or has a negative part."""
+        keys = _fold(parts, self.radices, self.ranks, learn=False)
+        return _rank(self.keys, keys).astype(np.int32)
+
+    def decode(self, codes: IntArray) -> list[IntArray]:
+        """The parts of the tuples with these codes, position by position."""
+        keys = self.keys[codes]
+        parts: list[IntArray] = []
+        for position in range(len(self.radices) - 1, 0, -1):
+            keys, part = np.divmod(keys, self.radices[position])
+            parts.append(part)
+            if position in self.ranks:
+                keys = self.ranks[position][keys]
+        parts.append(keys)
+        return parts[::-1]
+
+
+def learn_keys(
+    parts: Sequence[Int32Array], radices: Sequence[int], min_count: int = 1
+) -> tuple[KeySpace, Int32Array]:
+    """The space of the tuples that occur at least ``min_count`` times, and the code of each tuple (−1 where none)."""
+    ranks: dict[int, IntArray] = {}
+    keys = _fold(parts, radices, ranks, learn=True)
+    present = keys >= 0
+    whole = bool(present.all())
+    kept = keys if whole else keys[present]
+    size = int(kept.max()) + 1 if len(kept) else 0
+    if size <= _TABLE_LIMIT:
+        counts = np.bincount(kept, minlength=size)
+        seen = np.flatnonzero(counts)
+        rank_of = np.zeros(size, dtype=np.int32)
+        rank_of[seen] = np.arange(len(seen), dtype=np.int32)
+        codes, counts = rank_of[kept], counts[seen]
+    else:
+        seen, inverse, counts = np.unique(kept, return_inverse=True, return_counts=True)
+        codes = inverse.astype(np.int32)
+    if min_count > 1:
+        frequent = counts >= min_count
+        table = np.where(frequent, np.cumsum(frequent) - 1, -1).astype(np.int32)
+        codes, seen = table[codes], seen[frequent]
+    if not whole:
+        spread = np.full(len(keys), -1, dtype=np.int32)
+        spread[present] = codes
+        codes = spread
+    return KeySpace(tuple(radices), ranks, seen), codes
+
+
+def _fold(
+    parts: Sequence[Int32Array], radices: Sequence[int], ranks: dict[int, IntArray], *, learn: bool
+) -> IntArray:
+    """The key of each tuple, −1 where a part is negative; ``learn`` fills ``ranks`` where the product overflows."""
+    keys = parts[0].astype(np.int64)
+    absent = parts[0] < 0
+    size = radices[0]
+    for position in range(1, len(parts)):
+        radix, part = radices[position], parts[position]
+        if learn and size * radix > _KEY_LIMIT:
+            ranks[position] = np.unique(keys[~absent])
+        if position in ranks:
+            keys = _rank(ranks[position], keys)
+            absent |= keys < 0
+            size = len(ranks[position])
+        keys = keys * radix + part
+        absent |= part < 0
+        size *= radix
+    keys[absent] = -1
+    return keys
+
+
+def _rank(table: IntArray, keys: IntArray) -> IntArray:
+    """The place of each key in a sorted table, −1 where it is not there."""
+    if len(table) == 0:
+        return np.full(len(keys), -1, dtype=np.int64)
+    place = np.minimum(np.searchsorted(table, keys), len(table) - 1)
+    return np.where(table[place] == keys, place, -1)

@@ -1,0 +1,168 @@
+"""Labelled sequences as flat arrays: what every chain model takes, whatever file or list the data came from.
+
+Token t of sentence s has global index offsets[s] + t. Its features are the sparse row
+indices[indptr[i]:indptr[i + 1]] with the values beside them; an index that occurs twice in a row counts twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
+
+UNKNOWN = -1
+"""The label code of a token whose label is not given or was never seen in training."""
+
+
+def _frozen(array: ArrayLike, dtype: type[Any], name: str) -> NDArray[Any]:
+    """A read-only, contiguous, one-dimensional view of ``array``, refused where a cast would change its numbers."""
+    given = np.asarray(array)
+    if given.dtype == dtype and given.ndim == 1 and given.flags.c_contiguous:
+        given = given.view()
+        given.flags.writeable = False
+        return given
+    if given.ndim != 1:
+        raise DataError(f"Sequences.{name} must have one dimension; it has shape {given.shape}.")
+    if given.size and given.dtype.kind not in ("f" if dtype is np.float64 else "") + "iu":
+        raise DataError(f"Sequences.{name} must hold {np.dtype(dtype)} numbers; it holds {given.dtype}.")
+    if dtype is np.int32 and given.size and not (int(given.min()) >= -(2**31) and int(given.max()) < 2**31):
+        raise DataError(f"Sequences.{name} must fit 32 bits; it reaches {given.max()}.")
+    view = np.ascontiguousarray(given, dtype=dtype).view()
+    view.flags.writeable = False
+    return view
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """Sentences of tokens with sparse features and labels.
+
+    Parameters
+    ----------
+    offsets
+        (n_sequences + 1,) int64: the tokens of sentence s are offsets[s]..offsets[s + 1].
+    indptr
+        (n_tokens + 1,) int64: the features of token i are the entries indptr[i]..indptr[i + 1].
+    indices
+        (n_entries,) int32 feature codes below ``n_features``.
+    values
+        (n_entries,) float64, finite, or None where every value is one.
+    labels
+        (n_tokens,) int32 label codes below ``n_labels``; −1 is unknown or not given.
+    """
+
+    offsets: IntArray
+    indptr: IntArray
+    indices: Int32Array
+    values: FloatArray | None
+    labels: Int32Array
+    n_features: int
+    n_labels: int
+
+    def __post_init__(self) -> None:
+        for name, dtype in (("offsets", np.int64), ("indptr", np.int64), ("indices", np.int32), ("labels", np.int32)):
+            object.__setattr__(self, name, _frozen(getattr(self, name), dtype, name))
+        if self.values is not None:
+            object.__setattr__(self, "values", _frozen(self.values, np.float64, "values"))
+        _check_pointer(self.offsets, len(self.labels), "offsets", "labels")
+        _check_pointer(self.indptr, len(self.indices), "indptr", "indices")
+        if len(self.indptr) != len(self.labels) + 1:
+            raise DataError(
+                f"Sequences.indptr must have one entry more than there are tokens; it has {len(self.indptr)} "
+                f"for {len(self.labels)} labels."
+            )
+        _check_codes(self.indices, 0, self.n_features, "indices", "n_features")
+        _check_codes(self.labels, UNKNOWN, self.n_labels, "labels", "n_labels")
+        if self.values is not None:
+            if len(self.values) != len(self.indices):
+                raise DataError(
+                    f"Sequences.values must be as long as indices ({len(self.indices)}); it has {len(self.values)}."
+                )
+            if not np.isfinite(self.values).all():
+                entry = int(np.flatnonzero(~np.isfinite(self.values))[0])
+                sentence, token = self.locate(int(np.searchsorted(self.indptr, entry, side="right")) - 1)
+                raise DataError(
+                    f"Feature {self.indices[entry]} of sentence {sentence}, token {token} (counted from 0) is "
+                    f"{self.values[entry]}; feature values must be finite numbers."
+                )
+
+    @property
+    def n_sequences(self) -> int:
+        """The number of sentences."""
+        return len(self.offsets) - 1
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of tokens in all sentences."""
+        return len(self.labels)
+
+    @property
+    def lengths(self) -> IntArray:
+        """(n_sequences,) tokens of each sentence."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return self.n_sequences
+
+    def locate(self, token: int) -> tuple[int, int]:
+        """The sentence of a global token index and its place in it, both counted from 0."""
+        sentence = int(np.searchsorted(self.offsets, token, side="right")) - 1
+        return sentence, token - int(self.offsets[sentence])
+
+    def subset(self, rows: ArrayLike) -> Sequences:
+        """The sentences ``rows`` (indices, repeats allowed, or a mask) in that order, with the same codes."""
+        chosen = np.atleast_1d(np.asarray(rows))
+        if chosen.dtype == np.bool_:
+            if chosen.shape != (self.n_sequences,):
+                raise DataError(
+                    f"A mask needs one entry for each of {self.n_sequences} sentences; got {chosen.shape}."
+                )
+            chosen = np.flatnonzero(chosen)
+        if chosen.size == 0:
+            chosen = np.zeros(0, dtype=np.int64)
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
+            raise DataError(f"rows must be a list of sentence numbers; got {chosen.dtype} of shape {chosen.shape}.")
+        if chosen.size and not (-self.n_sequences <= int(chosen.min()) and int(chosen.max()) < self.n_sequences):
+            raise DataError(f"rows must lie in 0..{self.n_sequences - 1}; they reach {chosen.min()}..{chosen.max()}.")
+        chosen = chosen.astype(np.int64) % max(self.n_sequences, 1)
+        offsets, tokens = _gather(self.offsets, chosen)
+        indptr, entries = _gather(self.indptr, tokens)
+        return Sequences(
+            offsets=offsets,
+            indptr=indptr,
+            indices=self.indices[entries],
+            values=None if self.values is None else self.values[entries],
+            labels=self.labels[tokens],
+            n_features=self.n_features,
+            n_labels=self.n_labels,
+        )
+
+
+def _gather(pointer: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """The pointer array of the chosen rows, and the entries they hold in order."""
+    lengths = (pointer[1:] - pointer[:-1])[rows]
+    result = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=result[1:])
+    entries = np.arange(result[-1], dtype=np.int64) + np.repeat(pointer[:-1][rows] - result[:-1], lengths)
+    return result, entries
+
+
+def _check_pointer(pointer: IntArray, total: int, name: str, target: str) -> None:
+    if len(pointer) == 0 or pointer[0] != 0 or pointer[-1] != total or (pointer[1:] < pointer[:-1]).any():
+        raise DataError(
+            f"Sequences.{name} must rise from 0 to the length of {target} ({total}) without falling; "
+            f"it has {len(pointer)} entries" + (f" from {pointer[0]} to {pointer[-1]}." if len(pointer) else ".")
+        )
+
+
+def _check_codes(codes: Int32Array, low: int, limit: int, name: str, bound: str) -> None:
+    if limit < 0:
+        raise DataError(f"Sequences.{bound} must not be negative; it is {limit}.")
+    if codes.size and not (low <= int(codes.min()) and int(codes.max()) < limit):
+        raise DataError(
+            f"Sequences.{name} must lie in {low}..{limit - 1} ({bound} is {limit}); "
+            f"they reach {codes.min()}..{codes.max()}."
+        )

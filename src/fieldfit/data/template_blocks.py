@@ -1,0 +1,120 @@
+"""Templates applied to codes: what a cell reads at every token, and the features that templates make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fieldfit.data.keys import KeySpace, learn_keys
+from fieldfit.data.templates import Cell, Template
+from fieldfit.types import Int32Array, IntArray
+
+Source = tuple[int, str]
+"""A column and a derivation (or ``""``): where a cell's values come from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Templates that share an identifier, and with it their features."""
+
+    templates: tuple[Template, ...]
+    space: KeySpace
+
+
+class Cells:
+    """The codes that a cell reads at every token; codes beyond the vocabulary are places outside the sentence."""
+
+    def __init__(
+        self,
+        offsets: IntArray,
+        reach: int,
+        codes: Mapping[Source, Int32Array],
+        vocabularies: Mapping[Source, Sequence[str]],
+    ) -> None:
+        self._codes, self._vocabularies, self._reach = codes, vocabularies, reach
+        lengths = np.diff(offsets)
+        n_tokens = int(offsets[-1])
+        self._place = np.arange(n_tokens) - np.repeat(offsets[:-1], lengths)
+        self._left = np.repeat(lengths, lengths) - 1 - self._place
+        self.inner = self._place > 0
+
+    def radix(self, cell: Cell) -> int:
+        """One more than the largest code that `read` can give."""
+        return len(self._vocabularies[cell.column, cell.derivation]) + 2 * self._reach
+
+    def read(self, cell: Cell) -> Int32Array:
+        """(n_tokens,) the code in the cell's column ``row`` tokens away, −1 where the value is unknown."""
+        codes = self._codes[cell.column, cell.derivation]
+        if cell.row == 0:
+            return codes
+        size = len(self._vocabularies[cell.column, cell.derivation])
+        result = np.empty_like(codes)
+        step = min(abs(cell.row), len(codes))
+        if cell.row < 0:
+            result[step:] = codes[: len(codes) - step]
+            # The token lies -row - place tokens before the first one: 1 reads _B-1.
+            beyond = -cell.row - self._place
+            outside = beyond > 0
+            result[outside] = size - 1 + beyond[outside]
+        else:
+            result[: len(codes) - step] = codes[step:]
+            beyond = cell.row - self._left
+            outside = beyond > 0
+            result[outside] = size + self._reach - 1 + beyond[outside]
+        return result
+
+
+def group_templates(templates: Iterable[Template]) -> list[tuple[Template, ...]]:
+    """Templates with the same identifier together, in order of appearance."""
+    groups: dict[tuple[str, ...], list[Template]] = {}
+    for template in templates:
+        groups.setdefault(template.pieces, []).append(template)
+    return [tuple(group) for group in groups.values()]
+
+
+def learn_blocks(
+    templates: Iterable[Template], reader: Cells, min_count: int, where: Any
+) -> tuple[tuple[Block, ...], list[Int32Array]]:
+    """The features of each group of templates at the tokens ``where``, and each template's codes at all tokens."""
+    blocks: list[Block] = []
+    columns: list[Int32Array] = []
+    for group in group_templates(templates):
+        parts, radices = _parts(group, reader, where)
+        space, codes = learn_keys(parts, radices, min_count)
+        blocks.append(Block(group, space))
+        columns.extend(_spread(codes, len(group), reader, where))
+    return tuple(blocks), columns
+
+
+def look_up(block: Block, reader: Cells, where: Any) -> list[Int32Array]:
+    """For each template of the block the feature code of every token, −1 where training never saw it."""
+    parts, _ = _parts(block.templates, reader, where)
+    return _spread(block.space.encode(parts), len(block.templates), reader, where)
+
+
+def _parts(group: Sequence[Template], reader: Cells, where: Any) -> tuple[list[Int32Array], list[int]]:
+    """For each position of the group's templates the codes there, the templates one after the other."""
+    if not group[0].cells:  # a feature that every token has
+        count = len(group) * len(reader.inner[where])
+        return [np.zeros(count, dtype=np.int32)], [1]
+    parts = [
+        np.concatenate([reader.read(template.cells[position])[where] for template in group])
+        for position in range(len(group[0].cells))
+    ]
+    return parts, [reader.radix(cell) for cell in group[0].cells]
+
+
+def _spread(codes: Int32Array, count: int, reader: Cells, where: Any) -> list[Int32Array]:
+    """The codes template by template, with −1 at the tokens that ``where`` leaves out."""
+    columns = np.split(codes, count)
+    if isinstance(where, slice):
+        return columns
+    result = []
+    for column in columns:
+        full = np.full(len(reader.inner), -1, dtype=np.int32)
+        full[where] = column
+        result.append(full)
+    return result

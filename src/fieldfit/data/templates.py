@@ -1,0 +1,147 @@
+r"""Feature templates in CRF++'s language: ``U00:%x[-1,0]`` is the value of column 0 one token back.
+
+Lines that start with U make state features (observation × label), lines that start with B make features of label
+pairs; a plain ``B`` stands for the label transitions themselves. Cells outside the sentence read ``_B-1``, ``_B-2``,
+… before it and ``_B+1``, … after it. Lines that start with # and blank lines are passed over.
+
+One extension: ``%x[0,0:suffix3]`` reads a derived column (lower, shape, stop, prefixN, suffixN).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fieldfit.data.derived import check_derivation
+from fieldfit.data.textfile import read_text
+from fieldfit.types import DataError
+
+_CELL = re.compile(r"%x\[\s*([+-]?\d+)\s*,\s*(\d+)\s*(?::\s*(\w+)\s*)?\]")
+_REACH_LIMIT = 100
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One ``%x[row,column:derivation]``: a token relative to the current one, a column, a derivation or ``""``."""
+
+    row: int
+    column: int
+    derivation: str = ""
+
+    def __str__(self) -> str:
+        return f"%x[{self.row},{self.column}{':' + self.derivation if self.derivation else ''}]"
+
+
+@dataclass(frozen=True)
+class Template:
+    """A feature's pattern: literal text around cells, ``len(pieces) == len(cells) + 1``."""
+
+    pieces: tuple[str, ...]
+    cells: tuple[Cell, ...]
+
+    def __str__(self) -> str:
+        return self.pieces[0] + "".join(
+            f"{cell}{piece}" for cell, piece in zip(self.cells, self.pieces[1:], strict=True)
+        )
+
+    def name(self, values: Sequence[str]) -> str:
+        """The feature's name where the cells have these values."""
+        return self.pieces[0] + "".join(f"{v}{piece}" for v, piece in zip(values, self.pieces[1:], strict=True))
+
+
+@dataclass(frozen=True)
+class FeatureSpec:
+    """What to compute for each token: state templates, label-pair templates, and whether there are transitions."""
+
+    name: str
+    states: tuple[Template, ...]
+    pairs: tuple[Template, ...] = ()
+    transitions: bool = True
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """State templates, then label-pair templates."""
+        return self.states + self.pairs
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The columns that the templates read, ascending."""
+        return tuple(sorted({cell.column for template in self.templates for cell in template.cells}))
+
+    @property
+    def reach(self) -> int:
+        """How many tokens the farthest cell lies away."""
+        return max((abs(cell.row) for template in self.templates for cell in template.cells), default=0)
+
+    @property
+    def uses_stop_words(self) -> bool:
+        """Whether a cell asks if its word is in the stop list."""
+        return any(cell.derivation == "stop" for template in self.templates for cell in template.cells)
+
+    def to_text(self) -> str:
+        """The templates as `parse_templates` reads them."""
+        lines = [str(template) for template in self.templates]
+        return "\n".join(lines + ["B"] * self.transitions) + "\n"
+
+
+def read_templates(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> FeatureSpec:
+    """Read a CRF++ template file."""
+    return parse_templates(read_text(path, encoding), source=str(path))
+
+
+def parse_templates(text: str, *, source: str = "templates") -> FeatureSpec:
+    """Read CRF++ templates from text; a line that is not one is refused with its number."""
+    states: dict[Template, None] = {}
+    pairs: dict[Template, None] = {}
+    transitions = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        if stripped[0] not in "UB":
+            raise DataError(
+                f"{source}, line {number}: a template starts with U or B (or # for a remark); got {line!r}."
+            )
+        template = _parse_line(stripped, f"{source}, line {number}")
+        if stripped[0] == "U":
+            states[template] = None
+        elif template.cells:
+            pairs[template] = None
+        else:
+            transitions = True
+    if not states and not pairs and not transitions:
+        raise DataError(f"{source}: there is no template; write for example U00:%x[0,0] and B.")
+    _refuse_shared_names([*states, *pairs], source)
+    return FeatureSpec(source, tuple(states), tuple(pairs), transitions)
+
+
+def _parse_line(line: str, place: str) -> Template:
+    pieces: list[str] = []
+    cells: list[Cell] = []
+    end = 0
+    for found in _CELL.finditer(line):
+        pieces.append(line[end : found.start()])
+        end = found.end()
+        cells.append(Cell(int(found[1]), int(found[2]), found[3] or ""))
+        if cells[-1].derivation:
+            check_derivation(cells[-1].derivation)
+        if abs(cells[-1].row) > _REACH_LIMIT:
+            raise DataError(f"{place}: {found[0]} reaches farther than {_REACH_LIMIT} tokens.")
+    pieces.append(line[end:])
+    if any("%x" in piece for piece in pieces):
+        raise DataError(f"{place}: a cell is written %x[row,column], for example %x[-1,0]; got {line!r}.")
+    return Template(tuple(pieces), tuple(cells))
+
+
+def _refuse_shared_names(templates: Sequence[Template], source: str) -> None:
+    """Templates with the same text share their features, which makes sense only where they read the same columns."""
+    first: dict[tuple[str, ...], Template] = {}
+    for template in templates:
+        other = first.setdefault(template.pieces, template)
+        if [(c.column, c.derivation) for c in other.cells] != [(c.column, c.derivation) for c in template.cells]:
+            raise DataError(
+                f"{source}: {other} and {template} have the same identifier but read different columns; "
+                f"give each an identifier of its own (U01:, U02:, …)."
+            )

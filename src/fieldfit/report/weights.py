@@ -1,0 +1,60 @@
+"""The trajectory of the weights β over the rounds of Algorithm 1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+#: Lines up to which each has its name beside it.
+_MOST_NAMED = 12
+
+
+def plot_weights(history: pd.DataFrame, *, title: str = "Automatic weights") -> Figure:
+    """β by round above, J by round below.
+
+    ``history`` has the columns ``round`` and ``J``, and one column ``β[name]`` for each weight.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    columns = [name for name in history.columns if str(name).startswith("β[")]
+    figure = Figure(figsize=(7.2, 5.2), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [2, 1]})
+    rounds = history["round"].to_numpy()
+    ends: list[tuple[float, str, Any]] = []
+    for place, name in enumerate(columns):
+        colour = _COLOURS[place % len(_COLOURS)]
+        values = history[name].to_numpy()
+        above.plot(rounds, values, color=colour, marker="o", markersize=4, linewidth=1.8, clip_on=False)
+        ends.append((float(values[-1]), str(name)[2:-1], colour))
+    if len(columns) <= _MOST_NAMED:
+        _name_ends(above, ends)
+    above.set_ylabel("weight β")
+    above.set_ylim(bottom=0)
+    above.set_title(title, loc="left", fontsize=11)
+    below.plot(rounds, history["J"].to_numpy(), color="#444444", marker="o", markersize=4, linewidth=1.8)
+    below.set_ylabel("J(β), log det of\nthe variance")
+    below.ticklabel_format(axis="y", useOffset=False)
+    below.set_xlabel("round of Algorithm 1")
+    below.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for axis in (above, below):
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(axis="y", color="#dddddd", linewidth=0.8)
+        axis.set_axisbelow(True)
+    return figure
+
+
+def _name_ends(axis: Any, ends: list[tuple[float, str, Any]]) -> None:
+    """The name of each line at its end, moved apart where they would overlap."""
+    top = max((value for value, _, _ in ends), default=1.0) or 1.0
+    gap, height = 0.065 * top, -1.0
+    for value, name, colour in sorted(ends, key=lambda end: end[0]):
+        height = max(value, height + gap)
+        axis.annotate(
+            f" {name} {value:.3g}", (1.0, height), xycoords=("axes fraction", "data"), color=colour, va="center",
+            fontsize=9, annotation_clip=False,
+        )  # fmt: skip

@@ -1,0 +1,162 @@
+"""J(β) and its derivative, from statistics that do not depend on β (Section 6).
+
+With B_g and M_gh the bread of group g and the meat of groups g and h,
+
+    bread(β) = Σ_g β_g B_g,   meat(β) = Σ_gh β_g β_h M_gh,   J(β) = log det meat(β) − 2 log det bread(β)
+
+and, because M_gh = M_hgᵀ,
+
+    ∂J/∂β_g = 2 Σ_h β_h tr(meat⁻¹ M_gh) − 2 tr(bread⁻¹ B_g).
+
+The diagonal form has only the diagonals, and sums of logarithms in place of log-determinants. Both are infinite where the
+bread is singular: such a β does not determine the parameters. Neither changes when β is scaled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from fieldfit.types import BoolArray, FloatArray
+
+#: Eigenvalues below this, relative to the bread of all groups together, are 0.
+_ZERO = 1e-9
+
+
+class Criterion(Protocol):
+    """J as a function of unnormalised β."""
+
+    @property
+    def information(self) -> FloatArray:
+        """The size of each group's bread (groups,): 0 for a group that says nothing."""
+
+    def value_grad(self, beta: FloatArray) -> tuple[float, FloatArray]:
+        """J(β) and its gradient; infinite (with gradient 0) where the bread is singular."""
+
+
+@dataclass(frozen=True)
+class LogDeterminant:
+    """The exact form. ``bread`` (G, r, r), ``meat`` (G, G, r, r) with meat[g, h] = E ψ_g ψ_hᵀ.
+
+    Directions in which no group has information (the gauge freedom of a model) are left out.
+    """
+
+    bread: FloatArray
+    meat: FloatArray
+
+    @cached_property
+    def information(self) -> FloatArray:
+        """The trace of each group's bread."""
+        return np.asarray(np.maximum(np.trace(self.bread, axis1=1, axis2=2), 0.0))
+
+    @cached_property
+    def _whitening(self) -> tuple[FloatArray, float]:
+        """W (r, q) with Wᵀ(Σ_g B_g/tr B_g)W = 1 on the range, and the constant that W adds to J.
+
+        In these coordinates sizes mean something: an eigenvalue is small only where information is missing.
+        """
+        use = self.information > 0
+        total = np.einsum("g,gab->ab", 1.0 / self.information[use], self.bread[use])
+        values, vectors = np.linalg.eigh((total + total.T) / 2)
+        good = values > _ZERO * max(float(values[-1]), 0.0)
+        return vectors[:, good] / np.sqrt(values[good]), float(np.sum(np.log(values[good])))
+
+    @cached_property
+    def _blocks(self) -> tuple[FloatArray, FloatArray]:
+        W, _ = self._whitening
+        groups = len(self.bread)
+        bread = np.stack([W.T @ block @ W for block in self.bread])
+        meat = np.empty((groups, groups, W.shape[1], W.shape[1]))
+        for g in range(groups):
+            for h in range(groups):
+                meat[g, h] = W.T @ self.meat[g, h] @ W
+        return bread, meat
+
+    @property
+    def rank(self) -> int:
+        """The number of directions that are counted."""
+        return int(self._whitening[0].shape[1])
+
+    @cached_property
+    def short(self) -> tuple[int, ...]:
+        """Groups whose scores span less than their bread: too few samples, and log det meat means nothing there."""
+        bread, meat = self._blocks
+        found = []
+        for g in np.flatnonzero(self.information > 0):
+            values, vectors = np.linalg.eigh(bread[g])
+            range_ = vectors[:, values > _ZERO * max(float(values[-1]), 0.0)]
+            inside = np.linalg.eigvalsh(range_.T @ meat[g, g] @ range_)
+            if inside[0] <= _ZERO * max(float(inside[-1]), 0.0):
+                found.append(int(g))
+        return tuple(found)
+
+    def value(self, beta: FloatArray) -> float:
+        """J(β)."""
+        return self.value_grad(beta)[0]
+
+    def value_grad(self, beta: FloatArray) -> tuple[float, FloatArray]:
+        """J(β) and its gradient."""
+        bread, meat = self._blocks
+        groups, q = bread.shape[:2]
+        flat_bread, flat_meat = bread.reshape(groups, q * q), meat.reshape(groups * groups, q * q)
+        B = (beta @ flat_bread).reshape(q, q)
+        M = (np.outer(beta, beta).ravel() @ flat_meat).reshape(q, q)
+        breads, U = np.linalg.eigh((B + B.T) / 2)
+        meats, V = np.linalg.eigh((M + M.T) / 2)
+        if not (_positive(breads) and _positive(meats)):
+            return np.inf, np.zeros(len(beta))
+        J = float(np.sum(np.log(meats)) - 2 * np.sum(np.log(breads))) - self._whitening[1]
+        cross = (flat_meat @ ((V / meats) @ V.T).ravel()).reshape(groups, groups)
+        single = flat_bread @ ((U / breads) @ U.T).ravel()
+        return J, 2 * (cross @ beta) - 2 * single
+
+
+@dataclass(frozen=True)
+class DiagonalForm:
+    """The diagonal form. ``bread`` (G, r) and ``meat`` (G, G, r) are diagonals.
+
+    Left out are parameters on which no group has information, or on which a group has information but no score yet.
+    """
+
+    bread: FloatArray
+    meat: FloatArray
+
+    @cached_property
+    def kept(self) -> BoolArray:
+        """Which parameters count (r,)."""
+        own = np.einsum("ggr->gr", self.meat)
+        scale = self.bread.max(axis=1, keepdims=True, initial=0.0)
+        informed = self.bread > _ZERO * np.maximum(scale, 1e-300)
+        return np.asarray(informed.any(axis=0) & ~np.any(informed & (own <= 0), axis=0))
+
+    @cached_property
+    def information(self) -> FloatArray:
+        """The trace of each group's bread."""
+        return np.asarray(np.maximum(self.bread.sum(axis=1), 0.0))
+
+    @cached_property
+    def _counted(self) -> tuple[FloatArray, FloatArray]:
+        kept = self.kept
+        return np.ascontiguousarray(self.bread[:, kept]), np.ascontiguousarray(self.meat[:, :, kept])
+
+    def value(self, beta: FloatArray) -> float:
+        """J(β)."""
+        return self.value_grad(beta)[0]
+
+    def value_grad(self, beta: FloatArray) -> tuple[float, FloatArray]:
+        """J(β) and its gradient."""
+        bread, meat = self._counted
+        B = beta @ bread
+        half = np.einsum("ghr,h->gr", meat, beta)
+        M = beta @ half
+        if np.min(B, initial=np.inf) <= 0 or np.min(M, initial=np.inf) <= 0:
+            return np.inf, np.zeros(len(beta))
+        J = float(np.sum(np.log(M)) - 2 * np.sum(np.log(B)))
+        return J, 2 * (half @ (1 / M)) - 2 * (bread @ (1 / B))
+
+
+def _positive(eigenvalues: FloatArray) -> bool:
+    return bool(len(eigenvalues) and eigenvalues[0] > _ZERO * eigenvalues[-1])

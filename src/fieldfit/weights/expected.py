@@ -1,0 +1,76 @@
+"""J from expectations under the model at a given θ, without data: what the best weights would be.
+
+meat(β) is a quadratic form in β, so its blocks follow from bread and meat (`theory_moments`) of single groups and pairs:
+
+    M_gg = meat(e_g),    M_gh + M_hg = meat(e_g + e_h) − meat(e_g) − meat(e_h).
+
+J sees M_gh only in the sum M_gh + M_hg, so half of that is as good as each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fieldfit.asymptotics.moments import Compile, TheoryMoments, theory_moments
+from fieldfit.policies.structure import Structure
+from fieldfit.types import FloatArray
+from fieldfit.weights.choice import judge
+from fieldfit.weights.criterion import DiagonalForm, LogDeterminant
+from fieldfit.weights.groups import Groups, check_betas
+from fieldfit.weights.options import AutoWeights
+from fieldfit.weights.result import WeightsResult
+from fieldfit.weights.simplex import Ridge, minimise_on_simplex
+
+
+def expected_statistics(
+    groups: Groups,
+    structure: Structure,
+    compile_problem: Compile,
+    theta: FloatArray,
+    weight: FloatArray,
+    formula: str,
+) -> LogDeterminant:
+    """Bread and meat by groups, with E over X as Σ_x w_x."""
+    count = groups.count
+
+    def moments(beta: FloatArray) -> TheoryMoments:
+        bound = groups.policy(beta).bind(structure)
+        return theory_moments(bound, compile_problem, theta, weight, formula)
+
+    unit = np.eye(count)
+    single = [moments(row) for row in unit]
+    r = len(theta)
+    meat = np.empty((count, count, r, r))
+    for g in range(count):
+        meat[g, g] = single[g].meat
+        for h in range(g):
+            meat[g, h] = meat[h, g] = (moments(unit[g] + unit[h]).meat - single[g].meat - single[h].meat) / 2
+    return LogDeterminant(np.stack([one.bread for one in single]), meat)
+
+
+def expected_weights(
+    structure: Structure,
+    groups: Groups,
+    compile_problem: Compile,
+    theta: FloatArray,
+    weight: FloatArray,
+    options: AutoWeights,
+) -> WeightsResult:
+    """The best β at θ, with everything that the exact criterion says of it."""
+    exact = expected_statistics(groups, structure, compile_problem, theta, weight, options.formula)
+    beta0 = groups.written() if options.beta0 is None else check_betas(groups, options.beta0)
+    ridge = Ridge(options.gamma, beta0, groups.normaliser)
+    form = "diagonal" if options.form == "diagonal" else "exact"
+    criterion: LogDeterminant | DiagonalForm = exact
+    if form == "diagonal":
+        criterion = DiagonalForm(np.einsum("grr->gr", exact.bread), np.einsum("ghrr->ghr", exact.meat))
+    beta = minimise_on_simplex(criterion, ridge)
+    verdict = judge(exact, beta, groups, ridge, fallback=options.fallback and options.gamma == 0)
+    message = "expectations under the model at θ"
+    if verdict.fell_back:
+        message += "; worse than a pure policy by the exact J, which was taken"
+    return WeightsResult(
+        verdict.beta, groups.names, groups.policy(verdict.beta), (), True, message, form, options.formula,
+        options.gamma, criterion.value(verdict.beta), verdict.J_exact, verdict.pure, verdict.gershgorin,
+        verdict.diagonal_loss, verdict.fell_back, theta,
+    )  # fmt: skip

@@ -1,0 +1,178 @@
+"""Which components share one weight: the terms of a policy, or its single components.
+
+The score of a sample is ψ = Σ_g β_g ψ_g, where ψ_g sums the selected components of group g. Inside a group the
+weights that the policy was written with stay in proportion. Weights are fixed by Σ_g c_g β_g = 1: c is 1 for a term
+and 1/size for a component, so that in both cases the terms' mean weights sum to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fieldfit.policies.laws.independent import BoundIndependent
+from fieldfit.policies.policy import BoundPolicy, Policy
+from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.types import FloatArray, PolicyError
+
+#: Components that may have weights of their own.
+MOST_COMPONENTS = 64
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of the components of a bound policy.
+
+    ``members[g]`` are pairs (family, component), component −1 for all of them; ``relative[f]`` are the weights inside
+    family f, 1 or a list of mean 1.
+    """
+
+    bound: BoundPolicy
+    by: str
+    names: tuple[str, ...]
+    members: tuple[tuple[tuple[int, int], ...], ...]
+    relative: tuple[float | FloatArray, ...]
+    normaliser: FloatArray
+
+    @property
+    def count(self) -> int:
+        """The number of groups."""
+        return len(self.names)
+
+    def normalised(self, beta: FloatArray) -> FloatArray:
+        """β scaled to Σ_g c_g β_g = 1."""
+        return np.asarray(beta / float(self.normaliser @ beta), dtype=np.float64)
+
+    def policy(self, beta: FloatArray) -> Policy:
+        """The policy with these weights."""
+        if self.by == "term":
+            values: list[object] = []
+            for term, value in enumerate(beta):
+                relative = self.relative[self.bound.family_terms.index(term)]
+                values.append(float(value) if isinstance(relative, float) else tuple(float(value) * relative))
+            return self.bound.policy.with_betas(values)
+        return self.bound.policy.with_betas(
+            [
+                tuple(float(b) for b, own in zip(beta, self.members, strict=True) if own[0][0] == family)
+                for family in range(len(self.bound.families))
+            ]
+        )
+
+    def written(self) -> FloatArray:
+        """β as the policy has it, normalised; the mean of a list for a term."""
+        if self.by == "component":
+            beta = np.array([_entry(self.bound.betas[f], j) for ((f, j),) in self.members])
+        else:
+            beta = np.array([float(np.mean(self.bound.betas[own[0][0]])) for own in self.members])
+        return self.normalised(beta) if beta.any() else self.normalised(np.ones(self.count))
+
+    def drawn(self, selection: Selection) -> list[Selection]:
+        """The drawn Z of each group, each with weight 1."""
+        result = []
+        for own in self.members:
+            parts = []
+            for family, component in own:
+                part = selection.parts[family]
+                if component < 0:
+                    parts.append(replace(part, beta=self.relative[family]))
+                else:
+                    parts.append(_only(part, component, selection.n))
+            result.append(Selection(selection.n, tuple(parts), selection.start))
+        return result
+
+    def expected(self, selection: Selection) -> list[Selection]:
+        """Z replaced by its mean: everything selected, each component with its λ as weight (the published formula)."""
+        lams = self._lams()
+        result = []
+        for own in self.members:
+            parts = []
+            for family, component in own:
+                bound, start = self.bound.families[family], selection.start
+                everything = FamilySelection(bound, 1.0, start=start)
+                if component < 0:
+                    product = lams[family] * self.relative[family]
+                    beta = float(product) if np.ndim(product) == 0 else np.asarray(product, dtype=np.float64)
+                    parts.append(replace(everything, beta=beta))
+                else:
+                    lam = _entry(lams[family], component)
+                    parts.append(replace(_only(everything, component, selection.n), beta=lam))
+            result.append(Selection(selection.n, tuple(parts), selection.start))
+        return result
+
+    def _lams(self) -> tuple[float | FloatArray, ...]:
+        if all(family.size is not None for family in self.bound.families):
+            return self.bound.lams()
+        if all(isinstance(law, BoundIndependent) for law in self.bound.laws):
+            return self.bound.lams(0)
+        raise PolicyError(
+            f"The published formula needs one λ for each family; those of '{self.bound.policy}' differ between "
+            "samples. Use formula='exact'."
+        )
+
+
+def groups_of(bound: BoundPolicy, by: str) -> Groups:
+    """The groups of a policy, by "term" or by "component"."""
+    terms = len(bound.policy.betas)
+    if by == "term":
+        relative = tuple(_proportions(beta) for beta in bound.betas)
+        members = tuple(tuple((f, -1) for f, own in enumerate(bound.family_terms) if own == t) for t in range(terms))
+        return Groups(bound, by, bound.policy.term_names, members, relative, np.ones(terms))
+    sizes: list[int] = []
+    for family in bound.families:
+        if family.size is None:
+            raise PolicyError(f"The components of {family.name} differ between samples: weights can only be by term.")
+        sizes.append(family.size)
+    if sum(sizes) > MOST_COMPONENTS:
+        raise PolicyError(
+            f"'{bound.policy}' has {sum(sizes)} components; at most {MOST_COMPONENTS} can have weights of their own. "
+            "Use by='term'."
+        )
+    if len(bound.families) != terms:
+        raise PolicyError(f"A term of '{bound.policy}' has several families: weights can only be by term.")
+    bound.policy.with_betas([[1.0] * size for size in sizes])  # refuses laws that take one weight only
+    names = tuple(
+        f"{name}[{j}]" if size > 1 else name
+        for name, size in zip(bound.policy.term_names, sizes, strict=True)
+        for j in range(size)
+    )
+    single = tuple(((f, j),) for f, size in enumerate(sizes) for j in range(size))
+    normaliser = np.concatenate([np.full(size, 1.0 / size) for size in sizes])
+    return Groups(bound, by, names, single, (1.0,) * len(sizes), normaliser)
+
+
+def check_betas(groups: Groups, beta: Sequence[float]) -> FloatArray:
+    """Given weights as a normalised vector; refused where they are not one for each group."""
+    values = np.asarray(beta, dtype=np.float64)
+    if values.shape != (groups.count,) or np.any(~np.isfinite(values)) or np.any(values < 0) or not values.any():
+        raise PolicyError(
+            f"The weights to start from must be {groups.count} numbers of at least 0, one for each of "
+            f"{', '.join(groups.names)}; got {list(beta)}."
+        )
+    return groups.normalised(values)
+
+
+def _proportions(beta: float | FloatArray) -> float | FloatArray:
+    if not isinstance(beta, np.ndarray) or not beta.any():
+        return 1.0
+    return np.asarray(beta / beta.mean(), dtype=np.float64)
+
+
+def _entry(values: float | FloatArray, place: int) -> float:
+    return float(values[place]) if isinstance(values, np.ndarray) else float(values)
+
+
+def _only(part: FamilySelection, component: int, n: int) -> FamilySelection:
+    """The same selection without all other components."""
+    if part.indices is None or part.indptr is None:
+        chosen = np.ones(n, dtype=bool) if part.rows is None else part.rows
+        if part.family.size == 1:
+            return replace(part, beta=1.0)
+    else:
+        chosen = np.zeros(n, dtype=bool)
+        pointer, samples = part.component_rows(n)
+        chosen[samples[pointer[component] : pointer[component + 1]]] = True
+    indptr = np.concatenate(([0], np.cumsum(chosen))).astype(np.int64)
+    indices = np.full(int(indptr[-1]), component, dtype=np.int64)
+    return FamilySelection(part.family, 1.0, indptr=indptr, indices=indices, start=part.start)

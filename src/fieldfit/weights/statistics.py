@@ -1,0 +1,135 @@
+"""The statistics that J needs, from the data with the drawn Z, at a plug-in θ (Corollary 1, family by family).
+
+    B_g = −(1/n) Σ_i ∇²m^(g)(X_i, Z_i),     M_gh = (1/n) Σ_i ψ_i^(g) ψ_i^(h)ᵀ
+
+The drawn Z is in both, so they estimate Σ_{j∈g} λ_j J_j and Σ_{i∈g, j∈h} E[Z_i Z_j] E[∇S_i ∇S_jᵀ]: the exact form,
+selection noise included. With Z replaced by its mean λ (everything selected, component j with weight λ_j) the same
+sums give Σ_{i∈g, j∈h} λ_i λ_j E[∇S_i ∇S_jᵀ], the published form; dividing Z_i Z_j by E[Z_i Z_j] instead would fail for
+laws in which some pairs never come together. A penalty does not enter: J compares the estimators' variances, and a β
+that makes the penalty relatively stronger would win by bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldfit.asymptotics.sandwich import hessian_matrix
+from fieldfit.types import BoolArray, FloatArray
+from fieldfit.weights.criterion import DiagonalForm, LogDeterminant
+from fieldfit.weights.gershgorin import Gershgorin, discs
+from fieldfit.weights.reweighted import Reweighted
+
+#: Parameters up to which scores are streamed for the diagonals, and Hessians are taken column by column.
+MOST_STREAMED = 2_000
+#: Rows of bread and meat whose discs are looked at where there are too many.
+SAMPLED_DISCS = 32
+
+
+@dataclass(frozen=True)
+class DataStatistics:
+    """Bread and meat by groups from a problem whose families are the groups.
+
+    ``free`` (r,) are the parameters that are estimated, ``row_weight`` and ``counts`` as in `robust_moments`.
+    """
+
+    problem: Reweighted
+    free: BoolArray
+    row_weight: FloatArray | None = None
+    counts: bool = False
+    probes: int = 32
+
+    @property
+    def _total(self) -> float:
+        return float(self.problem.n_samples if self.row_weight is None else self.row_weight.sum())
+
+    @property
+    def _product_weight(self) -> FloatArray | None:
+        """Weights of ψψᵀ: w² for importance weights, w for counts."""
+        if self.row_weight is None or self.counts:
+            return self.row_weight
+        return np.square(self.row_weight)
+
+    def dense(self, theta: FloatArray) -> LogDeterminant:
+        """The exact form: G Hessian matrices and one pass over the scores."""
+        keep = np.flatnonzero(self.free)
+        r, groups = len(keep), self.problem.n_families
+        bread = np.stack(
+            [-hessian_matrix(part, theta, self.row_weight)[np.ix_(keep, keep)] for part in self.problem.parts]
+        )
+        meat = np.zeros((groups * r, groups * r))
+        rows = max(1, int(8_000_000 // max(1, self.problem.n_parameters * groups)))
+        weight = self._product_weight
+        for start in range(0, self.problem.n_samples, rows):
+            stop = min(start + rows, self.problem.n_samples)
+            block = self.problem.family_scores(theta, start, stop)[:, :, keep].reshape(stop - start, groups * r)
+            meat += (block if weight is None else block * weight[start:stop, None]).T @ block
+        blocks = meat.reshape(groups, r, groups, r).transpose(0, 2, 1, 3)
+        return LogDeterminant(bread / self._total, np.ascontiguousarray(blocks) / self._total)
+
+    def diagonal(self, theta: FloatArray) -> DiagonalForm:
+        """The diagonal form: r × G and r × G² numbers."""
+        if self.problem.n_parameters <= MOST_STREAMED:
+            meat = self.problem.family_statistics(theta, self._product_weight)
+        else:
+            meat = self._sketched_meat(theta)
+        bread = np.stack([self._bread_diagonal(place, theta) for place in range(self.problem.n_families)])
+        return DiagonalForm(bread[:, self.free] / self._total, meat[:, :, self.free] / self._total)
+
+    def _sketched_meat(self, theta: FloatArray) -> FloatArray:
+        """E_s[(Σ_i s_i ψ_i^(g)) ∘ (Σ_i s_i ψ_i^(h))] over random signs s: a gradient for each group and probe.
+
+        The relative error of an entry is that of a χ² with ``probes`` degrees of freedom for every β, so it shifts J by a
+        constant; what is left averages out over the parameters.
+        """
+        random = np.random.default_rng(0)
+        problem, groups = self.problem, self.problem.n_families
+        weight = self._product_weight
+        size = 1.0 if weight is None else np.sqrt(weight)
+        total = np.zeros((groups, groups, problem.n_parameters))
+        for _ in range(self.probes):
+            signs = random.choice((-1.0, 1.0), problem.n_samples) * size
+            sums = [part.value_grad(theta, signs)[1] for part in problem.parts]
+            for g in range(groups):
+                for h in range(g, groups):
+                    total[g, h] += sums[g] * sums[h]
+        for g in range(groups):
+            for h in range(g):
+                total[g, h] = total[h, g]
+        return total / self.probes
+
+    def _bread_diagonal(self, place: int, theta: FloatArray) -> FloatArray:
+        part = self.problem.parts[place]
+        r = part.n_parameters
+        offered = part.hessian_diagonal(theta, self.row_weight)
+        if offered is not None and r > MOST_STREAMED:
+            return offered
+        result = np.zeros(r)
+        if r <= MOST_STREAMED:
+            unit = np.zeros(r)
+            for place_ in np.flatnonzero(self.free):
+                unit[place_] = 1.0
+                result[place_] = -part.hessian_product(theta, unit, self.row_weight)[place_]
+                unit[place_] = 0.0
+            return result
+        random = np.random.default_rng(1)
+        for _ in range(self.probes):
+            signs = random.choice((-1.0, 1.0), r)
+            result -= signs * part.hessian_product(theta, signs, self.row_weight)
+        return np.maximum(result / self.probes, 0.0)
+
+    def gershgorin(self, theta: FloatArray, beta: FloatArray) -> Gershgorin:
+        """Discs of bread(β) and meat(β) for some of the parameters, one product with each matrix for a row."""
+        keep = np.flatnonzero(self.free)
+        random = np.random.default_rng(2)
+        rows = np.sort(random.choice(len(keep), min(SAMPLED_DISCS, len(keep)), replace=False))
+        mixed = self.problem.with_betas(beta)
+        breads, meats = [], []
+        unit = np.zeros(mixed.n_parameters)
+        for row in keep[rows]:
+            unit[row] = 1.0
+            breads.append(-mixed.hessian_product(theta, unit, self.row_weight)[keep])
+            meats.append(mixed.score_product(theta, unit, self._product_weight)[keep])
+            unit[row] = 0.0
+        return discs(np.array(breads), np.array(meats), rows)

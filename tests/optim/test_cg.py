@@ -1,0 +1,74 @@
+"""Conjugate gradients against a direct solve, and what they report."""
+
+import numpy as np
+import pytest
+
+from fieldfit.optim import conjugate_gradients
+from fieldfit.types import FieldfitError
+
+
+def system(size, condition, seed=0):
+    rng = np.random.default_rng(seed)
+    basis = np.linalg.qr(rng.normal(size=(size, size)))[0]
+    scale = np.geomspace(1.0, 30.0, size)
+    matrix = (basis * np.geomspace(1.0, condition, size)) @ basis.T
+    return scale[:, None] * matrix * scale, rng.normal(size=size)
+
+
+@pytest.mark.parametrize("kind", ["none", "diagonal", "operator"])
+@pytest.mark.parametrize("size", [1, 7, 80])
+def test_solves(size, kind):
+    matrix, b = system(size, 100.0)
+    preconditioner = {
+        "none": None,
+        "diagonal": np.diag(matrix).copy(),
+        "operator": lambda v: v / np.diag(matrix),
+    }[kind]
+    calls = 0
+
+    def product(v):
+        nonlocal calls
+        calls += 1
+        return matrix @ v
+
+    x, info = conjugate_gradients(product, b, tol=1e-12, preconditioner=preconditioner)
+    assert info.converged
+    assert info.positive
+    assert info.products == info.iterations == calls
+    np.testing.assert_allclose(matrix @ x, b, atol=1e-10 * np.linalg.norm(b))
+    assert info.residual == pytest.approx(np.linalg.norm(b - matrix @ x) / np.linalg.norm(b), abs=1e-11)
+
+
+def test_preconditioner_saves_products():
+    matrix, b = system(80, 5.0)
+    plain = conjugate_gradients(lambda v: matrix @ v, b, tol=1e-8)[1]
+    scaled = conjugate_gradients(lambda v: matrix @ v, b, tol=1e-8, preconditioner=np.diag(matrix).copy())[1]
+    exact = conjugate_gradients(
+        lambda v: matrix @ v, b, tol=1e-8, preconditioner=lambda v: np.linalg.solve(matrix, v)
+    )[1]
+    assert exact.products == 1 < scaled.products < plain.products
+
+
+def test_reports_curvature_that_is_not_positive():
+    diagonal = np.array([3.0, 2.0, -1.0, 5.0])
+    x, info = conjugate_gradients(lambda v: diagonal * v, np.ones(4))
+    assert not info.positive
+    assert not info.converged
+    assert info.message == "stopped: the matrix is not positive definite"
+    assert np.isfinite(x).all()
+
+
+def test_limits_zero_and_bad_input():
+    matrix, b = system(50, 1e4)
+    _, info = conjugate_gradients(lambda v: matrix @ v, b, max_iter=3)
+    assert (info.iterations, info.converged, info.message) == (3, False, "stopped: iteration limit")
+    x, info = conjugate_gradients(lambda v: matrix @ v, np.zeros(50))
+    assert info.converged
+    assert not x.any()
+    assert conjugate_gradients(lambda v: v, np.zeros(0))[1].converged
+    _, info = conjugate_gradients(lambda v: v * np.nan, b)
+    assert (info.converged, info.message) == (False, "stopped: a product is not finite")
+    with pytest.raises(FieldfitError, match="finite vector"):
+        conjugate_gradients(lambda v: v, np.array([np.nan]))
+    with pytest.raises(FieldfitError, match="both must agree"):
+        conjugate_gradients(lambda v: v[:2], np.ones(3))

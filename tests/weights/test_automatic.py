@@ -1,0 +1,331 @@
+"""Algorithm 1 on data: statistics against exact expectations, convergence, fallback, penalties, weights of samples."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.data.samples import Table
+from fieldfit.models.base import Problem
+from fieldfit.objective import Objective
+from fieldfit.policies import Policy
+from fieldfit.types import ModelError, PolicyError
+from fieldfit.weights import automatic_weights
+from fieldfit.weights.expected import expected_statistics
+from fieldfit.weights.groups import groups_of
+from fieldfit.weights.reweighted import Reweighted
+from fieldfit.weights.statistics import DataStatistics
+
+MODEL = ff.BoltzmannMachine(5)
+THETA = np.array([-1.0] * 5 + [1.0] * 5)
+X = MODEL.sample(THETA, 4_000, 7).values
+
+
+def states_of(model, theta):
+    codes = np.indices((2,) * model.m, dtype=np.int32).reshape(model.m, -1).T
+    codes = np.ascontiguousarray(codes)
+    p = np.exp(model.conditional(theta, model.decode(codes), range(model.m)))
+    return Table(codes, model.names, model.states), p
+
+
+def data_statistics(policy, formula, by="term", copies=2_000):
+    """Bread and meat by groups from copies of every state, weighted by its probability, each with its own drawn Z.
+
+    X is exact, so that the only noise is that of Z.
+    """
+    bound = Policy.parse(policy).bind(MODEL.structure())
+    states, p = states_of(MODEL, THETA)
+    table = states.subset(np.repeat(np.arange(len(p)), copies))
+    weight = np.repeat(p / copies, copies)
+    groups = groups_of(bound, by)
+    selection = bound.draw(11, 0, table.n)
+    chosen = groups.drawn(selection) if formula == "exact" else groups.expected(selection)
+    problem = Reweighted([MODEL.compile(table, part) for part in chosen], np.ones(groups.count))
+    return groups, DataStatistics(problem, np.ones(10, dtype=bool), weight, counts=True)
+
+
+@pytest.mark.parametrize("formula", ["exact", "published"])
+@pytest.mark.parametrize(
+    ("policy", "by"),
+    [
+        ("PL1@[1,2,1,1,3] + 0.3*PL2", "term"),
+        ("Partition(2) + [0.2,0.9,0.5,0.5,0.5]*PL1", "term"),
+        ("Multinomial(0.6*PL1 + 0.4*FL)", "term"),
+        ("Unless(0.3*FL, PL1)", "component"),
+    ],
+)
+def test_statistics_of_data_estimate_the_exact_expectations(policy, by, formula):
+    """64,000 draws of Z: entries have standard errors of about 1% of their scale, five of which are allowed.
+
+    The published form has no random Z, so there the two agree to rounding.
+    """
+    published = formula == "published"
+    groups, statistics = data_statistics(policy, formula, by, copies=2 if published else 2_000)
+    table, p = states_of(MODEL, THETA)
+    expected = expected_statistics(groups, MODEL.structure(), lambda z: MODEL.compile(table, z), THETA, p, formula)
+    found = statistics.dense(THETA)
+    tolerance = 1e-10 if published else 0.05
+    for g in range(groups.count):
+        size = np.abs(expected.bread[g]).max()
+        np.testing.assert_allclose(found.bread[g], expected.bread[g], atol=tolerance * size)
+        for h in range(groups.count):
+            size = np.sqrt(np.abs(expected.meat[g, g]).max() * np.abs(expected.meat[h, h]).max())
+            both = (found.meat[g, h] + found.meat[h, g]) / 2
+            np.testing.assert_allclose(both, expected.meat[g, h], atol=tolerance * size)
+    beta = np.full(groups.count, 0.5)
+    assert found.value(beta) == pytest.approx(expected.value(beta), abs=1e-8 if published else 0.1)
+
+
+def test_published_statistics_lack_the_selection_noise():
+    """For independent selection M − M_published = (1 − λ) bread within a family, and nothing between families."""
+    _, exact = data_statistics("PL1 + 0.3*PL2", "exact")
+    _, published = data_statistics("PL1 + 0.3*PL2", "published", copies=1)
+    first, second = exact.dense(THETA), published.dense(THETA)
+    noise = first.meat - second.meat
+    assert np.abs(noise[0, 0]).max() < 1e-12
+    size = np.abs(first.bread[1]).max()
+    np.testing.assert_allclose(noise[1, 1], 0.7 * second.bread[1], atol=0.05 * size)
+    np.testing.assert_allclose(noise[0, 1], 0.0, atol=0.05 * size)
+
+
+def test_diagonal_statistics_are_the_diagonals_and_add_up_over_shards():
+    bound = Policy.parse("0.6*PL1 + 0.4*PL2").bind(MODEL.structure())
+    table = Table(MODEL.sample(THETA, 500, 3).codes, MODEL.names, MODEL.states)
+    problem = MODEL.compile(table, bound.draw(1, 0, 500))
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, 500)
+    found = problem.family_statistics(THETA, weight)
+    scores = problem.family_scores(THETA, 0, 500)
+    np.testing.assert_allclose(found, np.einsum("i,ifr,igr->fgr", weight, scores, scores), rtol=1e-12)
+    total = sum(
+        MODEL.compile(table.subset(np.arange(a, b)), bound.draw(1, a, b)).family_statistics(THETA, weight[a:b])
+        for a, b in ((0, 130), (130, 500))
+    )
+    np.testing.assert_allclose(total, found, rtol=1e-12)
+    groups = groups_of(bound, "term")
+    mixed = Reweighted([MODEL.compile(table, part) for part in groups.drawn(bound.draw(1, 0, 500))], np.ones(2))
+    free = np.arange(10) != 4
+    statistics = DataStatistics(mixed, free, weight)
+    dense, diagonal = statistics.dense(THETA), statistics.diagonal(THETA)
+    np.testing.assert_allclose(diagonal.bread, np.einsum("grr->gr", dense.bread), rtol=1e-10)
+    np.testing.assert_allclose(diagonal.meat, np.einsum("ghrr->ghr", dense.meat), rtol=1e-10)
+
+
+def test_many_parameters_have_diagonals_from_random_signs(monkeypatch):
+    """E over signs is exact; with 4,000 probes the standard error of an entry is 2.2% of its size."""
+    _, statistics = data_statistics("PL1 + 0.5*PL2", "exact", copies=5)
+    exact = statistics.diagonal(THETA)
+    monkeypatch.setattr("fieldfit.weights.statistics.MOST_STREAMED", 3)
+    many = replace(statistics, probes=4_000)
+    found = many.diagonal(THETA)
+    size = np.sqrt(np.einsum("ggr->gr", exact.meat))
+    np.testing.assert_allclose(found.meat, exact.meat, atol=0.12 * float((size[:, None] * size[None]).max()))
+    np.testing.assert_allclose(found.bread, exact.bread, rtol=1e-9)  # pairwise fields have an exact diagonal
+    monkeypatch.setattr(type(statistics.problem.parts[0]), "hessian_diagonal", Problem.hessian_diagonal)
+    np.testing.assert_allclose(many.diagonal(THETA).bread, exact.bread, atol=0.15 * exact.bread.max())
+
+
+def test_reweighted_is_the_compiled_policy():
+    bound = Policy.parse("PL1@0.2 + 0.5*PL2@0.8 + Partition(2)@0").bind(MODEL.structure())
+    table = Table(MODEL.sample(THETA, 40, 3).codes, MODEL.names, MODEL.states)
+    selection = bound.draw(5, 0, 40)
+    whole = MODEL.compile(table, selection)
+    parts = groups_of(bound, "term").drawn(selection)
+    mixed = Reweighted([MODEL.compile(table, part) for part in parts], np.array([0.2, 0.8, 0.0]))
+    v = np.linspace(-1, 1, 10)
+    weight = np.linspace(0.5, 2, 40)
+    assert mixed.value_grad(THETA, weight)[0] == pytest.approx(whole.value_grad(THETA, weight)[0], abs=1e-10)
+    for mine, theirs in (
+        (mixed.value_grad(THETA, weight)[1], whole.value_grad(THETA, weight)[1]),
+        (mixed.hessian_product(THETA, v, weight), whole.hessian_product(THETA, v, weight)),
+        (mixed.row_values(THETA), whole.row_values(THETA)),
+        (mixed.row_products(THETA, v), whole.row_products(THETA, v)),
+        (mixed.scores(THETA, 3, 20), whole.scores(THETA, 3, 20)),
+        (mixed.hessian_diagonal(THETA), whole.hessian_diagonal(THETA)),
+    ):
+        np.testing.assert_allclose(mine, theirs, atol=1e-10)
+
+
+def test_automatic_weights_are_near_the_expected_ones_and_the_fit_is_theirs():
+    """J is flat near its minimum, so it is J and not β that must be near the best."""
+    fit = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights="auto")
+    found = fit.weights
+    assert found.converged
+    assert "settled" in found.message
+    assert fit.converged
+    assert fit.policy == found.policy
+    assert found.form == "exact"
+    assert found.beta.sum() == pytest.approx(1.0)
+    best = ff.best_weights(MODEL, THETA, "PL1 + 0.3*FL")
+    at_chosen = np.linalg.slogdet(ff.asymptotics(MODEL, THETA, found.policy).covariance)[1]
+    assert at_chosen - best.J_exact < 0.01  # equal weights lose 0.6
+    # The criterion at θ̂ is the log-determinant of the robust covariance that the fit itself reports.
+    assert found.J_exact == pytest.approx(np.linalg.slogdet(fit.covariance())[1], abs=1e-5)
+    plain = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights=found.beta)
+    np.testing.assert_allclose(fit.theta, plain.theta, atol=1e-5)
+    json.dumps(found.to_dict())
+    assert "automatic weights" in str(found)
+
+
+@pytest.mark.parametrize(
+    "policy", ["PL1 + 0.5*FL", "0.5*PL1 + 0.3*PL2 + 0.2*FL", "Multinomial(0.5*PL1 + 0.5*PL2) + PL1[0:3]"]
+)
+def test_exact_form_at_the_plug_in_is_never_worse_than_pure_or_equal(policy):
+    fit = ff.fit(MODEL, X, policy, weights="auto")
+    found = fit.weights
+    assert found.converged
+    assert not found.fell_back
+    assert found.J_exact <= min(found.pure.values()) + 1e-9
+    bound = Policy.parse(policy).bind(MODEL.structure())
+    groups = groups_of(bound, "term")
+    table = Table(MODEL.read(X).codes, MODEL.names, MODEL.states)
+    parts = groups.drawn(bound.draw(0, 0, len(X)))
+    mixed = Reweighted([MODEL.compile(table, part) for part in parts], np.ones(groups.count))
+    exact = DataStatistics(mixed, np.ones(10, dtype=bool)).dense(found.theta)
+    assert exact.value(found.beta) == pytest.approx(found.J_exact, abs=1e-9)
+    for beta in (*np.eye(groups.count), np.ones(groups.count)):
+        assert found.J_exact <= exact.value(beta) + 1e-9
+    if "PL1[0:3]" in policy:  # alone it leaves the pair of the other two variables open
+        assert found.pure["PL1[0:3]"] == np.inf
+
+
+def test_diagonal_form_reports_its_loss_and_falls_back():
+    states, p = states_of(MODEL, THETA)
+    x = MODEL.decode(np.repeat(states.codes, np.round(12_000 * p).astype(int), axis=0))  # X without noise
+    policy = "PL1 + 0.7*PL2"
+    fit = ff.fit(MODEL, x, policy, weights=ff.AutoWeights(form="diagonal", fallback=False))
+    kept = fit.weights
+    assert kept.form == "diagonal"
+    assert not kept.fell_back
+    assert kept.J_exact > min(kept.pure.values())
+    assert kept.diagonal_loss > 0.01
+    exact = ff.fit(MODEL, x, policy, weights="auto").weights
+    # At nearly the same θ: what the diagonal form loses is what the exact form gains.
+    assert kept.J_exact - exact.J_exact == pytest.approx(kept.diagonal_loss, abs=5e-3)
+    assert exact.diagonal_loss == pytest.approx(kept.diagonal_loss, abs=5e-3)
+    taken = ff.fit(MODEL, x, policy, weights=ff.AutoWeights(form="diagonal"))
+    assert taken.weights.fell_back
+    np.testing.assert_array_equal(taken.weights.beta, [1.0, 0.0])
+    np.testing.assert_allclose(taken.theta, ff.fit(MODEL, x, "PL1").theta, atol=1e-5)
+    assert taken.weights.J_exact == kept.pure["PL1"]
+
+
+def test_published_formula_by_name():
+    found = ff.fit(MODEL, X, "PL1 + 0.3*PL2", weights=ff.AutoWeights(formula="published")).weights
+    assert found.formula == "published"
+    assert found.beta[1] > 0.9
+
+
+def test_history_and_rounds():
+    found = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights=ff.AutoWeights(beta0=[0.2, 0.8])).weights
+    frame = found.table()
+    assert list(frame["round"]) == list(range(1, len(frame) + 1))
+    np.testing.assert_allclose(frame.loc[0, ["β[PL1]", "β[FL]"]].astype(float), [0.2, 0.8])
+    assert frame["J"].iloc[-1] < frame["J"].iloc[0]
+    assert frame["theta_converged"].iloc[-1]
+    short = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights=ff.AutoWeights(max_rounds=1)).weights
+    assert not short.converged
+    assert "not settled in 1 rounds" in short.message
+    assert len(short.history) == 1
+
+
+def test_few_iterations_in_a_round_reach_the_same_weights():
+    full = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights="auto").weights
+    few = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights=ff.AutoWeights(inner_iterations=1, max_rounds=50)).weights
+    assert few.converged
+    np.testing.assert_allclose(few.beta, full.beta, atol=2e-3)
+
+
+def test_penalised_fits_and_fixed_parameters():
+    name = MODEL.parameter_names[3]
+    fit = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights="auto", sigma2=0.01, fixed={name: 0.0})
+    found = fit.weights
+    assert found.converged
+    assert fit.theta[3] == 0.0
+    assert found.J_exact <= min(found.pure.values()) + 1e-9
+    # The penalty changes θ and, through the scale of β, how strong it is; it is not a part of J.
+    again = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights=found.beta, sigma2=0.01, fixed={name: 0.0})
+    np.testing.assert_allclose(fit.theta, again.theta, atol=1e-5)
+
+
+def test_counts_are_copies():
+    """Without random selection, weights that are counts say the same as the copies themselves."""
+    rows, counts = np.unique(X, axis=0, return_counts=True)
+    copies = ff.fit(MODEL, X, "PL1 + FL", weights="auto").weights
+    once = ff.fit(MODEL, rows, "PL1 + FL", weights="auto", sample_weight=counts, weight_kind="counts").weights
+    np.testing.assert_allclose(once.beta, copies.beta, atol=1e-4)
+    assert pytest.approx(copies.J, abs=1e-5) == once.J
+
+
+def test_gauge_freedom_of_a_potts_model():
+    model = ff.Potts(3, 3)
+    theta = np.random.default_rng(0).normal(scale=0.5, size=model.n_parameters)
+    x = model.sample(theta, 2_000, 1).values
+    found = ff.fit(model, x, "PL1 + 0.3*FL", weights="auto", sigma2=10.0).weights
+    assert found.converged
+    assert np.isfinite(found.J_exact)
+    assert found.J_exact <= min(found.pure.values()) + 1e-9
+    assert found.form == "exact"
+
+
+def test_one_term_has_nothing_to_choose():
+    found = ff.fit(MODEL, X, "PL1", weights="auto").weights
+    np.testing.assert_array_equal(found.beta, [1.0])
+    assert found.converged
+
+
+def test_too_few_samples_for_the_exact_form():
+    few = X[:30]
+    with pytest.raises(ModelError, match="needs more samples"):
+        ff.fit(MODEL, few, "PL1 + 0.1*FL", weights=ff.AutoWeights(form="exact"), sigma2=1.0)
+    found = ff.fit(MODEL, few, "PL1 + 0.1*FL", weights="auto", sigma2=1.0).weights
+    assert found.form == "diagonal"
+    assert "too few samples" in found.message
+    assert found.diagonal_loss is None
+    assert found.gershgorin is not None
+
+
+def test_more_parameters_than_the_exact_form_takes():
+    options = ff.AutoWeights(most_exact=9)
+    found = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights=options).weights
+    assert found.form == "diagonal"
+    assert found.J_exact is None
+    assert found.pure is None
+    with pytest.raises(ModelError, match="at most 9 parameters"):
+        ff.fit(MODEL, X, "PL1 + 0.3*FL", weights=ff.AutoWeights(form="exact", most_exact=9))
+
+
+def test_an_interrupted_round_stops(monkeypatch):
+    original = Reweighted.value_grad
+    calls = []
+
+    def interrupted(self, theta, row_weight=None):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(self, theta, row_weight)
+
+    bound = Policy.parse("PL1 + 0.3*FL").bind(MODEL.structure())
+    table = MODEL.read(X)
+    selection = bound.draw(0, 0, len(X))
+    objective = Objective(MODEL.compile(table, selection), np.zeros(10), np.zeros(10), np.ones(10, dtype=bool))
+    monkeypatch.setattr(Reweighted, "value_grad", interrupted)
+    found = automatic_weights(bound, selection, lambda z: MODEL.compile(table, z), objective, ff.AutoWeights())
+    assert not found.converged
+    assert found.message.startswith("stopped: interrupted")
+
+
+def test_unknown_words_are_refused():
+    with pytest.raises(PolicyError, match="weights is 'best'"):
+        ff.fit(MODEL, X, "PL1 + FL", weights="best")
+
+
+def test_plot_has_a_line_for_each_weight():
+    found = ff.fit(MODEL, X, "0.7*PL1 + 0.3*PL2 + 0.1*FL", weights="auto").weights
+    figure = found.plot()
+    above, below = figure.axes
+    assert len(above.lines) == 3
+    np.testing.assert_allclose(below.lines[0].get_ydata(), found.table()["J"])
+    for line, name in zip(above.lines, found.names, strict=True):
+        np.testing.assert_allclose(line.get_ydata(), found.table()[f"β[{name}]"])
