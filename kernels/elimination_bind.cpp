@@ -17,32 +17,63 @@ namespace ff {
 namespace {
 
 struct ProgramArrays {
-    In<int32_t> bucket_ptr, factor_ptr;
+    In<int32_t> bucket_ptr, group_ptr;
     In<int64_t> cell_count;
-    In<int32_t> factor_id, factor_size, factor_cell;
-    In<int64_t> factor_entry;
-    In<int32_t> entry_offset, bucket_size, bucket_card;
+    In<int32_t> group_size;
+    In<int64_t> group_cell;
+    In<int32_t> bucket_size, bucket_card;
     In<int64_t> bucket_cell, message_cell;
     In<int32_t> input_ptr, input_source;
     In<int64_t> input_map;
     In<int32_t> maps, bucket_var, separator_ptr, separator_var, separator_stride;
+    In<int32_t> program_template;
+    In<int64_t> program_member, program_group;
+    In<int32_t> group_member;
+    In<int64_t> member_entry;
+    In<int32_t> entry_offset;
+    In<int64_t> program_variable;
+    In<int32_t> variable;
 
     Programs view() const {
-        const size_t n = cell_count.shape(0);
-        if (bucket_ptr.shape(0) != n + 1 || factor_ptr.shape(0) != n + 1)
-            throw nb::value_error("eliminate: bucket_ptr and factor_ptr need one more entry than cell_count");
-        const size_t buckets = static_cast<size_t>(bucket_ptr.data()[n]);
-        const size_t factors = static_cast<size_t>(factor_ptr.data()[n]);
+        const size_t templates = cell_count.shape(0), programs = program_template.shape(0);
+        if (bucket_ptr.shape(0) != templates + 1 || group_ptr.shape(0) != templates + 1 ||
+            program_member.shape(0) != programs + 1 || program_group.shape(0) != programs ||
+            program_variable.shape(0) != programs + 1)
+            throw nb::value_error("eliminate: the pointers of templates or programs have the wrong length");
+        const size_t buckets = static_cast<size_t>(bucket_ptr.data()[templates]);
+        const size_t groups = static_cast<size_t>(group_ptr.data()[templates]);
         if (bucket_size.shape(0) != buckets || bucket_card.shape(0) != buckets || bucket_cell.shape(0) != buckets ||
             message_cell.shape(0) != buckets || input_ptr.shape(0) != buckets + 1 || bucket_var.shape(0) != buckets ||
-            separator_ptr.shape(0) != buckets + 1 || factor_size.shape(0) != factors ||
-            factor_cell.shape(0) != factors || factor_entry.shape(0) != factors || factor_id.shape(0) != factors)
+            separator_ptr.shape(0) != buckets + 1 || group_size.shape(0) != groups || group_cell.shape(0) != groups ||
+            member_entry.shape(0) != static_cast<size_t>(program_member.data()[programs]) ||
+            variable.shape(0) != static_cast<size_t>(program_variable.data()[programs]))
             throw nb::value_error("eliminate: the arrays of the programs do not belong together");
-        return Programs{static_cast<int64_t>(n), bucket_ptr.data(),    factor_ptr.data(),    cell_count.data(),
-                        factor_size.data(),      factor_cell.data(),   factor_entry.data(),  entry_offset.data(),
-                        bucket_size.data(),      bucket_card.data(),   bucket_cell.data(),   message_cell.data(),
-                        input_ptr.data(),        input_source.data(),  input_map.data(),     maps.data(),
-                        bucket_var.data(),       separator_ptr.data(), separator_var.data(), separator_stride.data()};
+        return Programs{bucket_ptr.data(),
+                        group_ptr.data(),
+                        cell_count.data(),
+                        group_size.data(),
+                        group_cell.data(),
+                        bucket_size.data(),
+                        bucket_card.data(),
+                        bucket_cell.data(),
+                        message_cell.data(),
+                        input_ptr.data(),
+                        input_source.data(),
+                        input_map.data(),
+                        maps.data(),
+                        bucket_var.data(),
+                        separator_ptr.data(),
+                        separator_var.data(),
+                        separator_stride.data(),
+                        static_cast<int64_t>(programs),
+                        program_template.data(),
+                        program_member.data(),
+                        program_group.data(),
+                        group_member.data(),
+                        member_entry.data(),
+                        entry_offset.data(),
+                        program_variable.data(),
+                        variable.data()};
     }
 };
 
@@ -71,13 +102,14 @@ int64_t eliminate_all(const Programs& programs, const Tables& tables, const Requ
     int64_t base = 0;
     for (int64_t p = 0; p < programs.n_programs; ++p) {
         const int64_t count = config_ptr[p + 1] - config_ptr[p];
-        const int64_t n_factors = programs.factor_ptr[p + 1] - programs.factor_ptr[p];
-        const int wide = count >= 3 && programs.cell_count[p] * wide_lanes * tangent <= wide_limit;
+        const int64_t n_members = programs.program_member[p + 1] - programs.program_member[p];
+        const int64_t cells = programs.cell_count[programs.program_template[p]];
+        const int wide = count >= 3 && cells * wide_lanes * tangent <= wide_limit;
         const int64_t lanes = wide ? wide_lanes : 1;
-        if (count) work_size[wide] = std::max(work_size[wide], programs.cell_count[p] * lanes * tangent);
+        if (count) work_size[wide] = std::max(work_size[wide], cells * lanes * tangent);
         for (int64_t c = 0; c < count; c += lanes)
-            batches[wide].push_back(Batch{p, config_ptr[p] + c, std::min(lanes, count - c), base + c * n_factors});
-        base += count * n_factors;
+            batches[wide].push_back(Batch{p, config_ptr[p] + c, std::min(lanes, count - c), base + c * n_members});
+        base += count * n_members;
     }
     const bool sums = request.marginals || request.marginal_slope;
     int64_t again = 0;
@@ -129,10 +161,11 @@ int64_t eliminate_all(const Programs& programs, const Tables& tables, const Requ
 
 // States of the free variables, the last eliminated first: drawn from the conditionals, or the maximising ones.
 void decode(const Programs& p, const double* work, bool maximise, Philox* random, int32_t* states) {
-    for (int32_t b = p.bucket_ptr[1] - 1; b >= 0; --b) {
+    const int32_t model = p.program_template[0];
+    for (int32_t b = p.bucket_ptr[model + 1] - 1; b >= p.bucket_ptr[model]; --b) {
         int64_t s = 0;
         for (int32_t k = p.separator_ptr[b]; k < p.separator_ptr[b + 1]; ++k)
-            s += static_cast<int64_t>(states[p.separator_var[k]]) * p.separator_stride[k];
+            s += static_cast<int64_t>(states[p.variable[p.separator_var[k]]]) * p.separator_stride[k];
         const int32_t card = p.bucket_card[b];
         const double* row = work + p.bucket_cell[b] + s * card;
         int32_t chosen = 0;
@@ -148,7 +181,7 @@ void decode(const Programs& p, const double* work, bool maximise, Philox* random
                 rest -= row[v];
             }
         }
-        states[p.bucket_var[b]] = chosen;
+        states[p.variable[p.bucket_var[b]]] = chosen;
     }
 }
 
@@ -156,33 +189,32 @@ void decode(const Programs& p, const double* work, bool maximise, Philox* random
 
 void bind_elimination(nb::module_& module) {
     nb::class_<ProgramArrays>(module, "Programs", "Read-only views of compiled eliminations.")
-        .def(nb::init<In<int32_t>, In<int32_t>, In<int64_t>, In<int32_t>, In<int32_t>, In<int32_t>, In<int64_t>,
-                      In<int32_t>, In<int32_t>, In<int32_t>, In<int64_t>, In<int64_t>, In<int32_t>, In<int32_t>,
-                      In<int64_t>, In<int32_t>, In<int32_t>, In<int32_t>, In<int32_t>, In<int32_t>>());
+        .def(nb::init<In<int32_t>, In<int32_t>, In<int64_t>, In<int32_t>, In<int64_t>, In<int32_t>, In<int32_t>,
+                      In<int64_t>, In<int64_t>, In<int32_t>, In<int32_t>, In<int64_t>, In<int32_t>, In<int32_t>,
+                      In<int32_t>, In<int32_t>, In<int32_t>, In<int32_t>, In<int64_t>, In<int64_t>, In<int32_t>,
+                      In<int64_t>, In<int32_t>, In<int64_t>, In<int32_t>>());
 
     module.def(
         "eliminate",
-        [](const ProgramArrays& arrays, In<double> potential, In<double> logarithm, In<double> direction,
-           In<double> shift, In<int64_t> config_ptr, In<int64_t> bases, In<double> weight, Out<double> log_z,
-           Out<double> slope, Out<double> marginals, Out<double> marginal_slope, Out<double> each,
-           In<int64_t> each_start, int n_threads) {
+        [](const ProgramArrays& arrays, In<double> logarithm, In<double> direction, In<int64_t> config_ptr,
+           In<int64_t> bases, In<double> weight, Out<double> log_z, Out<double> slope, Out<double> marginals,
+           Out<double> marginal_slope, Out<double> each, In<int64_t> each_start, int n_threads) {
             const Programs programs = arrays.view();
             const size_t n = static_cast<size_t>(programs.n_programs);
             if (config_ptr.shape(0) != n + 1) throw nb::value_error("eliminate: config_ptr has the wrong length");
             const size_t configs = static_cast<size_t>(config_ptr.data()[n]);
-            const size_t size = potential.shape(0);
+            const size_t size = logarithm.shape(0);
             size_t n_bases = 0;
             for (size_t p = 0; p < n; ++p)
                 n_bases += static_cast<size_t>(config_ptr.data()[p + 1] - config_ptr.data()[p]) *
-                           static_cast<size_t>(programs.factor_ptr[p + 1] - programs.factor_ptr[p]);
+                           static_cast<size_t>(programs.program_member[p + 1] - programs.program_member[p]);
             const auto wants = [](size_t length, size_t expected) { return length == 0 || length == expected; };
-            if (bases.shape(0) != n_bases || logarithm.shape(0) != size || !wants(direction.shape(0), size) ||
-                !wants(weight.shape(0), configs) || !wants(log_z.shape(0), configs) ||
-                !wants(slope.shape(0), configs) || !wants(marginals.shape(0), size) ||
-                !wants(marginal_slope.shape(0), size) || !wants(each_start.shape(0), configs))
+            if (bases.shape(0) != n_bases || !wants(direction.shape(0), size) || !wants(weight.shape(0), configs) ||
+                !wants(log_z.shape(0), configs) || !wants(slope.shape(0), configs) ||
+                !wants(marginals.shape(0), size) || !wants(marginal_slope.shape(0), size) ||
+                !wants(each_start.shape(0), configs))
                 throw nb::value_error("eliminate: an array has the wrong length");
-            const Tables tables{potential.data(), logarithm.data(), or_null(direction), shift.data(),
-                                arrays.factor_id.data()};
+            const Tables tables{logarithm.data(), or_null(direction)};
             const Request request{bases.data(),       or_null(weight),         or_null(log_z), or_null(slope),
                                   or_null(marginals), or_null(marginal_slope), or_null(each),  or_null(each_start)};
             if ((request.slope || request.marginal_slope) && !tables.direction)
@@ -195,17 +227,17 @@ void bind_elimination(nb::module_& module) {
 
     module.def(
         "eliminate_decode",
-        [](const ProgramArrays& arrays, In<double> logarithm, In<double> shift, In<int64_t> bases, bool maximise,
-           uint64_t seed, uint32_t stream, int64_t first_row, Out2<int32_t> states) {
+        [](const ProgramArrays& arrays, In<double> logarithm, In<int64_t> bases, bool maximise, uint64_t seed,
+           uint32_t stream, int64_t first_row, Out2<int32_t> states) {
             const Programs programs = arrays.view();
-            if (programs.n_programs != 1 ||
-                bases.shape(0) != static_cast<size_t>(programs.factor_ptr[1] - programs.factor_ptr[0]))
+            if (programs.n_programs != 1 || bases.shape(0) != static_cast<size_t>(programs.program_member[1]))
                 throw nb::value_error("eliminate_decode: needs one program and its bases");
-            const Tables tables{logarithm.data(), logarithm.data(), nullptr, shift.data(), arrays.factor_id.data()};
+            const Tables tables{logarithm.data(), nullptr};
             int32_t* out = states.data();
             const int64_t rows = static_cast<int64_t>(states.shape(0)), width = static_cast<int64_t>(states.shape(1));
             nb::gil_scoped_release release;
-            std::unique_ptr<double[]> work(new double[static_cast<size_t>(programs.cell_count[0]) + 1]);
+            std::unique_ptr<double[]> work(
+                new double[static_cast<size_t>(programs.cell_count[programs.program_template[0]]) + 1]);
             const double log_z = FF_CALL(forward_once)(programs, tables, bases.data(), maximise, work.get());
             for (int64_t i = 0; i < rows; ++i) {
                 Philox random(seed, stream, static_cast<uint64_t>(first_row + i));

@@ -21,28 +21,60 @@ constexpr double minus_infinity = -__builtin_inf();
 // The last bucket of a connected piece: nothing takes its message. (A separator of size 1 may still have variables.)
 inline bool is_root(const Programs& p, int32_t b) { return p.separator_ptr[b + 1] == p.separator_ptr[b]; }
 
+// Reduced tables of all groups: the sum of the members' log tables, in probability space relative to the largest entry,
+// whose logarithm goes to log Z. False where a whole table is forbidden (log space knows what to do).
 template <int W, bool TANGENT, bool LOG>
-void gather_factors(const Programs& p, const Tables& t, const Batch& batch, const int64_t* bases, double* cells) {
+bool gather_groups(const Programs& p, const Tables& t, const Batch& batch, const int64_t* bases, double* cells,
+                   double* log_z) {
     constexpr int stride = Layout<W, TANGENT>::stride;
-    const int32_t f0 = p.factor_ptr[batch.program], f1 = p.factor_ptr[batch.program + 1];
-    const int64_t n_factors = f1 - f0;
-    const double* source = LOG ? t.logarithm : t.potential;
-    for (int32_t f = f0; f < f1; ++f) {
-        double* cell = cells + static_cast<int64_t>(p.factor_cell[f]) * stride;
-        const int32_t* offset = p.entry_offset + p.factor_entry[f];
-        int64_t base[W];
-        for (int lane = 0; lane < W; ++lane) {
-            const int64_t config = lane < batch.count ? lane : batch.count - 1;
-            base[lane] = bases[batch.base + config * n_factors + (f - f0)];
-        }
-        for (int32_t e = 0; e < p.factor_size[f]; ++e, cell += stride) {
+    const int32_t model = p.program_template[batch.program];
+    const int64_t m0 = p.program_member[batch.program];
+    const int64_t n_members = p.program_member[batch.program + 1] - m0;
+    const int32_t* member_ptr = p.group_member + p.program_group[batch.program];
+    const int64_t* base[W];
+    for (int lane = 0; lane < W; ++lane)
+        base[lane] = bases + batch.base + (lane < batch.count ? lane : batch.count - 1) * n_members;
+    bool good = true;
+    for (int32_t g = p.group_ptr[model]; g < p.group_ptr[model + 1]; ++g, ++member_ptr) {
+        double* cell = cells + p.group_cell[g] * stride;
+        double largest[W];
+        for (int lane = 0; lane < W; ++lane) largest[lane] = minus_infinity;
+        for (int32_t e = 0; e < p.group_size[g]; ++e) {
+            double sum[W], slope[W];
             for (int lane = 0; lane < W; ++lane) {
-                const int64_t index = base[lane] + offset[e];
-                cell[lane] = source[index];
-                if constexpr (TANGENT) cell[W + lane] = (LOG ? 1.0 : source[index]) * t.direction[index];
+                sum[lane] = 0.0;
+                slope[lane] = 0.0;
+            }
+            for (int32_t member = member_ptr[0]; member < member_ptr[1]; ++member) {
+                const int64_t offset = p.entry_offset[p.member_entry[m0 + member] + e];
+                for (int lane = 0; lane < W; ++lane) {
+                    const int64_t index = base[lane][member] + offset;
+                    sum[lane] += t.logarithm[index];
+                    if constexpr (TANGENT) slope[lane] += t.direction[index];
+                }
+            }
+            double* out = cell + static_cast<int64_t>(e) * stride;
+            for (int lane = 0; lane < W; ++lane) {
+                out[lane] = sum[lane];
+                if constexpr (TANGENT) out[W + lane] = slope[lane];
+                largest[lane] = sum[lane] > largest[lane] ? sum[lane] : largest[lane];
+            }
+        }
+        if constexpr (!LOG) {
+            for (int lane = 0; lane < W; ++lane) {
+                good = good && largest[lane] > minus_infinity;
+                log_z[lane] += largest[lane];
+            }
+            for (int32_t e = 0; e < p.group_size[g]; ++e) {
+                double* out = cell + static_cast<int64_t>(e) * stride;
+                for (int lane = 0; lane < W; ++lane) {
+                    out[lane] = fast_exp(out[lane] - largest[lane]);
+                    if constexpr (TANGENT) out[W + lane] *= out[lane];
+                }
             }
         }
     }
+    return good;
 }
 
 // Multiply the inputs of a bucket into its table.
@@ -54,8 +86,7 @@ void multiply_inputs(const Programs& p, int32_t b, double* cells) {
     const int32_t i0 = p.input_ptr[b], i1 = p.input_ptr[b + 1];
     for (int32_t i = i0; i < i1; ++i) {
         const int32_t from = p.input_source[i];
-        const double* input =
-            cells + (from >= 0 ? static_cast<int64_t>(p.factor_cell[from]) : p.message_cell[-1 - from]) * stride;
+        const double* input = cells + (from >= 0 ? p.group_cell[from] : p.message_cell[-1 - from]) * stride;
         const int32_t* map = p.maps + p.input_map[i];
         for (int32_t e = 0; e < size; ++e) {
             double* out = table + static_cast<int64_t>(e) * stride;
@@ -196,16 +227,13 @@ void sum_out_log(const Programs& p, int32_t b, double* cells, double* log_z, dou
 template <int W, bool TANGENT, bool LOG>
 bool forward(const Programs& p, const Tables& t, const Batch& batch, const int64_t* bases, double* cells, double* log_z,
              double* slope) {
-    double shift = 0.0;
-    if constexpr (!LOG)
-        for (int32_t f = p.factor_ptr[batch.program]; f < p.factor_ptr[batch.program + 1]; ++f)
-            shift += t.shift[t.factor_id[f]];
     for (int lane = 0; lane < W; ++lane) {
-        log_z[lane] = shift;
+        log_z[lane] = 0.0;
         slope[lane] = 0.0;
     }
-    gather_factors<W, TANGENT, LOG>(p, t, batch, bases, cells);
-    for (int32_t b = p.bucket_ptr[batch.program]; b < p.bucket_ptr[batch.program + 1]; ++b) {
+    if (!gather_groups<W, TANGENT, LOG>(p, t, batch, bases, cells, log_z)) return false;
+    const int32_t model = p.program_template[batch.program];
+    for (int32_t b = p.bucket_ptr[model]; b < p.bucket_ptr[model + 1]; ++b) {
         multiply_inputs<W, TANGENT, LOG>(p, b, cells);
         if constexpr (LOG) {
             sum_out_log<W, TANGENT>(p, b, cells, log_z, slope);
@@ -220,7 +248,8 @@ bool forward(const Programs& p, const Tables& t, const Batch& batch, const int64
 template <int W, bool TANGENT>
 void backward(const Programs& p, const Batch& batch, double* cells) {
     constexpr int stride = Layout<W, TANGENT>::stride;
-    for (int32_t b = p.bucket_ptr[batch.program + 1] - 1; b >= p.bucket_ptr[batch.program]; --b) {
+    const int32_t model = p.program_template[batch.program];
+    for (int32_t b = p.bucket_ptr[model + 1] - 1; b >= p.bucket_ptr[model]; --b) {
         double* table = cells + p.bucket_cell[b] * stride;
         const double* message = cells + p.message_cell[b] * stride;
         const int32_t size = p.bucket_size[b], card = p.bucket_card[b], separator = size / card;
@@ -241,8 +270,8 @@ void backward(const Programs& p, const Batch& batch, double* cells) {
             double* out;
             int32_t out_size;
             if (from >= 0) {
-                out = cells + static_cast<int64_t>(p.factor_cell[from]) * stride;
-                out_size = p.factor_size[from];
+                out = cells + p.group_cell[from] * stride;
+                out_size = p.group_size[from];
             } else {
                 out = cells + p.message_cell[-1 - from] * stride;
                 out_size = p.bucket_size[-1 - from] / p.bucket_card[-1 - from];
@@ -258,24 +287,30 @@ void backward(const Programs& p, const Batch& batch, double* cells) {
     }
 }
 
+// Every member of a group has the group's marginal.
 template <int W, bool TANGENT>
 void scatter(const Programs& p, const Request& r, const Batch& batch, const double* cells) {
     constexpr int stride = Layout<W, TANGENT>::stride;
-    const int32_t f0 = p.factor_ptr[batch.program], f1 = p.factor_ptr[batch.program + 1];
-    const int64_t n_factors = f1 - f0;
+    const int32_t model = p.program_template[batch.program];
+    const int64_t m0 = p.program_member[batch.program];
+    const int64_t n_members = p.program_member[batch.program + 1] - m0;
     for (int64_t lane = 0; lane < batch.count; ++lane) {
         const double weight = r.weight ? r.weight[batch.first + lane] : 1.0;
-        const int64_t* base = r.bases + batch.base + lane * n_factors;
+        const int64_t* base = r.bases + batch.base + lane * n_members;
         double* each = r.each ? r.each + r.each_start[batch.first + lane] : nullptr;
-        for (int32_t f = f0; f < f1; ++f) {
-            const double* cell = cells + static_cast<int64_t>(p.factor_cell[f]) * stride + lane;
-            const int32_t* offset = p.entry_offset + p.factor_entry[f];
-            for (int32_t e = 0; e < p.factor_size[f]; ++e, cell += stride) {
-                const int64_t index = base[f - f0] + offset[e];
-                if (each) *each++ = cell[0];
-                if (r.marginals) r.marginals[index] += weight * cell[0];
-                if constexpr (TANGENT)
-                    if (r.marginal_slope) r.marginal_slope[index] += weight * cell[W];
+        const int32_t* member_ptr = p.group_member + p.program_group[batch.program];
+        for (int32_t g = p.group_ptr[model]; g < p.group_ptr[model + 1]; ++g, ++member_ptr) {
+            const double* cell = cells + p.group_cell[g] * stride + lane;
+            for (int32_t member = member_ptr[0]; member < member_ptr[1]; ++member) {
+                const int32_t* offset = p.entry_offset + p.member_entry[m0 + member];
+                for (int32_t e = 0; e < p.group_size[g]; ++e) {
+                    const int64_t index = base[member] + offset[e];
+                    const double* entry = cell + static_cast<int64_t>(e) * stride;
+                    if (each) *each++ = entry[0];
+                    if (r.marginals) r.marginals[index] += weight * entry[0];
+                    if constexpr (TANGENT)
+                        if (r.marginal_slope) r.marginal_slope[index] += weight * entry[W];
+                }
             }
         }
     }
@@ -324,8 +359,9 @@ double forward_once(const Programs& p, const Tables& t, const int64_t* bases, bo
         forward<1, false, true>(p, t, batch, bases, work, &log_z, &slope);
         return log_z;
     }
-    gather_factors<1, false, true>(p, t, batch, bases, work);
-    for (int32_t b = p.bucket_ptr[0]; b < p.bucket_ptr[1]; ++b) {
+    gather_groups<1, false, true>(p, t, batch, bases, work, &log_z);
+    const int32_t model = p.program_template[0];
+    for (int32_t b = p.bucket_ptr[model]; b < p.bucket_ptr[model + 1]; ++b) {
         multiply_inputs<1, false, true>(p, b, work);
         const double* table = work + p.bucket_cell[b];
         double* message = work + p.message_cell[b];

@@ -44,6 +44,7 @@ NB_MODULE(_kernels, module) {
         "The instruction set that the kernels use on this processor.");
     ff::bind_random(module);
     ff::bind_elementwise(module);
+    ff::bind_chain(module);
     ff::bind_elimination(module);
     ff::bind_gibbs(module);
     ff::bind_selection(module);

@@ -205,10 +205,10 @@ static double pairwise(int mode, int64_t n, In2<uint64_t> columns, In2<uint32_t>
             }
 
     // Chunks and tasks depend on the sizes only, so that the sums are the same for any number of threads.
-    plan.chunk = std::min<int64_t>(plan.m <= 128 ? 512 : 256, plan.n_padded);
+    plan.chunk = std::min<int64_t>(512, plan.n_padded);
     const int64_t chunks = (plan.n_padded + plan.chunk - 1) / plan.chunk;
     const int64_t sums_size = (n_edges + m + 7) / 8 * 8 + matrix_size;
-    const int64_t most_tasks = std::clamp<int64_t>((int64_t{1} << 25) / sums_size, 4, 32);
+    const int64_t most_tasks = std::clamp<int64_t>((int64_t{1} << 21) / sums_size, 8, 32);
     const int64_t chunks_of_task = (chunks + most_tasks - 1) / most_tasks;
     const int64_t tasks = (chunks + chunks_of_task - 1) / chunks_of_task;
     Buffer memory = aligned(tasks * sums_size);

@@ -1,201 +1,12 @@
+#include "bit_products.hpp"
 #include "pairwise.hpp"
+#include "pairwise_blocks.hpp"
 #include "vecmath.hpp"
 
 namespace ff::FF_ISA {
 
 static constexpr int64_t T = pairwise_tile;
-static constexpr int64_t P = pairwise_panel;
-static constexpr int64_t B = pairwise_batch;
-
-// ---- Matrix products with a 0/1 matrix -----------------------------------------------------------------------------
-// Four columns of a 0/1 matrix have 16 combinations, so four multiply-adds become one look-up of a sum that is made
-// once for a chunk of samples ("four Russians"): a quarter of the arithmetic of a general product, in full precision.
-// 32 variables are done together: 8 tables of 16 lines of a panel are 16 KB and stay in the first-level cache.
-
-// out[i, :] = bias[:] + sum_k c_ik matrix[k, :], for the columns of one panel.
-static void fields_panel(const double* matrix, int64_t stride, const double* bias, const uint32_t* rows,
-                         int64_t row_words, int64_t n, double* table, double* out) {
-    for (int64_t i = 0; i < n; ++i)
-        for (int64_t v = 0; v < P; ++v) out[i * P + v] = bias[v];
-    for (int64_t word = 0; word < row_words; ++word) {
-        for (int64_t g = 0; g < 8; ++g) {
-            double* line = table + g * 16 * P;
-            for (int64_t v = 0; v < P; ++v) line[v] = 0.0;
-            for (int64_t bit = 0; bit < 4; ++bit) {
-                const double* w = matrix + (word * 32 + g * 4 + bit) * stride;
-                for (int64_t s = 0; s < (1 << bit); ++s)
-                    for (int64_t v = 0; v < P; ++v) line[((1 << bit) + s) * P + v] = line[s * P + v] + w[v];
-            }
-        }
-        for (int64_t i = 0; i < n; ++i) {
-            const uint64_t code = rows[i * row_words + word];
-            double sum[P];
-            for (int64_t v = 0; v < P; ++v) sum[v] = out[i * P + v];
-#pragma GCC unroll 8
-            for (int64_t g = 0; g < 8; ++g) {
-                const double* line = table + g * 16 * P + ((code >> (4 * g)) & 15) * P;
-                for (int64_t v = 0; v < P; ++v) sum[v] += line[v];
-            }
-            for (int64_t v = 0; v < P; ++v) out[i * P + v] = sum[v];
-        }
-    }
-}
-
-// outer[k, :] += sum_i c_ik residual[i, :], for the columns of one panel: sums by combination, then by variable.
-static void outer_panel(const double* residual, const uint32_t* rows, int64_t row_words, int64_t n, double* table,
-                        double* outer, int64_t stride) {
-    for (int64_t word = 0; word < row_words; ++word) {
-        for (int64_t v = 0; v < 8 * 16 * P; ++v) table[v] = 0.0;
-        for (int64_t i = 0; i < n; ++i) {
-            const uint64_t code = rows[i * row_words + word];
-            double r[P];
-            for (int64_t v = 0; v < P; ++v) r[v] = residual[i * P + v];
-#pragma GCC unroll 8
-            for (int64_t g = 0; g < 8; ++g) {
-                double* line = table + g * 16 * P + ((code >> (4 * g)) & 15) * P;
-                for (int64_t v = 0; v < P; ++v) line[v] += r[v];
-            }
-        }
-        for (int64_t g = 0; g < 8; ++g) {
-            for (int64_t bit = 0; bit < 4; ++bit) {
-                double* to = outer + (word * 32 + g * 4 + bit) * stride;
-                for (int64_t s = 0; s < 16; ++s) {
-                    if (!(s >> bit & 1)) continue;
-                    const double* line = table + (g * 16 + s) * P;
-                    for (int64_t v = 0; v < P; ++v) to[v] += line[v];
-                }
-            }
-        }
-    }
-}
-
-// ---- One batch of blocks -------------------------------------------------------------------------------------------
-// The pair (a, b), a < b, of a block has the number b (b - 1) / 2 + a. Tables are (2^k, B): entry F is a set of flips.
-
-// table[F] = prod_{a in F} one[a] prod_{a < b in F} two[ab], or the sum of the same.
-template <int K, bool sum>
-static inline void flip_table(int k_given, const double* one, const double* two, double* table) {
-    const int k = K ? K : k_given;
-    for (int64_t v = 0; v < B; ++v) table[v] = sum ? 0.0 : 1.0;
-    for (int b = 0; b < k; ++b) {
-        const int size = 1 << b;
-        double* upper = table + size * B;
-        for (int64_t v = 0; v < B; ++v) upper[v] = one[b * B + v];
-        for (int a = 0; a < b; ++a) {
-            const double* pair = two + (b * (b - 1) / 2 + a) * B;
-            for (int s = 0; s < (1 << a); ++s)
-                for (int64_t v = 0; v < B; ++v)
-                    upper[((1 << a) + s) * B + v] = sum ? upper[s * B + v] + pair[v] : upper[s * B + v] * pair[v];
-        }
-        for (int64_t v = 0; v < size * B; ++v) upper[v] = sum ? upper[v] + table[v] : upper[v] * table[v];
-    }
-}
-
-// table[F] becomes the sum over all sets that contain F.
-template <int K>
-static inline void superset_sums(int k_given, double* table) {
-    const int k = K ? K : k_given;
-    for (int b = 0; b < k; ++b)
-        for (int s = 0; s < (1 << k); ++s)
-            if (!(s >> b & 1))
-                for (int64_t v = 0; v < B; ++v) table[s * B + v] += table[(s | 1 << b) * B + v];
-}
-
-// What a batch of blocks reads and writes; one, two: exp of (s_a H_a, s_a s_b q_ab), or these themselves where they are
-// too large to be exponentiated (`safe`).
-struct Batch {
-    double one[pairwise_most * pairwise_batch];
-    double done[pairwise_most * pairwise_batch];
-    double two[pairwise_most * (pairwise_most - 1) / 2 * pairwise_batch];
-    double dtwo[pairwise_most * (pairwise_most - 1) / 2 * pairwise_batch];
-    double sign[pairwise_most * pairwise_batch];
-    double pi[pairwise_most * pairwise_batch];
-    double pi_pair[pairwise_most * (pairwise_most - 1) / 2 * pairwise_batch];
-    double value[pairwise_batch];
-};
-
-// Fills pi, pi_pair and value by mode: probabilities (gradient, scores), their derivatives (hessian), variances
-// (diagonal); value is log p, or the score times the direction (products).
-template <int K, bool safe>
-static inline void solve_batch(PairwiseMode mode, int k_given, double state0, double gap, Batch& batch, double* table,
-                               double* dtable) {
-    const int k = K ? K : k_given;
-    double shift[B], inverse[B];
-    flip_table<K, safe>(k, batch.one, batch.two, table);
-    for (int64_t v = 0; v < B; ++v) shift[v] = 0.0;
-    if (safe) {
-        for (int s = 1; s < (1 << k); ++s)
-            for (int64_t v = 0; v < B; ++v) shift[v] = table[s * B + v] > shift[v] ? table[s * B + v] : shift[v];
-        for (int s = 0; s < (1 << k); ++s)
-            for (int64_t v = 0; v < B; ++v) table[s * B + v] = fast_exp(table[s * B + v] - shift[v]);
-    }
-    const bool direction = mode == PairwiseMode::hessian || mode == PairwiseMode::products;
-    if (direction) {
-        flip_table<K, true>(k, batch.done, batch.dtwo, dtable);
-        for (int64_t v = 0; v < (B << k); ++v) dtable[v] *= table[v];
-        superset_sums<K>(k, dtable);
-    }
-    superset_sums<K>(k, table);
-    for (int64_t v = 0; v < B; ++v) inverse[v] = 1.0 / table[v];
-    if (mode == PairwiseMode::products) {
-        for (int64_t v = 0; v < B; ++v) batch.value[v] = -dtable[v] * inverse[v];
-        return;
-    }
-    if (mode == PairwiseMode::gradient || mode == PairwiseMode::values)
-        for (int64_t v = 0; v < B; ++v) batch.value[v] = -(fast_log(table[v]) + shift[v]);
-    if (mode == PairwiseMode::values) return;
-    for (int b = 0; b < k; ++b) {
-        const double* t = table + (int64_t{1} << b) * B;
-        for (int64_t v = 0; v < B; ++v) batch.pi[b * B + v] = t[v] * inverse[v];
-        for (int a = 0; a < b; ++a) {
-            const double* tt = table + ((int64_t{1} << b) + (int64_t{1} << a)) * B;
-            double* out = batch.pi_pair + (b * (b - 1) / 2 + a) * B;
-            for (int64_t v = 0; v < B; ++v) out[v] = tt[v] * inverse[v];
-        }
-    }
-    if (mode == PairwiseMode::hessian) {
-        for (int b = 0; b < k; ++b) {
-            const double* t = dtable + (int64_t{1} << b) * B;
-            for (int64_t v = 0; v < B; ++v) batch.pi[b * B + v] = (t[v] - batch.pi[b * B + v] * dtable[v]) * inverse[v];
-            for (int a = 0; a < b; ++a) {
-                const double* tt = dtable + ((int64_t{1} << b) + (int64_t{1} << a)) * B;
-                double* out = batch.pi_pair + (b * (b - 1) / 2 + a) * B;
-                for (int64_t v = 0; v < B; ++v) out[v] = (tt[v] - out[v] * dtable[v]) * inverse[v];
-            }
-        }
-    }
-    if (mode == PairwiseMode::diagonal) {
-        // Pairs first: the variance of x_a x_b in the block, less what the outer product counts for this pair.
-        for (int b = 1; b < k; ++b)
-            for (int a = 0; a < b; ++a) {
-                double* out = batch.pi_pair + (b * (b - 1) / 2 + a) * B;
-                for (int64_t v = 0; v < B; ++v) {
-                    const double pa = batch.pi[a * B + v], pb = batch.pi[b * B + v], p11 = out[v];
-                    const double xa = batch.sign[a * B + v] > 0 ? state0 : state0 + gap;
-                    const double xb = batch.sign[b * B + v] > 0 ? state0 : state0 + gap;
-                    const double ya = 2.0 * state0 + gap - xa, yb = 2.0 * state0 + gap - xb;
-                    const double p10 = pa - p11, p01 = pb - p11, p00 = 1.0 - pa - pb + p11;
-                    const double mean = p00 * xa * xb + p10 * ya * xb + p01 * xa * yb + p11 * ya * yb;
-                    const double d00 = xa * xb - mean, d10 = ya * xb - mean, d01 = xa * yb - mean, d11 = ya * yb - mean;
-                    const double variance = p00 * d00 * d00 + p10 * d10 * d10 + p01 * d01 * d01 + p11 * d11 * d11;
-                    out[v] = variance - gap * gap * (pa * (1.0 - pa) * xb * xb + pb * (1.0 - pb) * xa * xa);
-                }
-            }
-        for (int64_t v = 0; v < k * B; ++v) batch.pi[v] *= 1.0 - batch.pi[v];
-    }
-}
-
-static void solve(bool safe, PairwiseMode mode, int k, double state0, double gap, Batch& batch, double* table,
-                  double* dtable) {
-    if (safe) return solve_batch<0, true>(mode, k, state0, gap, batch, table, dtable);
-    if (k == 1) return solve_batch<1, false>(mode, k, state0, gap, batch, table, dtable);
-    if (k == 2) return solve_batch<2, false>(mode, k, state0, gap, batch, table, dtable);
-    if (k == 3) return solve_batch<3, false>(mode, k, state0, gap, batch, table, dtable);
-    if (k == 4) return solve_batch<4, false>(mode, k, state0, gap, batch, table, dtable);
-    solve_batch<0, false>(mode, k, state0, gap, batch, table, dtable);
-}
-
-// ---- One chunk of samples ------------------------------------------------------------------------------------------
+static constexpr int64_t gathered = 8;  // batches of listed entries that are gathered before the first is solved
 
 // Lane arrays are (variables, stride): sample l of the chunk is column l.
 struct Lanes {
@@ -266,7 +77,7 @@ static Work lay_out(const PairwisePlan& plan, double* base) {
     work.linear = take(base, work, c);
     work.flips = take(base, work, B << k);
     work.dflips = take(base, work, B << k);
-    work.batch = reinterpret_cast<Batch*>(take(base, work, sizeof(Batch) / sizeof(double)));
+    work.batch = reinterpret_cast<Batch*>(take(base, work, gathered * sizeof(Batch) / sizeof(double)));
     return work;
 }
 
@@ -287,6 +98,18 @@ static void unpack_signs(const PairwisePlan& plan, int64_t row0, int64_t lanes, 
     }
 }
 
+// to (columns, lines) = from (lines, columns) transposed, in squares that stay in the cache.
+static void transpose(const double* from, int64_t lines, int64_t columns, int64_t from_stride, double* to,
+                      int64_t to_stride, bool add) {
+    for (int64_t i0 = 0; i0 < lines; i0 += 16)
+        for (int64_t j0 = 0; j0 < columns; j0 += 16) {
+            const int64_t i1 = i0 + 16 < lines ? i0 + 16 : lines, j1 = j0 + 16 < columns ? j0 + 16 : columns;
+            for (int64_t j = j0; j < j1; ++j)
+                for (int64_t i = i0; i < i1; ++i)
+                    to[j * to_stride + i] = (add ? to[j * to_stride + i] : 0.0) + from[i * from_stride + j];
+        }
+}
+
 // out[j - j0, l] = s_j (bias_j + sum_k q_jk c_k).
 static void signed_fields(const PairwisePlan& plan, const double* q, const double* bias, const double* matrix,
                           int64_t row0, int64_t lanes, int64_t j0, int64_t j1, Work& work, double* out) {
@@ -298,10 +121,7 @@ static void signed_fields(const PairwisePlan& plan, const double* q, const doubl
             for (int64_t v = 0; v < P; ++v) panel_bias[v] = v < width ? bias[j + v] : 0.0;
             fields_panel(matrix + j, plan.m_padded, panel_bias, plan.rows + row0 * plan.row_words, plan.row_words,
                          lanes, work.table, work.panel);
-            for (int64_t v = 0; v < width; ++v) {
-                double* to = out + (j - j0 + v) * stride;
-                for (int64_t l = 0; l < lanes; ++l) to[l] = work.panel[l * P + v];
-            }
+            transpose(work.panel, lanes, width, P, out + (j - j0) * stride, stride, false);
         }
     } else {
         for (int64_t j = j0; j < j1; ++j) {
@@ -436,9 +256,12 @@ static void block_tile(const PairwisePlan& plan, const PairwisePart& part, bool 
         for (int64_t start = 0; start < T; start += B) {
             for (int a = 0; a < k; ++a) {
                 const int64_t at = target[a] * lanes.stride + start;
+#pragma omp simd
                 for (int64_t v = 0; v < B; ++v) batch.one[a * B + v] = ones[at + v];
+#pragma omp simd
                 for (int64_t v = 0; v < B; ++v) batch.sign[a * B + v] = lanes.sign[at + v];
                 if (direction)
+#pragma omp simd
                     for (int64_t v = 0; v < B; ++v) batch.done[a * B + v] = lanes.direction[at + v];
             }
             for (int b = 1, p = 0; b < k; ++b)
@@ -447,6 +270,7 @@ static void block_tile(const PairwisePlan& plan, const PairwisePart& part, bool 
                     const double q = edge < 0 ? 0.0 : plan.q[edge], dq = edge < 0 || !direction ? 0.0 : plan.dq[edge];
                     const double plus = safe ? q : edge < 0 ? 1.0 : plan.exp_q[edge];
                     const double minus = safe ? -q : edge < 0 ? 1.0 : plan.exp_minus_q[edge];
+#pragma omp simd
                     for (int64_t v = 0; v < B; ++v) {
                         const double sign = batch.sign[a * B + v] * batch.sign[b * B + v];
                         batch.two[p * B + v] = sign > 0.0 ? plus : minus;
@@ -455,18 +279,22 @@ static void block_tile(const PairwisePlan& plan, const PairwisePart& part, bool 
                 }
             solve(safe, plan.mode, k, plan.state0, plan.state_gap, batch, work.flips, work.dflips);
             if (by_row || plan.mode == PairwiseMode::gradient)
+#pragma omp simd
                 for (int64_t v = 0; v < B; ++v) log_sum[start + v] += beta * batch.value[v];
             if (by_row) continue;
             double scale[B];
+#pragma omp simd
             for (int64_t v = 0; v < B; ++v) scale[v] = beta * weight[start + v];
             for (int a = 0; a < k; ++a) {
                 double* pi = lanes.pi + target[a] * lanes.stride + start;
+#pragma omp simd
                 for (int64_t v = 0; v < B; ++v) pi[v] += scale[v] * batch.pi[a * B + v];
             }
             for (int b = 1, p = 0; b < k; ++b)
                 for (int a = 0; a < b; ++a, ++p) {
                     if (pair[p] < 0) continue;
                     double term[B], sum = 0.0;
+#pragma omp simd
                     for (int64_t v = 0; v < B; ++v) {
                         const double sign = batch.sign[a * B + v] * batch.sign[b * B + v];
                         term[v] = (diagonal ? 1.0 : -sign) * scale[v] * batch.pi_pair[p * B + v];
@@ -483,84 +311,114 @@ static void block_tile(const PairwisePlan& plan, const PairwisePart& part, bool 
 }
 
 // A list of (sample, component): lanes are entries, gathered from arrays with the variables of a sample together.
-static void entry_part(const PairwisePlan& plan, const PairwisePart& part, bool safe, int64_t row0, int64_t n,
-                       Work& work, PairwiseSums* sums) {
-    const int k = static_cast<int>(part.k), n_pairs = k * (k - 1) / 2;
-    const bool direction = has_direction(plan), diagonal = plan.mode == PairwiseMode::diagonal;
-    const bool by_entry = plan.mode == PairwiseMode::values || plan.mode == PairwiseMode::products;
-    const int64_t m = plan.m;
+// Several batches are gathered before the first is solved: a vector load that follows its scalar stores at once has to
+// wait.
+struct EntryBatch {
+    int64_t rows[pairwise_batch], component[pairwise_batch];
+    double scale[pairwise_batch];
+};
+
+template <int K>
+static void gather_batch(const PairwisePlan& plan, const PairwisePart& part, bool safe, int64_t row0, int64_t first,
+                         int64_t last, int64_t& row, const Work& work, EntryBatch& entries, Batch& batch) {
+    const int k = K ? K : static_cast<int>(part.k), n_pairs = k * (k - 1) / 2;
+    const bool direction = has_direction(plan);
+    const bool weighted =
+        part.entry_weight >= 0 && plan.mode != PairwiseMode::values && plan.mode != PairwiseMode::products;
     const int64_t* pointer = plan.indptr + part.indptr;
     const int32_t* components = plan.entry_component + part.entry;
-    Batch& batch = *work.batch;
-    int64_t row = row0;
-    const int64_t last = pointer[row0 + n];
-    for (int64_t first = pointer[row0]; first < last; first += B) {
-        int64_t rows[B], component[B], entry[B];
-        double scale[B];
-        for (int64_t v = 0; v < B; ++v) {
-            // A last batch that is not full repeats its last entry without weight.
-            const bool real = first + v < last;
-            const int64_t e = real ? first + v : last - 1;
-            while (pointer[row + 1] <= e) ++row;
-            entry[v] = part.entry + e;
-            rows[v] = row;
-            component[v] = components[e];
-            scale[v] = real ? plan.beta[part.beta + component[v]] : 0.0;
-            if (real && part.entry_weight >= 0 && !by_entry) scale[v] *= plan.entry_weight[part.entry_weight + e];
+    const double* weights[2] = {safe ? plan.q : plan.exp_q, safe ? plan.q : plan.exp_minus_q};
+    for (int64_t v = 0; v < B; ++v) {
+        // A last batch that is not full repeats its last entry without weight.
+        const bool real = first + v < last;
+        const int64_t e = real ? first + v : last - 1;
+        while (pointer[row + 1] <= e) ++row;
+        const int64_t component = components[e];
+        double scale = real ? plan.beta[part.beta + component] : 0.0;
+        if (weighted) scale *= plan.entry_weight[part.entry_weight + e];
+        entries.rows[v] = row;
+        entries.component[v] = component;
+        entries.scale[v] = scale;
+        const int32_t* target = plan.targets + part.target + component * k;
+        const int32_t* pair = plan.pairs + part.pair + component * n_pairs;
+        const uint64_t* words = plan.columns + row / T * plan.m;
+        const int64_t at = (row - row0) * plan.m;
+        uint64_t flipped[pairwise_most];
+        for (int a = 0; a < k; ++a) {
+            flipped[a] = words[target[a]] >> (row % T) & 1;
+            batch.one[a * B + v] = work.by_row[at + target[a]];
+            batch.sign[a * B + v] = bits_to_double(static_cast<int64_t>(0x3ff0000000000000ULL | flipped[a] << 63));
+            if (direction) batch.done[a * B + v] = work.by_row_direction[at + target[a]];
         }
-        for (int64_t v = 0; v < B; ++v) {
-            const int32_t* target = plan.targets + part.target + component[v] * k;
-            const int32_t* pair = plan.pairs + part.pair + component[v] * n_pairs;
-            const uint64_t* words = plan.columns + rows[v] / T * m;
-            const int64_t at = (rows[v] - row0) * m;
-            for (int a = 0; a < k; ++a) {
-                batch.one[a * B + v] = work.by_row[at + target[a]];
-                batch.sign[a * B + v] = words[target[a]] >> (rows[v] % T) & 1 ? -1.0 : 1.0;
-                if (direction) batch.done[a * B + v] = work.by_row_direction[at + target[a]];
+        for (int b = 1, p = 0; b < k; ++b)
+            for (int a = 0; a < b; ++a, ++p) {
+                const int64_t edge = pair[p];
+                // Signs are random: they choose an address, not a branch.
+                const uint64_t differ = flipped[a] ^ flipped[b];
+                if (edge < 0) {
+                    batch.two[p * B + v] = safe ? 0.0 : 1.0;
+                    batch.dtwo[p * B + v] = 0.0;
+                    continue;
+                }
+                batch.two[p * B + v] = weights[differ][edge];
+                if (direction) batch.dtwo[p * B + v] = (differ ? -1.0 : 1.0) * plan.dq[edge];
             }
+        if (safe)
             for (int b = 1, p = 0; b < k; ++b)
-                for (int a = 0; a < b; ++a, ++p) {
-                    const int64_t edge = pair[p];
-                    const double sign = batch.sign[a * B + v] * batch.sign[b * B + v];
-                    const double* weights = safe ? plan.q : sign > 0.0 ? plan.exp_q : plan.exp_minus_q;
-                    batch.two[p * B + v] = edge < 0 ? (safe ? 0.0 : 1.0) : safe ? sign * weights[edge] : weights[edge];
-                    batch.dtwo[p * B + v] = edge < 0 || !direction ? 0.0 : sign * plan.dq[edge];
-                }
-        }
-        solve(safe, plan.mode, k, plan.state0, plan.state_gap, batch, work.flips, work.dflips);
-        if (by_entry) {
-            for (int64_t v = 0; v < B && first + v < last; ++v) plan.entry_out[entry[v]] = scale[v] * batch.value[v];
-            continue;
-        }
-        if (plan.mode == PairwiseMode::gradient)
-            for (int64_t v = 0; v < B; ++v) sums->value += scale[v] * batch.value[v];
-        for (int64_t v = 0; v < B; ++v) {
-            const int32_t* target = plan.targets + part.target + component[v] * k;
-            const int32_t* pair = plan.pairs + part.pair + component[v] * n_pairs;
-            double* pi = work.by_row_pi + (rows[v] - row0) * m;
-            for (int a = 0; a < k; ++a) pi[target[a]] += scale[v] * batch.pi[a * B + v];
-            for (int b = 1, p = 0; b < k; ++b)
-                for (int a = 0; a < b; ++a, ++p) {
-                    if (pair[p] < 0) continue;
-                    const double sign = batch.sign[a * B + v] * batch.sign[b * B + v];
-                    const double term = (diagonal ? 1.0 : -sign) * scale[v] * batch.pi_pair[p * B + v];
-                    sums->edges[pair[p]] += term;
-                    if (plan.mode == PairwiseMode::scores) plan.pair_terms[rows[v] * plan.n_edges + pair[p]] += term;
-                }
-        }
+                for (int a = 0; a < b; ++a, ++p)
+                    if (flipped[a] ^ flipped[b]) batch.two[p * B + v] = -batch.two[p * B + v];
     }
 }
 
-// to (columns, lines) = from (lines, columns) transposed, in squares that stay in the cache.
-static void transpose(const double* from, int64_t lines, int64_t columns, int64_t from_stride, double* to,
-                      int64_t to_stride, bool add) {
-    for (int64_t i0 = 0; i0 < lines; i0 += 16)
-        for (int64_t j0 = 0; j0 < columns; j0 += 16) {
-            const int64_t i1 = i0 + 16 < lines ? i0 + 16 : lines, j1 = j0 + 16 < columns ? j0 + 16 : columns;
-            for (int64_t j = j0; j < j1; ++j)
-                for (int64_t i = i0; i < i1; ++i)
-                    to[j * to_stride + i] = (add ? to[j * to_stride + i] : 0.0) + from[i * from_stride + j];
+template <int K>
+static void scatter_batch(const PairwisePlan& plan, const PairwisePart& part, int64_t row0, const EntryBatch& entries,
+                          const Batch& batch, Work& work, PairwiseSums* sums) {
+    const int k = K ? K : static_cast<int>(part.k), n_pairs = k * (k - 1) / 2;
+    const bool diagonal = plan.mode == PairwiseMode::diagonal;
+    if (plan.mode == PairwiseMode::gradient)
+        for (int64_t v = 0; v < B; ++v) sums->value += entries.scale[v] * batch.value[v];
+    for (int64_t v = 0; v < B; ++v) {
+        const int32_t* target = plan.targets + part.target + entries.component[v] * k;
+        const int32_t* pair = plan.pairs + part.pair + entries.component[v] * n_pairs;
+        const double scale = entries.scale[v];
+        double* pi = work.by_row_pi + (entries.rows[v] - row0) * plan.m;
+        for (int a = 0; a < k; ++a) pi[target[a]] += scale * batch.pi[a * B + v];
+        for (int b = 1, p = 0; b < k; ++b)
+            for (int a = 0; a < b; ++a, ++p) {
+                if (pair[p] < 0) continue;
+                const double sign = batch.sign[a * B + v] * batch.sign[b * B + v];
+                const double term = (diagonal ? 1.0 : -sign) * scale * batch.pi_pair[p * B + v];
+                sums->edges[pair[p]] += term;
+                if (plan.mode == PairwiseMode::scores)
+                    plan.pair_terms[entries.rows[v] * plan.n_edges + pair[p]] += term;
+            }
+    }
+}
+
+template <int K>
+static void entry_part(const PairwisePlan& plan, const PairwisePart& part, bool safe, int64_t row0, int64_t n,
+                       Work& work, PairwiseSums* sums) {
+    const bool by_entry = plan.mode == PairwiseMode::values || plan.mode == PairwiseMode::products;
+    const int64_t* pointer = plan.indptr + part.indptr;
+    const int64_t last = pointer[row0 + n];
+    int64_t row = row0;
+    EntryBatch entries[gathered];
+    for (int64_t start = pointer[row0]; start < last; start += gathered * B) {
+        const int64_t left = (last - start + B - 1) / B, count = left < gathered ? left : gathered;
+        for (int64_t u = 0; u < count; ++u)
+            gather_batch<K>(plan, part, safe, row0, start + u * B, last, row, work, entries[u], work.batch[u]);
+        for (int64_t u = 0; u < count; ++u)
+            solve(safe, plan.mode, static_cast<int>(part.k), plan.state0, plan.state_gap, work.batch[u], work.flips,
+                  work.dflips);
+        for (int64_t u = 0; u < count; ++u) {
+            if (!by_entry) {
+                scatter_batch<K>(plan, part, row0, entries[u], work.batch[u], work, sums);
+                continue;
+            }
+            for (int64_t v = 0; v < B && start + u * B + v < last; ++v)
+                plan.entry_out[part.entry + start + u * B + v] = entries[u].scale[v] * work.batch[u].value[v];
         }
+    }
 }
 
 // The weights of the chunk's samples in this part, 0 beyond the last sample; how many are not 0.
@@ -663,7 +521,12 @@ static void all_parts(const PairwisePlan& plan, int64_t row0, int64_t lanes, int
             if (has_direction(plan))
                 transpose(work.lanes.direction, plan.m, n, plan.chunk, work.by_row_direction, plan.m, false);
             for (int64_t i = 0; i < n * plan.m; ++i) work.by_row_pi[i] = 0.0;
-            entry_part(plan, part, safe, row0, n, work, sums);
+            if (part.k == 1)
+                entry_part<1>(plan, part, safe, row0, n, work, sums);
+            else if (part.k == 2)
+                entry_part<2>(plan, part, safe, row0, n, work, sums);
+            else
+                entry_part<0>(plan, part, safe, row0, n, work, sums);
             transpose(work.by_row_pi, n, plan.m, plan.m, work.lanes.pi, plan.chunk, true);
             continue;
         }

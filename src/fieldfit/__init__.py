@@ -22,8 +22,12 @@ _HOMES = {
     "Potts": "fieldfit.models.potts",
     "asymptotics": "fieldfit.api.theory",
     "best_weights": "fieldfit.api.best_weights",
+    "compare": "fieldfit.api.comparison",
+    "cross_validate": "fieldfit.api.validation",
     "fit": "fieldfit.api.fitting",
+    "likelihood_ratio": "fieldfit.api.comparison",
     "load": "fieldfit.api.files",
+    "project": "fieldfit.api.projection",
     "set_threads": "fieldfit.threads",
 }
 
@@ -31,10 +35,14 @@ __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
     from fieldfit.api.best_weights import best_weights as best_weights
+    from fieldfit.api.comparison import compare as compare
+    from fieldfit.api.comparison import likelihood_ratio as likelihood_ratio
     from fieldfit.api.files import load as load
     from fieldfit.api.fitting import fit as fit
+    from fieldfit.api.projection import project as project
     from fieldfit.api.result import Fit as Fit
     from fieldfit.api.theory import asymptotics as asymptotics
+    from fieldfit.api.validation import cross_validate as cross_validate
     from fieldfit.models.boltzmann import BoltzmannMachine as BoltzmannMachine
     from fieldfit.models.mrf import Factor as Factor
     from fieldfit.models.mrf import MarkovRandomField as MarkovRandomField
@@ -52,12 +60,8 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'fieldfit' has no attribute {name!r}")
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 class _Package(ModuleType):
-    """The import system binds a submodule to its package; a public name of the same name (asymptotics) must win."""
+    """The import system makes a submodule an attribute of its package; a public function of that name must stay."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _HOMES and isinstance(value, ModuleType)):
@@ -65,3 +69,7 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

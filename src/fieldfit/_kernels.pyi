@@ -15,10 +15,8 @@ class Programs:
 
 def eliminate(
     programs: Programs,
-    potential: NDArray[float64],
     logarithm: NDArray[float64],
     direction: NDArray[float64],
-    shift: NDArray[float64],
     config_ptr: NDArray[int64],
     bases: NDArray[int64],
     weight: NDArray[float64],
@@ -33,7 +31,6 @@ def eliminate(
 def eliminate_decode(
     programs: Programs,
     logarithm: NDArray[float64],
-    shift: NDArray[float64],
     bases: NDArray[int64],
     maximise: bool,
     seed: int,
@@ -202,3 +199,73 @@ def cg_update(
 ) -> tuple[float, float, float]: ...
 def cg_direction(beta: float, z: NDArray[float64], p: NDArray[float64], n_threads: int) -> None: ...
 def inner_product(a: NDArray[float64], b: NDArray[float64], n_threads: int) -> float: ...
+
+class ChainTokens:
+    padded: int
+    n_chunks: int
+    n_hot: int
+    def __init__(
+        self,
+        offsets: NDArray[int64],
+        indptr: NDArray[int64],
+        indices: NDArray[int32],
+        values: NDArray[float64] | None,
+        labels: NDArray[int32],
+        n_labels: int,
+        n_features: int,
+        active: NDArray[uint8] | None = None,
+        pair_ptr: NDArray[int64] | None = None,
+        pair_labels: NDArray[int32] | None = None,
+        edge_ptr: NDArray[int64] | None = None,
+        edge_features: NDArray[int32] | None = None,
+        edge_values: NDArray[float64] | None = None,
+        column_ptr: NDArray[int64] | None = None,
+        columns: NDArray[int32] | None = None,
+        transpose: bool = True,
+    ) -> None: ...
+
+def chain_evaluate(
+    tokens: ChainTokens,
+    weights: tuple[NDArray[float64], ...],
+    direction: tuple[NDArray[float64], ...] | None,
+    families: list[Any],
+    row_weight: NDArray[float64] | None,
+    observed: bool,
+    squares: bool,
+    values: NDArray[float64],
+    tangents: NDArray[float64] | None,
+    residuals: NDArray[float64] | None,
+    gradient: tuple[NDArray[float64], ...] | None,
+    n_threads: int,
+) -> None: ...
+def chain_scores(
+    tokens: ChainTokens, weights: tuple[NDArray[float64], ...], scores: NDArray[float64], n_threads: int
+) -> None: ...
+def chain_viterbi(
+    offsets: NDArray[int64],
+    scores: NDArray[float64],
+    edges: NDArray[float64],
+    n_labels: int,
+    labels: NDArray[int32],
+    best: NDArray[float64],
+    n_threads: int,
+) -> None: ...
+def chain_n_best(
+    offsets: NDArray[int64],
+    scores: NDArray[float64],
+    edges: NDArray[float64],
+    n_labels: int,
+    labels: NDArray[int32],
+    best: NDArray[float64],
+    n_threads: int,
+) -> None: ...
+def chain_marginals(
+    offsets: NDArray[int64],
+    scores: NDArray[float64],
+    edges: NDArray[float64],
+    n_labels: int,
+    nodes: NDArray[float64],
+    pairs: NDArray[float64] | None,
+    log_z: NDArray[float64],
+    n_threads: int,
+) -> None: ...

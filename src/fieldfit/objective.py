@@ -18,6 +18,9 @@ import numpy as np
 from fieldfit.models.base import Problem
 from fieldfit.types import BoolArray, FloatArray, ModelError
 
+#: Precision of the penalty, for each sample, up to which a preconditioner that knows no penalty is still a good one.
+_WEAK_PENALTY = 0.01
+
 
 @dataclass(frozen=True)
 class Objective:
@@ -63,6 +66,14 @@ class Objective:
             direction[self.free] = v
         product = self.problem.hessian_product(self.full(x), direction, self.row_weight)
         return self._reduced(self.precision * direction - product)
+
+    @property
+    def preconditioner(self) -> Callable[[FloatArray], FloatArray] | None:
+        """The problem's own operator near H⁻¹ at the start, where it fits: nothing fixed or weighted, a weak penalty."""
+        weak = float(self.precision.max(initial=0.0)) <= _WEAK_PENALTY * self.problem.n_samples
+        if not (self._everything_free and self.row_weight is None and weak):
+            return None
+        return self.problem.preconditioner(self.start)
 
     @property
     def hessian_diagonal(self) -> Callable[[FloatArray], FloatArray] | None:

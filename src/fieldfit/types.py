@@ -53,6 +53,10 @@ class FileAccessError(FieldfitError, OSError):
     """A file cannot be opened, read or written: it is missing, the disk is full, or permission is denied."""
 
 
+class SweepError(FieldfitError, ValueError):
+    """A sweep is not well formed, or a store belongs to another one."""
+
+
 class FieldfitWarning(UserWarning):
     """Base of every warning of fieldfit."""
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from oracle import joint_states, log_sum, log_weights
 
 import fieldfit as ff
-from fieldfit.inference import ExactInference, FactorGraph, PreparedTables, ProgramSet, compile_program
+from fieldfit.inference import ExactInference, FactorGraph, ProgramCompiler, ProgramSet, check_tables
 from fieldfit.inference.elimination import elimination_order
 from fieldfit.types import ModelError, WidthError
 
@@ -62,10 +62,10 @@ def test_slopes_agree_with_differences(field):
     tables = tables / max(1.0, np.abs(tables).max(initial=1.0) / 3)
     random = np.random.default_rng(1)
     direction = random.normal(size=graph.table_size)
-    programs = ProgramSet(graph, [compile_program(graph, frozenset(range(graph.n_variables)))])
+    programs = ProgramSet(graph, [ProgramCompiler(graph).compile(frozenset(range(graph.n_variables)))])
     one = programs.configure([np.zeros((1, graph.n_variables), dtype=np.int32)])
     slope, change = np.empty(1), np.zeros(graph.table_size)
-    prepared = PreparedTables.of(graph, tables)
+    prepared = check_tables(graph, tables)
     programs.run(prepared, one, direction=direction, slope=slope, marginal_slope=change)
     exact, h = ExactInference(graph), 1e-5
     up, down = tables + h * direction, tables - h * direction
@@ -150,7 +150,7 @@ def test_threads_do_not_change_a_bit():
         ff.set_threads(threads)
         total = np.zeros(graph.table_size)
         programs.run(
-            PreparedTables.of(graph, tables), configurations, weight=random.random(500) * 0 + 0.1, marginals=total
+            check_tables(graph, tables), configurations, weight=random.random(500) * 0 + 0.1, marginals=total
         )
         results.append(total)
     ff.set_threads(None)

@@ -177,7 +177,7 @@ CASES = {
     "sparse graph": {"kinds": ("PL1", "PL2", "PL3/sparse"), "m": 9, "density": 0.12, "n": 90},
     "sparse graph of spins": {"kinds": ("PL1/rows", "PL3"), "m": 9, "density": 0.1, "states": (-1, 1)},
     "no edges": {"kinds": ("PL1", "PL2"), "density": 0.0},
-    "more than one panel": {"kinds": ("PL1", "PL2/sparse", "ragged"), "m": 37, "n": 20, "density": 0.15},
+    "more than one panel": {"kinds": ("PL1", "PL2/sparse", "ragged"), "m": 37, "n": 20, "density": 0.25},
     "few distinct samples": {"kinds": ("PL1", "PL2/rows", "PL2/sparse", "ragged/sparse beta"), "n": 300, "m": 6},
     "few distinct samples, long keys": {"kinds": ("PL1", "PL2/sparse"), "n": 400, "m": 8, "density": 0.5},
     "large weights": {"kinds": ("PL1", "PL2", "PL3/sparse", "ragged"), "scale": 1000.0},
@@ -243,6 +243,30 @@ def test_many_shared_parameters_have_a_diagonal_without_cross_terms():
     apart = free.problem().hessian_diagonal(theta[shared])
     assert len(field.edges) == 190
     close(diagonal[32:], np.bincount(shared, apart)[32:])
+
+
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize("states", [(0, 1), (-1, 1), (0.5, 2.0)])
+def test_preconditioner_inverts_the_hessian_where_all_variances_are_equal(biases, states):
+    """At θ = 0 the conditional variances are the same for all samples; the full graph lacks the diagonal of W only."""
+    field, _, _ = make(4, n=4000, m=12, biases=biases, states=states)
+    problem = field.problem()
+    inverse = problem.preconditioner(np.zeros(field.r))
+    units = np.eye(field.r)
+    applied = np.array([inverse(u) for u in units])
+    hessian = -np.array([problem.hessian_product(np.zeros(field.r), u) for u in units])
+    np.testing.assert_allclose(applied, applied.T, rtol=0, atol=1e-12 * np.abs(applied).max())
+    assert np.linalg.eigvalsh(applied).min() > 0
+    spectrum = np.sort(np.linalg.eigvals(applied @ hessian).real)
+    assert spectrum[0] > 0.2
+    # Without biases a mean far from 0 makes the missing diagonal of W count for more.
+    assert spectrum[-1] < (1.3 if biases or sum(states) == 0 else 4.0)
+
+
+def test_preconditioner_is_for_dense_graphs_without_shared_parameters():
+    assert make(4, tied=True)[0].problem().preconditioner(np.zeros(make(4, tied=True)[0].r)) is None
+    field, _, _ = make(4, m=20, density=0.1)
+    assert field.problem().preconditioner(np.zeros(field.r)) is None
 
 
 @pytest.mark.parametrize("density", [1.0, 0.05])

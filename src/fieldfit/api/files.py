@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit.api.result import Fit
+from fieldfit.asymptotics import Moments
 from fieldfit.data.container import read_container, write_container
 from fieldfit.models.base import Model
 from fieldfit.models.cost import Cost
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError, FileFormatError
 
-#: Parameters up to which a saved fit carries its covariance.
+#: Parameters up to which a saved fit carries its bread and meat.
 _MOST_SAVED = 1_000
 _PLAIN = (
     "n",
@@ -44,7 +45,7 @@ def find_models() -> dict[str, type[Model]]:
 
 
 def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
-    """Write the fit; its covariance too, where it is at hand or cheap."""
+    """Write the fit; its bread and meat too, where they are at hand or cheap."""
     specification, model_arrays = fit.model.specification()
     arrays: dict[str, NDArray[Any]] = {
         "theta": fit.theta,
@@ -52,9 +53,12 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "free": fit.free,
         "dropped_rows": fit.dropped_rows,
     }
-    has_data = fit.objective_function is not None or fit.saved_covariance is not None
+    has_data = fit.objective_function is not None or fit.saved_moments is not None
+    total = None
     if has_data and fit.model.n_parameters <= _MOST_SAVED:
-        arrays["covariance"] = fit.covariance() / fit.n
+        moments = fit.dense_accuracy().moments
+        arrays |= {"bread": moments.bread, "meat": moments.meat}
+        total = moments.total
     arrays |= {f"model_{name}": array for name, array in model_arrays.items()}
     header: dict[str, Any] = {
         "kind": "fit",
@@ -63,6 +67,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "policy": str(fit.policy),
         "separated": list(fit.separated),
         "cost": None if fit.cost is None else fit.cost.to_dict(),
+        "total_weight": total,
         "fit": {name: getattr(fit, name) for name in _PLAIN},
     }
     write_container(path, header, arrays)
@@ -84,11 +89,14 @@ def load(path: str | os.PathLike[str]) -> Fit:
         model = models[kind].from_specification(header["model"], own)
         theta = model.check_theta(arrays["theta"])
         r = model.n_parameters
-        covariance = arrays.get("covariance")
+        bread, meat = arrays.get("bread"), arrays.get("meat")
         if arrays["sigma2"].shape != (r,) or arrays["free"].shape != (r,) or arrays["free"].dtype != np.bool_:
             raise FileFormatError(f"{path} has arrays that do not belong to its {r} parameters.")
-        if covariance is not None and covariance.shape != (r, r):
-            raise FileFormatError(f"{path} has a covariance of shape {covariance.shape} for {r} parameters.")
+        moments = None
+        if bread is not None and meat is not None:
+            if bread.shape != (r, r) or meat.shape != (r, r):
+                raise FileFormatError(f"{path} has a bread of shape {bread.shape} for {r} parameters.")
+            moments = Moments(bread, meat, float(header["total_weight"]), "the data, as saved")
         return Fit(
             model=model,
             policy=Policy.parse(header["policy"]),
@@ -98,7 +106,7 @@ def load(path: str | os.PathLike[str]) -> Fit:
             dropped_rows=arrays["dropped_rows"],
             separated=tuple(header["separated"]),
             cost=None if header["cost"] is None else Cost(**header["cost"]),
-            saved_covariance=covariance,
+            saved_moments=moments,
             **{name: header["fit"][name] for name in _PLAIN},
         )
     except FileFormatError:

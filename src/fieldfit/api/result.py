@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fieldfit.asymptotics.sandwich import pseudo_inverse, robust_moments
-from fieldfit.models.base import Model
+from fieldfit.api.functionals import Estimate, check_level, places_of, unit_rows, value_and_gradient
+from fieldfit.asymptotics import Accuracy, DenseAccuracy, ImplicitAccuracy, Moments, robust_moments
+from fieldfit.models.base import Model, Problem
 from fieldfit.models.cost import Cost
 from fieldfit.objective import Objective
+from fieldfit.optim.cg import conjugate_gradients
 from fieldfit.policies import Policy
 from fieldfit.types import BoolArray, DataError, FieldfitError, FloatArray, IntArray, ModelError
 from fieldfit.weights import WeightsResult
@@ -20,8 +23,14 @@ from fieldfit.weights import WeightsResult
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Parameters up to which the covariance is a dense matrix.
+    from fieldfit.api.comparison import HypothesisTest
+    from fieldfit.api.robustness import Sensitivity
+
+#: Parameters up to which bread and meat are dense matrices.
 MOST_DENSE = 3_000
+_MOST_PRODUCTS = 2_000
+
+Kind = Literal["robust", "model"]
 
 
 @dataclass(frozen=True)
@@ -47,76 +56,267 @@ class Fit:
     dropped_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     cost: Cost | None = None
     counts: bool = False
+    dataset: Any = field(default=None, repr=False, compare=False)
     weights: WeightsResult | None = field(default=None, repr=False, compare=False)
     objective_function: Objective | None = field(default=None, repr=False, compare=False)
-    saved_covariance: FloatArray | None = field(default=None, repr=False, compare=False)
+    saved_moments: Moments | None = field(default=None, repr=False, compare=False)
 
     @property
     def parameter_names(self) -> list[str]:
         """A name for each entry of θ."""
         return list(self.model.parameter_names)
 
+    @property
+    def needed_objective(self) -> Objective:
+        """The objective with its data; DataError for a fit that was loaded from a file."""
+        if self.objective_function is None:
+            raise DataError(
+                "This fit was loaded from a file, which does not hold the data that this needs. Fit again."
+            )
+        return self.objective_function
+
+    @property
+    def needed_dataset(self) -> Any:
+        """The samples that were fitted; DataError for a fit that was loaded from a file."""
+        if self.dataset is None:
+            raise DataError(
+                "This fit was loaded from a file, which does not hold the data that this needs. Fit again."
+            )
+        return self.dataset
+
+    @property
+    def problem(self) -> Problem:
+        """The fitted samples with the drawn Z, compiled."""
+        return self.needed_objective.problem
+
+    @property
+    def penalised(self) -> bool:
+        """Whether any free parameter has a penalty."""
+        return bool(np.any(np.isfinite(self.sigma2[self.free])))
+
     # --- accuracy -------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _sandwich(self) -> FloatArray:
-        """Covariance of θ̂ (free parameters): (H + P)⁻¹ (Σ ψψᵀ) (H + P)⁻¹ with the drawn Z, P the penalty's precision."""
-        if self.saved_covariance is not None:
-            return self.saved_covariance
-        objective = self.objective_function
-        if objective is None:
+    def _robust(self) -> Accuracy:
+        precision = 1.0 / self.sigma2
+        if self.saved_moments is not None:
+            return DenseAccuracy(self.saved_moments, precision, self.free)
+        if self.objective_function is None:
             raise DataError("This fit was loaded from a file without its covariance; standard errors need the data.")
+        objective = self.objective_function
         if self.model.n_parameters > MOST_DENSE:
-            raise ModelError(
-                f"A covariance matrix of {self.model.n_parameters:,} parameters would be too large "
-                f"(the limit is {MOST_DENSE:,})."
-            )
+            return self._implicit([objective.problem], "the data, by conjugate gradients")
         bread, meat = robust_moments(objective.problem, self.theta, objective.row_weight, counts=self.counts)
         total = float(self.n if objective.row_weight is None else objective.row_weight.sum())
-        bread = bread + np.diag(objective.precision) / total
-        keep = np.ix_(self.free, self.free)
-        inverse, _ = pseudo_inverse(bread[keep])
-        covariance = np.zeros_like(bread)
-        covariance[keep] = inverse @ meat[keep] @ inverse / total
-        return covariance
+        return DenseAccuracy(Moments(bread, meat, total, "the data"), precision, self.free)
 
-    def covariance(self) -> FloatArray:
-        """Covariance matrix of √n(θ̂ − θ₀), robust (Corollary 1) and with the selection noise; fixed parameters have 0."""
-        return self._sandwich * self.n
+    @cached_property
+    def _model_based(self) -> Accuracy:
+        from fieldfit.api.expectations import model_moments, simulated_problems
 
-    def standard_errors(self) -> FloatArray:
-        """Robust standard error of each parameter."""
-        return np.sqrt(np.maximum(np.diag(self._sandwich), 0.0))
+        if self.model.n_parameters > MOST_DENSE:
+            return self._implicit(simulated_problems(self, 2), "2 simulated datasets, by conjugate gradients")
+        return DenseAccuracy(model_moments(self), 1.0 / self.sigma2, self.free)
 
-    def conf_int(self, level: float = 0.95) -> FloatArray:
-        """Normal confidence intervals (r, 2)."""
-        from scipy.stats import norm
+    def _implicit(self, problems: Sequence[Problem], method: str) -> ImplicitAccuracy:
+        def solve(
+            product: Callable[[FloatArray], FloatArray], b: FloatArray, diagonal: FloatArray | None
+        ) -> tuple[FloatArray, float]:
+            solution, state = conjugate_gradients(
+                product, b, tol=1e-7, max_iter=_MOST_PRODUCTS, preconditioner=diagonal
+            )
+            return solution, state.residual
 
-        if not 0 < level < 1:
-            raise FieldfitError(f"A confidence level lies between 0 and 1; got {level!r}.")
-        half = norm.ppf(0.5 + level / 2) * self.standard_errors()
-        return np.stack([self.theta - half, self.theta + half], axis=1)
+        weight, precision = self.needed_objective.row_weight, 1.0 / self.sigma2
+        return ImplicitAccuracy(problems, self.theta, precision, self.free, weight, self.counts, solve, method)
 
-    def table(self, level: float = 0.95) -> pd.DataFrame:
-        """One line for each parameter: estimate, standard error, z, p and confidence interval."""
+    def accuracy(self, kind: Kind = "robust") -> Accuracy:
+        """Bread and meat behind all standard errors: "robust" from the data, "model" expected under θ̂."""
+        if kind not in ("robust", "model"):
+            raise FieldfitError(f"Standard errors are of the kind 'robust' or 'model'; got {kind!r}.")
+        return self._robust if kind == "robust" else self._model_based
+
+    def dense_accuracy(self, kind: Kind = "robust") -> DenseAccuracy:
+        """The same as matrices; ModelError where there are too many parameters for them."""
+        accuracy = self.accuracy(kind)
+        if not isinstance(accuracy, DenseAccuracy):
+            raise ModelError(
+                f"A covariance matrix of {self.model.n_parameters:,} parameters would be too large (the limit is "
+                f"{MOST_DENSE:,}). Ask for chosen parameters (parameters=[…]) or for functions of them "
+                f"(fit.functional)."
+            )
+        return accuracy
+
+    def covariance(self, kind: Kind = "robust") -> FloatArray:
+        """Covariance matrix of √n(θ̂ − θ₀) with the selection noise (Corollary 1).
+
+        ``kind="robust"`` takes Hessian and score products from the data with the drawn Z, and holds outside the family
+        too; ``"model"`` their expectations under θ̂ (for a conditional model, given the observed X). Fixed parameters
+        have 0. Where the model has a gauge freedom the matrix is right for identified functions aᵀθ, and for those only.
+        """
+        return self.dense_accuracy(kind).covariance * self.n
+
+    def standard_errors(self, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
+        """Standard error of each parameter, or of those named: NaN where not identified, 0 where fixed."""
+        if parameters is None:
+            return np.sqrt(self.dense_accuracy(kind).variances())
+        places = places_of(parameters, self.model.parameter_names)
+        accuracy = self.accuracy(kind)
+        if isinstance(accuracy, DenseAccuracy):
+            return np.sqrt(accuracy.variances()[places])
+        # One function at a time: the rows of all of them together could be too many.
+        variances = [
+            accuracy.covariance_of(unit_rows(places[[k]], len(self.theta)))[0, 0] for k in range(len(places))
+        ]
+        return np.sqrt(np.maximum(variances, 0.0))
+
+    def conf_int(self, level: float = 0.95, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
+        """Normal confidence intervals (r, 2), or those of the parameters named."""
+        half = check_level(level) * self.standard_errors(kind, parameters)
+        centre = self.theta
+        if parameters is not None:
+            centre = centre[places_of(parameters, self.model.parameter_names)]
+        return np.stack([centre - half, centre + half], axis=1)
+
+    def table(self, level: float = 0.95, kind: Kind = "robust", parameters: Any = None) -> pd.DataFrame:
+        """One line for each parameter: estimate, standard error, z, p and confidence interval; NaN if not identified."""
         import pandas as pd
         from scipy.stats import norm
 
-        errors = self.standard_errors()
+        half = check_level(level)
+        names: Sequence[str] = self.model.parameter_names
+        places = np.arange(len(names)) if parameters is None else places_of(parameters, names)
+        errors = self.standard_errors(kind, parameters)
+        estimate = self.theta[places]
         with np.errstate(divide="ignore", invalid="ignore"):
-            z = np.where(errors > 0, self.theta / errors, np.nan)
-        interval = self.conf_int(level)
+            z = np.where(errors > 0, estimate / errors, np.nan)
         return pd.DataFrame(
             {
-                "estimate": self.theta,
+                "estimate": estimate,
                 "std_error": errors,
                 "z": z,
                 "p": 2 * norm.sf(np.abs(z)),
-                "lower": interval[:, 0],
-                "upper": interval[:, 1],
+                "lower": estimate - half * errors,
+                "upper": estimate + half * errors,
             },
-            index=pd.Index(self.parameter_names, name="parameter"),
+            index=pd.Index([names[int(place)] for place in places], name="parameter"),
         )
+
+    def functional(
+        self, g: Any, gradient: Any = None, *, kind: Kind = "robust", level: float = 0.95, name: str | None = None
+    ) -> Estimate:
+        """A smooth function of θ with its standard error (delta method), for any number of parameters.
+
+        ``g`` is a parameter's name or number, a mapping from parameters to coefficients
+        (``{"x0:x1": 1, "x2:x3": -1}`` is a difference of two couplings), a vector of coefficients, or a function of θ;
+        ``gradient`` is the function's gradient (a function of θ or a vector; by differences if left out).
+        """
+        half = check_level(level)
+        found, value, slope = value_and_gradient(g, gradient, self.theta, self.model.parameter_names)
+        variance = float(self.accuracy(kind).covariance_of(slope[None])[0, 0])
+        error = float(np.sqrt(max(variance, 0.0))) if variance == variance else float("nan")
+        return Estimate(name or found, value, error, value - half * error, value + half * error, level, kind)
+
+    def debiased(self) -> Fit:
+        """The one-step estimate θ̂ + H⁻¹ Σψ(θ̂), which undoes the penalty's pull to first order, with its own accuracy.
+
+        H is the unpenalised Hessian; where it is singular ModelError names the parameters that only the penalty holds.
+        """
+        from fieldfit.api.debias import debiased
+
+        return debiased(self)
+
+    # --- robustness -------------------------------------------------------------------------------------------------
+
+    def influence(self, data: Any = None, *, parameters: Any = None) -> FloatArray:
+        """How much each observation moves each parameter: 𝓘 = (H + P)⁻¹ ψ (Equation 18), (n, parameters).
+
+        For the fitted samples (``data=None``) with their drawn Z: θ̂ minus what it would be without them. For new ones
+        expected over Z: what adding them would change.
+        """
+        from fieldfit.api.robustness import influence
+
+        return influence(self, data, parameters)
+
+    def influence_blocks(self, data: Any = None) -> Iterator[tuple[int, FloatArray]]:
+        """The same as a stream of (first sample, block), for more samples and parameters than fit in memory."""
+        from fieldfit.api.robustness import influence_blocks
+
+        return influence_blocks(self, data)
+
+    def influential(self, k: int = 10, *, parameters: Any = None) -> pd.DataFrame:
+        """The ``k`` fitted samples that move the fit most, and the parameter that each moves most."""
+        from fieldfit.api.robustness import influential
+
+        return influential(self, k, parameters)
+
+    def gross_error_sensitivity(self) -> Sensitivity:
+        """The most that one observation can do to the estimate: sup over x of |n 𝓘(x)|, expected over Z."""
+        from fieldfit.api.robustness import gross_error_sensitivity
+
+        return gross_error_sensitivity(self)
+
+    # --- comparison -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def composite_log_likelihood(self) -> float:
+        """Σ_i w_i m_θ̂(X_i, Z_i), without the penalty."""
+        penalty = 0.5 * float(np.sum(self.theta**2 / self.sigma2))
+        return self.objective + penalty
+
+    def effective_parameters(self, kind: Kind = "robust") -> float:
+        """tr(bread⁻¹ meat): the number of parameters where the estimator is maximum likelihood inside its family."""
+        accuracy = self.accuracy(kind)
+        if isinstance(accuracy, DenseAccuracy):
+            return accuracy.effective_parameters()
+        assert isinstance(accuracy, ImplicitAccuracy)
+        return accuracy.effective_parameters()[0]
+
+    def claic(self, kind: Kind = "robust") -> float:
+        """−2 cℓ(θ̂) + 2 tr(bread⁻¹ meat) (Varin & Vidoni 2005); smaller is better, for the same policy, data and seed."""
+        return -2 * self.composite_log_likelihood + 2 * self.effective_parameters(kind)
+
+    def clbic(self, kind: Kind = "robust") -> float:
+        """−2 cℓ(θ̂) + log(n) tr(bread⁻¹ meat) (Gao & Song 2010)."""
+        return -2 * self.composite_log_likelihood + float(np.log(self.n)) * self.effective_parameters(kind)
+
+    def wald_test(self, hypothesis: Any, value: Any = 0.0, *, kind: Kind = "robust") -> HypothesisTest:
+        """Test R θ = ``value``: ``hypothesis`` is a list of parameters, of mappings {parameter: coefficient}, or R."""
+        from fieldfit.api.comparison import wald_test
+
+        return wald_test(self, hypothesis, value, kind)
+
+    def score_test(self, parameters: Any = None) -> HypothesisTest:
+        """Test whether the parameters fixed in this fit (or some of them) have the values they were fixed at."""
+        from fieldfit.api.comparison import score_test
+
+        return score_test(self, parameters)
+
+    def discoveries(
+        self,
+        level: float = 0.05,
+        *,
+        method: Literal["bh", "by"] = "bh",
+        kind: Kind = "robust",
+        parameters: Any = None,
+    ) -> pd.DataFrame:
+        """`table` with q-values and which parameters differ from 0 at this false discovery rate."""
+        from fieldfit.api.comparison import discoveries
+
+        return discoveries(self, level, method, kind, parameters)
+
+    def goodness_of_fit(
+        self,
+        statistic: Callable[[Any], Any] | None = None,
+        *,
+        n_simulated: int = 199,
+        random_state: int = 0,
+        names: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Statistics of the data beside those of datasets simulated from the fit."""
+        from fieldfit.api.validation import goodness_of_fit
+
+        return goodness_of_fit(self, statistic, n_simulated, random_state, names)
 
     # --- words ------------------------------------------------------------------------------------------------------
 
@@ -141,28 +341,11 @@ class Fit:
             "cost": None if self.cost is None else self.cost.to_dict(),
         }
 
-    def summary(self, rows: int = 20) -> str:
+    def summary(self, rows: int = 20, *, kind: Kind = "robust", level: float = 0.95) -> str:
         """The report and the parameters with the largest |z| as text."""
-        lines = [
-            f"{self.model.kind} fitted by {self.policy}: {self.n} samples, {self.model.n_parameters} parameters",
-            f"{self.message}; {self.iterations} iterations, {self.evaluations} evaluations, {self.seconds:.2f} s",
-            f"objective {self.objective:.6f}, gradient norm {self.gradient_norm:.3g}",
-        ]
-        if np.any(np.isfinite(self.sigma2)):
-            lines.append("penalised: intervals are for the penalised estimate, which is pulled towards 0")
-        if self.cost is not None:
-            lines.append(f"cost of an evaluation: {self.cost.components:,} components, {self.cost.flops:,.0f} FLOPs")
-        if self.separated:
-            lines.append(f"optimum at infinity: {', '.join(self.separated)}")
-        if len(self.dropped_rows):
-            lines.append(f"left out: {len(self.dropped_rows)} rows whose missing values were too wide to sum out")
-        if self.model.n_parameters <= MOST_DENSE:
-            frame = self.table()
-            largest = frame.reindex(frame["z"].abs().sort_values(ascending=False, na_position="last").index)
-            lines += ["", largest.head(rows).to_string(float_format=lambda value: f"{value:.4f}")]
-            if len(frame) > rows:
-                lines.append(f"… and {len(frame) - rows} more (fit.table() has all)")
-        return "\n".join(lines)
+        from fieldfit.api.summary import summary
+
+        return summary(self, rows, kind, level)
 
     def __str__(self) -> str:
         return self.summary()
@@ -170,7 +353,7 @@ class Fit:
     # --- file -------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fit to a file (no pickle); up to 1,000 parameters its covariance goes along."""
+        """Write the fit to a file (no pickle); up to 1,000 parameters its bread and meat go along."""
         from fieldfit.api.files import save_fit
 
         save_fit(self, path)

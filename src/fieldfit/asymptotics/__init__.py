@@ -1,6 +1,19 @@
 """Asymptotic variance: bread, meat and the sandwich, from the sums over samples that a Problem answers."""
 
+from fieldfit.asymptotics.accuracy import Accuracy, DenseAccuracy, ImplicitAccuracy, Moments
 from fieldfit.asymptotics.moments import TheoryMoments, theory_moments
 from fieldfit.asymptotics.sandwich import Asymptotics, robust_moments, sandwich
+from fieldfit.asymptotics.weighted_chi_square import weighted_chi_square_tail
 
-__all__ = ["Asymptotics", "TheoryMoments", "robust_moments", "sandwich", "theory_moments"]
+__all__ = [
+    "Accuracy",
+    "Asymptotics",
+    "DenseAccuracy",
+    "ImplicitAccuracy",
+    "Moments",
+    "TheoryMoments",
+    "robust_moments",
+    "sandwich",
+    "theory_moments",
+    "weighted_chi_square_tail",
+]

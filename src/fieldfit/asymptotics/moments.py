@@ -1,4 +1,4 @@
-"""Bread and meat of a policy when the samples come from the model itself.
+"""Bread and meat of a policy when the law of X is known: the model itself, or any other distribution.
 
 Samples x with weights w_x (all states with their probabilities, or draws with equal weights) stand for X. With
 E[ZZᵀ] = Cᵀ diag(d) C (see `BoundPolicy.second_moment_factors`),
@@ -6,7 +6,8 @@ E[ZZᵀ] = Cᵀ diag(d) C (see `BoundPolicy.second_moment_factors`),
     Υ⁻¹ = Σ_j β_j λ_j J_j,    Σ = Σ_t d_t E[ (Σ_j C_tj β_j ∇S_j)(Σ_j C_tj β_j ∇S_j)ᵀ ],    J_j = −E ∇²S_j.
 
 A row t of C with a single entry needs no scores: inside the family E ∇S_j ∇S_jᵀ = J_j (the information identity). So
-the meat costs one Hessian and a few composite scores, whatever the number of components.
+the meat costs one Hessian and a few composite scores, whatever the number of components. Outside the family there is no
+such identity, and every row of C is a composite score (not centred: E[∇S_i ∇S_jᵀ] is what Corollary 1 has).
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ MOST_COMPOSITES = 2_000
 
 @dataclass(frozen=True)
 class TheoryMoments:
-    """Bread and meat, and the scores of groups of samples for a Monte Carlo error."""
+    """Bread and meat, both with the weights of the samples as given."""
 
     bread: FloatArray
     meat: FloatArray
 
 
-def _weighted(policy: BoundPolicy, values: FloatArray, n: int) -> Selection:
+def weighted_selection(policy: BoundPolicy, values: FloatArray, n: int) -> Selection:
     """Everything selected, component j with weight ``values[j]``; families without weight are left out."""
     parts, at = [], 0
     for family in policy.families:
@@ -52,25 +53,37 @@ def _weighted(policy: BoundPolicy, values: FloatArray, n: int) -> Selection:
 
 
 def theory_moments(
-    policy: BoundPolicy, compile_problem: Compile, theta: FloatArray, weight: FloatArray, formula: str
+    policy: BoundPolicy,
+    compile_problem: Compile,
+    theta: FloatArray,
+    weight: FloatArray,
+    formula: str = "exact",
+    *,
+    inside: bool = True,
+    meat_weight: FloatArray | None = None,
 ) -> TheoryMoments:
-    """Bread and meat with E over X as Σ_x w_x; ``formula`` is "exact" or "published" (see the package)."""
+    """Bread and meat with E over X as Σ_x w_x; ``formula`` is "exact" or "published" (see the package).
+
+    ``inside`` says that the weights are the model's own probabilities at θ, so that the information identity holds;
+    ``meat_weight`` are other weights for the meat (importance weights enter it squared).
+    """
     if formula not in ("exact", "published"):
         raise ModelError(f"formula is {formula!r}; it must be 'exact' or 'published'.")
     n = len(weight)
+    squared = weight if meat_weight is None else meat_weight
     lam, beta = policy.mean(), policy.beta()
-    bread = -hessian_matrix(compile_problem(_weighted(policy, beta * lam, n)), theta, weight)
+    bread = -hessian_matrix(compile_problem(weighted_selection(policy, beta * lam, n)), theta, weight)
     if formula == "published":
-        return TheoryMoments(bread, _composite_meat([(1.0, beta * lam)], policy, compile_problem, theta, weight))
+        return TheoryMoments(bread, _composite_meat([(1.0, beta * lam)], policy, compile_problem, theta, squared))
     factors, signs = policy.second_moment_factors()
     factors = factors.tocsr()
-    alone = np.diff(factors.indptr) == 1
+    alone = (np.diff(factors.indptr) == 1) & inside
     diagonal = np.zeros(len(lam))
     np.add.at(diagonal, factors[alone].indices, signs[alone] * factors[alone].data ** 2)
     meat = np.zeros_like(bread)
     diagonal *= beta**2
     if np.any(diagonal != 0):
-        meat -= hessian_matrix(compile_problem(_weighted(policy, diagonal, n)), theta, weight)
+        meat -= hessian_matrix(compile_problem(weighted_selection(policy, diagonal, n)), theta, squared)
     rows = np.flatnonzero(~alone)
     if len(rows) > MOST_COMPOSITES:
         raise PolicyError(
@@ -78,7 +91,7 @@ def theory_moments(
         )
     composites = [(float(signs[t]), factors[[t]].toarray()[0] * beta) for t in rows]
     composites = [(sign, values) for sign, values in composites if np.any(values != 0)]
-    return TheoryMoments(bread, meat + _composite_meat(composites, policy, compile_problem, theta, weight))
+    return TheoryMoments(bread, meat + _composite_meat(composites, policy, compile_problem, theta, squared))
 
 
 def _composite_meat(
@@ -92,7 +105,7 @@ def _composite_meat(
     r = len(theta)
     meat = np.zeros((r, r))
     for sign, values in composites:
-        problem = compile_problem(_weighted(policy, values, len(weight)))
+        problem = compile_problem(weighted_selection(policy, values, len(weight)))
         for start, block in problem.score_blocks(theta):
             meat += sign * (block * weight[start : start + len(block), None]).T @ block
     return meat

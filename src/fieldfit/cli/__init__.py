@@ -1,1 +1,22 @@
-"""The command line."""
+"""The command line: `fieldfit COMMAND …`. Each command is a file of `fieldfit.cli.commands`, found by its name.
+
+Nothing heavy (scipy, pandas, scikit-learn, matplotlib, the models) is imported before a command runs, so that help is
+there at once.
+"""
+
+from __future__ import annotations
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and give its exit code: 0, 2 for an error that was told in a sentence, 130 for Ctrl-C."""
+    try:
+        import rich  # noqa: F401
+        import typer  # noqa: F401
+    except ImportError:
+        import sys
+
+        print("The command line needs typer and rich: pip install 'fieldfit[cli]'.", file=sys.stderr)
+        return 2
+    from fieldfit.cli.app import run
+
+    return run(arguments)

@@ -2,6 +2,14 @@
 
 from fieldfit.inference.exact import ExactInference
 from fieldfit.inference.factor_graph import FactorGraph
-from fieldfit.inference.programs import Configurations, PreparedTables, ProgramSet, compile_program
+from fieldfit.inference.programs import Configurations, Program, ProgramCompiler, ProgramSet, check_tables
 
-__all__ = ["Configurations", "ExactInference", "FactorGraph", "PreparedTables", "ProgramSet", "compile_program"]
+__all__ = [
+    "Configurations",
+    "ExactInference",
+    "FactorGraph",
+    "Program",
+    "ProgramCompiler",
+    "ProgramSet",
+    "check_tables",
+]

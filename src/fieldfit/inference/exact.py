@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.factor_graph import FactorGraph
-from fieldfit.inference.programs import PreparedTables, ProgramSet, compile_program
+from fieldfit.inference.programs import ProgramCompiler, ProgramSet, check_tables
 from fieldfit.types import FloatArray, Int32Array, ModelError
 
 
@@ -24,14 +24,13 @@ class ExactInference:
     def __init__(self, graph: FactorGraph, *, name: str = "The sum", largest_table: int = LARGEST_TABLE) -> None:
         self.graph = graph
         self.name = name
-        self.largest_table = largest_table
+        self._compiler = ProgramCompiler(graph, largest_table=largest_table)
         self._compiled: dict[frozenset[int], ProgramSet] = {}
 
     def programs(self, free: frozenset[int]) -> ProgramSet:
         """The compiled elimination of the ``free`` variables; raises WidthError where it is too wide."""
         if free not in self._compiled:
-            program = compile_program(self.graph, free, name=self.name, largest_table=self.largest_table)
-            self._compiled[free] = ProgramSet(self.graph, [program])
+            self._compiled[free] = ProgramSet(self.graph, [self._compiler.compile(free, name=self.name)])
         return self._compiled[free]
 
     def _clamp(self, evidence: NDArray[Any] | None) -> tuple[Int32Array, frozenset[int]]:
@@ -62,7 +61,7 @@ class ExactInference:
             return fixed
         programs = self.programs(free)
         log_z = np.empty(1)
-        programs.run(PreparedTables.of(self.graph, log_tables), programs.configure([codes[None, :]]), log_z=log_z)
+        programs.run(check_tables(self.graph, log_tables), programs.configure([codes[None, :]]), log_z=log_z)
         return fixed + float(log_z[0])
 
     def marginals(self, log_tables: FloatArray, evidence: NDArray[Any] | None = None) -> FloatArray:
@@ -72,7 +71,7 @@ class ExactInference:
         result[self._clamped_entries(codes, free)] = 1.0
         if free:
             programs = self.programs(free)
-            tables = PreparedTables.of(self.graph, log_tables)
+            tables = check_tables(self.graph, log_tables)
             programs.run(tables, programs.configure([codes[None, :]]), marginals=result)
         return result
 
@@ -83,17 +82,14 @@ class ExactInference:
         if np.any((lines < 0) != (lines[0] < 0)):
             raise ModelError("The lines of evidence must leave the same variables free; group them first.")
         programs = self.programs(free)
-        program = programs.programs[0]
         configurations = programs.configure([lines])
         entries = int(programs.entry_counts[0])
         log_z, each = np.empty(len(lines)), np.empty(len(lines) * entries)
         start = np.arange(len(lines), dtype=np.int64) * entries
-        tables = PreparedTables.of(self.graph, log_tables)
+        tables = check_tables(self.graph, log_tables)
         programs.run(tables, configurations, log_z=log_z, each=each, each_start=start)
         result = np.zeros((len(lines), self.graph.table_size))
-        sizes = program.arrays["factor_size"]
-        columns = np.repeat(configurations.bases.reshape(len(lines), -1), sizes, axis=1)
-        columns += program.arrays["entry_offset"]
+        columns = programs.entries(0, configurations.bases.reshape(len(lines), -1))
         np.put_along_axis(result, columns, each.reshape(len(lines), entries), axis=1)
         fixed = [f for f, scope in enumerate(self.graph.scopes) if not any(v in free for v in scope)]
         observed = self.graph.entries(lines, np.array(fixed, dtype=np.int64))
@@ -108,7 +104,7 @@ class ExactInference:
         if not free:
             return states[0], fixed
         programs = self.programs(free)
-        tables = PreparedTables.of(self.graph, log_tables)
+        tables = check_tables(self.graph, log_tables)
         best = programs.decode(tables, programs.configure([codes[None, :]]), states, maximise=True)
         return states[0], fixed + best
 
@@ -127,7 +123,7 @@ class ExactInference:
         states = np.tile(codes, (n, 1))
         if free:
             programs = self.programs(free)
-            tables = PreparedTables.of(self.graph, log_tables)
+            tables = check_tables(self.graph, log_tables)
             configurations = programs.configure([codes[None, :]])
             programs.decode(
                 tables, configurations, states, maximise=False, seed=seed, stream=stream, first_row=first_row

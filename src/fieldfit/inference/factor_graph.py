@@ -74,6 +74,22 @@ class FactorGraph:
         return tuple(result)
 
     @cached_property
+    def scope_matrix(self) -> IntArray:
+        """Scopes as a matrix (factors, widest scope), padded with −1."""
+        return self._padded(self.scopes, -1)
+
+    @cached_property
+    def stride_matrix(self) -> IntArray:
+        """Strides as a matrix (factors, widest scope), padded with 0."""
+        return self._padded(self.strides, 0)
+
+    def _padded(self, lines: tuple[tuple[int, ...], ...], fill: int) -> IntArray:
+        result = np.full((len(lines), max(map(len, lines), default=1)), fill, dtype=np.int64)
+        for place, line in enumerate(lines):
+            result[place, : len(line)] = line
+        return result
+
+    @cached_property
     def factors_of(self) -> tuple[tuple[int, ...], ...]:
         """The factors that each variable is in."""
         result: list[list[int]] = [[] for _ in self.cardinalities]
@@ -93,13 +109,11 @@ class FactorGraph:
 
     def entries(self, codes: NDArray[Any], factors: IntArray | None = None) -> IntArray:
         """Flat index of the entry that each sample has in each factor: (n, factors). ``codes`` (n, m) complete."""
-        chosen = range(len(self.scopes)) if factors is None else factors
-        result = np.empty((len(codes), len(chosen)), dtype=np.int64)
-        for column, factor in enumerate(chosen):
-            index = np.full(len(codes), self.offsets[factor], dtype=np.int64)
-            for variable, stride in zip(self.scopes[factor], self.strides[factor], strict=True):
-                index += codes[:, variable].astype(np.int64) * stride
-            result[:, column] = index
+        chosen = np.arange(len(self.scopes)) if factors is None else factors
+        scopes, strides = self.scope_matrix[chosen], self.stride_matrix[chosen]
+        result = np.repeat(self.offsets[:-1][chosen][None, :], len(codes), axis=0)
+        for column in range(scopes.shape[1]):
+            result += codes[:, scopes[:, column]] * strides[:, column]
         return result
 
     def pieces(self, free: frozenset[int]) -> list[frozenset[int]]:

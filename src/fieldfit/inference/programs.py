@@ -1,7 +1,8 @@
 """Eliminations compiled to flat arrays, and the configurations of clamped variables that run through them.
 
-`compile_program` turns an elimination order into buckets (see kernels/elimination.hpp for the layout and the method);
-a `ProgramSet` holds many programs and runs all their configurations in one call of the kernel.
+A `Template` is the elimination of variables with given cardinalities whose reduced tables have given scopes; a
+`Program` binds it to the factors of a graph (see kernels/elimination.hpp for the layout and the method). Programs of the
+same shape share a template. A `ProgramSet` holds many programs and runs all their configurations in one call.
 """
 
 from __future__ import annotations
@@ -20,46 +21,33 @@ from fieldfit.inference.factor_graph import FactorGraph
 from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray, Int32Array, IntArray, ModelError, WidthError
 
-#: Entries that the index maps of one program may have together (4 bytes each).
+#: Entries that the index maps of one template may have together (4 bytes each).
 MOST_MAP_ENTRIES = 1 << 26
 
 _NONE = np.empty(0)
 _NO_INDEX = np.empty(0, dtype=np.int64)
 
 
-@dataclass(frozen=True)
-class PreparedTables:
-    """Log tables at one θ, ready for the kernel: the logarithms, and exp(logarithm − largest of the factor)."""
-
-    logarithm: FloatArray
-    potential: FloatArray
-    shift: FloatArray
-
-    @staticmethod
-    def of(graph: FactorGraph, log_tables: FloatArray) -> PreparedTables:
-        """Prepare flat log tables (−inf allowed, but not for a whole factor)."""
-        if not len(graph.scopes):
-            return PreparedTables(log_tables, log_tables, _NONE)
-        shift = np.maximum.reduceat(log_tables, graph.offsets[:-1])
-        if not np.all(np.isfinite(shift)):
-            factor = int(np.flatnonzero(~np.isfinite(shift))[0])
+def check_tables(graph: FactorGraph, log_tables: FloatArray) -> FloatArray:
+    """Log tables as the kernel takes them: contiguous, no NaN or +inf, and no factor that forbids every state."""
+    tables = np.ascontiguousarray(log_tables, dtype=np.float64)
+    if len(graph.scopes):
+        largest = np.maximum.reduceat(tables, graph.offsets[:-1])
+        if not np.all(np.isfinite(largest)):
+            factor = int(np.flatnonzero(~np.isfinite(largest))[0])
             raise ModelError(
                 f"The table of factor {factor} over variables {graph.scopes[factor]} has no finite entry "
-                f"(largest log value {shift[factor]}); check the parameters for NaN or infinity."
+                f"(largest log value {largest[factor]}); check the parameters for NaN or infinity."
             )
-        potential = np.empty_like(log_tables)
-        _kernels.exp_array(log_tables - np.repeat(shift, graph.table_sizes), potential)
-        return PreparedTables(log_tables, potential, shift)
+    return tables
 
 
-@dataclass(frozen=True)
-class Program:
-    """One elimination: the buckets and reduced factors as arrays that are local to this program."""
+@dataclass(frozen=True, eq=False)
+class Template:
+    """One shape of elimination: buckets over the free variables 0..k−1, reduced tables over ``groups``."""
 
-    free: tuple[int, ...]
-    boundary: tuple[int, ...]  # clamped variables that share a factor with a free one
-    factors: Int32Array  # graph factors that touch a free variable
-    clamped: tuple[tuple[tuple[int, int], ...], ...]  # for each factor: (clamped variable, stride)
+    cardinalities: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
     arrays: dict[str, NDArray[Any]]
     cost: int
     width: int
@@ -69,14 +57,36 @@ class Program:
         """Bytes of the compiled arrays."""
         return sum(array.nbytes for array in self.arrays.values())
 
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A template with the graph's free variables and factors in the places of its own."""
+
+    template: Template
+    free: tuple[int, ...]
+    boundary: tuple[int, ...]  # clamped variables that share a factor with a free one
+    factors: IntArray  # graph factors that touch a free variable, group by group
+    group_member: Int32Array  # (groups + 1) pointers into factors
+    member_size: IntArray  # entries of each member's reduced table
+    entry_offset: Int32Array  # offset of each of those entries in the factor's table
+    clamped: IntArray  # (factors, widest scope): clamped variables, 0 where there is none
+    clamped_stride: IntArray  # and their strides, 0 where there is none
+
+    @property
+    def width(self) -> int:
+        """Variables in the largest table, less one."""
+        return self.template.width
+
+    @property
+    def cost(self) -> int:
+        """Entries of all tables."""
+        return self.template.cost
+
     def bases(self, graph: FactorGraph, codes: NDArray[Any]) -> IntArray:
-        """Flat index of the entry with all free variables 0, for each line of ``codes`` and each factor."""
-        result = np.empty((len(codes), len(self.factors)), dtype=np.int64)
-        for column, factor in enumerate(self.factors):
-            index = np.full(len(codes), graph.offsets[factor], dtype=np.int64)
-            for variable, stride in self.clamped[column]:
-                index += codes[:, variable].astype(np.int64) * stride
-            result[:, column] = index
+        """Flat index of the entry with all free variables 0, for each line of ``codes`` and each member factor."""
+        result = np.repeat(graph.offsets[self.factors][None, :], len(codes), axis=0)
+        for column in range(self.clamped.shape[1]):
+            result += codes[:, self.clamped[:, column]] * self.clamped_stride[:, column]
         return result
 
 
@@ -96,31 +106,20 @@ def _steps(cardinalities: list[int]) -> list[int]:
     return steps[::-1]
 
 
-def compile_program(
-    graph: FactorGraph, free: frozenset[int], *, name: str = "The sum", largest_table: int = LARGEST_TABLE
-) -> Program:
-    """Compile the exact sum over ``free``, all other variables being clamped."""
-    order = elimination_order(graph, free, name=name, largest_table=largest_table)
-    cards = graph.cardinalities
+def compile_template(
+    cards: tuple[int, ...], groups: tuple[tuple[int, ...], ...], *, name: str, largest_table: int
+) -> Template:
+    """Compile the elimination of all variables of a field with these reduced tables."""
+    order = elimination_order(
+        FactorGraph(cards, groups), frozenset(range(len(cards))), name=name, largest_table=largest_table
+    )
     position = {variable: place for place, variable in enumerate(order.variables)}
-    factor_ids = sorted({factor for variable in free for factor in graph.factors_of[variable]})
-
-    inputs: list[list[tuple[int, list[int]]]] = [[] for _ in order.variables]  # (source, variables) of each bucket
-    clamped, entry_offsets, factor_sizes = [], [], []
-    boundary: set[int] = set()
-    for local, factor in enumerate(factor_ids):
-        scope, strides = graph.scopes[factor], graph.strides[factor]
-        inside = [(v, stride) for v, stride in zip(scope, strides, strict=True) if v in free]
-        outside = tuple((v, stride) for v, stride in zip(scope, strides, strict=True) if v not in free)
-        clamped.append(outside)
-        boundary.update(v for v, _ in outside)
-        entry_offsets.append(_index_map([cards[v] for v, _ in inside], [stride for _, stride in inside]))
-        factor_sizes.append(len(entry_offsets[-1]))
-        inputs[min(position[v] for v, _ in inside)].append((local, [v for v, _ in inside]))
+    inputs: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in order.variables]  # (source, variables)
+    for group, scope in enumerate(groups):
+        inputs[min(position[v] for v in scope)].append((group, scope))
     for bucket, separator in enumerate(order.separators):
         if separator:
-            inputs[min(position[v] for v in separator)].append((-1 - bucket, list(separator)))
-
+            inputs[min(position[v] for v in separator)].append((-1 - bucket, separator))
     tables = [
         math.prod(cards[v] for v in (*separator, variable))
         for variable, separator in zip(order.variables, order.separators, strict=True)
@@ -128,18 +127,16 @@ def compile_program(
     entries = sum(size * len(own) for size, own in zip(tables, inputs, strict=True))
     if entries > MOST_MAP_ENTRIES:
         raise WidthError(
-            f"{name} sums over {len(free)} variables with a width of {order.width} and {len(factor_ids)} factors: its "
+            f"{name} sums over {len(cards)} variables with a width of {order.width} and {len(groups)} tables: its "
             f"index would have {entries:,} entries, and the limit is {MOST_MAP_ENTRIES:,}. Use smaller blocks (PL1, "
             f"PL2, Partition(2)) or condition on more variables."
         )
-
-    sizes, bucket_cards, sources, input_counts, maps = [], [], [], [], []
+    bucket_cards, sources, input_counts, maps = [], [], [], []
     separator_vars: list[int] = []
     separator_strides: list[int] = []
     for bucket, (variable, separator) in enumerate(zip(order.variables, order.separators, strict=True)):
         members = [*separator, variable]
         shape = [cards[v] for v in members]
-        sizes.append(math.prod(shape))
         bucket_cards.append(cards[variable])
         input_counts.append(len(inputs[bucket]))
         separator_vars.extend(separator)
@@ -148,46 +145,94 @@ def compile_program(
             step = dict(zip(variables, _steps([cards[v] for v in variables]), strict=True))
             sources.append(source)
             maps.append(_index_map(shape, [step.get(v, 0) for v in members]))
-
-    factor_cells = np.concatenate(([0], np.cumsum(factor_sizes)))
-    bucket_cells = factor_cells[-1] + np.concatenate(([0], np.cumsum(sizes)))
-    messages = [size // card for size, card in zip(sizes, bucket_cards, strict=True)]
+    group_sizes = [math.prod(cards[v] for v in scope) for scope in groups]
+    group_cells = np.concatenate(([0], np.cumsum(group_sizes)))
+    bucket_cells = group_cells[-1] + np.concatenate(([0], np.cumsum(tables)))
+    messages = [size // card for size, card in zip(tables, bucket_cards, strict=True)]
     message_cells = bucket_cells[-1] + np.concatenate(([0], np.cumsum(messages)))
     arrays: dict[str, NDArray[Any]] = {
-        "factor_size": np.array(factor_sizes, dtype=np.int32),
-        "factor_cell": factor_cells[:-1].astype(np.int32),
-        "factor_entry": np.concatenate(([0], np.cumsum(factor_sizes)))[:-1].astype(np.int64),
-        "entry_offset": _joined(entry_offsets),
-        "bucket_size": np.array(sizes, dtype=np.int32),
+        "group_size": np.array(group_sizes, dtype=np.int32),
+        "group_cell": group_cells[:-1].astype(np.int64),
+        "bucket_size": np.array(tables, dtype=np.int32),
         "bucket_card": np.array(bucket_cards, dtype=np.int32),
         "bucket_cell": bucket_cells[:-1].astype(np.int64),
         "message_cell": message_cells[:-1].astype(np.int64),
+        "cell_count": message_cells[-1:].astype(np.int64),
         "input_count": np.array(input_counts, dtype=np.int32),
         "input_source": np.array(sources, dtype=np.int32),
         "input_map": np.concatenate(([0], np.cumsum([len(m) for m in maps])))[:-1].astype(np.int64),
-        "maps": _joined(maps),
+        "maps": np.concatenate(maps) if maps else np.empty(0, dtype=np.int32),
         "bucket_var": np.array(order.variables, dtype=np.int32),
         "separator_count": np.array([len(s) for s in order.separators], dtype=np.int32),
         "separator_var": np.array(separator_vars, dtype=np.int32),
         "separator_stride": np.array(separator_strides, dtype=np.int32),
     }
-    return Program(
-        free=tuple(sorted(free)),
-        boundary=tuple(sorted(boundary)),
-        factors=np.array(factor_ids, dtype=np.int32),
-        clamped=tuple(clamped),
-        arrays=arrays,
-        cost=order.cost,
-        width=order.width,
-    )
+    return Template(cards, groups, arrays, order.cost, order.width)
 
 
-def _joined(parts: list[Int32Array]) -> Int32Array:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+class ProgramCompiler:
+    """Compiles programs over one graph and keeps the templates that they share."""
 
+    def __init__(self, graph: FactorGraph, *, largest_table: int = LARGEST_TABLE) -> None:
+        self.graph = graph
+        self.largest_table = largest_table
+        self.memory = 0  # bytes of all templates so far
+        self._templates: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], Template] = {}
+        self._cards = np.array(graph.cardinalities, dtype=np.int64)
 
-def _pointers(counts: list[int]) -> NDArray[np.int32]:
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    def compile(self, free: frozenset[int], *, name: str = "The sum") -> Program:
+        """Compile the exact sum over ``free``, all other variables being clamped; ``name`` is for error messages."""
+        variables = np.array(sorted(free), dtype=np.int64)
+        touching = np.unique(np.array([f for v in variables for f in self.graph.factors_of[v]], dtype=np.int64))
+        local = np.full(self.graph.n_variables, -1, dtype=np.int64)
+        local[variables] = np.arange(len(variables))
+        scopes, strides = self.graph.scope_matrix[touching], self.graph.stride_matrix[touching]
+        place = np.where(scopes >= 0, local[scopes], -1)
+        inside = place >= 0
+        # Free variables of each factor in increasing order, padded in front: equal lines are one group.
+        order = np.argsort(np.where(inside, place, -1), axis=1, kind="stable")
+        keys = np.take_along_axis(np.where(inside, place, -1), order, axis=1)
+        number = np.zeros(len(keys), dtype=np.int64)
+        if (len(variables) + 1.0) ** keys.shape[1] < 2**62:
+            for column in range(keys.shape[1]):
+                number = number * (len(variables) + 1) + keys[:, column] + 1
+            _, first, group_of = np.unique(number, return_index=True, return_inverse=True)
+        else:
+            _, first, group_of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        lines, group_of = keys[first], group_of.reshape(-1)
+        groups = tuple(tuple(int(v) for v in line if v >= 0) for line in lines)
+        template = self._template(tuple(int(c) for c in self._cards[variables]), groups, name)
+
+        members = np.argsort(group_of, kind="stable")
+        sorted_strides = np.take_along_axis(np.where(inside, strides, 0), order, axis=1)[members]
+        offsets = []
+        counts = np.bincount(group_of, minlength=len(groups))
+        pointer = np.concatenate(([0], np.cumsum(counts)))
+        for group, scope in enumerate(groups):
+            own = sorted_strides[pointer[group] : pointer[group + 1], sorted_strides.shape[1] - len(scope) :]
+            digits = np.indices([template.cardinalities[v] for v in scope]).reshape(len(scope), -1)
+            offsets.append((own @ digits).astype(np.int32).ravel())
+        outside = (~inside & (scopes >= 0))[members]
+        return Program(
+            template=template,
+            free=tuple(int(v) for v in variables),
+            boundary=tuple(int(v) for v in np.unique(scopes[members][outside])),
+            factors=touching[members],
+            group_member=pointer.astype(np.int32),
+            member_size=np.repeat(template.arrays["group_size"].astype(np.int64), counts),
+            entry_offset=np.concatenate(offsets) if offsets else np.empty(0, dtype=np.int32),
+            clamped=np.where(outside, scopes[members], 0),
+            clamped_stride=np.where(outside, strides[members], 0),
+        )
+
+    def _template(self, cards: tuple[int, ...], groups: tuple[tuple[int, ...], ...], name: str) -> Template:
+        key = (cards, groups)
+        template = self._templates.get(key)
+        if template is None:
+            template = compile_template(cards, groups, name=name, largest_table=self.largest_table)
+            self._templates[key] = template
+            self.memory += template.memory
+        return template
 
 
 @dataclass(frozen=True)
@@ -212,67 +257,68 @@ class ProgramSet:
         self._kernel_programs = self._join()
 
     def _join(self) -> _kernels.Programs:
+        """All templates and programs as one set of arrays."""
+        templates = list({id(p.template): p.template for p in self.programs}.values())
+        number = {id(template): index for index, template in enumerate(templates)}
         arrays: dict[str, list[NDArray[Any]]] = {}
-        factors = buckets = entries = maps = 0
-        for program in self.programs:
-            local = program.arrays
-            shifted = dict(local)
-            source = local["input_source"]
-            shifted["input_source"] = np.where(source >= 0, source + factors, source - buckets).astype(np.int32)
-            shifted["factor_entry"] = local["factor_entry"] + entries
-            shifted["input_map"] = local["input_map"] + maps
+        groups = buckets = maps = 0
+        for template in templates:
+            shifted = dict(template.arrays)
+            source = shifted["input_source"]
+            shifted["input_source"] = np.where(source >= 0, source + groups, source - buckets).astype(np.int32)
+            shifted["input_map"] = shifted["input_map"] + maps
             for key, value in shifted.items():
                 arrays.setdefault(key, []).append(value)
-            factors += len(program.factors)
-            buckets += len(local["bucket_size"])
-            entries += len(local["entry_offset"])
-            maps += len(local["maps"])
+            groups += len(template.groups)
+            buckets += len(shifted["bucket_size"])
+            maps += len(shifted["maps"])
 
-        def joined(key: str, kind: type = np.int32) -> NDArray[Any]:
-            parts = arrays.get(key)
-            return np.concatenate(parts).astype(kind, copy=False) if parts else np.empty(0, dtype=kind)
+        def joined(key: str, kind: type[Any] = np.int32) -> NDArray[Any]:
+            return _cat(arrays.get(key, []), kind)
 
-        def pointers(key: str) -> NDArray[np.int32]:
-            return np.concatenate(([0], np.cumsum(joined(key)))).astype(np.int32)
-
-        cells = [
-            int(p.arrays["factor_size"].sum())
-            + int(p.arrays["bucket_size"].sum())
-            + int((p.arrays["bucket_size"] // p.arrays["bucket_card"]).sum())
-            for p in self.programs
-        ]
+        programs = self.programs
         return _kernels.Programs(
-            _pointers([len(p.arrays["bucket_size"]) for p in self.programs]),
-            _pointers([len(p.factors) for p in self.programs]),
-            np.array(cells, dtype=np.int64),
-            np.concatenate([p.factors for p in self.programs]) if self.programs else np.empty(0, dtype=np.int32),
-            joined("factor_size"),
-            joined("factor_cell"),
-            joined("factor_entry", np.int64),
-            joined("entry_offset"),
+            _pointers([len(t.arrays["bucket_size"]) for t in templates], np.int32),
+            _pointers([len(t.groups) for t in templates], np.int32),
+            joined("cell_count", np.int64),
+            joined("group_size"),
+            joined("group_cell", np.int64),
             joined("bucket_size"),
             joined("bucket_card"),
             joined("bucket_cell", np.int64),
             joined("message_cell", np.int64),
-            pointers("input_count"),
+            _pointers(joined("input_count"), np.int32),
             joined("input_source"),
             joined("input_map", np.int64),
             joined("maps"),
             joined("bucket_var"),
-            pointers("separator_count"),
+            _pointers(joined("separator_count"), np.int32),
             joined("separator_var"),
             joined("separator_stride"),
+            np.array([number[id(p.template)] for p in programs], dtype=np.int32),
+            _pointers([len(p.factors) for p in programs], np.int64),
+            _pointers([len(p.group_member) for p in programs], np.int64)[:-1],
+            _cat([p.group_member for p in programs], np.int32),
+            _pointers(_cat([p.member_size for p in programs], np.int64), np.int64)[:-1],
+            _cat([p.entry_offset for p in programs], np.int32),
+            _pointers([len(p.free) for p in programs], np.int64),
+            _cat([np.array(p.free, dtype=np.int32) for p in programs], np.int32),
         )
 
     @cached_property
     def _costs(self) -> FloatArray:
         """Rough operations of one configuration of each program."""
-        return np.array([10.0 * p.cost for p in self.programs])
+        return np.array([10.0 * p.cost + 2.0 * len(p.entry_offset) for p in self.programs])
 
     @cached_property
     def entry_counts(self) -> IntArray:
-        """Reduced table entries of each program, all factors together."""
-        return np.array([int(p.arrays["factor_size"].sum()) for p in self.programs], dtype=np.int64)
+        """Reduced table entries of each program, all members together."""
+        return np.array([len(p.entry_offset) for p in self.programs], dtype=np.int64)
+
+    def entries(self, place: int, bases: IntArray) -> IntArray:
+        """Flat table entries of configurations of one program in the order of the kernel's ``each``: (n, entries)."""
+        program = self.programs[place]
+        return np.repeat(bases, program.member_size, axis=1) + program.entry_offset
 
     def configure(self, codes: list[NDArray[Any]]) -> Configurations:
         """Clamp each program to the lines of its code matrix (lines, variables)."""
@@ -286,7 +332,7 @@ class ProgramSet:
 
     def run(
         self,
-        tables: PreparedTables,
+        log_tables: FloatArray,
         configurations: Configurations,
         *,
         weight: FloatArray | None = None,
@@ -304,10 +350,8 @@ class ProgramSet:
             slope = direction = marginal_slope = None
         return _kernels.eliminate(
             self._kernel_programs,
-            tables.potential,
-            tables.logarithm,
+            log_tables,
             _NONE if direction is None else direction,
-            tables.shift,
             configurations.config_ptr,
             configurations.bases,
             _NONE if weight is None else weight,
@@ -322,7 +366,7 @@ class ProgramSet:
 
     def decode(
         self,
-        tables: PreparedTables,
+        log_tables: FloatArray,
         configurations: Configurations,
         states: Int32Array,
         *,
@@ -334,8 +378,7 @@ class ProgramSet:
         """Draw (or maximise) the free variables of each line of ``states`` in place; one configuration only."""
         return _kernels.eliminate_decode(
             self._kernel_programs,
-            tables.logarithm,
-            tables.shift,
+            log_tables,
             configurations.bases,
             maximise,
             seed,
@@ -343,3 +386,11 @@ class ProgramSet:
             first_row,
             states,
         )
+
+
+def _cat(parts: list[NDArray[Any]], kind: type[Any]) -> NDArray[Any]:
+    return np.concatenate(parts).astype(kind, copy=False) if parts else np.empty(0, dtype=kind)
+
+
+def _pointers(counts: Any, kind: type[Any]) -> NDArray[Any]:
+    return np.concatenate(([0], np.cumsum(counts))).astype(kind)

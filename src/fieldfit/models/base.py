@@ -8,7 +8,7 @@ optimisers, standard errors, weights, shards) needs only the sums over samples t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -101,6 +101,10 @@ class Problem(ABC):
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
         """Approximate diagonal of −Σ_i w_i ∇² m_θ (positive), for preconditioning; None where it is not cheap."""
+        return None
+
+    def preconditioner(self, theta: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
+        """v ↦ M⁻¹ v with M near −Σ_i ∇² m_θ, where that is far cheaper than an evaluation; else None."""
         return None
 
 
@@ -221,6 +225,14 @@ class Model(ABC):
     @abstractmethod
     def compile(self, dataset: Any, selection: Selection) -> Problem:
         """Model + data + selection as read-only arrays."""
+
+    def simulate(self, dataset: Any, theta: Any, random_state: int = 0) -> Any:
+        """A dataset like ``dataset`` whose modelled values are independent draws from p_θ.
+
+        What the model conditions on, the lengths of sequences, sample weights and the places of missing values stay
+        as they are. Model-based standard errors and goodness of fit are made of this.
+        """
+        raise ModelError(f"A {self.kind} model has no way to draw samples, so nothing can be simulated from it.")
 
     @abstractmethod
     def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

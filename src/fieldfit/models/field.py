@@ -24,7 +24,7 @@ from fieldfit.models.field_problem import FieldArrays, FieldProblem
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import FieldStructure
-from fieldfit.types import FloatArray, ModelError, WidthError
+from fieldfit.types import DataError, FloatArray, ModelError, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -193,6 +193,30 @@ class FieldModel(Model):
         codes = gibbs_sample(self.graph, tables, n, random_state, evidence=clamped, burn_in=burn_in, thin=thin)
         note = f"Gibbs sampling: {min(CHAINS, n)} chains, {burn_in} sweeps of burn-in, a draw every {thin} sweeps"
         return Draws(self.decode(codes), codes, "gibbs", burn_in, note)
+
+    def simulate(self, dataset: Table, theta: Any, random_state: int = 0) -> Table:
+        """The same observed variables and missing values, everything else drawn from p_θ."""
+        from dataclasses import replace
+
+        tables = self.log_tables(theta)
+        missing = dataset.codes < 0
+        codes = np.empty_like(dataset.codes)
+        observed = list(self.observed)
+        if not observed:
+            codes = self.sample(theta, dataset.n, random_state).codes.copy()
+        else:
+            if missing[:, observed].any():
+                raise DataError(
+                    "Some samples lack a value of a variable that the model conditions on; those cannot be simulated."
+                )
+            lines, which = np.unique(dataset.codes[:, observed], axis=0, return_inverse=True)
+            evidence = np.full(self.m, -1, dtype=np.int32)
+            for number, line in enumerate(lines):
+                rows = np.flatnonzero(which.reshape(-1) == number)
+                evidence[observed] = line
+                codes[rows] = self.exact.sample(tables, len(rows), random_state, stream=number, evidence=evidence)
+        codes[missing] = -1
+        return replace(dataset, codes=np.ascontiguousarray(codes))
 
     # --- states and evidence ------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldfit.inference import Configurations, FactorGraph, PreparedTables, ProgramSet, compile_program
+from fieldfit.inference import Configurations, FactorGraph, ProgramCompiler, ProgramSet, check_tables
 from fieldfit.models.base import Problem
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import Component
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 #: Different patterns of missing values that one problem may compile, a component at a time.
-MOST_PATTERNS = 20_000
+MOST_PATTERNS = 100_000
 #: Bytes that the compiled programs of one problem may take.
 MOST_MEMORY = 2 << 30
 
@@ -64,7 +64,8 @@ class _Compiler:
         self.places: dict[frozenset[int], int] = {}
         self.lines: list[dict[bytes, int]] = []  # configurations seen of each program
         self.matrices: list[list[NDArray[Any]]] = []
-        self.memory = 0
+        self.compiler = ProgramCompiler(arrays.graph, largest_table=arrays.largest_table)
+        self.members = 0
         self.wide_rows: list[IntArray] = []  # samples whose missing values make a sum too wide
 
     def program(self, free: frozenset[int], name: str) -> int:
@@ -72,9 +73,9 @@ class _Compiler:
         if place is None:
             place = len(self.programs)
             self.places[free] = place
-            program = compile_program(self.arrays.graph, free, name=name, largest_table=self.arrays.largest_table)
-            self.memory += program.memory
-            if self.memory > MOST_MEMORY:
+            program = self.compiler.compile(free, name=name)
+            self.members += len(program.entry_offset)
+            if self.compiler.memory + 16 * self.members > MOST_MEMORY:
                 raise DataError(
                     f"Compiling {name} takes the exact sums of this fit past {MOST_MEMORY >> 30} GiB after "
                     f"{place} different sums (missing values give each pattern its own). Use smaller blocks, fewer "
@@ -195,56 +196,55 @@ class FieldProblem(Problem):
         """The weight β of each family."""
         return self._betas
 
-    def _prepare(self, theta: FloatArray) -> tuple[FloatArray, PreparedTables]:
-        log_tables = self.arrays.log_tables(theta)
-        return log_tables, PreparedTables.of(self.arrays.graph, log_tables)
+    def _log_tables(self, theta: FloatArray) -> FloatArray:
+        return check_tables(self.arrays.graph, self.arrays.log_tables(theta))
 
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
         """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
-        log_tables, tables = self._prepare(theta)
+        log_tables = self._log_tables(theta)
         counts, usage = self._weighted(row_weight)
         log_z = np.empty(self.configurations.count)
         expected = np.zeros(self.arrays.graph.table_size)
-        self.programs.run(tables, self.configurations, weight=usage, log_z=log_z, marginals=expected)
+        self.programs.run(log_tables, self.configurations, weight=usage, log_z=log_z, marginals=expected)
         used = counts != 0
         value = float(counts[used] @ log_tables[used] + usage @ log_z)
         return value, self.arrays.features.T @ (counts + expected)
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v: the derivative of the marginals along F v."""
-        _, tables = self._prepare(theta)
+        log_tables = self._log_tables(theta)
         _, usage = self._weighted(row_weight)
         change = np.zeros(self.arrays.graph.table_size)
         self.programs.run(
-            tables, self.configurations, weight=usage, direction=self.arrays.features @ v, marginal_slope=change
+            log_tables, self.configurations, weight=usage, direction=self.arrays.features @ v, marginal_slope=change
         )
         result: FloatArray = self.arrays.features.T @ change
         return result
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """m_θ(X_i, Z_i) for each sample."""
-        log_tables, tables = self._prepare(theta)
+        log_tables = self._log_tables(theta)
         log_z = np.empty(self.configurations.count)
-        self.programs.run(tables, self.configurations, log_z=log_z)
+        self.programs.run(log_tables, self.configurations, log_z=log_z)
         finite = np.where(np.isfinite(log_tables), log_tables, -1e300)
         result: FloatArray = self._counts @ finite + self._usage @ log_z
         return np.where(result < -1e299, -np.inf, result)
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """ψ_iᵀ v for each sample."""
-        _, tables = self._prepare(theta)
+        log_tables = self._log_tables(theta)
         direction = self.arrays.features @ v
         slope = np.empty(self.configurations.count)
-        self.programs.run(tables, self.configurations, direction=direction, slope=slope)
+        self.programs.run(log_tables, self.configurations, direction=direction, slope=slope)
         result: FloatArray = self._counts @ direction + self._usage @ slope
         return result
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the samples start..stop by family."""
-        _, tables = self._prepare(theta)
+        log_tables = self._log_tables(theta)
         usages = [usage[start:stop] for usage in self._family_usage]
         needed = np.unique(np.concatenate([usage.indices for usage in usages]))
-        marginals = self._config_marginals(tables, needed)
+        marginals = self._config_marginals(log_tables, needed)
         result = np.empty((stop - start, self.n_families, self.n_parameters))
         for family, usage in enumerate(usages):
             expected = usage[:, needed] @ marginals
@@ -252,7 +252,7 @@ class FieldProblem(Problem):
             result[:, family] = block.toarray()
         return result
 
-    def _config_marginals(self, tables: PreparedTables, needed: IntArray) -> csr_array:
+    def _config_marginals(self, log_tables: FloatArray, needed: IntArray) -> csr_array:
         """Marginals of the chosen configurations as a sparse matrix (configurations, table_size)."""
         from scipy.sparse import csr_array
 
@@ -262,7 +262,7 @@ class FieldProblem(Problem):
         lengths = self.programs.entry_counts[program_of]
         indptr = np.concatenate(([0], np.cumsum(lengths)))
         each = np.empty(int(indptr[-1]))
-        self.programs.run(tables, chosen, each=each, each_start=indptr[:-1].astype(np.int64))
+        self.programs.run(log_tables, chosen, each=each, each_start=indptr[:-1].astype(np.int64))
         return csr_array((each, entries, indptr), shape=(len(needed), self.arrays.graph.table_size))
 
     def _subset(self, needed: IntArray, program_of: IntArray) -> tuple[Configurations, IntArray]:
@@ -279,8 +279,7 @@ class FieldProblem(Problem):
             base_start += size
             counts.append(len(own))
             bases.append(block.ravel())
-            sizes = program.arrays["factor_size"]
-            entries.append((np.repeat(block, sizes, axis=1) + program.arrays["entry_offset"]).ravel())
+            entries.append(self.programs.entries(place, block).ravel())
         pointer = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         return Configurations(pointer, _cat(bases)), _cat(entries)
 
@@ -307,10 +306,11 @@ def _collect(compiler: _Compiler, part: FamilySelection, n: int) -> list[_Group]
     missing = compiler.codes < 0
     patterns = _pattern_numbers(missing) if missing.any() else None
     groups: list[_Group] = []
-    compiled = 0
     size = family.size
     if size is None:
         raise DataError(f"The family {family.name} belongs to sequences, not to a field with fixed variables.")
+    if patterns is not None:
+        _check_patterns(family.name, pointer, samples, patterns)
     for index in range(size):
         rows = samples[pointer[index] : pointer[index + 1]]
         if not len(rows):
@@ -329,12 +329,6 @@ def _collect(compiler: _Compiler, part: FamilySelection, n: int) -> list[_Group]
             )
             if not seen.target:
                 continue  # log p of nothing is 0
-            compiled += 1
-            if compiled > MOST_PATTERNS:
-                raise DataError(
-                    f"The family {family.name} meets more than {MOST_PATTERNS:,} combinations of a component and a "
-                    f"pattern of missing values. Use fewer components, or drop or impute values."
-                )
             try:
                 groups.append(_group(compiler, seen, same, weight, family.name, index))
             except WidthError:
@@ -357,10 +351,23 @@ def _group(
     if hidden:
         numerator = compiler.program(hidden, name)
         sums.append((numerator, compiler.configure(numerator, rows), 1.0))
-    touching = compiler.programs[denominator].factors
-    fixed = [f for f in touching if not any(v in hidden for v in graph.scopes[f])]
-    entries = graph.entries(compiler.codes[rows], np.array(fixed, dtype=np.int64))
+    fixed = compiler.programs[denominator].factors
+    if hidden:
+        inside = np.isin(graph.scope_matrix[fixed], sorted(hidden)).any(axis=1)
+        fixed = fixed[~inside]
+    entries = graph.entries(compiler.codes[rows], fixed)
     return _Group(rows, weight, entries, tuple(sums))
+
+
+def _check_patterns(name: str, pointer: IntArray, samples: IntArray, patterns: IntArray) -> None:
+    """Refuse, before any work, more combinations of a component and a pattern than can be compiled."""
+    component = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
+    combinations = len(np.unique(component * (int(patterns.max()) + 1) + patterns[samples]))
+    if combinations > MOST_PATTERNS:
+        raise DataError(
+            f"{name} meets {combinations:,} combinations of a component and a pattern of missing values; the limit is "
+            f"{MOST_PATTERNS:,}. Use fewer components, or drop or impute the rows that miss values."
+        )
 
 
 def _pattern_numbers(missing: NDArray[np.bool_]) -> IntArray:

@@ -1,7 +1,7 @@
 """Blocks of a binary pairwise field as flat arrays: what `kernels/pairwise.hpp` reads.
 
-Samples that are the same in all variables have the same likelihoods. Where that at least halves the work (few variables,
-many samples) the kernel sees each distinct sample once, with the sum of the weights.
+Samples that are the same in all variables have the same likelihoods. Where that at least halves the work (few
+variables, many samples) the kernel sees each distinct sample once, with the sum of the weights.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ NO_INTS: IntArray = np.empty(0, dtype=np.int64)
 
 def sums_by(index: IntArray, values: FloatArray, length: int) -> FloatArray:
     """out[j] = Σ of the values with index j; unlike `numpy.bincount`, numbers with a point for an empty input too."""
-    return np.bincount(index, values, length) if len(index) else np.zeros(length)
+    if not len(index):
+        return np.zeros(length)
+    return np.bincount(index, values, length).astype(np.float64, copy=False)
 
 
 class BlockFamily(Protocol):

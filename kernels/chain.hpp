@@ -1,0 +1,106 @@
+// Linear chains of labels given token scores: exact sums, marginals, gradients and decoding.
+//
+// A sequence of T tokens and K labels has the score Σ_t s_t(y_t) + Σ_t A(y_{t-1}, y_t). Weights of the first and the
+// last label are part of s. A segment is a run of tokens whose labels are free given the label before it and the label
+// after it (where there are any): the whole sequence is one, a window of PLk is another, and one recursion serves
+// both. Rows of labels are padded to a multiple of four numbers; the padding has the score -inf, the probability 0.
+#pragma once
+
+#include <cstdint>
+
+#include "isa.hpp"
+
+namespace ff {
+
+constexpr int64_t chain_lane = 4;      // doubles in a vector
+constexpr int64_t chain_batch = 4;     // segments that go through the recursion in step
+constexpr int64_t chain_windows = 32;  // windows of one sequence whose edges are summed in one product
+
+// Which segments of which sequences count, and how much.
+struct ChainFamily {
+    int64_t width;          // tokens of a window; 0 is the whole sequence
+    double beta;            // weight of each segment
+    const uint8_t* rows;    // (n_sequences), selects whole sequences; null: all
+    const int64_t* indptr;  // (n_sequences + 1), a sparse list of windows by their first token; null: all windows
+    const int64_t* indices;
+};
+
+// Tokens and their features, read-only. Frequent ("hot") features have a padded row in a table that stays in the cache;
+// the others ("cold") are gathered from the parameters.
+struct ChainData {
+    int64_t n_sequences, n_tokens, n_labels, padded, n_features, n_hot, n_chunks;
+    int64_t max_tokens;        // of one sequence
+    int64_t max_batch_tokens;  // of chain_batch sequences that go together
+    const int64_t* offsets;    // (n_sequences + 1)
+    const int32_t* labels;     // (n_tokens); may be -1 where nothing looks
+    const uint8_t* active;     // (n_tokens), tokens in some selected segment; null: all
+    const int64_t* chunk_ptr;  // (n_chunks + 1) into order
+    const int64_t* order;      // sequences by chunk, longest first within a chunk
+    const int64_t* hot_ptr;    // (n_tokens + 1)
+    const int32_t* hot_rows;   // rows of the hot table
+    const double* hot_values;  // null: all 1
+    const int64_t* cold_ptr;   // (n_tokens + 1)
+    const int32_t* cold_features;
+    const double* cold_values;
+    const int32_t* hot_features;  // (n_hot), the feature of each row
+    const int64_t* feature_ptr;   // (n_features + 1), tokens of each cold feature
+    const int32_t* feature_tokens;
+    const double* feature_values;
+    const int64_t* pair_ptr;  // (n_features + 1), labels of each feature; null: every label, row by row
+    const int32_t* pair_labels;
+    // Features of label pairs: token -> edge feature -> columns (previous label * padded + label).
+    int64_t n_columns;
+    const int64_t* edge_ptr;  // (n_tokens + 1); null: none
+    const int32_t* edge_features;
+    const double* edge_values;
+    const int64_t* column_ptr;  // (n_edge_features + 1)
+    const int32_t* columns;
+};
+
+// The weights of one evaluation, or a direction in which it is differentiated.
+struct ChainWeights {
+    const double* state;  // by feature and label, or by pair
+    int64_t state_size;
+    const double* transitions;  // padded x padded, padding 0
+    const double* base;         // (padded), the score that every token starts from
+    const double* start;        // (padded)
+    const double* end;          // (padded)
+    const double* columns;      // (n_columns)
+};
+
+// Scratch of one evaluation; the binding allocates it.
+struct ChainScratch {
+    double* hot_table;        // n_hot x padded
+    double* hot_tangent;      // the same for the direction
+    double* matrices;         // 4 x padded x padded: exp(A - max A), its transpose, both times the direction
+    double* edges;            // n_chunks x 4 x padded x padded
+    double* hot_gradient;     // n_chunks x n_hot x padded
+    double* ends;             // n_chunks x 2 x padded
+    double* column_gradient;  // n_chunks x n_columns
+    double* threads;          // n_threads x thread_size
+    int64_t thread_size;
+};
+
+// What comes out. Null pointers are not computed.
+struct ChainOutput {
+    double* values;       // (n_sequences), log-likelihood times weight
+    double* tangents;     // (n_sequences), its derivative in the direction
+    double* residuals;    // n_tokens x padded, observed - expected (or their derivative)
+    double* transitions;  // padded x padded
+    double* start;        // (padded)
+    double* end;          // (padded)
+    double* state;        // as ChainWeights::state
+    double* columns;      // (n_columns)
+};
+
+}  // namespace ff
+
+// The doubles of scratch that each thread needs.
+FF_DECLARE_LEVELS(int64_t chain_room(const ff::ChainData& data, int64_t max_width, bool tangent))
+
+FF_DECLARE_LEVELS(void chain_evaluate(const ff::ChainData& data, const ff::ChainWeights& weights,
+                                      const ff::ChainWeights* direction, const ff::ChainFamily* families,
+                                      int64_t n_families, const double* row_weight, bool observed, bool squares,
+                                      const ff::ChainScratch& scratch, const ff::ChainOutput& out, int n_threads))
+FF_DECLARE_LEVELS(void chain_token_scores(const ff::ChainData& data, const ff::ChainWeights& weights, double* hot_table,
+                                          double* scores, int n_threads))

@@ -1,0 +1,247 @@
+"""Tests and criteria for composite likelihoods, with the right null laws.
+
+Composite likelihoods break the information identity, so −2 log of a ratio is not χ². With H the Hessian, M the score
+products (both from the data, so that all of this holds outside the family too) and V = H⁻¹ M H⁻¹:
+
+- Wald:  (Rθ̂ − c)ᵀ (R V Rᵀ)⁻¹ (Rθ̂ − c) → χ²_q.
+- score: at the fit with q parameters a fixed, u = ψ_a − H_ab H_bb⁻¹ ψ_b is what b cannot explain of the score of a;
+  (Σu)ᵀ (Σ uuᵀ)⁻¹ (Σu) → χ²_q.
+- ratio: 2(cℓ(θ̂) − cℓ(θ̃)) → Σ_k w_k χ²_1, w the eigenvalues of ([H⁻¹]_aa)⁻¹ V_aa (Kent 1982).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fieldfit.api.functionals import places_of, unit_rows
+from fieldfit.asymptotics import DenseAccuracy, robust_moments, weighted_chi_square_tail
+from fieldfit.asymptotics.sandwich import pseudo_inverse
+from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray, ModelError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fieldfit.api.result import Fit, Kind
+
+
+@dataclass(frozen=True)
+class HypothesisTest:
+    """A statistic and its p-value. The null law is Σ_k ``weights``_k χ²_1; all weights are 1 for χ²."""
+
+    name: str
+    statistic: float
+    weights: FloatArray
+    p: float
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """The number q of restrictions."""
+        return len(self.weights)
+
+    @property
+    def adjusted(self) -> float:
+        """The statistic divided by the mean weight, which has the mean of χ²_q under the null."""
+        return self.statistic / float(self.weights.mean())
+
+    def __str__(self) -> str:
+        q = len(self.weights)
+        if np.allclose(self.weights, 1.0):
+            law = f"χ² with {q} degrees of freedom"
+        else:
+            law = f"a sum of {q} weighted χ²₁, weights {self.weights.min():.3g} to {self.weights.max():.3g}"
+        return f"{self.name} test: {self.statistic:.4f}, p = {self.p:.4g} ({law})"
+
+
+def wald_test(fit: Fit, hypothesis: Any, value: Any, kind: Kind) -> HypothesisTest:
+    """Test R θ = value; the restrictions that are not independent of the others count once."""
+    rows = _restrictions(fit, hypothesis)
+    gap = rows @ fit.theta - np.broadcast_to(np.asarray(value, dtype=np.float64), (len(rows),))
+    covariance = fit.accuracy(kind).covariance_of(rows)
+    if np.isnan(covariance).any():
+        raise ModelError(
+            "Some of the functions tested are not identified: the data do not determine them (see docs/standard-errors.md)."
+        )
+    inverse, null = pseudo_inverse(covariance)
+    if null.shape[1] and np.abs(null.T @ gap).max() > 1e-8 * max(1.0, float(np.abs(gap).max())):
+        raise ModelError(
+            "The restrictions contradict each other, or concern parameters that are fixed at other values."
+        )
+    return _chi_square("Wald", float(gap @ inverse @ gap), len(rows) - null.shape[1])
+
+
+def _restrictions(fit: Fit, hypothesis: Any) -> FloatArray:
+    names, r = fit.model.parameter_names, len(fit.theta)
+    if isinstance(hypothesis, np.ndarray) and hypothesis.ndim == 2:
+        if hypothesis.shape[1] != r:
+            raise ModelError(f"R has shape {hypothesis.shape}; it needs a column for each of {r} parameters.")
+        return hypothesis.astype(np.float64)
+    items = [hypothesis] if isinstance(hypothesis, str | int | np.integer | Mapping) else list(hypothesis)
+    if not items:
+        raise ModelError("There is nothing to test: the hypothesis is empty.")
+    rows = np.zeros((len(items), r))
+    for line, item in enumerate(items):
+        if isinstance(item, Mapping):
+            np.add.at(rows[line], places_of(list(item), names), np.array([float(c) for c in item.values()]))
+        else:
+            rows[line] = unit_rows(places_of(item, names), r)[0]
+    return rows
+
+
+def _chi_square(name: str, statistic: float, degrees: int) -> HypothesisTest:
+    from scipy.stats import chi2
+
+    if degrees < 1:
+        raise ModelError("There is nothing to test: the restrictions concern fixed parameters only.")
+    return HypothesisTest(name, statistic, np.ones(degrees), float(chi2.sf(statistic, degrees)))
+
+
+def _without_penalty(fit: Fit, test: str) -> None:
+    if fit.penalised:
+        raise ModelError(
+            f"The null law of the {test} test is known for fits without a penalty only: fit again with sigma2=None, or use "
+            f"fit.debiased().wald_test(…)."
+        )
+
+
+def score_test(fit: Fit, parameters: Any) -> HypothesisTest:
+    """Were the fixed parameters fixed at the right values? Needs the restricted fit only."""
+    _without_penalty(fit, "score")
+    fixed = np.flatnonzero(~fit.free)
+    a = fixed if parameters is None else places_of(parameters, fit.model.parameter_names)
+    if not len(a):
+        raise ModelError("The score test is for a fit with fixed parameters: fit with fixed={name: value}.")
+    wrong = np.setdiff1d(a, fixed)
+    if len(wrong):
+        raise ModelError(f"The parameter {fit.model.parameter_names[int(wrong[0])]!r} is not fixed in this fit.")
+    objective = fit.needed_objective
+    fit.dense_accuracy()  # refuses models with too many parameters for a matrix
+    bread, meat = robust_moments(objective.problem, fit.theta, objective.row_weight, counts=fit.counts)
+    total = float(fit.n if objective.row_weight is None else objective.row_weight.sum())
+    b = np.flatnonzero(fit.free)
+    inverse, _ = pseudo_inverse(bread[np.ix_(b, b)])
+    combine = np.zeros((len(a), len(fit.theta)))
+    combine[:, a] = np.eye(len(a))
+    combine[:, b] = -bread[np.ix_(a, b)] @ inverse
+    score = objective.problem.value_grad(fit.theta, objective.row_weight)[1]
+    u = combine @ score
+    variance = combine @ meat @ combine.T * total
+    inverse, null = pseudo_inverse(variance)
+    return _chi_square("Score", float(u @ inverse @ u), len(a) - null.shape[1])
+
+
+def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
+    """Composite likelihood-ratio test of ``null`` inside ``full``.
+
+    Both fits have the same data, policy and seed (so the same Z). The null model either is the same model with
+    parameters fixed, or a model whose parameters are among the full one's by name, the others being 0.
+    """
+    for fit in (full, null):
+        _without_penalty(fit, "likelihood-ratio")
+    if str(full.policy) != str(null.policy) or full.random_state != null.random_state or full.n != null.n:
+        raise DataError(
+            "The two fits differ in more than their parameters: they need the same samples, policy and random_state, so "
+            "that they have the same selection."
+        )
+    embedded, restricted = _embed(full, null)
+    objective = full.needed_objective
+    value = objective.problem.value_grad(embedded, objective.row_weight)[0]
+    if abs(value - null.composite_log_likelihood) > 1e-6 * max(1.0, abs(value)):
+        raise ModelError(
+            f"The null model is not inside the full one: at its θ the full model's log-likelihood is {value:.6f}, "
+            f"the null's own {null.composite_log_likelihood:.6f}."
+        )
+    accuracy = full.dense_accuracy()
+    statistic = 2 * (full.composite_log_likelihood - null.composite_log_likelihood)
+    weights = ratio_weights(accuracy, restricted)
+    return HypothesisTest(
+        "Composite likelihood-ratio", statistic, weights, weighted_chi_square_tail(max(statistic, 0.0), weights)
+    )
+
+
+def ratio_weights(accuracy: DenseAccuracy, restricted: IntArray) -> FloatArray:
+    """Eigenvalues of ([H⁻¹]_aa)⁻¹ V_aa, the weights of the null law."""
+    a = np.ix_(restricted, restricted)
+    rows = unit_rows(restricted, len(accuracy.free))
+    if not accuracy.identified(rows).all():
+        raise ModelError("Some of the restricted parameters are not identified in the full model.")
+    inverse, _ = pseudo_inverse(accuracy.inverse[a])
+    values = np.linalg.eigvals(inverse @ (accuracy.covariance[a] * accuracy.moments.total)).real
+    return np.sort(np.maximum(values, 0.0))[::-1]
+
+
+def _embed(full: Fit, null: Fit) -> tuple[FloatArray, IntArray]:
+    """The null's θ among the full model's parameters, and the places that the null restricts."""
+    where = {name: place for place, name in enumerate(full.model.parameter_names)}
+    embedded = np.zeros(len(full.theta))
+    estimated = np.zeros(len(full.theta), dtype=bool)
+    for name, value, is_free in zip(null.model.parameter_names, null.theta, null.free, strict=True):
+        if name not in where:
+            raise ModelError(f"The null model has a parameter {name!r}, which the full one does not have.")
+        embedded[where[name]] = value
+        estimated[where[name]] = is_free
+    restricted = np.flatnonzero(full.free & ~estimated)
+    if not len(restricted):
+        raise ModelError("The null model restricts nothing: both fits have the same free parameters.")
+    if np.any(estimated & ~full.free):
+        raise ModelError("The null model has free parameters that the full one fixes; exchange the two.")
+    return embedded, restricted
+
+
+def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -> pd.DataFrame:
+    """CLAIC and CLBIC of several models under one policy, best CLAIC first.
+
+    All fits must have the same data, policy and seed: composite likelihoods of different policies cannot be compared
+    (use `cross_validate` for those).
+    """
+    import pandas as pd
+
+    named = dict(fits) if isinstance(fits, Mapping) else {f"model {k}": fit for k, fit in enumerate(fits)}
+    first = next(iter(named.values()), None)
+    if first is None:
+        raise FieldfitError("There are no fits to compare.")
+    for name, fit in named.items():
+        if (str(fit.policy), fit.n, fit.random_state) != (str(first.policy), first.n, first.random_state):
+            raise DataError(
+                f"{name} has another policy, sample or random_state than the first fit: their composite likelihoods are "
+                f"not comparable. Use cross_validate."
+            )
+    lines = {
+        name: {
+            "log_likelihood": fit.composite_log_likelihood,
+            "parameters": int(fit.free.sum()),
+            "effective": fit.effective_parameters(kind),
+            "claic": fit.claic(kind),
+            "clbic": fit.clbic(kind),
+        }
+        for name, fit in named.items()
+    }
+    frame = pd.DataFrame.from_dict(lines, orient="index").sort_values("claic")
+    frame.insert(5, "claic_gap", frame["claic"] - frame["claic"].iloc[0])
+    frame.index.name = "model"
+    return frame
+
+
+def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind, parameters: Any) -> pd.DataFrame:
+    """Which parameters differ from 0, at a false discovery rate of ``level``.
+
+    ``method`` "bh" (Benjamini–Hochberg) holds for independent or positively dependent tests, "by"
+    (Benjamini–Yekutieli) for any. Parameters without a p-value (fixed, not identified) are left out of the count.
+    """
+    from scipy.stats import false_discovery_control
+
+    if method not in ("bh", "by"):
+        raise FieldfitError(f"The method is 'bh' or 'by'; got {method!r}.")
+    if not 0 < level < 1:
+        raise FieldfitError(f"A false discovery rate lies between 0 and 1; got {level!r}.")
+    frame = fit.table(kind=kind, parameters=parameters)
+    tested = frame["p"].notna().to_numpy()
+    q = np.full(len(frame), np.nan)
+    if tested.any():
+        q[tested] = false_discovery_control(frame["p"].to_numpy()[tested], method=method)
+    frame["q"] = q
+    frame["discovered"] = q <= level
+    return frame.sort_values("p", kind="stable")

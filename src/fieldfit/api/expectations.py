@@ -1,0 +1,110 @@
+"""Bread and meat of a fit under its own θ̂ (model-based), over what the model describes given what it conditions on.
+
+Where there are few states they are all listed with their probabilities and E[ZZᵀ] of the policy is exact. Elsewhere
+datasets are simulated at θ̂ (same observations, lengths and missing values) with selections of their own, and their
+Hessians and score products have the right expectations, selection noise included.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fieldfit.asymptotics import Moments, robust_moments, theory_moments
+from fieldfit.data.samples import Table
+from fieldfit.models.base import Problem
+from fieldfit.models.field import FieldModel
+from fieldfit.types import DataError, FloatArray, Int32Array, PolicyError
+
+if TYPE_CHECKING:
+    from fieldfit.api.result import Fit
+
+#: Joint states (times distinct observations) up to which expectations are exact sums.
+MOST_STATES = 1 << 16
+#: Simulated samples in all, at least, and in how many datasets at least.
+SIMULATED = 20_000
+_FEWEST_DATASETS = 4
+
+
+def replicate_seeds(random_state: int, count: int) -> list[int]:
+    """Seeds for simulated datasets and their selections, away from the seed of the fit."""
+    words = np.random.SeedSequence([random_state, 0x5E]).generate_state(count, np.uint64)
+    return [int(word) >> 1 for word in words]
+
+
+def model_moments(fit: Fit) -> Moments:
+    """Bread and meat expected under θ̂, as means over samples."""
+    objective, dataset = fit.needed_objective, fit.needed_dataset
+    weight = objective.row_weight
+    total = float(fit.n if weight is None else weight.sum())
+    states = expected_states(fit.model, fit.theta, dataset, weight, fit.counts)
+    if states is not None:
+        table, once, squared = states
+        bound = fit.policy.bind(fit.model.structure(dataset))
+        try:
+            found = theory_moments(
+                bound,
+                lambda chosen: fit.model.compile(table, chosen),
+                fit.theta,
+                once / total,
+                meat_weight=squared / total,
+            )
+            return Moments(found.bread, found.meat, total, f"sums over {table.n} states")
+        except PolicyError:
+            pass  # a law with too many composite scores: simulate
+    parts = [
+        robust_moments(problem, fit.theta, weight, counts=fit.counts)
+        for problem in simulated_problems(fit, max(_FEWEST_DATASETS, math.ceil(SIMULATED / fit.n)))
+    ]
+    bread = np.mean([part[0] for part in parts], axis=0)
+    meat = np.mean([part[1] for part in parts], axis=0)
+    return Moments(bread, meat, total, f"{len(parts)} simulated datasets of {fit.n} samples", tuple(parts))
+
+
+def simulated_problems(fit: Fit, count: int) -> list[Problem]:
+    """Datasets drawn at θ̂, each with a selection of its own, compiled."""
+    dataset = fit.needed_dataset
+    bound = fit.policy.bind(fit.model.structure(dataset))
+    problems = []
+    for seed in replicate_seeds(fit.random_state, count):
+        simulated = fit.model.simulate(dataset, fit.theta, seed)
+        problems.append(fit.model.compile(simulated, bound.draw(seed, 0, fit.n)))
+    return problems
+
+
+def expected_states(
+    model: Any, theta: FloatArray, dataset: Any, weight: FloatArray | None, counts: bool
+) -> tuple[Table, FloatArray, FloatArray] | None:
+    """All states given each distinct observation and pattern of missing values, with Σ w p and Σ w² p; None if many."""
+    if not isinstance(model, FieldModel):
+        return None
+    free = [v for v in range(model.m) if v not in model.observed]
+    shape = [model.graph.cardinalities[v] for v in free]
+    states = math.prod(shape)
+    if states > MOST_STATES:
+        return None
+    known = np.where(dataset.codes < 0, -1, 0).astype(np.int32)
+    observed = list(model.observed)
+    known[:, observed] = dataset.codes[:, observed]
+    if observed and (known[:, observed] < 0).any():
+        raise DataError(
+            "Some samples lack a value of a variable that the model conditions on: there is no model-based expectation "
+            "for them. Use kind='robust'."
+        )
+    patterns, which = np.unique(known, axis=0, return_inverse=True)
+    if len(patterns) * states > MOST_STATES:
+        return None
+    grid = np.indices(shape, dtype=np.int32).reshape(len(free), -1).T
+    codes: Int32Array = np.repeat(patterns, states, axis=0)
+    codes[:, free] = np.tile(grid, (len(patterns), 1))
+    logs = model.log_tables(theta)[model.graph.entries(codes)].sum(axis=1).reshape(len(patterns), states)
+    probability = np.exp(logs - logs.max(axis=1, keepdims=True))
+    probability /= probability.sum(axis=1, keepdims=True)
+    codes[np.repeat(patterns < 0, states, axis=0)] = -1
+    ones = np.ones(len(known)) if weight is None else weight
+    once = np.bincount(which.reshape(-1), ones, len(patterns))
+    squared = np.bincount(which.reshape(-1), ones if counts else ones**2, len(patterns))
+    table = Table(np.ascontiguousarray(codes), model.names, model.states)
+    return table, (probability * once[:, None]).reshape(-1), (probability * squared[:, None]).reshape(-1)

@@ -1,0 +1,145 @@
+"""Chosen parameters and smooth functions of θ, with standard errors by the delta method.
+
+Var g(θ̂) = ∇gᵀ Cov(θ̂) ∇g
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fieldfit.types import FieldfitError, FloatArray, IntArray, ModelError
+
+#: Parameters up to which a gradient that is not given is found by differences (two evaluations for each).
+MOST_DIFFERENCES = 3_000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One number estimated by a fit. ``standard_error`` is NaN where the data do not determine it."""
+
+    name: str
+    estimate: float
+    standard_error: float
+    lower: float
+    upper: float
+    level: float
+    kind: str
+
+    @property
+    def identified(self) -> bool:
+        """Whether the data determine it; a gauge freedom of the model may leave it open."""
+        return not np.isnan(self.standard_error)
+
+    def z(self, null: float = 0.0) -> float:
+        """(estimate − null) / standard error."""
+        return (self.estimate - null) / self.standard_error if self.standard_error > 0 else float("nan")
+
+    def p(self, null: float = 0.0) -> float:
+        """Two-sided p-value of the hypothesis that the number is ``null``."""
+        from scipy.stats import norm
+
+        return float(2 * norm.sf(abs(self.z(null))))
+
+    def __str__(self) -> str:
+        if not self.identified:
+            return f"{self.name}: {self.estimate:.6g} (not identified: the data do not determine it)"
+        return (
+            f"{self.name}: {self.estimate:.6g}, standard error {self.standard_error:.3g} ({self.kind}), "
+            f"{100 * self.level:g}% interval [{self.lower:.6g}, {self.upper:.6g}]"
+        )
+
+
+def places_of(parameters: Any, names: Sequence[str]) -> IntArray:
+    """Indices of parameters given by names or numbers, one or many."""
+    chosen = [parameters] if isinstance(parameters, str | int | np.integer) else list(parameters)
+    r = len(names)
+    wanted = {name for name in chosen if isinstance(name, str)}
+    where = {name: place for place, name in enumerate(names) if name in wanted} if wanted else {}
+    places = []
+    for item in chosen:
+        if isinstance(item, str):
+            if item not in where:
+                raise ModelError(
+                    f"The model has no parameter {item!r}; its first ones are {[names[k] for k in range(min(5, r))]}."
+                )
+            places.append(where[item])
+        elif isinstance(item, int | np.integer) and -r <= item < r:
+            places.append(int(item) % r)
+        else:
+            raise ModelError(f"A parameter is a name or a number from 0 to {r - 1}; got {item!r}.")
+    return np.array(places, dtype=np.int64)
+
+
+def unit_rows(places: IntArray, r: int) -> FloatArray:
+    """One row e_k for each place (q, r)."""
+    rows = np.zeros((len(places), r))
+    rows[np.arange(len(places)), places] = 1.0
+    return rows
+
+
+def value_and_gradient(
+    g: Any, gradient: Any, theta: FloatArray, names: Sequence[str]
+) -> tuple[str, float, FloatArray]:
+    """Name, value and gradient of a functional.
+
+    ``g``: a parameter's name or number, a mapping {parameter: coefficient}, a vector of coefficients, or a function of θ;
+    ``gradient`` belongs to a function: a function of θ or a vector, None for central differences.
+    """
+    r = len(theta)
+    if isinstance(g, str | int | np.integer):
+        place = places_of(g, names)
+        return str(names[place[0]]), float(theta[place[0]]), unit_rows(place, r)[0]
+    if isinstance(g, Mapping):
+        vector = np.zeros(r)
+        np.add.at(vector, places_of(list(g), names), np.array([float(c) for c in g.values()]))
+        text = " ".join(
+            f"{float(c):+g}·{names[k]}" for k, c in zip(places_of(list(g), names), g.values(), strict=True)
+        )
+        return text, float(vector @ theta), vector
+    if not callable(g):
+        vector = np.asarray(g, dtype=np.float64)
+        if vector.shape != (r,):
+            raise ModelError(
+                f"A vector of coefficients has one entry for each of {r} parameters; got {vector.shape}."
+            )
+        return "aᵀθ", float(vector @ theta), vector
+    name = getattr(g, "__name__", "g")
+    value = float(g(theta.copy()))
+    if callable(gradient):
+        slope = np.asarray(gradient(theta.copy()), dtype=np.float64)
+    elif gradient is not None:
+        slope = np.asarray(gradient, dtype=np.float64)
+    else:
+        if r > MOST_DIFFERENCES:
+            raise ModelError(
+                f"The gradient of a function of {r:,} parameters by differences would take {2 * r:,} evaluations; give "
+                f"gradient= as a function or a vector."
+            )
+        slope = _differences(g, theta)
+    if slope.shape != (r,) or not np.isfinite(slope).all():
+        raise ModelError(f"The gradient must be {r} finite numbers; it has shape {slope.shape}.")
+    return "g(θ)" if name == "<lambda>" else name, value, slope
+
+
+def _differences(g: Callable[[FloatArray], float], theta: FloatArray) -> FloatArray:
+    slope = np.empty(len(theta))
+    for place in range(len(theta)):
+        step = 1e-5 * max(1.0, abs(float(theta[place])))
+        up, down = theta.copy(), theta.copy()
+        up[place] += step
+        down[place] -= step
+        slope[place] = (float(g(up)) - float(g(down))) / (up[place] - down[place])
+    return slope
+
+
+def check_level(level: float) -> float:
+    """The half-width of an interval of this level in standard errors."""
+    from scipy.stats import norm
+
+    if not 0 < level < 1:
+        raise FieldfitError(f"A confidence level lies between 0 and 1; got {level!r}.")
+    return float(norm.ppf(0.5 + level / 2))

@@ -1,0 +1,141 @@
+"""The projection of a distribution on the model (Section 4): where an estimator goes when the truth is outside.
+
+    θ₀ = argmin_θ Σ_j β_j λ_j D(P(X_A|X_B) ‖ p_θ(X_A|X_B)),
+    √n(θ̂ − θ₀) → N(0, (E ψ̇)⁻¹ (E ψψᵀ) (E ψ̇)⁻¹)                                                 (Corollary 1)
+
+with expectations under P and Z. Different policies have different projections, so outside the family there is no one
+number that all of them estimate; what can be compared is what an estimate is used for, such as E_P[−log p_θ̂(X)].
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fieldfit.asymptotics import sandwich, theory_moments
+from fieldfit.asymptotics.moments import weighted_selection
+from fieldfit.asymptotics.sandwich import hessian_matrix
+from fieldfit.data.samples import Table
+from fieldfit.models.field import FieldModel
+from fieldfit.objective import Objective
+from fieldfit.optim import minimise
+from fieldfit.policies import Policy, as_policy
+from fieldfit.policies.families import Full
+from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.types import FloatArray, Int32Array, ModelError
+
+MOST_STATES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Where the estimator of ``policy`` tends to under P, and how it varies around that.
+
+    ``covariance`` is that of √n(θ̂ − θ₀); ``divergence`` is D(P ‖ p_θ₀), 0 inside the family; ``entropy`` that of P;
+    ``information`` −E_P ∇² log p_θ₀(X).
+    """
+
+    theta: FloatArray
+    bread: FloatArray
+    meat: FloatArray
+    covariance: FloatArray
+    divergence: float
+    entropy: float
+    information: FloatArray
+    policy: Policy
+
+    def standard_errors(self, n: int) -> FloatArray:
+        """Standard errors of θ̂ around θ₀ with ``n`` samples."""
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0) / n)
+
+    def expected_nll(self, n: int) -> float:
+        """E[−log p_θ̂(X)] of a new X from P, θ̂ from ``n`` samples, up to terms of order n^(−3/2):
+
+            entropy + D(P ‖ p_θ₀) + tr(information · covariance) / (2n).
+
+        The first two parts are what the policy loses by where it goes, the last by how much it varies; the gradient of
+        the divergence at θ₀ (0 for FL) enters through the estimator's bias of order 1/n, which is left out.
+        """
+        return self.entropy + self.divergence + float(np.sum(self.information * self.covariance)) / (2 * n)
+
+
+def project(
+    model: FieldModel, distribution: Any, policy: Policy | str = "FL", *, start: Any = None, tol: float = 1e-10
+) -> Projection:
+    """The projection θ₀ of a distribution on the model under a policy, and the variance around it.
+
+    ``distribution`` is a table of probabilities over all joint states (in the model's order of variables and states, the
+    last variable fastest; flat, or shaped by the numbers of states), or a pair (other model, its θ).
+    """
+    if not isinstance(model, FieldModel) or model.observed:
+        raise ModelError("project needs a model of all its variables.")
+    shape = model.graph.cardinalities
+    states = math.prod(shape)
+    if states > MOST_STATES:
+        raise ModelError(
+            f"The model has {states:.3g} joint states; project lists them all and stops at {MOST_STATES:,}."
+        )
+    codes: Int32Array = np.ascontiguousarray(np.indices(shape, dtype=np.int32).reshape(len(shape), -1).T)
+    probability = _probabilities(model, distribution, codes)
+    table = Table(codes, model.names, model.states)
+    chosen = as_policy(policy)
+    bound = chosen.bind(model.structure())
+    problem = model.compile(table, weighted_selection(bound, bound.beta() * bound.mean(), states))
+    initial = np.zeros(model.n_parameters) if start is None else model.check_theta(start)
+    everything = np.ones(model.n_parameters, dtype=bool)
+    objective = Objective(problem, np.zeros(model.n_parameters), initial, everything, probability)
+    solution = minimise(
+        objective.value_grad, initial, hessian_product=objective.hessian_product, method="newton", gtol=tol
+    )
+    theta = solution.x
+    if not solution.converged and solution.gradient_norm > 1e-6:
+        raise ModelError(
+            f"The projection was not found ({solution.message}; gradient norm {solution.gradient_norm:.3g}): where P gives "
+            f"no weight to some states it may lie at infinity."
+        )
+    moments = theory_moments(
+        bound, lambda selection: model.compile(table, selection), theta, probability, inside=False
+    )
+    full = Selection(states, (FamilySelection(model.structure().bind_family(Full()), 1.0),))
+    likelihood = model.compile(table, full)
+    positive = probability > 0
+    entropy = -float(probability[positive] @ np.log(probability[positive]))
+    cross = -likelihood.value_grad(theta, probability)[0]
+    return Projection(
+        theta=theta,
+        bread=moments.bread,
+        meat=moments.meat,
+        covariance=sandwich(moments.bread, moments.meat),
+        divergence=cross - entropy,
+        entropy=entropy,
+        information=-hessian_matrix(likelihood, theta, probability),
+        policy=chosen,
+    )
+
+
+def _probabilities(model: FieldModel, distribution: Any, codes: Int32Array) -> FloatArray:
+    if isinstance(distribution, tuple) and len(distribution) == 2 and isinstance(distribution[0], FieldModel):
+        other, theta = distribution
+        if other.graph.cardinalities != model.graph.cardinalities or other.observed:
+            raise ModelError(
+                f"The other model's variables have {other.graph.cardinalities} states, this model's "
+                f"{model.graph.cardinalities}; they must agree, and neither may condition on any."
+            )
+        logs = other.log_tables(theta)[other.graph.entries(codes)].sum(axis=1)
+        weights = np.exp(logs - logs.max())
+        probabilities: FloatArray = weights / weights.sum()
+        return probabilities
+    values = np.asarray(distribution, dtype=np.float64)
+    if values.shape not in ((len(codes),), model.graph.cardinalities):
+        raise ModelError(
+            f"The distribution has shape {values.shape}; give one probability for each of {len(codes)} joint states, "
+            f"flat or shaped {model.graph.cardinalities}, or a pair (model, θ)."
+        )
+    values = values.reshape(-1)
+    if not np.isfinite(values).all() or values.min() < 0 or abs(float(values.sum()) - 1) > 1e-8:
+        raise ModelError(f"Probabilities are not negative and add up to 1; these have a sum of {values.sum():.6g}.")
+    normalised: FloatArray = values / values.sum()
+    return normalised

@@ -1,0 +1,170 @@
+"""Held-out likelihood and simulation from the fit: two ways to see whether a model is good enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fieldfit.api.expectations import replicate_seeds
+from fieldfit.data.samples import Table
+from fieldfit.models.base import Model
+from fieldfit.models.field import FieldModel
+from fieldfit.policies import Policy, as_policy
+from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fieldfit.api.result import Fit
+
+
+def cross_validate(
+    model: Model | Mapping[str, Model],
+    data: Any,
+    policy: Policy | str | Sequence[Policy | str] = "PL1",
+    *,
+    sigma2: Any = None,
+    score: Policy | str = "FL",
+    folds: int = 5,
+    random_state: int = 0,
+    **options: Any,
+) -> pd.DataFrame:
+    """Held-out negative log-likelihood for each sample, for every combination of models, policies and σ².
+
+    ``policy`` may be a list, ``model`` a mapping of names to models, ``sigma2`` a list of numbers (with None for no
+    penalty). ``score`` is what is measured on the held-out samples: ``"FL"``, or where that is too wide a composite
+    likelihood such as ``"PL1"``. Each line has the mean NLL, its standard error over samples, and the standard
+    error of its difference to the best line (the folds are the same for all, so differences are much more certain).
+    ``options`` go to `fit`.
+    """
+    import pandas as pd
+
+    from fieldfit.api.fitting import fit
+
+    models = dict(model) if isinstance(model, Mapping) else {"": model}
+    policies = [policy] if isinstance(policy, Policy | str) else list(policy)
+    penalties = list(sigma2) if isinstance(sigma2, list | tuple | np.ndarray) else [sigma2]
+    if folds < 2:
+        raise FieldfitError(f"Cross-validation needs at least 2 folds; got {folds}.")
+    lines, losses = [], []
+    for name, candidate in models.items():
+        dataset = candidate.read(data)
+        n = dataset.n if isinstance(dataset, Table) else len(dataset)
+        if n < 2 * folds:
+            raise DataError(f"{n} samples are too few for {folds} folds.")
+        member = fold_members(n, folds, random_state)
+        for text in policies:
+            for penalty in penalties:
+                loss = np.empty(n)
+                for fold in range(folds):
+                    inside = np.flatnonzero(member != fold)
+                    fitted = fit(
+                        candidate,
+                        dataset.subset(inside),
+                        text,
+                        sigma2=penalty,
+                        random_state=random_state + fold,
+                        **options,
+                    )
+                    outside = np.flatnonzero(member == fold)
+                    loss[outside] = -held_out(fitted.model, fitted.theta, dataset.subset(outside), score)
+                lines.append({"model": name, "policy": str(text), "sigma2": penalty})
+                losses.append(loss)
+    frame = pd.DataFrame(lines)
+    matrix = np.stack(losses)
+    if matrix.shape[1] == 0:
+        raise DataError("There are no samples to score.")
+    means = matrix.mean(axis=1)
+    best = int(means.argmin())
+    frame["nll"] = means
+    frame["std_error"] = matrix.std(axis=1, ddof=1) / np.sqrt(matrix.shape[1])
+    frame["excess"] = means - means[best]
+    frame["excess_std_error"] = (matrix - matrix[best]).std(axis=1, ddof=1) / np.sqrt(matrix.shape[1])
+    if list(models) == [""]:
+        frame = frame.drop(columns="model")
+    return frame.sort_values("nll", kind="stable").reset_index(drop=True)
+
+
+def fold_members(n: int, folds: int, random_state: int) -> IntArray:
+    """The fold of each sample (n,), as equal in size as can be."""
+    members = np.arange(n) % folds
+    np.random.default_rng(random_state).shuffle(members)
+    return members.astype(np.int64)
+
+
+def held_out(model: Model, theta: FloatArray, dataset: Any, score: Policy | str = "FL") -> FloatArray:
+    """m_θ of each sample under the policy ``score`` (log-likelihood for FL)."""
+    bound = as_policy(score).bind(model.structure(dataset))
+    n = dataset.n if isinstance(dataset, Table) else len(dataset)
+    return model.compile(dataset, bound.draw(0, 0, n)).row_values(theta)
+
+
+def pair_statistics(dataset: Table) -> FloatArray:
+    """Means of the codes, of the products of all pairs of codes, and the standard deviation of the sum of a row.
+
+    Missing values count as 0, in the data as in what is compared with them.
+    """
+    codes = np.where(dataset.codes < 0, 0, dataset.codes).astype(np.float64)
+    upper = np.triu_indices(dataset.m, 1)
+    return np.concatenate([codes.mean(axis=0), (codes.T @ codes / dataset.n)[upper], [codes.sum(axis=1).std()]])
+
+
+def _pair_names(dataset: Table) -> list[str]:
+    names = dataset.names
+    pairs = [f"E {names[j]}·{names[k]}" for j, k in zip(*np.triu_indices(dataset.m, 1), strict=True)]
+    return [*(f"E {name}" for name in names), *pairs, "sd of the sum"]
+
+
+def goodness_of_fit(
+    fit: Fit,
+    statistic: Callable[[Any], Any] | None,
+    n_simulated: int,
+    random_state: int,
+    names: Sequence[str] | None,
+) -> pd.DataFrame:
+    """Statistics of the data beside their distribution over datasets simulated at θ̂.
+
+    Columns: observed, expected, std_dev, z, p. p is two-sided, (1 + the number of simulated datasets at least as far from
+    the mean) / (1 + their number). θ̂ was fitted to the same data, so statistics that the fit matches come out closer
+    than by chance and p is conservative: a small p is evidence against the model, a large one is not evidence for it.
+
+    The default statistics of a field are the means of all variables and of the products of all pairs (of the codes 0, 1, …)
+    and the standard deviation of the sum; of another model the mean composite log-likelihood.
+    """
+    import pandas as pd
+
+    if n_simulated < 2:
+        raise FieldfitError(f"Goodness of fit needs at least 2 simulated datasets; got {n_simulated}.")
+    dataset = fit.needed_dataset
+    if statistic is None and isinstance(fit.model, FieldModel):
+        statistic, names = pair_statistics, _pair_names(dataset)
+    elif statistic is None:
+        names = ["mean composite log-likelihood"]
+
+        def statistic(samples: Any) -> Any:
+            return held_out(fit.model, fit.theta, samples, fit.policy).mean()
+
+    observed = np.atleast_1d(np.asarray(statistic(dataset), dtype=np.float64)).reshape(-1)
+    simulated = np.empty((n_simulated, len(observed)))
+    for line, seed in enumerate(replicate_seeds(random_state, n_simulated)):
+        values = np.atleast_1d(np.asarray(statistic(fit.model.simulate(dataset, fit.theta, seed)), dtype=np.float64))
+        simulated[line] = values.reshape(-1)
+    expected, deviation = simulated.mean(axis=0), simulated.std(axis=0, ddof=1)
+    far = np.abs(simulated - expected) >= np.abs(observed - expected) - 1e-12
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = (observed - expected) / deviation
+    labels = [f"statistic {k}" for k in range(len(observed))] if names is None else list(names)
+    if len(labels) != len(observed):
+        raise FieldfitError(f"There are {len(observed)} statistics but {len(labels)} names.")
+    return pd.DataFrame(
+        {
+            "observed": observed,
+            "expected": expected,
+            "std_dev": deviation,
+            "z": z,
+            "p": (1 + far.sum(axis=0)) / (1 + n_simulated),
+        },
+        index=pd.Index(labels, name="statistic"),
+    )

@@ -1,0 +1,242 @@
+"""How accurate an estimate is: the covariance of any linear functions aᵀθ̂ of it.
+
+With H = −Σ_i w_i ∇²m_θ̂(X_i, Z_i), P the precision of the penalty and M = Σ_i w_i² ψ_i ψ_iᵀ (Corollary 1),
+
+    Cov(θ̂) = (H + P)⁻¹ M (H + P)⁻¹.
+
+`DenseAccuracy` holds the matrices. Where they would be too large, `ImplicitAccuracy` solves (H + P) u = a for each
+function asked for and gets its variance uᵀMu = Σ_i (w_i ψ_iᵀu)² in one pass over the samples.
+
+A function aᵀθ is *identified* if a lies in the range of H + P. Where the model has a gauge freedom (directions of θ that
+change no probability) some are not: θ̂ is then one of many that fit equally well, and the variance of such a function
+is given as NaN, never as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from fieldfit.asymptotics.sandwich import pseudo_inverse
+from fieldfit.models.base import Problem
+from fieldfit.types import BoolArray, FloatArray
+
+#: A direction with a larger part than this (relative to its length) along the null space is not identified.
+_OUTSIDE = 1e-5
+#: Relative residual at which a solve counts as solved; a direction that is not identified stays far above it.
+_SOLVED = 1e-4
+
+#: (product v ↦ (H + P)v, right-hand side, diagonal for preconditioning or None) ↦ (solution, relative residual)
+Solver = Callable[[Callable[[FloatArray], FloatArray], FloatArray, FloatArray | None], tuple[FloatArray, float]]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Bread H/N (without the penalty) and meat M/N, N = ``total`` the number of samples (or Σw).
+
+    ``method`` says how they were found. ``replicates`` are the same from parts of the simulated data, if simulated.
+    """
+
+    bread: FloatArray
+    meat: FloatArray
+    total: float
+    method: str
+    replicates: tuple[tuple[FloatArray, FloatArray], ...] = field(default=(), repr=False)
+
+
+class Accuracy(Protocol):
+    """What standard errors, functionals, tests and influence need."""
+
+    @property
+    def method(self) -> str:
+        """How bread and meat were found."""
+
+    def solve(self, directions: FloatArray) -> FloatArray:
+        """(H + P)⁻¹ a for each row a of ``directions`` (q, r); NaN where a is not identified, 0 at fixed parameters."""
+
+    def covariance_of(self, directions: FloatArray) -> FloatArray:
+        """Covariance (q, q) of the functions aᵀθ̂; NaN where one is not identified."""
+
+
+@dataclass(frozen=True)
+class DenseAccuracy:
+    """The covariance of θ̂ as a matrix. ``precision`` (r,) is P, ``free`` (r,) marks what was estimated."""
+
+    moments: Moments
+    precision: FloatArray
+    free: BoolArray
+
+    @property
+    def method(self) -> str:
+        """How bread and meat were found."""
+        return self.moments.method
+
+    @cached_property
+    def _inverse_and_null(self) -> tuple[FloatArray, FloatArray]:
+        """((H + P)/N)⁻¹ on its range over the free parameters, and the null space, both in all r coordinates."""
+        r = len(self.free)
+        keep = np.ix_(self.free, self.free)
+        bread = self.moments.bread + np.diag(self.precision) / self.moments.total
+        small, null = pseudo_inverse(bread[keep])
+        inverse, basis = np.zeros((r, r)), np.zeros((r, null.shape[1]))
+        inverse[keep] = small
+        basis[self.free] = null
+        return inverse, basis
+
+    @property
+    def inverse(self) -> FloatArray:
+        """((H + P)/N)⁻¹ (r, r), 0 for fixed parameters and along the null space."""
+        return self._inverse_and_null[0]
+
+    @property
+    def null_space(self) -> FloatArray:
+        """Orthonormal basis (r, k) of the directions that the data say nothing about."""
+        return self._inverse_and_null[1]
+
+    @cached_property
+    def covariance(self) -> FloatArray:
+        """Covariance of θ̂ (r, r): right for every identified function; along the null space it is 0."""
+        inverse = self.inverse
+        covariance: FloatArray = inverse @ self.moments.meat @ inverse / self.moments.total
+        return covariance
+
+    def identified(self, directions: FloatArray) -> BoolArray:
+        """Which rows of ``directions`` (q, r) are identified."""
+        rows = np.where(self.free, directions, 0.0)
+        outside = np.linalg.norm(rows @ self.null_space, axis=1)
+        answer: BoolArray = outside <= _OUTSIDE * np.maximum(np.linalg.norm(rows, axis=1), 1e-300)
+        return answer
+
+    def solve(self, directions: FloatArray) -> FloatArray:
+        """(H + P)⁻¹ a for each row."""
+        solved: FloatArray = directions @ self.inverse / self.moments.total
+        solved[~self.identified(directions)] = np.nan
+        return solved
+
+    def covariance_of(self, directions: FloatArray) -> FloatArray:
+        """A Cov(θ̂) Aᵀ."""
+        result: FloatArray = directions @ self.covariance @ directions.T
+        lost = ~self.identified(directions)
+        result[lost] = np.nan
+        result[:, lost] = np.nan
+        return result
+
+    def variances(self) -> FloatArray:
+        """The variance of each parameter (r,), NaN where it is not identified."""
+        variances = np.maximum(np.diag(self.covariance), 0.0)
+        outside = np.linalg.norm(self.null_space, axis=1)
+        return np.where(outside > _OUTSIDE, np.nan, variances)
+
+    def effective_parameters(self) -> float:
+        """tr(bread⁻¹ meat)."""
+        return float(np.sum(self.inverse * self.moments.meat))
+
+    def simulation_error(self) -> FloatArray | None:
+        """Relative Monte Carlo error of each standard error, by leaving out one simulated part at a time."""
+        parts = self.moments.replicates
+        count = len(parts)
+        if count < 2:
+            return None
+        breads, meats = sum(part[0] for part in parts), sum(part[1] for part in parts)
+        errors = []
+        for bread, meat in parts:
+            rest = Moments((breads - bread) / (count - 1), (meats - meat) / (count - 1), self.moments.total, "")
+            errors.append(np.sqrt(DenseAccuracy(rest, self.precision, self.free).variances()))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            relative: FloatArray = np.sqrt((count - 1) * np.var(errors, axis=0) / self.variances())
+            return relative
+
+
+@dataclass(frozen=True)
+class ImplicitAccuracy:
+    """Accuracy by products only, for any number of parameters.
+
+    ``problems`` are the data with the drawn Z, or several simulated copies of them, which are averaged.
+    """
+
+    problems: Sequence[Problem]
+    theta: FloatArray
+    precision: FloatArray
+    free: BoolArray
+    row_weight: FloatArray | None
+    counts: bool
+    solver: Solver
+    method: str
+
+    def product(self, v: FloatArray) -> FloatArray:
+        """(H + P) v over the free parameters."""
+        direction = np.zeros(len(self.free))
+        direction[self.free] = v
+        total = np.zeros(len(self.free))
+        for problem in self.problems:
+            total -= problem.hessian_product(self.theta, direction, self.row_weight)
+        result: FloatArray = (total / len(self.problems) + self.precision * direction)[self.free]
+        return result
+
+    @cached_property
+    def _diagonal(self) -> FloatArray | None:
+        total = np.zeros(len(self.free))
+        for problem in self.problems:
+            diagonal = problem.hessian_diagonal(self.theta, self.row_weight)
+            if diagonal is None:
+                return None
+            total += diagonal / len(self.problems)
+        total = (total + self.precision)[self.free]
+        # A feature that never occurs has no curvature; any positive number will do for a preconditioner.
+        return np.where(total > 0, total, 1.0)
+
+    def solve(self, directions: FloatArray) -> FloatArray:
+        """(H + P)⁻¹ a for each row, by conjugate gradients."""
+        result = np.zeros(directions.shape)
+        for place, direction in enumerate(directions):
+            if not np.any(direction[self.free]):
+                continue
+            solution, residual = self.solver(self.product, np.ascontiguousarray(direction[self.free]), self._diagonal)
+            result[place, self.free] = solution if residual <= _SOLVED else np.nan
+        return result
+
+    def covariance_of(self, directions: FloatArray) -> FloatArray:
+        """Uᵀ M U with (H + P) U = Aᵀ: one pass over the samples for each function."""
+        return self.covariance_of_solved(self.solve(directions))
+
+    def covariance_of_solved(self, solved: FloatArray) -> FloatArray:
+        """The same from the solutions U (q, r)."""
+        lost: BoolArray = np.asarray(np.isnan(solved).any(axis=1))
+        result = np.zeros((len(solved), len(solved)))
+        for problem in self.problems:
+            rows = np.stack(
+                [
+                    np.zeros(problem.n_samples) if bad else problem.row_products(self.theta, u)
+                    for u, bad in zip(solved, lost, strict=True)
+                ]
+            )
+            if self.row_weight is not None:
+                rows = rows * (np.sqrt(self.row_weight) if self.counts else self.row_weight)
+            result += rows @ rows.T / len(self.problems)
+        result[lost] = np.nan
+        result[:, lost] = np.nan
+        return result
+
+    def effective_parameters(self, probes: int = 10, seed: int = 0) -> tuple[float, float]:
+        """tr((H + P)⁻¹ M) and its Monte Carlo error.
+
+        With random signs ε_i, s = Σ_i ε_i w_i ψ_i has E ssᵀ = M, so sᵀ(H + P)⁻¹s has the trace as its mean: one gradient
+        and one solve for each probe.
+        """
+        random = np.random.default_rng(seed)
+        values = []
+        for _ in range(probes):
+            total = 0.0
+            for problem in self.problems:
+                signs = random.choice([-1.0, 1.0], problem.n_samples)
+                if self.row_weight is not None:
+                    signs *= np.sqrt(self.row_weight) if self.counts else self.row_weight
+                score = problem.value_grad(self.theta, signs)[1]
+                solved = self.solve(score[None])[0]
+                total += float(score[self.free] @ solved[self.free]) / len(self.problems)
+            values.append(total)
+        return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(probes))

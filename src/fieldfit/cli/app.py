@@ -1,0 +1,106 @@
+"""The application: finds the commands, runs one, and turns every failure into a sentence and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import sys
+from typing import Annotated
+
+import typer
+
+import fieldfit
+from fieldfit.cli.output import InterruptedFitError, complain, prepare_streams
+
+ERROR, INTERRUPTED = 2, 130
+
+
+def build() -> typer.Typer:
+    """The application with every command of `fieldfit.cli.commands`: a module there has ``register(app)``."""
+    import fieldfit.cli.commands
+
+    app = typer.Typer(
+        name="fieldfit",
+        help="Markov and conditional random fields by stochastic composite likelihood.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,  # plain help: no colours to lose in a pipe, and it starts faster
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(_options)
+    for module in sorted(pkgutil.iter_modules(fieldfit.cli.commands.__path__), key=lambda found: found.name):
+        importlib.import_module(f"fieldfit.cli.commands.{module.name}").register(app)
+    return app
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fieldfit {fieldfit.__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run with these arguments (those of the process for None) and give the exit code."""
+    prepare_streams()
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        command = typer.main.get_command(build())
+        code = command.main(args=given, prog_name="fieldfit", standalone_mode=False)
+        sys.stdout.flush()
+        if code != INTERRUPTED:
+            return code if isinstance(code, int) else 0
+    except (KeyboardInterrupt, typer.Abort):
+        pass  # some versions of typer raise, others give the code
+    except InterruptedFitError as interrupted:
+        complain(str(interrupted))
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) has had enough. What is left in the buffer must not fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    except Exception as error:
+        return _tell(error)
+    complain("Interrupted before there was a result; nothing was written.")
+    return INTERRUPTED
+
+
+def _tell(error: Exception) -> int:
+    if os.environ.get("FIELDFIT_DEBUG"):
+        raise error
+    # Typer carries click along under another name in some versions, so its errors are known by what they can do.
+    if hasattr(error, "format_message"):
+        message = error.format_message()
+        if message and type(error).__name__ != "NoArgsIsHelpError":
+            context = getattr(error, "ctx", None)
+            complain(message.rstrip(".") + "." + (f" See: {context.command_path} --help" if context else ""))
+        elif message:
+            print(message, file=sys.stderr)
+        return ERROR
+    # Only now: types imports numpy, which help does not need.
+    from fieldfit.types import FieldfitError
+
+    if isinstance(error, FieldfitError):
+        complain(str(error))
+    elif isinstance(error, MemoryError):
+        complain("There is not enough memory for this. Use fewer samples or variables, or a smaller policy.")
+    elif isinstance(error, OSError):
+        named = f"{error.filename}: " if error.filename else ""
+        complain(f"{named}{error.strerror or error}. Check the path, its rights and the disk.")
+    else:
+        complain(
+            f"fieldfit failed unexpectedly ({type(error).__name__}: {error}). This is a bug: please report it, with "
+            f"what FIELDFIT_DEBUG=1 shows."
+        )
+    return ERROR

@@ -1,0 +1,85 @@
+"""`fieldfit sample MODEL.ff`: draws from a fitted model."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fieldfit.cli.shared import Json, Out, SavedFit, Seed, Threads, use_threads
+
+if TYPE_CHECKING:
+    from fieldfit.models.base import Draws
+
+
+class SamplingMethod(StrEnum):
+    """How to draw."""
+
+    auto = "auto"
+    exact = "exact"
+    gibbs = "gibbs"
+
+
+def sample(
+    path: SavedFit,
+    n: Annotated[int, typer.Option("-n", "--number", min=1, help="How many samples.")] = 100,
+    given: Annotated[
+        list[str] | None, typer.Option("--given", metavar="NAME=STATE", help="Keep a variable at a state; repeat it.")
+    ] = None,
+    method: Annotated[
+        SamplingMethod, typer.Option("--method", help="Exact where the width allows (auto), exact or Gibbs.")
+    ] = SamplingMethod.auto,
+    burn_in: Annotated[
+        int | None, typer.Option("--burn-in", min=0, help="Gibbs sweeps before the first draw.")
+    ] = None,
+    thin: Annotated[int | None, typer.Option("--thin", min=1, help="Gibbs sweeps between draws.")] = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Draw samples as CSV, and say whether they are exact or from Gibbs sampling."""
+    from fieldfit.api.files import load
+    from fieldfit.cli.output import check_folder, note, print_json
+    from fieldfit.cli.values import as_evidence
+    from fieldfit.data.atomic import atomic_writer
+    from fieldfit.models.field import FieldModel
+    from fieldfit.types import ModelError
+
+    use_threads(threads)
+    check_folder(out)
+    fit = load(path)
+    model = fit.model
+    if not isinstance(model, FieldModel):
+        raise ModelError(f"{path} holds a model of the kind {model.kind!r}, which this command cannot draw from.")
+    evidence = as_evidence(given or [], model.names, model.states)
+    options = {name: value for name, value in (("burn_in", burn_in), ("thin", thin)) if value is not None}
+    draws = model.sample(fit.theta, n, seed, evidence=evidence, method=method.value, **options)
+    if out is not None:
+        with atomic_writer(out) as file:
+            file.write(_csv(model.names, draws).encode())
+    if json:
+        document = {"names": model.names, "n": len(draws), "method": draws.method, "burn_in": draws.burn_in}
+        document |= {"note": draws.note, "seed": seed, "file": None if out is None else str(out)}
+        print_json(document if out is not None else document | {"values": draws.values})
+        return
+    if out is None:
+        typer.echo(_csv(model.names, draws), nl=False)
+    note(f"{len(draws):,} draws: {draws.note}" + (f"; written to {out}" if out else ""))
+
+
+def _csv(names: tuple[str, ...], draws: Draws) -> str:
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(draws.values.tolist())
+    return text.getvalue()
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("sample")(sample)

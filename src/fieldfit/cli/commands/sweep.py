@@ -1,0 +1,99 @@
+"""`fieldfit sweep run|show|export`: an experiment over a grid, in a store that loses nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fieldfit.cli.shared import Json, Threads, use_threads
+
+SweepFile = Annotated[Path, typer.Argument(metavar="FILE.toml", help="The sweep's description.")]
+StoreFile = Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep's .toml file, or its store.")]
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", metavar="FILE", help="The store (FILE.sweep beside FILE.toml).")
+]
+
+#: Exit codes of `run`: all cells done, some failed, stopped by Ctrl-C.
+FAILED, INTERRUPTED = 1, 130
+
+
+def run(
+    file: SweepFile,
+    store: StoreOption = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Worker processes; -1 is one on each processor.")] = 1,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try failed cells again.")] = False,
+    extend: Annotated[bool, typer.Option("--extend", help="Add the cells of axes that have grown.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress display.")] = False,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Compute the cells that the store does not have yet; after any interruption the same command goes on."""
+    from fieldfit.cli.output import print_json, say
+    from fieldfit.experiments.sweep import read_sweep, run_sweep
+
+    use_threads(threads)
+    summary = run_sweep(
+        read_sweep(file),
+        store or store_of(file),
+        n_jobs=jobs,
+        retry_failed=retry_failed,
+        extend=extend,
+        progress=not quiet,
+    )
+    if json:
+        print_json(vars(summary) | {"path": str(summary.path)})
+    else:
+        say(str(summary))
+    if summary.interrupted or summary.failed:
+        raise typer.Exit(INTERRUPTED if summary.interrupted else FAILED)
+
+
+def show(
+    path: StoreFile,
+    errors: Annotated[bool, typer.Option("--errors", help="Also the whole error of every failed cell.")] = False,
+    json: Json = False,
+) -> None:
+    """How far a sweep is and what failed; also while it runs."""
+    from fieldfit.cli.output import print_json, say
+    from fieldfit.experiments.sweep import open_sweep
+
+    sweep = open_sweep(store_of(path))
+    frame = sweep.frame(unfinished=True)
+    if json:
+        records = frame.to_dict("records")
+        print_json({"name": sweep.name, "definition": sweep.definition, "cells": records})
+        return
+    say(sweep.summary())
+    if errors:
+        for _, row in frame[frame["cell_status"] == "failed"].iterrows():
+            say(f"\n{', '.join(f'{name} = {row[name]}' for name in sweep.definition['axes'])}")
+            say(str(row["cell_error"]).rstrip())
+
+
+def export(
+    path: StoreFile,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="A .csv or .parquet file to write.")],
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Also the cells that are not done.")] = False,
+) -> None:
+    """Write the results as a table, one line for each cell."""
+    from fieldfit.cli.output import check_folder, note
+    from fieldfit.experiments.sweep import open_sweep
+
+    check_folder(out)
+    rows = open_sweep(store_of(path)).export(out, unfinished=unfinished)
+    note(f"{rows:,} cells written to {out}")
+
+
+def store_of(path: Path) -> Path:
+    """The store beside a .toml file; any other path is a store itself."""
+    return path.with_suffix(".sweep") if path.suffix == ".toml" else path
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command and its subcommands."""
+    group = typer.Typer(help="Run an experiment over a grid of values.", no_args_is_help=True, rich_markup_mode=None)
+    for command in (run, show, export):
+        group.command(command.__name__)(command)
+    app.add_typer(group, name="sweep")

@@ -1,0 +1,129 @@
+"""`fieldfit theory POLICY…`: what policies cost and how accurate they are at a θ, before any data are seen."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fieldfit.cli.shared import Json, Seed, Threads, use_threads
+
+if TYPE_CHECKING:
+    from fieldfit.models.field import FieldModel
+    from fieldfit.types import FloatArray
+
+
+class Formula(StrEnum):
+    """Forms of the asymptotic variance."""
+
+    exact = "exact"
+    published = "published"
+
+
+def theory(
+    policies: Annotated[
+        list[str], typer.Argument(metavar="POLICY…", help="Policies, such as PL1 '0.7*PL1 + 0.3*PL2'.")
+    ],
+    model: Annotated[
+        str,
+        typer.Option("--model", metavar="MODEL", help="boltzmann, or a file: a saved fit (.ff) or a UAI network."),
+    ] = "boltzmann",
+    theta: Annotated[
+        str | None,
+        typer.Option("--theta", metavar="LIST|FILE", help="θ, such as -1x5,1x5, or a file (the fitted one)."),
+    ] = None,
+    m: Annotated[int | None, typer.Option("--m", min=1, help="Variables of the Boltzmann machine.")] = None,
+    biases: Annotated[bool, typer.Option("--biases/--no-biases", help="Whether it has biases.")] = False,
+    states: Annotated[str, typer.Option("--states", metavar="S0,S1", help="Its two states.")] = "0,1",
+    edges: Annotated[str | None, typer.Option("--edges", metavar="GRAPH", help="Its edges, as in fit.")] = None,
+    formula: Annotated[
+        Formula, typer.Option("--formula", help="With the selection noise (exact), or the paper's Proposition 2.")
+    ] = Formula.exact,
+    draws: Annotated[int, typer.Option("--draws", min=20, help="Draws where there are too many states.")] = 20_000,
+    seed: Seed = 0,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Compare policies at a θ: variance relative to maximum likelihood, and cost in the paper's FLOPs."""
+    from fieldfit.api.theory import asymptotics
+    from fieldfit.cli.output import print_json, print_table
+    from fieldfit.models.cost import expected_flops
+    from fieldfit.policies import Policy
+    from fieldfit.report.table import PlainTable
+
+    use_threads(threads)
+    parsed = [Policy.parse(text) for text in policies]
+    field, vector = _model_and_theta(model, theta, m, biases, states, edges)
+    records: list[dict[str, Any]] = []
+    for policy in parsed:
+        bound = policy.bind(field.structure())
+        found = asymptotics(field, vector, policy, formula=formula.value, n_simulated=draws, random_state=seed)
+        records.append(
+            {
+                "policy": str(policy),
+                "components": float(bound.expected_counts().sum()),
+                "flops": expected_flops(field, bound),
+                **found.to_dict(),
+                "why_no_mle": found.why_no_mle or None,
+                "standard_error": found.standard_errors(1),
+            }
+        )
+    if json:
+        names = list(field.parameter_names)
+        print_json({"model": field.kind, "parameters": names, "theta": vector, "policies": records})
+        return
+    kinds = ("det", "root", "trace")
+    simulated = any(record["monte_carlo_error"] for record in records)
+    rows = []
+    for record in records:
+        sizes = [record["efficiency"][kind] if record["efficiency"] else None for kind in kinds]
+        error = [(record["monte_carlo_error"] or {}).get("root")] if simulated else []
+        rows.append((record["policy"], record["components"], record["flops"], *sizes, *error))
+    columns = ("policy", "components", "FLOPs", *kinds, *(["± root"] if simulated else []))
+    formats = ("", ".4g", "", ".3f" if not simulated else ".3g", ".4f", ".4f", *([".1g"] if simulated else []))
+    notes = [
+        f"Variance relative to maximum likelihood, {formula.value} formula, {records[0]['method']}; for each sample.",
+        "root is det^(1/r), the ratio for each parameter.",
+    ]
+    notes += list(dict.fromkeys(record["why_no_mle"] for record in records if record["why_no_mle"]))
+    title = f"{field.kind}: {field.m} variables, {field.n_parameters} parameters"
+    print_table(PlainTable(title, columns, tuple(rows), " ".join(notes), formats))
+
+
+def _model_and_theta(
+    kind: str, theta: str | None, m: int | None, biases: bool, states: str, edges: str | None
+) -> tuple[FieldModel, FloatArray]:
+    """The model that the options describe and θ, both checked."""
+    from fieldfit.api.files import load
+    from fieldfit.cli.values import as_edges, as_states, as_theta
+    from fieldfit.models.boltzmann import BoltzmannMachine
+    from fieldfit.models.field import FieldModel
+    from fieldfit.models.mrf import MarkovRandomField
+    from fieldfit.types import ModelError
+
+    model: FieldModel
+    if kind == "boltzmann":
+        if theta is None or m is None:
+            raise ModelError("A Boltzmann machine needs --m and --theta, such as --m 5 --theta=-1x5,1x5.")
+        values = as_states(states)
+        names = [f"x{v}" for v in range(m)]
+        model = BoltzmannMachine(m, as_edges(edges, names)[0], biases, (values[0], values[-1]))
+        return model, model.check_theta(as_theta(theta))
+    if m is not None or edges is not None:
+        raise ModelError(f"--m and --edges describe a Boltzmann machine; the model {kind} has its own.")
+    if kind.endswith((".uai", ".uai.gz")):
+        model, vector = MarkovRandomField.from_uai(kind)
+    elif "." in kind or "/" in kind:
+        fit = load(kind)
+        if not isinstance(fit.model, FieldModel):
+            raise ModelError(f"{kind} holds a model of the kind {fit.model.kind!r}; this command knows fields only.")
+        model, vector = fit.model, fit.theta
+    else:
+        raise ModelError(f"--model is {kind!r}; give boltzmann, a saved fit (model.ff) or a UAI network (model.uai).")
+    return model, vector if theta is None else model.check_theta(as_theta(theta))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("theory")(theory)

@@ -1,0 +1,1 @@
+"""What `fieldfit fit` can fit, one file each. A file here has ``register(app)`` and is found by its being here."""

@@ -1,0 +1,197 @@
+"""What all fits on tables have in common: their options, reading the table, progress, and the result."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fieldfit.cli.output import InterruptedFitError, check_folder, collected_warnings, console, note, print_json
+from fieldfit.cli.shared import Json, Out, Seed, Threads, use_threads
+
+if TYPE_CHECKING:
+    from fieldfit.data.samples import Table
+    from fieldfit.models.base import Model
+    from fieldfit.optim import Progress
+
+DataFile = Annotated[Path, typer.Argument(metavar="DATA", help="A CSV or TSV file, one sample a line.")]
+EdgesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--edges", metavar="GRAPH", help="grid:8x8, grid:8x8:8 (8 neighbours) or a file of pairs; all pairs."
+    ),
+]
+TiedOption = Annotated[
+    bool, typer.Option("--tied/--free", help="Share parameters between all edges (of a grid: of one direction).")
+]
+
+
+class Method(StrEnum):
+    """Optimisers."""
+
+    auto = "auto"
+    lbfgs = "lbfgs"
+    newton = "newton"
+
+
+class WeightKind(StrEnum):
+    """What sample weights mean."""
+
+    counts = "counts"
+    importance = "importance"
+
+
+class WideRows(StrEnum):
+    """What to do with samples whose missing values are too wide to sum out."""
+
+    refuse = "refuse"
+    drop = "drop"
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """The options of every fit, as given."""
+
+    policy: str
+    sigma2: float | None
+    weights: str | None
+    seed: int
+    method: str
+    tol: float
+    max_iter: int
+    columns: str | None
+    header: bool | None
+    sample_weight: str | None
+    weight_kind: str
+    wide_rows: str
+    threads: int | None
+    progress: bool | None
+    rows: int
+    out: Path | None
+    json: bool
+
+
+def fit_options(
+    policy: Annotated[str, typer.Option("--policy", "-p", help="What to select, such as 'PL1 + 0.2*PL2'.")] = "PL1",
+    sigma2: Annotated[float | None, typer.Option("--sigma2", help="Variance of the penalty (no penalty).")] = None,
+    weights: Annotated[
+        str | None, typer.Option("--weights", metavar="B1,B2,…", help="β of each term, in place of the policy's own.")
+    ] = None,
+    seed: Seed = 0,
+    method: Annotated[Method, typer.Option("--method", help="The optimiser.")] = Method.auto,
+    tol: Annotated[float, typer.Option("--tol", help="Largest gradient entry for each sample at the end.")] = 1e-6,
+    max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Iterations at most.")] = 1000,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="A,B,…", help="The columns that are variables (all).")
+    ] = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether line 1 has names (looked at).")
+    ] = None,
+    sample_weight: Annotated[
+        str | None,
+        typer.Option("--sample-weight", metavar="COLUMN", help="The column that has the samples' weights."),
+    ] = None,
+    weight_kind: Annotated[WeightKind, typer.Option("--weight-kind", help="What they mean.")] = WeightKind.importance,
+    wide_rows: Annotated[
+        WideRows, typer.Option("--wide-rows", help="Samples with too many missing values to sum out.")
+    ] = WideRows.refuse,
+    threads: Threads = None,
+    progress: Annotated[
+        bool | None, typer.Option("--progress/--no-progress", help="Show each iteration (on a terminal).")
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=0, help="Parameters to print.")] = 20,
+    out: Out = None,
+    json: Json = False,
+) -> FitOptions:
+    """Collect the options of every fit."""
+    return FitOptions(
+        policy, sigma2, weights, seed, method.value, tol, max_iter, columns, header, sample_weight, weight_kind.value,
+        wide_rows.value, threads, progress, rows, out, json,
+    )  # fmt: skip
+
+
+def read_data(path: Path, options: FitOptions, states: Sequence[Any] | None) -> Table:
+    """The table, with the columns and weights that the options name."""
+    from fieldfit.cli.values import as_list
+    from fieldfit.data.table import read_table
+
+    return read_table(
+        path,
+        states=states,
+        columns=as_list(options.columns),
+        sample_weight=options.sample_weight,
+        weight_kind=options.weight_kind,
+        header=options.header,
+    )
+
+
+def run_fit(build: Callable[[], tuple[Model, Table]], options: FitOptions) -> None:
+    """Fit, save and print. Ctrl-C during the fit keeps what there is and exits with 130."""
+    from fieldfit.cli.showing import fit_document, print_fit
+    from fieldfit.cli.values import as_numbers
+    from fieldfit.policies import Policy
+
+    use_threads(options.threads)
+    policy = Policy.parse(options.policy)
+    betas = None if options.weights is None else as_numbers(options.weights, "--weights")
+    check_folder(options.out)
+    model, table = build()
+    from fieldfit.api.fitting import fit
+
+    with collected_warnings() as warned, _shown_progress(options) as progress:
+        result = fit(
+            model,
+            table,
+            policy,
+            sigma2=options.sigma2,
+            weights=betas,
+            random_state=options.seed,
+            method=options.method,  # type: ignore[arg-type]
+            tol=options.tol,
+            max_iter=options.max_iter,
+            wide_rows=options.wide_rows,
+            progress=progress,
+        )
+    if options.out is not None:
+        result.save(options.out)
+    if options.json:
+        print_json(fit_document(result, warned, options.out))
+    else:
+        print_fit(result, options.rows)
+        if options.out is not None:
+            note(f"saved: {options.out}")
+    if result.message == "stopped: interrupted":
+        kept = f"; {options.out} has the estimate so far" if options.out else ""
+        raise InterruptedFitError(f"Interrupted after {result.iterations} iterations: not converged{kept}.")
+
+
+@contextmanager
+def _shown_progress(options: FitOptions) -> Iterator[Callable[[Progress], None] | None]:
+    """A callback that shows iteration, objective, gradient norm and seconds on stderr, or None.
+
+    A terminal gets one line that is overwritten, anything else a line for each iteration.
+    """
+    terminal = sys.stderr.isatty()
+    if options.progress is False or (options.progress is None and (not terminal or options.json)):
+        yield None
+        return
+    head = f"{'iteration':>9}  {'objective':>16}  {'gradient':>10}  {'seconds':>8}"
+
+    def line(state: Progress) -> str:
+        return f"{state.iteration:9d}  {-state.value:16.6f}  {state.gradient_norm:10.3g}  {state.seconds:8.2f}"
+
+    if not terminal:
+        note(head)
+        yield lambda state: note(line(state))
+        return
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(Text(head), console=console(stderr=True), refresh_per_second=8) as live:
+        yield lambda state: live.update(Text(f"{head}\n{line(state)}"))

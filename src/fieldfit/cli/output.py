@@ -1,0 +1,116 @@
+"""What the commands print: results on stdout (tables, or one JSON document), everything else on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fieldfit.report.table import PlainTable
+
+
+class InterruptedFitError(Exception):
+    """Ctrl-C during work that keeps what it has; the message says what that is."""
+
+
+def prepare_streams() -> None:
+    """Let a terminal that cannot show a character get an escape for it instead of an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            with contextlib.suppress(ValueError, io.UnsupportedOperation):
+                stream.reconfigure(errors="backslashreplace")
+
+
+def complain(message: str) -> None:
+    """One line on stderr."""
+    print("fieldfit:", " ".join(message.split()), file=sys.stderr, flush=True)
+
+
+def say(message: str) -> None:
+    """A line of text on stdout, never folded or coloured."""
+    print(message)
+
+
+def note(message: str) -> None:
+    """A line on stderr that is not an error."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout. Numbers that JSON does not have (NaN, infinities) are null."""
+    unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
+    print(json.dumps(plain(document), ensure_ascii=not unicode, allow_nan=False, indent=1))
+
+
+def plain(value: Any) -> Any:
+    """Numpy's numbers and arrays as Python's, and NaN or infinite ones as None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, str | int):
+        return value
+    return str(value)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console that writes text as it is: no markup, no guessed colours for numbers."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=False)
+
+
+def print_table(table: PlainTable) -> None:
+    """A table that fits the terminal: text columns fold, numbers do not."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    target = console()
+    # The simple box needs characters outside ASCII; rich falls back by itself where the encoding has none.
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", show_edge=False)
+    if table.title:
+        target.print(Text(table.title, style="bold"))
+    for c, name in enumerate(table.columns):
+        number = table.numeric(c)
+        shown.add_column(Text(name), justify="right" if number else "left", no_wrap=number, overflow="fold")
+    for row in table.texts():
+        shown.add_row(*map(Text, row))
+    target.print(shown)
+    if table.note:
+        target.print(Text(table.note, style="dim"))
+
+
+@contextlib.contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """Catch warnings as sentences; they are told on stderr when the block ends."""
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        try:
+            yield messages
+        finally:
+            messages += dict.fromkeys(str(one.message) for one in caught)
+    for message in messages:
+        complain(f"warning: {message}")
+
+
+def check_folder(path: Path | None) -> None:
+    """Refuse a file whose folder does not exist, before any work is done for it."""
+    if path is not None and not path.parent.is_dir():
+        from fieldfit.types import FileAccessError
+
+        raise FileAccessError(f"{path} cannot be written because the folder {path.parent} does not exist. Create it.")

@@ -1,0 +1,98 @@
+"""A fit as a JSON document and as text that fits a terminal of 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fieldfit.cli.output import print_table, say
+from fieldfit.report.table import PlainTable
+from fieldfit.types import FieldfitError
+
+if TYPE_CHECKING:
+    from fieldfit.api.result import Fit
+
+
+def fit_document(
+    fit: Fit, warned: Sequence[str] = (), path: Path | None = None, level: float = 0.95
+) -> dict[str, Any]:
+    """The report and every parameter with its standard error, or null where that is not known."""
+    errors, interval = accuracy(fit, level)
+    parameters = [
+        {
+            "name": name,
+            "estimate": fit.theta[place],
+            "std_error": errors[place],
+            "lower": interval[place, 0],
+            "upper": interval[place, 1],
+            "sigma2": fit.sigma2[place],
+            "fixed": not fit.free[place],
+        }
+        for place, name in enumerate(fit.parameter_names)
+    ]
+    return {
+        **fit.report(),
+        "file": None if path is None else str(path),
+        "penalised": bool(np.isfinite(fit.sigma2).any()),
+        "level": level,
+        "warnings": list(warned),
+        "parameter": parameters,
+    }
+
+
+def accuracy(fit: Fit, level: float = 0.95) -> tuple[Any, Any]:
+    """Standard errors and intervals; NaN where they cannot be known (too many parameters, saved without them)."""
+    try:
+        return fit.standard_errors(), fit.conf_int(level)
+    except FieldfitError:
+        unknown = np.full(len(fit.theta), np.nan)
+        return unknown, np.stack([unknown, unknown], axis=1)
+
+
+def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> None:
+    """How the fit went, and its parameters in a table."""
+    say(f"{fit.model.kind}: {fit.n:,} samples, {fit.model.n_parameters:,} parameters")
+    say(f"policy: {fit.policy}")
+    say(f"{fit.message} ({fit.iterations} iterations, {fit.evaluations} evaluations, {fit.seconds:.2f} s)")
+    say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")
+    if fit.cost is not None:
+        say(f"an evaluation: {fit.cost.components:,} components, {fit.cost.flops:,.0f} of the paper's FLOPs")
+    if np.isfinite(fit.sigma2).any():
+        say("penalised: estimates are pulled towards 0, and so are their intervals")
+    if len(fit.dropped_rows):
+        shown = ", ".join(map(str, fit.dropped_rows[:10])) + (", …" if len(fit.dropped_rows) > 10 else "")
+        say(f"left out, too wide to sum out their missing values: {len(fit.dropped_rows)} rows ({shown})")
+    if rows:
+        say("")
+        print_table(parameter_table(fit, rows, order, level))
+
+
+def parameter_table(fit: Fit, rows: int, order: str, level: float) -> PlainTable:
+    """The first ``rows`` parameters in this order: largest |z|, largest |estimate|, by name, or as in the model."""
+    errors, interval = accuracy(fit, level)
+    known = np.isfinite(errors)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.where(errors > 0, fit.theta / errors, np.nan)
+    names = fit.parameter_names
+    if order == "z" and known.any():
+        places = np.argsort(-np.nan_to_num(np.abs(z), nan=-1.0), kind="stable")
+    elif order in ("z", "estimate"):
+        places = np.argsort(-np.abs(fit.theta), kind="stable")
+    elif order == "name":
+        places = np.array(sorted(range(len(names)), key=names.__getitem__))
+    else:
+        places = np.arange(len(names))
+    shown = tuple(
+        (names[p], *map(float, (fit.theta[p], errors[p], z[p], interval[p, 0], interval[p, 1])))
+        for p in places[:rows]
+    )
+    notes = []
+    if len(names) > rows:
+        notes.append(f"… and {len(names) - rows:,} more (--rows, --json).")
+    if not known.any():
+        notes.append("Standard errors are not known: the file was saved without them (more than 1,000 parameters).")
+    columns = ("parameter", "estimate", "std. error", "z", f"{100 * level:g}% from", "to")
+    return PlainTable("", columns, shown, " ".join(notes), ("", ".4f", ".4f", ".2f", ".4f", ".4f"))

@@ -1,0 +1,134 @@
+"""Values written as text on the command line: lists of states, θ, edges, evidence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fieldfit.types import DataError, FieldfitError, ModelError
+
+if TYPE_CHECKING:
+    from fieldfit.types import FloatArray
+
+_GRID = re.compile(r"grid:(\d+)[x×](\d+)(?::([48]))?")
+
+
+def as_list(text: str | None) -> list[str] | None:
+    """``a,b,c`` as a list; None stays None."""
+    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def as_states(text: str) -> tuple[Any, ...]:
+    """``0,1`` as numbers; what writes no number stays text."""
+    from fieldfit.data.labels import as_number
+
+    states = []
+    for part in as_list(text) or []:
+        number = as_number(part)
+        states.append(part if number is None else number)
+    if len(states) < 2:
+        raise ModelError(f"--states {text!r} has {len(states)} states; give at least two, such as 0,1.")
+    return tuple(states)
+
+
+def as_numbers(text: str, option: str) -> list[float]:
+    """``0.5,1`` as numbers; ``-1x5`` stands for five times −1."""
+    numbers: list[float] = []
+    for part in re.split(r"[,\s]+", text.strip()):
+        value, _, times = part.partition("x")
+        try:
+            numbers += [float(value)] * (int(times) if times else 1)
+        except ValueError:
+            raise FieldfitError(
+                f"{option} has {part[:40]!r} where a number should be; write numbers with commas, such as -1x5,1,0.5."
+            ) from None
+    return numbers
+
+
+def as_theta(text: str) -> FloatArray:
+    """θ as a list of numbers, or from a file of numbers (by commas, blanks or lines)."""
+    import numpy as np
+
+    path = Path(text)
+    is_file = path.suffix != "" and not re.fullmatch(r"[-+0-9.,xeE\s]*", text)
+    if is_file or _exists(path):
+        from fieldfit.data.textfile import read_text
+
+        return np.array(as_numbers(read_text(path), f"The file {text}"))
+    return np.array(as_numbers(text, "--theta"))
+
+
+def as_edges(text: str | None, names: Sequence[str]) -> tuple[list[tuple[int, int]] | None, list[str] | None]:
+    """Edges and, for grids, their directions: ``grid:8x8``, ``grid:8x8:8`` (8 neighbours), or a file of pairs.
+
+    The file has two variables a line, by name or by number from 0.
+    """
+    if text is None or text == "complete":
+        return None, None
+    match = _GRID.fullmatch(text)
+    if match:
+        from fieldfit.models.graphs import grid_edges
+
+        rows, columns = int(match[1]), int(match[2])
+        if rows * columns != len(names):
+            raise ModelError(
+                f"--edges {text} is a grid of {rows * columns} sites, and the data have {len(names)} variables. Choose "
+                f"them with --columns, or give another grid."
+            )
+        edges, directions = grid_edges(rows, columns, int(match[3] or 4))
+        return list(edges), list(directions)
+    if text.startswith("grid"):
+        raise ModelError(f"--edges {text!r} is not a grid; write grid:8x8, or grid:8x8:8 for eight neighbours.")
+    return _edges_from_file(text, names), None
+
+
+def _edges_from_file(path: str, names: Sequence[str]) -> list[tuple[int, int]]:
+    from fieldfit.data.textfile import read_text
+
+    place = {name: number for number, name in enumerate(names)}
+    place |= {str(number): number for number in range(len(names)) if str(number) not in place}
+    edges = []
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        if not line.strip():
+            continue
+        ends = [end.strip().strip('"') for end in re.split(r"[,;\t]", line)]
+        if len(ends) == 1:
+            ends = line.split()
+        if len(ends) != 2:
+            raise DataError(f"{path}, line {number}: {len(ends)} entries, and an edge is two variables. Correct it.")
+        unknown = [end for end in ends if end not in place]
+        if unknown:
+            raise DataError(
+                f"{path}, line {number}: there is no variable {unknown[0]!r}. Use names of columns, or numbers from 0 "
+                f"to {len(names) - 1}."
+            )
+        edges.append((place[ends[0]], place[ends[1]]))
+    if not edges:
+        raise DataError(f"{path} has no edges. Write two variables a line.")
+    return edges
+
+
+def as_evidence(items: Sequence[str], names: Sequence[str], states: Sequence[Sequence[Any]]) -> dict[str, Any] | None:
+    """``name=state`` items as a mapping from names to states."""
+    if not items:
+        return None
+    evidence: dict[str, Any] = {}
+    for item in items:
+        name, equals, text = item.rpartition("=")
+        if not equals or name not in names:
+            shown = ", ".join(list(names)[:8]) + (", …" if len(names) > 8 else "")
+            raise ModelError(f"--given {item!r} names no variable; write name=state with one of: {shown}.")
+        own = {str(state): state for state in states[list(names).index(name)]}
+        if text not in own:
+            raise ModelError(f"--given {item!r}: the states of {name} are {', '.join(own)}.")
+        evidence[name] = own[text]
+    return evidence
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a long list of numbers is no file name
+        return False

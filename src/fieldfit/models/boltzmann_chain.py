@@ -1,0 +1,179 @@
+"""The Boltzmann chain, a joint model of labels and symbols given the start state (Section 7.2).
+
+    p_θ(x, y | y_0) = exp( Σ_t A(y_{t−1}, y_t) + Σ_t B(y_t, x_t) − log Z ),     y_0 the start state
+
+No component conditions on x: PLk is Pr(X_w, Y_w | labels beside the window). The symbols of a token are independent of
+everything else given its label, so they sum out into c_y = log Σ_v exp B(y, v) and every Z is that of a chain of labels.
+
+θ = transitions A (K × K, row by row), start A(y_0, ·) (K), emissions B (K × V, label by label). Weights of symbols that
+never occur share one value by symmetry; a test likelihood uses it where such a symbol turns up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.data.sequences import Sequences
+from fieldfit.models.base import Model
+from fieldfit.models.boltzmann_chain_problem import BoltzmannChainProblem, symbols_of
+from fieldfit.models.chain_decoding import ScoredChains
+from fieldfit.models.chain_layout import LANE
+from fieldfit.models.chain_problem import Windows, selected_windows
+from fieldfit.policies.selection import Selection
+from fieldfit.policies.windows import SequenceStructure
+from fieldfit.types import DataError, FloatArray, Int32Array, ModelError
+
+
+class BoltzmannChain(Model):
+    """Labels that form a chain, each with a symbol. Each token of a dataset has one feature, its symbol.
+
+    Parameters
+    ----------
+    n_labels, n_symbols : K and V
+    labels, symbols : names, for `parameter_names`
+    """
+
+    kind = "boltzmann_chain"
+
+    def __init__(
+        self,
+        n_labels: int,
+        n_symbols: int,
+        *,
+        labels: Sequence[str] | None = None,
+        symbols: Sequence[str] | None = None,
+    ) -> None:
+        if n_labels < 1 or n_symbols < 1:
+            raise ModelError(f"A Boltzmann chain needs labels and symbols; got {n_labels} and {n_symbols}.")
+        for what, names, size in (("labels", labels, n_labels), ("symbols", symbols, n_symbols)):
+            if names is not None and len(names) != size:
+                raise ModelError(f"There are {size} {what} but {len(names)} names of {what}; give one for each.")
+        self.n_labels, self.n_symbols = int(n_labels), int(n_symbols)
+        self.labels, self.symbols = labels, symbols
+
+    @property
+    def n_parameters(self) -> int:
+        """K² + K + K V."""
+        return self.n_labels * (self.n_labels + 1 + self.n_symbols)
+
+    @property
+    def parameter_names(self) -> Sequence[str]:
+        """``label->label``, ``^->label``, ``label:symbol``: made when they are asked for."""
+        return _Names(self)
+
+    def split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Views of θ: transitions (K, K), start (K,), emissions (K, V)."""
+        K = self.n_labels
+        return theta[: K * K].reshape(K, K), theta[K * K : K * K + K], theta[K * K + K :].reshape(K, -1)
+
+    def _check(self, dataset: Sequences) -> None:
+        if dataset.n_labels != self.n_labels or dataset.n_features != self.n_symbols:
+            raise DataError(
+                f"The sequences have {dataset.n_labels} labels and {dataset.n_features} symbols, the model "
+                f"{self.n_labels} and {self.n_symbols}: encode them with the alphabet that the model was made for."
+            )
+
+    def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Sequences:
+        """The sequences, checked: one feature, the symbol, for each token."""
+        if not isinstance(data, Sequences):
+            raise DataError(f"A chain takes fieldfit.data.sequences.Sequences; got {type(data).__name__}.")
+        if sample_weight is not None:
+            raise DataError("Sequences carry no weights: give them to the problem's sums as row_weight.")
+        self._check(data)
+        symbols_of(data)
+        return data
+
+    def structure(self, dataset: Sequences) -> SequenceStructure:
+        """The lengths of the sequences."""
+        return SequenceStructure(np.diff(dataset.offsets))
+
+    def compile(self, dataset: Sequences, selection: Selection) -> BoltzmannChainProblem:
+        """Counts of what was observed, and the distinct windows whose log Z is needed."""
+        self._check(dataset)
+        if selection.n != dataset.n_sequences:
+            raise DataError(f"The selection is for {selection.n} sequences; there are {dataset.n_sequences}.")
+        return BoltzmannChainProblem(
+            self.n_labels, self.n_symbols, dataset, tuple(map(selected_windows, selection.parts))
+        )
+
+    def log_likelihood(self, theta: FloatArray, dataset: Sequences) -> FloatArray:
+        """log p(x, y | y_0) of each sequence (n_sequences,)."""
+        self._check(dataset)
+        whole = (Windows(0, 1.0, None, None, None),)
+        problem = BoltzmannChainProblem(self.n_labels, self.n_symbols, dataset, whole)
+        return problem.row_values(self.check_theta(theta))
+
+    def scored(self, theta: FloatArray, dataset: Sequences) -> ScoredChains:
+        """The labels given the symbols, p(y | x, y_0): a chain with the scores B(y, x_t)."""
+        self._check(dataset)
+        K = self.n_labels
+        A, start, B = self.split(self.check_theta(theta))
+        padded = -(-K // LANE) * LANE
+        scores = np.full((dataset.n_tokens, padded), -np.inf)
+        scores[:, :K] = B.T[symbols_of(dataset)]
+        first = dataset.offsets[:-1][np.diff(dataset.offsets) > 0]
+        scores[first, :K] += start
+        edges = np.zeros((1, padded, padded))
+        edges[0, :K, :K] = A
+        return ScoredChains(dataset.offsets, scores, edges, K)
+
+    def predict(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> Int32Array:
+        """The most probable labels given the symbols (n_tokens,); labels ``given`` (−1: free) are kept."""
+        chains = self.scored(theta, dataset)
+        return (chains if given is None else chains.fix(given)).viterbi()[0]
+
+    def marginals(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> FloatArray:
+        """p(y_t | x) (n_tokens, n_labels)."""
+        chains = self.scored(theta, dataset)
+        return (chains if given is None else chains.fix(given)).marginals()[0]
+
+    def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Sizes and names."""
+        header: dict[str, Any] = {
+            "n_labels": self.n_labels,
+            "n_symbols": self.n_symbols,
+            "labels": None if self.labels is None else [str(name) for name in self.labels],
+            "symbols": None if self.symbols is None else [str(name) for name in self.symbols],
+        }
+        return header, {}
+
+    @classmethod
+    def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> BoltzmannChain:
+        """The model that `specification` describes."""
+        return cls(**header)
+
+
+class _Names(Sequence[str]):
+    """The names of θ, made one at a time."""
+
+    def __init__(self, model: BoltzmannChain) -> None:
+        self._model = model
+
+    def __len__(self) -> int:
+        return self._model.n_parameters
+
+    def _label(self, code: int) -> str:
+        return f"y{code}" if self._model.labels is None else str(self._model.labels[code])
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(f"There are {len(self)} parameters; got {index}.")
+        K = self._model.n_labels
+        if place < K * K:
+            return f"{self._label(place // K)}->{self._label(place % K)}"
+        if place < K * K + K:
+            return f"^->{self._label(place - K * K)}"
+        label, symbol = divmod(place - K * K - K, self._model.n_symbols)
+        names = self._model.symbols
+        return f"{self._label(label)}:{f'x{symbol}' if names is None else names[symbol]}"

@@ -1,0 +1,343 @@
+"""A Boltzmann chain compiled for its sequences and their selected windows.
+
+With c_y = log Σ_v exp B(y, v), the log Z of a window depends only on its width and the labels beside it, so windows that
+agree in these share one *signature*: K² + 2K of them for PLk, one a length for FL, however many sentences there are.
+Write N for observed counts and n_y for the expected number of tokens with label y in all windows. Then
+
+    m_θ = ⟨N_A, A⟩ + ⟨N_B, B⟩ − Σ_s (weight of s) log Z_s
+    ∂m/∂B(y, v) = N_B(y, v) − n_y p(v | y),    p(v | y) = exp(B(y, v) − c_y)
+
+so the gradient of the emissions stays factored until it is written down.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fieldfit import _kernels
+from fieldfit.data.sequences import Sequences
+from fieldfit.models.base import Problem
+from fieldfit.models.chain_layout import LANE
+from fieldfit.models.chain_problem import Windows, check_labels
+from fieldfit.threads import get_threads
+from fieldfit.types import DataError, FloatArray, IntArray
+
+
+def symbols_of(dataset: Sequences) -> IntArray:
+    """The symbol of each token; refuses tokens with more or less than one, or with a value."""
+    counts = np.diff(dataset.indptr)
+    if (counts != 1).any():
+        token = int(np.flatnonzero(counts != 1)[0])
+        sequence, place = dataset.locate(token)
+        raise DataError(
+            f"Token {place} of sequence {sequence} (counted from 0) has {counts[token]} features; in a Boltzmann chain "
+            "each token has one, its symbol."
+        )
+    if dataset.values is not None and (dataset.values != 1.0).any():
+        raise DataError("The features of a Boltzmann chain are symbols and have no values other than 1.")
+    return dataset.indices.astype(np.int64)
+
+
+class _Segments:
+    """The selected windows of one family: sequence, first token and width of each."""
+
+    def __init__(self, offsets: IntArray, family: Windows) -> None:
+        lengths = np.diff(offsets)
+        if family.indptr is not None and family.indices is not None:
+            self.rows = np.repeat(np.arange(len(lengths)), np.diff(family.indptr))
+            start = family.indices
+        else:
+            windows = np.minimum(lengths, 1)
+            if family.width > 0:
+                windows = np.where(lengths > family.width, lengths - family.width + 1, windows)
+            if family.rows is not None:
+                windows = np.where(family.rows > 0, windows, 0)
+            self.rows = np.repeat(np.arange(len(lengths)), windows)
+            ends = np.cumsum(windows)
+            start = np.arange(len(self.rows)) - np.repeat(ends - windows, windows)
+        length = lengths[self.rows]
+        self.width = length if family.width == 0 else np.minimum(family.width, length)
+        self.first = offsets[self.rows] + start
+        self.has_left = start > 0
+        self.has_right = start + self.width < length
+
+
+class BoltzmannChainProblem(Problem):
+    """Sums over the sequences of a Boltzmann chain."""
+
+    def __init__(self, n_labels: int, n_symbols: int, dataset: Sequences, families: tuple[Windows, ...]) -> None:
+        check_labels(dataset)
+        self.n_labels, self.n_symbols = n_labels, n_symbols
+        self.n_samples = dataset.n_sequences
+        self.n_parameters = n_labels * (n_labels + 1 + n_symbols)
+        self.families = families
+        self.n_families = len(families)
+        self.padded = -(-n_labels // LANE) * LANE
+        self._count(dataset)
+        self._sign(dataset)
+        self._open()
+
+    # What was observed ------------------------------------------------------------------------------------------------
+
+    def _count(self, dataset: Sequences) -> None:
+        """Times that each token and each edge counts in the windows of each family."""
+        K, V = self.n_labels, self.n_symbols
+        labels = dataset.labels.astype(np.int64)
+        self._row_of = np.repeat(np.arange(self.n_samples), np.diff(dataset.offsets))
+        is_first = np.zeros(len(labels), dtype=bool)
+        is_first[dataset.offsets[:-1][np.diff(dataset.offsets) > 0]] = True
+        before = np.where(is_first, K, np.concatenate(([0], labels[:-1]))[: len(labels)])
+        # Row K of the transitions is the start: the edge into the first token of a sequence.
+        self._edge_place = before * K + labels
+        self._symbol_place = labels * V + symbols_of(dataset)
+        self._segments = tuple(_Segments(dataset.offsets, family) for family in self.families)
+        self._token_times, self._edge_times = [], []
+        for segments in self._segments:
+            change = np.zeros(len(labels) + 2)
+            np.add.at(change, segments.first, 1.0)
+            np.add.at(change, segments.first + segments.width, -1.0)
+            tokens = np.cumsum(change)[: len(labels)]
+            # The edge into a token counts if the window holds the token, or ends right before it in the sequence.
+            edges = tokens.copy()
+            np.add.at(edges, (segments.first + segments.width)[segments.has_right], 1.0)
+            self._token_times.append(tokens)
+            self._edge_times.append(edges)
+
+    # Windows that share one log Z ---------------------------------------------------------------------------------------
+
+    def _sign(self, dataset: Sequences) -> None:
+        """The distinct (width, left, right) of all windows, and the one that each window has."""
+        K = self.n_labels
+        labels = dataset.labels
+        keys = []
+        for segments in self._segments:
+            left = np.full(len(segments.first), K, dtype=np.int64)
+            left[segments.has_left] = labels[segments.first[segments.has_left] - 1]
+            right = np.full(len(segments.first), K, dtype=np.int64)
+            right[segments.has_right] = labels[(segments.first + segments.width)[segments.has_right]]
+            keys.append((segments.width * (K + 1) + left) * (K + 1) + right)
+        joined = np.concatenate(keys) if keys else np.zeros(0, np.int64)
+        distinct, inverse = np.unique(joined, return_inverse=True)
+        self._signature = np.split(inverse.reshape(-1), np.cumsum([len(k) for k in keys])[:-1])
+        rest, right = np.divmod(distinct, K + 1)
+        width, left = np.divmod(rest, K + 1)
+        self._width, self._left, self._right = width, left, right
+
+    def _open(self) -> None:
+        """One sequence of labels for each signature: the label on the left, the window, the label on the right."""
+        K, n = self.n_labels, len(self._width)
+        has_left, has_right = self._left < K, self._right < K
+        lengths = self._width + has_left + has_right
+        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        labels = np.zeros(int(offsets[-1]), dtype=np.int32)
+        labels[offsets[:-1][has_left]] = self._left[has_left]
+        labels[offsets[1:][has_right] - 1] = self._right[has_right]
+        nothing = np.zeros(len(labels) + 1, dtype=np.int64)
+        empty = np.zeros(0, dtype=np.int32)
+        self._tokens = _kernels.ChainTokens(
+            offsets, nothing, empty, None, labels, K, 0, None, np.zeros(1, np.int64), empty
+        )
+        self._n_tokens = len(labels)
+        whole = ~has_left & ~has_right
+        self._kernel_families = [Windows(0, 1.0, whole.view(np.uint8), None, None)]
+        for width in np.unique(self._width[~whole]).tolist():
+            chosen = ~whole & (self._width == width)
+            pointer = np.concatenate(([0], np.cumsum(chosen))).astype(np.int64)
+            starts = has_left[chosen].astype(np.int64)
+            self._kernel_families.append(Windows(width, 1.0, None, pointer, starts))
+        assert n == len(lengths)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_tokens"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()
+
+    @property
+    def betas(self) -> FloatArray:
+        """The weight β of each family."""
+        return np.array([family.beta for family in self.families])
+
+    def _split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Transitions with the start as row K (K + 1, K), and emissions (K, V)."""
+        K = self.n_labels
+        return theta[: K * K + K].reshape(K + 1, K), theta[K * K + K :].reshape(K, self.n_symbols)
+
+    def _weights(self, A: FloatArray, base: FloatArray, direction: bool) -> tuple[FloatArray, ...]:
+        K, padded = self.n_labels, self.padded
+        transitions, start = np.zeros((padded, padded)), np.zeros(padded)
+        transitions[:K, :K] = A[:K]
+        start[:K] = A[K]
+        row = np.zeros(padded) if direction else np.full(padded, -np.inf)
+        row[:K] = base
+        return np.zeros(0), transitions, row, start, np.zeros(padded), np.zeros(0)
+
+    def _expect(
+        self,
+        weights: tuple[FloatArray, ...],
+        direction: tuple[FloatArray, ...] | None,
+        weight: FloatArray,
+        squares: bool = False,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Minus the expected transitions (K + 1, K) and label counts (K,) of all signatures (or derivatives)."""
+        K, padded = self.n_labels, self.padded
+        residuals = np.empty((self._n_tokens, padded))
+        edges, start, end = np.zeros((padded, padded)), np.zeros(padded), np.zeros(padded)
+        n = len(self._width)
+        _kernels.chain_evaluate(
+            self._tokens,
+            weights,
+            direction,
+            self._kernel_families,
+            weight,
+            False,
+            squares,
+            np.empty(n),
+            None if direction is None else np.empty(n),
+            residuals,
+            (np.zeros(0), edges, start, end, np.zeros(0)),
+            get_threads(),
+        )
+        return np.vstack([edges[:K, :K], start[:K]]), residuals[:, :K].sum(axis=0)
+
+    def _log_z(
+        self, weights: tuple[FloatArray, ...], direction: tuple[FloatArray, ...] | None
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """log Z of each signature, and its derivative."""
+        n = len(self._width)
+        values = np.empty(n)
+        slopes = None if direction is None else np.empty(n)
+        _kernels.chain_evaluate(
+            self._tokens,
+            weights,
+            direction,
+            self._kernel_families,
+            None,
+            False,
+            False,
+            values,
+            slopes,
+            None,
+            None,
+            get_threads(),
+        )
+        return -values, None if slopes is None else -slopes
+
+    def _window_weight(self, row_weight: FloatArray | None, betas: FloatArray) -> FloatArray:
+        """Weight of each signature."""
+        total = np.zeros(len(self._width))
+        for segments, signature, beta in zip(self._segments, self._signature, betas, strict=True):
+            weight = None if row_weight is None else row_weight[segments.rows]
+            total += beta * np.bincount(signature, weight, minlength=len(total))
+        return total
+
+    def _observed(self, row_weight: FloatArray | None, betas: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Weighted counts of transitions ((K + 1) K,) and of symbols with labels (K V,)."""
+        K, V = self.n_labels, self.n_symbols
+        tokens, edges = np.zeros(len(self._row_of)), np.zeros(len(self._row_of))
+        for token_times, edge_times, beta in zip(self._token_times, self._edge_times, betas, strict=True):
+            tokens += beta * token_times
+            edges += beta * edge_times
+        if row_weight is not None:
+            tokens *= row_weight[self._row_of]
+            edges *= row_weight[self._row_of]
+        counts_a: FloatArray = np.bincount(self._edge_place, edges, minlength=(K + 1) * K).astype(
+            np.float64, copy=False
+        )
+        counts_b: FloatArray = np.bincount(self._symbol_place, tokens, minlength=K * V).astype(np.float64, copy=False)
+        return counts_a, counts_b
+
+    def _value_grad(
+        self, theta: FloatArray, row_weight: FloatArray | None, betas: FloatArray
+    ) -> tuple[float, FloatArray]:
+        A, B = self._split(np.ascontiguousarray(theta, dtype=np.float64))
+        c, p = _normalise(B)
+        weights = self._weights(A, c, False)
+        signature_weight = self._window_weight(row_weight, betas)
+        counts_a, counts_b = self._observed(row_weight, betas)
+        log_z, _ = self._log_z(weights, None)
+        edges, labels = self._expect(weights, None, signature_weight)
+        value = counts_a @ A.reshape(-1) + counts_b @ B.reshape(-1) - signature_weight @ log_z
+        emissions = counts_b.reshape(B.shape) + labels[:, None] * p
+        return float(value), np.concatenate([counts_a + edges.reshape(-1), emissions.reshape(-1)])
+
+    def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
+        """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
+        return self._value_grad(theta, row_weight, self.betas)
+
+    def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ∇² m_θ v: observed counts are linear in θ, so only the log Z have a part in it."""
+        A, B = self._split(np.ascontiguousarray(theta, dtype=np.float64))
+        dA, dB = self._split(np.ascontiguousarray(v, dtype=np.float64))
+        c, p = _normalise(B)
+        dc = np.einsum("yv,yv->y", p, dB)
+        weights, direction = self._weights(A, c, False), self._weights(dA, dc, True)
+        signature_weight = self._window_weight(row_weight, self.betas)
+        _, labels = self._expect(weights, None, signature_weight)
+        edges, slopes = self._expect(weights, direction, signature_weight)
+        emissions = p * (slopes[:, None] + labels[:, None] * (dB - dc[:, None]))
+        return np.concatenate([edges.reshape(-1), emissions.reshape(-1)])
+
+    def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ p(1 − p) over tokens and edges, p their marginals: covariances between tokens are left out."""
+        A, B = self._split(np.ascontiguousarray(theta, dtype=np.float64))
+        c, p = _normalise(B)
+        weights = self._weights(A, c, False)
+        signature_weight = self._window_weight(row_weight, self.betas)
+        _, labels = self._expect(weights, None, signature_weight)
+        edges, spread = self._expect(weights, None, signature_weight, squares=True)
+        # Σ_t γ p − (γ p)² with Σ γ = −labels and Σ γ² = Σ γ − Σ γ(1 − γ).
+        emissions = -labels[:, None] * p - (-labels + spread)[:, None] * p**2
+        return np.concatenate([-edges.reshape(-1), emissions.reshape(-1)])
+
+    def row_values(self, theta: FloatArray) -> FloatArray:
+        """m_θ(X_i, Z_i) for each sequence."""
+        A, B = self._split(np.ascontiguousarray(theta, dtype=np.float64))
+        log_z, _ = self._log_z(self._weights(A, _normalise(B)[0], False), None)
+        return self._by_row(A, B, log_z)
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """ψ_iᵀ v for each sequence."""
+        A, B = self._split(np.ascontiguousarray(theta, dtype=np.float64))
+        dA, dB = self._split(np.ascontiguousarray(v, dtype=np.float64))
+        c, p = _normalise(B)
+        dc = np.einsum("yv,yv->y", p, dB)
+        _, slopes = self._log_z(self._weights(A, c, False), self._weights(dA, dc, True))
+        assert slopes is not None
+        return self._by_row(dA, dB, slopes)
+
+    def _by_row(self, A: FloatArray, B: FloatArray, log_z: FloatArray) -> FloatArray:
+        """Σ of the observed scores minus Σ of log Z, by sequence."""
+        token_scores, edge_scores = B.reshape(-1)[self._symbol_place], A.reshape(-1)[self._edge_place]
+        result = np.zeros(self.n_samples)
+        parts = zip(self._segments, self._signature, self._token_times, self._edge_times, self.betas, strict=True)
+        for segments, signature, tokens, edges, beta in parts:
+            scores = token_scores * tokens + edge_scores * edges
+            result += beta * np.bincount(self._row_of, scores, minlength=self.n_samples)
+            result -= beta * np.bincount(segments.rows, log_z[signature], minlength=self.n_samples)
+        return result
+
+    def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
+        """Scores by family without β, sequence by sequence: for models with few parameters."""
+        result = np.empty((stop - start, self.n_families, self.n_parameters))
+        weight = np.zeros(self.n_samples)
+        for row in range(start, stop):
+            weight[row] = 1.0
+            for place in range(self.n_families):
+                only = np.zeros(self.n_families)
+                only[place] = 1.0
+                result[row - start, place] = self._value_grad(theta, weight, only)[1]
+            weight[row] = 0.0
+        return result
+
+
+def _normalise(B: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """c_y = log Σ_v exp B(y, v) and p(v | y)."""
+    top = B.max(axis=1)
+    p = np.exp(B - top[:, None])
+    total = p.sum(axis=1)
+    p /= total[:, None]
+    return top + np.log(total), p

@@ -1,0 +1,312 @@
+"""The linear-chain conditional random field, a model of label sequences given observations (Section 7.2).
+
+    p_θ(y | x) = exp( Σ_t Σ_f x_tf w(f, y_t) + Σ_t T(y_{t−1}, y_t) + start(y_1) + end(y_T) − log Z(x) )
+
+FL is log p(y | x) of a sequence, PLk log p(y_w | y_left, y_right, x) of its windows of k tokens. With
+``transitions="observed", start=False, end=False`` it is CRFsuite's model, and with ``pairs="all"`` that with all
+possible states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit import _kernels
+from fieldfit.data.observed import observed_pairs, observed_transitions
+from fieldfit.data.sequences import Sequences
+from fieldfit.models.base import Model
+from fieldfit.models.chain_decoding import ScoredChains
+from fieldfit.models.chain_layout import ChainLayout, ChainNames, observed_columns
+from fieldfit.models.chain_problem import ChainProblem, Windows, chain_tokens
+from fieldfit.policies.selection import Selection
+from fieldfit.policies.windows import SequenceStructure
+from fieldfit.threads import get_threads
+from fieldfit.types import DataError, FloatArray, Int32Array, ModelError
+
+#: Numbers in the edge scores that are held at once when label pairs have features.
+_MOST_EDGE_SCORES = 16_000_000
+
+
+class ChainCRF(Model):
+    """Linear-chain CRF over ``n_labels`` labels and ``n_features`` sparse token features.
+
+    Parameters
+    ----------
+    pairs : "observed" gives a weight to the (feature, label) pairs seen in training, "all" to every one
+    transitions : "all" or "observed" (in training) pairs of neighbouring labels; the others have weight 0
+    start, end : whether the first and the last label have weights of their own
+    label_pairs : weights for features with pairs of neighbouring labels, where seen in training (Sha & Pereira 2003):
+        True for all features, or the list of features that have them
+    labels, features : names, for `parameter_names`
+    layout : the weights, if they are known; otherwise `observe` finds them
+    """
+
+    kind = "chain_crf"
+
+    def __init__(
+        self,
+        n_labels: int,
+        n_features: int,
+        *,
+        pairs: str = "observed",
+        transitions: str = "all",
+        start: bool = True,
+        end: bool = True,
+        label_pairs: bool | Sequence[int] = False,
+        labels: Sequence[str] | None = None,
+        features: Sequence[str] | None = None,
+        layout: ChainLayout | None = None,
+    ) -> None:
+        if n_labels < 1 or n_features < 0:
+            raise ModelError(f"A chain needs at least one label; got {n_labels} labels and {n_features} features.")
+        for name, value in (("pairs", pairs), ("transitions", transitions)):
+            if value not in ("observed", "all"):
+                raise ModelError(f"{name} must be 'observed' or 'all'; got {value!r}.")
+        for what, names, size in (("labels", labels, n_labels), ("features", features, n_features)):
+            if names is not None and len(names) != size:
+                raise ModelError(f"There are {size} {what} but {len(names)} names of {what}; give one for each.")
+        self.n_labels, self.n_features = int(n_labels), int(n_features)
+        self.pairs, self.transitions = pairs, transitions
+        self.start, self.end = bool(start), bool(end)
+        self.label_pairs = label_pairs if isinstance(label_pairs, bool) else tuple(int(f) for f in label_pairs)
+        self.labels, self.features = labels, features
+        if layout is None and pairs == "all" and transitions == "all" and label_pairs is False:
+            layout = ChainLayout(self.n_labels, self.n_features, np.arange(n_labels**2), start=start, end=end)
+        self._layout = layout
+
+    def observe(self, dataset: Sequences) -> ChainCRF:
+        """The model whose weights are those that these training sequences show."""
+        self._check(dataset)
+        pair_ptr, pair_labels = observed_pairs(dataset) if self.pairs == "observed" else (None, None)
+        seen = np.arange(self.n_labels**2)
+        if self.transitions == "observed":
+            seen = np.flatnonzero(observed_transitions(dataset))
+        column_ptr, column_pairs = None, None
+        if self.label_pairs is not False:
+            chosen = None if self.label_pairs is True else np.array(self.label_pairs, dtype=np.int64)
+            if chosen is not None and chosen.size and not (chosen.min() >= 0 and chosen.max() < self.n_features):
+                raise ModelError(f"label_pairs must be features 0..{self.n_features - 1}; got {chosen.tolist()}.")
+            column_ptr, column_pairs = observed_columns(dataset, chosen)
+        layout = ChainLayout(
+            self.n_labels,
+            self.n_features,
+            seen.astype(np.int64),
+            pair_ptr,
+            pair_labels,
+            self.start,
+            self.end,
+            column_ptr,
+            column_pairs,
+        )
+        return self._with(layout)
+
+    def _with(self, layout: ChainLayout) -> ChainCRF:
+        return ChainCRF(
+            self.n_labels,
+            self.n_features,
+            pairs=self.pairs,
+            transitions=self.transitions,
+            start=self.start,
+            end=self.end,
+            label_pairs=self.label_pairs,
+            labels=self.labels,
+            features=self.features,
+            layout=layout,
+        )
+
+    @property
+    def layout(self) -> ChainLayout:
+        """Which weights there are."""
+        if self._layout is None:
+            raise ModelError(
+                "This CRF gives weights to what is seen in training, which it has not been shown: use "
+                "model.observe(dataset), or pairs='all' and transitions='all'."
+            )
+        return self._layout
+
+    @property
+    def n_parameters(self) -> int:
+        """The length of θ."""
+        return self.layout.n_parameters
+
+    @property
+    def parameter_names(self) -> Sequence[str]:
+        """``feature:label``, ``label->label``, ``^->label``, ``label->$``: made when they are asked for."""
+        return ChainNames(self.layout, self.labels, self.features)
+
+    def _check(self, dataset: Sequences) -> None:
+        if dataset.n_labels != self.n_labels or dataset.n_features != self.n_features:
+            raise DataError(
+                f"The sequences have {dataset.n_labels} labels and {dataset.n_features} features, the model "
+                f"{self.n_labels} and {self.n_features}: encode them with the alphabet that the model was made for."
+            )
+
+    def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Sequences:
+        """The sequences, checked; raw text and feature dictionaries are encoded by `fieldfit.data` first."""
+        if not isinstance(data, Sequences):
+            raise DataError(f"A chain takes fieldfit.data.sequences.Sequences; got {type(data).__name__}.")
+        if sample_weight is not None:
+            raise DataError("Sequences carry no weights: give them to the problem's sums as row_weight.")
+        self._check(data)
+        return data
+
+    def structure(self, dataset: Sequences) -> SequenceStructure:
+        """The lengths of the sequences."""
+        return SequenceStructure(np.diff(dataset.offsets))
+
+    def compile(self, dataset: Sequences, selection: Selection) -> ChainProblem:
+        """Sequences and selected windows as read-only arrays."""
+        self._check(dataset)
+        return ChainProblem.from_selection(self.layout, dataset, selection)
+
+    # Prediction -----------------------------------------------------------------------------------------------------
+
+    def scored(self, theta: FloatArray, dataset: Sequences) -> ScoredChains:
+        """The scores of all tokens and edges, from which every prediction follows."""
+        self._check(dataset)
+        weights = self.layout.unpack(self.check_theta(theta))
+        tokens = chain_tokens(self.layout, dataset, transpose=False)
+        scores = np.empty((dataset.n_tokens, self.layout.padded))
+        _kernels.chain_scores(tokens, weights, scores, get_threads())
+        edges = weights[1][None]
+        if self.layout.column_ptr is not None and self.layout.kernel_columns is not None:
+            edges = np.repeat(edges, dataset.n_tokens, axis=0)
+            counts = np.diff(self.layout.column_ptr)[dataset.indices]
+            ends = np.cumsum(counts)
+            first = self.layout.column_ptr[:-1][dataset.indices]
+            columns = np.arange(int(counts.sum())) + np.repeat(first - (ends - counts), counts)
+            token = np.repeat(np.repeat(np.arange(dataset.n_tokens), np.diff(dataset.indptr)), counts)
+            values = weights[5][columns]
+            if dataset.values is not None:
+                values = values * np.repeat(dataset.values, counts)
+            places = token * self.layout.padded**2 + self.layout.kernel_columns[columns]
+            np.add.at(edges.reshape(-1), places, values)
+        return ScoredChains(dataset.offsets, scores, edges, self.n_labels)
+
+    def _blocks(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None) -> Iterator[ScoredChains]:
+        """All sequences at once, or some at a time where each token has edge scores of its own."""
+        if given is not None and len(given) != dataset.n_tokens:
+            raise DataError(f"There are {dataset.n_tokens} tokens but {len(given)} given labels.")
+        most = dataset.n_tokens
+        if self.layout.column_ptr is not None:
+            most = max(1, _MOST_EDGE_SCORES // self.layout.padded**2)
+        first = 0
+        while first < dataset.n_sequences or first == 0:
+            last = int(np.searchsorted(dataset.offsets, dataset.offsets[first] + most, side="right")) - 1
+            last = min(max(last, first + 1), dataset.n_sequences)
+            if first == 0 and last == dataset.n_sequences:
+                chains = self.scored(theta, dataset)
+            else:
+                chains = self.scored(theta, dataset.subset(np.arange(first, last)))
+            tokens = slice(int(dataset.offsets[first]), int(dataset.offsets[last]))
+            yield chains if given is None else chains.fix(np.asarray(given)[tokens])
+            first = last
+            if last == dataset.n_sequences:
+                return
+
+    def _gather(
+        self,
+        theta: FloatArray,
+        dataset: Sequences,
+        given: Int32Array | None,
+        answer: Callable[[ScoredChains], NDArray[Any]],
+        axis: int = 0,
+    ) -> Any:
+        return np.concatenate([answer(chains) for chains in self._blocks(theta, dataset, given)], axis=axis)
+
+    def predict(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> Int32Array:
+        """The most probable label sequences (n_tokens,); labels ``given`` (−1: free) are kept."""
+        result: Int32Array = self._gather(theta, dataset, given, lambda chains: chains.viterbi()[0])
+        return result
+
+    def marginals(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> FloatArray:
+        """p(y_t | x) (n_tokens, n_labels), or given some labels."""
+        if given is None and self.layout.column_ptr is None:
+            return -self._expectations(theta, dataset)[0][:, : self.n_labels]
+        result: FloatArray = self._gather(theta, dataset, given, lambda chains: chains.marginals()[0])
+        return result
+
+    def edge_marginals(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> FloatArray:
+        """p(y_{t−1}, y_t | x) (n_tokens, n_labels, n_labels); 0 at the first token of a sequence."""
+        result: FloatArray = self._gather(theta, dataset, given, lambda chains: chains.edge_marginals())
+        return result
+
+    def posterior_decode(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> Int32Array:
+        """The most probable label of each token by itself (n_tokens,)."""
+        best: Int32Array = np.argmax(self.marginals(theta, dataset, given), axis=1).astype(np.int32)
+        return best
+
+    def n_best(
+        self, theta: FloatArray, dataset: Sequences, count: int, given: Int32Array | None = None
+    ) -> tuple[Int32Array, FloatArray]:
+        """The ``count`` most probable paths (count, n_tokens) and log p(path | x) (n_sequences, count), best first.
+
+        Where labels are given, the probabilities are conditional on them too.
+        """
+        labels, values = [], []
+        for chains in self._blocks(theta, dataset, given):
+            paths, scores = chains.n_best(count)
+            labels.append(paths)
+            values.append(scores - chains.marginals()[1][:, None])
+        return np.concatenate(labels, axis=1), np.concatenate(values)
+
+    def log_likelihood(self, theta: FloatArray, dataset: Sequences) -> FloatArray:
+        """log p(y | x) of each sequence (n_sequences,), 0 for an empty one."""
+        self._check(dataset)
+        whole = Windows(0, 1.0, None, None, None)
+        return ChainProblem(self.layout, dataset, (whole,)).row_values(self.check_theta(theta))
+
+    def _expectations(self, theta: FloatArray, dataset: Sequences) -> tuple[FloatArray, FloatArray]:
+        """Minus the node marginals (n_tokens, padded), and −log Z (n_sequences,), in probability space."""
+        self._check(dataset)
+        tokens = chain_tokens(self.layout, dataset, transpose=False)
+        residuals = np.empty((dataset.n_tokens, self.layout.padded))
+        values = np.empty(dataset.n_sequences)
+        weights = self.layout.unpack(self.check_theta(theta))
+        whole = [Windows(0, 1.0, None, None, None)]
+        _kernels.chain_evaluate(
+            tokens, weights, None, whole, None, False, False, values, None, residuals, None, get_threads()
+        )
+        return residuals, values
+
+    # Files ----------------------------------------------------------------------------------------------------------
+
+    def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Options, names and the layout's arrays."""
+        layout = self.layout
+        header: dict[str, Any] = {
+            "n_labels": self.n_labels,
+            "n_features": self.n_features,
+            "pairs": self.pairs,
+            "transitions": self.transitions,
+            "start": self.start,
+            "end": self.end,
+            "label_pairs": self.label_pairs if isinstance(self.label_pairs, bool) else list(self.label_pairs),
+            "labels": None if self.labels is None else [str(name) for name in self.labels],
+            "features": None if self.features is None else [str(name) for name in self.features],
+        }
+        arrays: dict[str, NDArray[Any]] = {"transition_pairs": layout.transition_pairs}
+        for name in ("pair_ptr", "pair_labels", "column_ptr", "column_pairs"):
+            if getattr(layout, name) is not None:
+                arrays[name] = getattr(layout, name)
+        return header, arrays
+
+    @classmethod
+    def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> ChainCRF:
+        """The model that `specification` describes."""
+        layout = ChainLayout(
+            header["n_labels"],
+            header["n_features"],
+            arrays["transition_pairs"],
+            arrays.get("pair_ptr"),
+            arrays.get("pair_labels"),
+            header["start"],
+            header["end"],
+            arrays.get("column_ptr"),
+            arrays.get("column_pairs"),
+        )
+        return cls(layout=layout, **header)

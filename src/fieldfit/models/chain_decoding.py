@@ -1,0 +1,83 @@
+"""Best label sequences and marginals of chains, given the scores of their tokens and edges.
+
+A score of −∞ rules a label out; that is how given labels are fixed. All results are in the order of the tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldfit import _kernels
+from fieldfit.threads import get_threads
+from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredChains:
+    """Sequences with the scores of their labels.
+
+    offsets (n_sequences + 1,); scores (n_tokens, padded) with −∞ in the padding; edges (1, padded, padded) for all
+    tokens or (n_tokens, padded, padded), the scores of the edge into each token.
+    """
+
+    offsets: IntArray
+    scores: FloatArray
+    edges: FloatArray
+    n_labels: int
+
+    def fix(self, given: Int32Array) -> ScoredChains:
+        """The same sequences with the labels ``given`` (n_tokens,) fixed wherever they are not −1."""
+        labels = np.asarray(given)
+        if labels.shape != (len(self.scores),) or labels.dtype.kind not in "iu":
+            raise DataError(
+                f"Given labels must be one whole number for each of {len(self.scores)} tokens, −1 where the label is "
+                f"free; got {labels.dtype} of shape {labels.shape}."
+            )
+        if labels.size and not (int(labels.min()) >= -1 and int(labels.max()) < self.n_labels):
+            raise DataError(f"Given labels must lie in −1..{self.n_labels - 1}; got {labels.min()}..{labels.max()}.")
+        tokens = np.flatnonzero(labels >= 0)
+        scores = self.scores.copy()
+        kept = scores[tokens, labels[tokens]]
+        scores[tokens] = -np.inf
+        scores[tokens, labels[tokens]] = kept
+        return ScoredChains(self.offsets, scores, self.edges, self.n_labels)
+
+    def viterbi(self) -> tuple[Int32Array, FloatArray]:
+        """The best path (n_tokens,) and its score (n_sequences,); ties go to the smaller label."""
+        labels = np.empty(len(self.scores), dtype=np.int32)
+        best = np.empty(len(self.offsets) - 1)
+        _kernels.chain_viterbi(self.offsets, self.scores, self.edges, self.n_labels, labels, best, get_threads())
+        return labels, best
+
+    def n_best(self, count: int) -> tuple[Int32Array, FloatArray]:
+        """The ``count`` best paths (count, n_tokens) and their scores (n_sequences, count), best first.
+
+        A sequence with fewer paths has labels −1 and scores −∞ for the rest.
+        """
+        if count < 1:
+            raise DataError(f"The number of paths must be at least 1; got {count}.")
+        labels = np.empty((count, len(self.scores)), dtype=np.int32)
+        best = np.empty((len(self.offsets) - 1, count))
+        _kernels.chain_n_best(self.offsets, self.scores, self.edges, self.n_labels, labels, best, get_threads())
+        return labels, best
+
+    def marginals(self) -> tuple[FloatArray, FloatArray]:
+        """p(y_t | x) (n_tokens, n_labels) and log Z (n_sequences,)."""
+        nodes = np.empty_like(self.scores)
+        log_z = np.empty(len(self.offsets) - 1)
+        _kernels.chain_marginals(
+            self.offsets, self.scores, self.edges, self.n_labels, nodes, None, log_z, get_threads()
+        )
+        return nodes[:, : self.n_labels], log_z
+
+    def edge_marginals(self) -> FloatArray:
+        """p(y_{t−1}, y_t | x) (n_tokens, n_labels, n_labels); 0 at the first token of a sequence."""
+        nodes = np.empty_like(self.scores)
+        pairs = np.empty((*self.scores.shape, self.scores.shape[1]))
+        log_z = np.empty(len(self.offsets) - 1)
+        _kernels.chain_marginals(
+            self.offsets, self.scores, self.edges, self.n_labels, nodes, pairs, log_z, get_threads()
+        )
+        return np.ascontiguousarray(pairs[:, : self.n_labels, : self.n_labels])

@@ -1,0 +1,197 @@
+"""Which weights a linear-chain CRF has, and where they are in θ.
+
+    score(y | x) = Σ_t Σ_f x_tf w(f, y_t) + Σ_t T(y_{t−1}, y_t) + start(y_1) + end(y_T) + Σ_t Σ_f x_tf u(f, y_{t−1}, y_t)
+
+θ = state weights w (feature by feature, then by label: every pair, or those seen), transitions T (row by row), start,
+end, and weights u of label pairs with features. A weight that the layout leaves out is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import overload
+
+import numpy as np
+
+from fieldfit.data.sequences import Sequences
+from fieldfit.types import FloatArray, Int32Array, IntArray
+
+LANE = 4
+"""Rows of labels are padded to a multiple of this, as in kernels/chain.hpp."""
+
+Weights = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
+"""State, transitions (padded × padded), base, start and end (padded), label-pair columns: what the kernels take."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChainLayout:
+    """The weights of a chain over ``n_labels`` labels and ``n_features`` features.
+
+    ``pair_ptr`` (n_features + 1,) and ``pair_labels`` are the labels that have a weight with each feature (None: all).
+    ``transition_pairs`` are the pairs i·K + j that have a weight. ``column_ptr`` (n_features + 1,) and
+    ``column_pairs`` (i·K + j) are the label pairs that have a weight with each feature (None: none).
+    """
+
+    n_labels: int
+    n_features: int
+    transition_pairs: IntArray
+    pair_ptr: IntArray | None = None
+    pair_labels: Int32Array | None = None
+    start: bool = True
+    end: bool = True
+    column_ptr: IntArray | None = None
+    column_pairs: IntArray | None = None
+
+    @property
+    def padded(self) -> int:
+        """The length of a row of labels in the kernels."""
+        return -(-self.n_labels // LANE) * LANE
+
+    @property
+    def n_state(self) -> int:
+        """The number of state weights."""
+        return self.n_features * self.n_labels if self.pair_labels is None else len(self.pair_labels)
+
+    @property
+    def n_columns(self) -> int:
+        """The number of weights of label pairs with features."""
+        return 0 if self.column_pairs is None else len(self.column_pairs)
+
+    @cached_property
+    def bounds(self) -> tuple[int, int, int, int, int]:
+        """Where each block of θ ends: state, transitions, start, end, columns."""
+        sizes = (
+            self.n_state,
+            len(self.transition_pairs),
+            self.n_labels * self.start,
+            self.n_labels * self.end,
+            self.n_columns,
+        )
+        a, b, c, d, e = np.cumsum(sizes).tolist()
+        return a, b, c, d, e
+
+    @property
+    def n_parameters(self) -> int:
+        """The length of θ."""
+        return self.bounds[-1]
+
+    @cached_property
+    def _transition_places(self) -> IntArray:
+        rows, columns = np.divmod(self.transition_pairs, self.n_labels)
+        return rows * self.padded + columns
+
+    def kernel_pairs(self) -> tuple[IntArray | None, Int32Array | None]:
+        """``pair_ptr`` and ``pair_labels`` for the kernels; a single label is a row too short for them."""
+        if self.pair_ptr is None and self.n_labels == 1:
+            return np.arange(self.n_features + 1), np.zeros(self.n_features, np.int32)
+        return self.pair_ptr, self.pair_labels
+
+    @cached_property
+    def kernel_columns(self) -> Int32Array | None:
+        """The label pairs of columns as places in a padded matrix."""
+        if self.column_pairs is None:
+            return None
+        rows, columns = np.divmod(self.column_pairs, self.n_labels)
+        return (rows * self.padded + columns).astype(np.int32)
+
+    def unpack(self, theta: FloatArray, direction: bool = False) -> Weights:
+        """θ as the kernels take it; a direction has 0 in the padding where weights have −∞."""
+        K, padded = self.n_labels, self.padded
+        a, b, c, d, e = self.bounds
+        transitions = np.zeros((padded, padded))
+        transitions.reshape(-1)[self._transition_places] = theta[a:b]
+        base = np.zeros(padded)
+        if not direction:
+            base[K:] = -np.inf
+        start, end = np.zeros(padded), np.zeros(padded)
+        if self.start:
+            start[:K] = theta[b:c]
+        if self.end:
+            end[:K] = theta[c:d]
+        return theta[:a], transitions, base, start, end, theta[d:e]
+
+    def pack(self, gradient: FloatArray, transitions: FloatArray, start: FloatArray, end: FloatArray) -> None:
+        """Put the small blocks into a gradient whose state and column blocks are filled already."""
+        a, b, c, d, _ = self.bounds
+        gradient[a:b] = transitions.reshape(-1)[self._transition_places]
+        if self.start:
+            gradient[b:c] = start[: self.n_labels]
+        if self.end:
+            gradient[c:d] = end[: self.n_labels]
+
+    def state_place(self, index: int) -> tuple[int, int]:
+        """Feature and label of a state weight."""
+        if self.pair_ptr is None or self.pair_labels is None:
+            feature, label = divmod(index, self.n_labels)
+            return feature, label
+        return int(np.searchsorted(self.pair_ptr, index, side="right")) - 1, int(self.pair_labels[index])
+
+
+class ChainNames(Sequence[str]):
+    """The names of θ, made one at a time: a tagger may have millions."""
+
+    def __init__(self, layout: ChainLayout, labels: Sequence[str] | None, features: Sequence[str] | None) -> None:
+        self._layout, self._labels, self._features = layout, labels, features
+
+    def __len__(self) -> int:
+        return self._layout.n_parameters
+
+    def _label(self, code: int) -> str:
+        return f"y{code}" if self._labels is None else str(self._labels[code])
+
+    def _feature(self, code: int) -> str:
+        return f"x{code}" if self._features is None else str(self._features[code])
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(f"There are {len(self)} parameters; got {index}.")
+        layout = self._layout
+        a, b, c, d, _ = layout.bounds
+        if place < a:
+            feature, label = layout.state_place(place)
+            return f"{self._feature(feature)}:{self._label(label)}"
+        if place < b:
+            before, after = divmod(int(layout.transition_pairs[place - a]), layout.n_labels)
+            return f"{self._label(before)}->{self._label(after)}"
+        if place < c:
+            return f"^->{self._label(place - b)}"
+        if place < d:
+            return f"{self._label(place - c)}->$"
+        assert layout.column_ptr is not None
+        assert layout.column_pairs is not None
+        column = place - d
+        feature = int(np.searchsorted(layout.column_ptr, column, side="right")) - 1
+        before, after = divmod(int(layout.column_pairs[column]), layout.n_labels)
+        return f"{self._feature(feature)}:{self._label(before)}->{self._label(after)}"
+
+
+def observed_columns(sequences: Sequences, chosen: IntArray | None) -> tuple[IntArray, IntArray]:
+    """The label pairs (i·K + j) seen with each feature: pointer (n_features + 1,) and pairs.
+
+    ``chosen`` are the features that may have some; None is all of them.
+    """
+    K = sequences.n_labels
+    before = np.full(sequences.n_tokens, -1, dtype=np.int64)
+    before[1:] = sequences.labels[:-1]
+    before[sequences.offsets[:-1][np.diff(sequences.offsets) > 0]] = -1
+    pair = np.where((before >= 0) & (sequences.labels >= 0), before * K + sequences.labels, -1)
+    pairs = np.repeat(pair, np.diff(sequences.indptr))
+    keep = pairs >= 0
+    if chosen is not None:
+        allowed = np.zeros(sequences.n_features, dtype=bool)
+        allowed[chosen] = True
+        keep &= allowed[sequences.indices]
+    keys = np.unique(sequences.indices[keep].astype(np.int64) * (K * K) + pairs[keep])
+    features, columns = np.divmod(keys, K * K)
+    pointer = np.zeros(sequences.n_features + 1, dtype=np.int64)
+    np.cumsum(np.bincount(features, minlength=sequences.n_features), out=pointer[1:])
+    return pointer, columns

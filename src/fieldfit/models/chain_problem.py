@@ -1,0 +1,250 @@
+"""A linear-chain CRF compiled for its sequences and their selected windows.
+
+For a window w of sequence (x, y) with the labels ℓ and r beside it, log p(y_w | ℓ, r, x) = score(y_w, ℓ, r) − log Z(ℓ, r)
+where Z sums over the labels in w. The whole sequence is the window without ℓ and r.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit import _kernels
+from fieldfit.data.sequences import Sequences
+from fieldfit.models.base import Problem
+from fieldfit.models.chain_layout import ChainLayout
+from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.policies.windows import WindowFamily
+from fieldfit.threads import get_threads
+from fieldfit.types import DataError, FloatArray, IntArray, ModelError, PolicyError
+
+
+class Windows(NamedTuple):
+    """The selected windows of one family, as the kernels take them (see `FamilySelection`)."""
+
+    width: int
+    beta: float
+    rows: NDArray[np.uint8] | None
+    indptr: IntArray | None
+    indices: IntArray | None
+
+    def subset(self, rows: IntArray) -> Windows:
+        """The same of some sequences."""
+        mask = None if self.rows is None else np.ascontiguousarray(self.rows[rows])
+        if self.indptr is None or self.indices is None:
+            return self._replace(rows=mask)
+        counts = np.diff(self.indptr)[rows]
+        pointer = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        taken = np.repeat(self.indptr[:-1][rows] - pointer[:-1], counts) + np.arange(pointer[-1])
+        return self._replace(rows=mask, indptr=pointer, indices=self.indices[taken])
+
+
+def selected_windows(part: FamilySelection) -> Windows:
+    """The windows that a policy has drawn for one family."""
+    if not isinstance(part.family, WindowFamily):
+        raise PolicyError(f"{part.family.name} is not a family of windows: bind the policy to SequenceStructure.")
+    if not isinstance(part.beta, float | int):
+        raise PolicyError(f"{part.family.name} has windows that differ between sequences: give it one weight β.")
+    rows = None if part.rows is None else np.ascontiguousarray(part.rows).view(np.uint8)
+    indptr = None if part.indptr is None else np.ascontiguousarray(part.indptr, dtype=np.int64)
+    indices = None if part.indices is None else np.ascontiguousarray(part.indices, dtype=np.int64)
+    return Windows(part.family.width, float(part.beta), rows, indptr, indices)
+
+
+def active_tokens(offsets: IntArray, families: tuple[Windows, ...]) -> NDArray[np.uint8] | None:
+    """Which tokens lie in a selected window (n_tokens,); None if all do."""
+    lengths = np.diff(offsets)
+    change = np.zeros(int(offsets[-1]) + 1, dtype=np.int64)
+    for family in families:
+        if family.indptr is not None and family.indices is not None:
+            rows = np.repeat(np.arange(len(lengths)), np.diff(family.indptr))
+            first = offsets[rows] + family.indices
+            width = lengths[rows] if family.width == 0 else np.minimum(family.width, lengths[rows])
+        elif family.rows is not None:
+            rows = np.flatnonzero(family.rows)
+            first, width = offsets[rows], lengths[rows]
+        else:
+            return None
+        np.add.at(change, first, 1)
+        np.add.at(change, first + width, -1)
+    active = np.cumsum(change[:-1]) > 0
+    return None if active.all() else active.view(np.uint8)
+
+
+def check_labels(dataset: Sequences) -> None:
+    """Refuse sequences without all their labels: they have no likelihood."""
+    if dataset.n_tokens and int(dataset.labels.min()) < 0:
+        token = int(np.flatnonzero(dataset.labels < 0)[0])
+        sequence = int(np.searchsorted(dataset.offsets, token, side="right")) - 1
+        raise DataError(
+            f"Token {token - dataset.offsets[sequence]} of sequence {sequence} (counted from 0) has no known label, so "
+            "the sequence has no likelihood. Leave such sequences out of the training data."
+        )
+
+
+def chain_tokens(
+    layout: ChainLayout, dataset: Sequences, active: NDArray[np.uint8] | None = None, transpose: bool = True
+) -> _kernels.ChainTokens:
+    """The sequences as the kernels take them; ``transpose`` if a gradient will be asked for."""
+    pair_ptr, pair_labels = layout.kernel_pairs()
+    edges: dict[str, Any] = {}
+    if layout.column_ptr is not None:
+        edges = {
+            "edge_ptr": dataset.indptr,
+            "edge_features": dataset.indices,
+            "edge_values": dataset.values,
+            "column_ptr": layout.column_ptr,
+            "columns": layout.kernel_columns,
+        }
+    return _kernels.ChainTokens(
+        dataset.offsets,
+        dataset.indptr,
+        dataset.indices,
+        dataset.values,
+        dataset.labels,
+        layout.n_labels,
+        layout.n_features,
+        active,
+        pair_ptr,
+        pair_labels,
+        **edges,
+        transpose=transpose,
+    )
+
+
+class ChainProblem(Problem):
+    """Sums over the sequences of a linear-chain CRF."""
+
+    def __init__(self, layout: ChainLayout, dataset: Sequences, families: tuple[Windows, ...]) -> None:
+        check_labels(dataset)
+        self.layout = layout
+        self.dataset = dataset
+        self.families = families
+        self.n_samples = dataset.n_sequences
+        self.n_parameters = layout.n_parameters
+        self.n_families = len(families)
+        self._open()
+
+    @classmethod
+    def from_selection(cls, layout: ChainLayout, dataset: Sequences, selection: Selection) -> ChainProblem:
+        """The problem of a drawn selection."""
+        if selection.n != dataset.n_sequences:
+            raise DataError(f"The selection is for {selection.n} sequences; there are {dataset.n_sequences}.")
+        return cls(layout, dataset, tuple(map(selected_windows, selection.parts)))
+
+    def _open(self) -> None:
+        active = active_tokens(self.dataset.offsets, self.families)
+        self._tokens = chain_tokens(self.layout, self.dataset, active)
+        self._spare: list[FloatArray] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key not in ("_tokens", "_spare")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()
+
+    @property
+    def betas(self) -> FloatArray:
+        """The weight β of each family."""
+        return np.array([family.beta for family in self.families])
+
+    def _vector(self, theta: FloatArray) -> FloatArray:
+        array = np.ascontiguousarray(theta, dtype=np.float64)
+        if array.shape != (self.n_parameters,):
+            raise ModelError(
+                f"θ must have {self.n_parameters} numbers; it has {array.size} numbers in {array.shape}."
+            )
+        return array
+
+    def _residuals(self) -> FloatArray:
+        # Kept from one evaluation to the next: fresh pages would cost as much as the recursions.
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return np.empty((self.dataset.n_tokens, self.layout.padded))
+
+    def _gradient(
+        self,
+        theta: FloatArray,
+        v: FloatArray | None,
+        row_weight: FloatArray | None,
+        families: tuple[Windows, ...],
+        squares: bool = False,
+        out: FloatArray | None = None,
+    ) -> tuple[float, FloatArray]:
+        layout, padded = self.layout, self.layout.padded
+        gradient = np.empty(self.n_parameters) if out is None else out
+        transitions, start, end = np.zeros((padded, padded)), np.zeros(padded), np.zeros(padded)
+        values = np.empty(self.n_samples)
+        residuals = self._residuals()
+        _kernels.chain_evaluate(
+            self._tokens,
+            layout.unpack(theta),
+            None if v is None else layout.unpack(v, direction=True),
+            list(families),
+            row_weight,
+            True,
+            squares,
+            values,
+            None if v is None else np.empty(self.n_samples),
+            residuals,
+            (gradient[: layout.n_state], transitions, start, end, gradient[layout.bounds[3] :]),
+            get_threads(),
+        )
+        self._spare.append(residuals)
+        layout.pack(gradient, transitions, start, end)
+        return float(values.sum()), gradient
+
+    def value_grad(
+        self, theta: FloatArray, row_weight: FloatArray | None = None, out: FloatArray | None = None
+    ) -> tuple[float, FloatArray]:
+        """Σ_i w_i m_θ(X_i, Z_i) and its gradient, which is written to ``out`` if that is given."""
+        return self._gradient(self._vector(theta), None, _maybe(row_weight), self.families, out=out)
+
+    def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ∇² m_θ(X_i, Z_i) v, by derivatives through the same recursions."""
+        return self._gradient(self._vector(theta), self._vector(v), _maybe(row_weight), self.families)[1]
+
+    def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i Σ p(1 − p) x² over tokens and edges, p their marginals: covariances between tokens are left out."""
+        return -self._gradient(self._vector(theta), None, _maybe(row_weight), self.families, squares=True)[1]
+
+    def row_values(self, theta: FloatArray) -> FloatArray:
+        """m_θ(X_i, Z_i) for each sequence; only the forward recursion runs."""
+        values = np.empty(self.n_samples)
+        weights = self.layout.unpack(self._vector(theta))
+        families = list(self.families)
+        _kernels.chain_evaluate(
+            self._tokens, weights, None, families, None, True, False, values, None, None, None, get_threads()
+        )
+        return values
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """ψ_iᵀ v for each sequence: the derivative of the forward recursion in the direction v."""
+        values, products = np.empty(self.n_samples), np.empty(self.n_samples)
+        weights = self.layout.unpack(self._vector(theta))
+        direction = self.layout.unpack(self._vector(v), direction=True)
+        families = list(self.families)
+        _kernels.chain_evaluate(
+            self._tokens, weights, direction, families, None, True, False, values, products, None, None, get_threads()
+        )
+        return products
+
+    def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
+        """Scores by family without β, sequence by sequence: for models with few parameters."""
+        theta = self._vector(theta)
+        result = np.empty((stop - start, self.n_families, self.n_parameters))
+        for row in range(start, stop):
+            chosen = np.array([row])
+            families = tuple(family.subset(chosen)._replace(beta=1.0) for family in self.families)
+            single = ChainProblem(self.layout, self.dataset.subset(chosen), families)
+            for place, family in enumerate(families):
+                result[row - start, place] = single._gradient(theta, None, None, (family,))[1]
+        return result
+
+
+def _maybe(row_weight: FloatArray | None) -> FloatArray | None:
+    return None if row_weight is None else np.ascontiguousarray(row_weight, dtype=np.float64)

@@ -1,0 +1,114 @@
+"""The curvature of a dense pairwise field if all samples had the same conditional variances.
+
+Let v_j be the summed conditional variance of variable j and C the covariance of the samples (their second moment where
+there are no biases). Taking the two as unrelated, the negative Hessian maps symmetric weights W to V W C + C W V and
+biases, in coordinates centred at the mean, to V b. That is a Sylvester equation: with Ĉ = V^-½ C V^-½ = U Λ Uᵀ,
+
+    W = V^-½ U [ (Uᵀ V^-½ G V^-½ U)_ij / (λ_i + λ_j) ] Uᵀ V^-½
+
+solves it in four products of m × m matrices. Weights outside the graph are left out before and after, which keeps the
+inverse symmetric and positive.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.types import FloatArray, Int32Array, IntArray
+
+_ROWS = 1 << 16
+_SMALLEST = 1e-8
+
+
+@cache
+def _blas_pools() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    """BLAS threads that take turns with the kernels' threads cost far more than they bring; the libraries are found
+    once, so that entering takes microseconds.
+    """
+    limit: AbstractContextManager[Any] = _blas_pools().limit(limits=1, user_api="blas")
+    return limit
+
+
+def code_moments(codes: NDArray[np.uint8]) -> tuple[FloatArray, FloatArray]:
+    """The mean (m,) and the second moment (m, m) of 0/1 codes, exactly: counts below 2^24 have no rounding."""
+    n, m = codes.shape
+    second = np.zeros((m, m))
+    with _one_blas_thread():
+        for start in range(0, n, _ROWS):
+            block = codes[start : start + _ROWS].astype(np.float32)
+            second += block.T @ block
+    second /= n
+    return np.diag(second).copy(), second
+
+
+@dataclass(frozen=True)
+class SylvesterPreconditioner:
+    """v ↦ M⁻¹ v, M near the negative Hessian of the sum over samples; for parameters that no two edges share."""
+
+    edges: Int32Array
+    edge_parameter: IntArray
+    bias_parameter: IntArray | None
+    variance: FloatArray
+    mean: FloatArray
+    basis: FloatArray
+    denominator: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        edges: Int32Array,
+        edge_parameter: IntArray,
+        bias_parameter: IntArray | None,
+        variance: FloatArray,
+        mean: FloatArray,
+        second: FloatArray,
+    ) -> SylvesterPreconditioner:
+        """From v (m,), summed over samples, and the mean and second moment of x."""
+        variance = np.maximum(variance, _SMALLEST * max(float(variance.max()), 1e-300))
+        root = np.sqrt(variance)
+        centred = second if bias_parameter is None else second - np.outer(mean, mean)
+        with _one_blas_thread():
+            values, vectors = np.linalg.eigh(centred / np.outer(root, root))
+        values = np.maximum(values, _SMALLEST * values[-1])
+        return cls(
+            edges,
+            edge_parameter,
+            bias_parameter,
+            variance,
+            mean,
+            vectors / root[:, None],
+            # C/v^½v^½ and G scale as 1/v each, so W comes out in units of gradient over curvature.
+            values[:, None] + values[None, :],
+        )
+
+    def __call__(self, v: FloatArray) -> FloatArray:
+        """M⁻¹ v (r,)."""
+        m = len(self.mean)
+        a, b = self.edges.T
+        by_edge = v[self.edge_parameter]
+        if self.bias_parameter is not None:
+            by_bias = v[self.bias_parameter]
+            by_edge = by_edge - by_bias[a] * self.mean[b] - by_bias[b] * self.mean[a]
+        weights = np.zeros((m, m))
+        weights[a, b] = weights[b, a] = by_edge
+        with _one_blas_thread():
+            weights = self.basis @ ((self.basis.T @ weights @ self.basis) / self.denominator) @ self.basis.T
+        out = np.zeros(len(v))
+        chosen = weights[a, b]
+        out[self.edge_parameter] = chosen
+        if self.bias_parameter is not None:
+            shift = np.bincount(a, chosen * self.mean[b], m) + np.bincount(b, chosen * self.mean[a], m)
+            out[self.bias_parameter] = by_bias / self.variance - shift
+        return out

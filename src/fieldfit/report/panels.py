@@ -1,0 +1,124 @@
+"""Panels of curves and of points beside and below each other, with one caption: the shape of the paper's figures."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fieldfit.report.figures import INK, MUTED, figure
+from fieldfit.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Okabe and Ito's colours without yellow: told apart by colour-blind readers, and in grey by their marks.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+_DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (6, 2, 1, 2)), (0, (2, 1.5)), (0, (1, 1)), "-")
+_MARKS = ("o", "^", "s", "D", "v", "P")
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points (x, y) with a name: a curve (``kind="line"``), a cloud ("points"), or black circles ("circles")."""
+
+    label: str
+    x: FloatArray
+    y: FloatArray
+    kind: str = "line"
+    texts: tuple[str, ...] = ()  # one beside each point
+
+
+@dataclass(frozen=True)
+class Level:
+    """A dashed horizontal line with its name."""
+
+    label: str
+    y: float
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes. ``x_range``, ``y_range`` None: what the data need."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    levels: Sequence[Level] = ()
+    log_x: bool = False
+    log_y: bool = False
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
+    legend: str | None = field(default="best")
+
+
+def draw_panels(
+    rows: Sequence[Sequence[Panel]], caption: str = "", *, width: float = 4.3, height: float = 3.5
+) -> Figure:
+    """A grid of panels with the caption below; sizes are of one panel, in inches."""
+    across = max(map(len, rows))
+    lines = textwrap.wrap(caption, int(across * width * 15.5)) if caption else []
+    below = 0.19 * len(lines) + (0.15 if lines else 0.0)
+    total = height * len(rows) + below
+    with figure(across * width, total) as drawing:
+        grid = drawing.add_gridspec(
+            len(rows), across, left=0.75 / (across * width), right=1 - 0.15 / (across * width),
+            bottom=(below + 0.55) / total, top=1 - 0.35 / total, wspace=0.27, hspace=0.42,
+        )  # fmt: skip
+        for i, row in enumerate(rows):
+            for j, panel in enumerate(row):
+                _draw(drawing.add_subplot(grid[i, j]), panel)
+        if lines:
+            drawing.text(0.15 / (across * width), (below - 0.05) / total, "\n".join(lines), va="top", fontsize=8.5)
+    return drawing
+
+
+def _draw(axes: Any, panel: Panel) -> None:
+    axes.set_title(panel.title, fontsize=9.5, loc="left")
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    axes.set_xscale("log" if panel.log_x else "linear")
+    axes.set_yscale("log" if panel.log_y else "linear")
+    axes.grid(True, color="0.92", linewidth=0.6)
+    axes.set_axisbelow(True)
+    coloured = 0
+    for series in panel.series:
+        if series.kind == "circles":
+            axes.plot(series.x, series.y, "o", color="black", markersize=7, label=series.label, zorder=5)
+        else:
+            _draw_coloured(axes, series, coloured)
+            coloured += 1
+        for x, y, text in zip(series.x, series.y, series.texts, strict=bool(series.texts)):
+            axes.annotate(text, (x, y), (6, 5), textcoords="offset points", fontsize=8.5, color=INK, zorder=6)
+    for level in panel.levels:
+        axes.axhline(level.y, color=MUTED, linewidth=1.1, linestyle="--", label=level.label, zorder=1)
+    if panel.x_range is not None:
+        axes.set_xlim(*panel.x_range)
+    if panel.y_range is not None:
+        axes.set_ylim(*panel.y_range)
+    if panel.legend is not None:
+        axes.legend(fontsize=7.5, frameon=False, loc=panel.legend, handlelength=3)
+
+
+def _draw_coloured(axes: Any, series: Series, number: int) -> None:
+    colour = COLOURS[number % len(COLOURS)]
+    if series.kind == "line":
+        dash = _DASHES[number % len(_DASHES)]
+        axes.plot(series.x, series.y, color=colour, linewidth=1.5, linestyle=dash, label=series.label)
+    else:
+        mark = _MARKS[number % len(_MARKS)]
+        # A thousand points are smaller as pixels, also in a file of vectors.
+        axes.plot(series.x, series.y, mark, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.55,
+                  label=series.label, zorder=2, rasterized=len(series.x) > 300)  # fmt: skip
+
+
+def lower_left(x: FloatArray, y: FloatArray) -> IntArray:
+    """Places of the points that no other point is below and to the left of, from left to right (k,)."""
+    order = np.lexsort((y, x))
+    before = np.concatenate([[np.inf], np.minimum.accumulate(y[order])[:-1]])
+    chosen: IntArray = order[y[order] < before]
+    return chosen

@@ -1,0 +1,72 @@
+"""Policies in the plane of cost and variance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fieldfit.report.figures import ACCENT, BLUE, MUTED, figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Point:
+    """A policy: what it costs, its variance and that variance's own standard error."""
+
+    name: str
+    cost: float
+    variance: float
+    error: float = 0.0
+
+
+def frontier(points: Sequence[Point]) -> list[Point]:
+    """The points that no other beats in both cost and variance, by cost."""
+    best: list[Point] = []
+    for point in sorted(points, key=lambda p: (p.cost, p.variance)):
+        if not best or point.variance < best[-1].variance:
+            best.append(point)
+    return best
+
+
+def draw_cost_variance(points: Sequence[Point], cost: str, variance: str) -> Figure:
+    """Cost (logarithmic) against variance with two standard errors; those that nothing beats are joined by steps."""
+    best = frontier(points)
+    with figure(6.6, 4.2) as drawing:
+        axes = drawing.add_axes((0.11, 0.14, 0.86, 0.8))
+        axes.step(
+            [p.cost for p in best], [p.variance for p in best], where="post", color=ACCENT, linewidth=1, alpha=0.7
+        )
+        for point in points:
+            colour = ACCENT if point in best else BLUE
+            axes.errorbar(point.cost, point.variance, 2 * point.error, fmt="o", color=colour, markersize=5, capsize=2,
+                          elinewidth=0.9)  # fmt: skip
+        axes.set_xscale("log")
+        low, high = min(p.cost for p in points), max(p.cost for p in points)
+        axes.set_xlim(low / 1.25, high * 1.9)
+        top = max(p.variance + 2 * p.error for p in points)
+        axes.set_ylim(min(0.95, 0.97 * min(p.variance - 2 * p.error for p in points)), top + 0.08 * (top - 0.9))
+        axes.axhline(1.0, color=MUTED, linewidth=0.7, linestyle=(0, (4, 4)))
+        _label(axes, points)
+        axes.set_xlabel(cost)
+        axes.set_ylabel(variance)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if str(f"{value:e}")[0] in "25" else "")
+    return drawing
+
+
+def _label(axes: object, points: Sequence[Point]) -> None:
+    """Names right of the points, above or below where two would overlap."""
+    placed: list[tuple[float, float]] = []
+    span = max(p.variance for p in points) - min(p.variance for p in points) or 1.0
+    for point in sorted(points, key=lambda p: p.variance):
+        shift = 0.0
+        while any(abs(point.variance + shift - y) < 0.05 * span and 0.3 < point.cost / x < 3 for x, y in placed):
+            shift += 0.025 * span
+        placed.append((point.cost, point.variance + shift))
+        offset = 22 * shift / (0.1 * span)
+        axes.annotate(  # type: ignore[attr-defined]
+            point.name, (point.cost, point.variance), xytext=(7, 3 + offset), textcoords="offset points", fontsize=8.5
+        )

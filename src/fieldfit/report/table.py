@@ -1,0 +1,79 @@
+"""A table of plain values: made by experiments, shown by the command line and by pages."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True)
+class PlainTable:
+    """A title, names of columns, and rows of as many cells. None is shown as a dash."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+    formats: tuple[str, ...] = ()  # how to write the numbers of each column, such as ".4f"; "" is by their size
+
+    def __post_init__(self) -> None:
+        if self.formats and len(self.formats) != len(self.columns):
+            raise ValueError(f"{self.title!r} has {len(self.formats)} formats for {len(self.columns)} columns.")
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"A row of {self.title!r} has {len(row)} cells for {len(self.columns)} columns.")
+
+    def numeric(self, column: int) -> bool:
+        """Whether a column holds numbers, and so is set flush right."""
+        return all(not isinstance(row[column], str) for row in self.rows)
+
+    def texts(self) -> list[list[str]]:
+        """The cells as text."""
+        formats = self.formats or ("",) * len(self.columns)
+        return [[format_cell(cell, how) for cell, how in zip(row, formats, strict=True)] for row in self.rows]
+
+    def to_html(self) -> str:
+        """A plain HTML table."""
+        right = [' class="number"' if self.numeric(c) else "" for c in range(len(self.columns))]
+        head = "".join(f"<th{r}>{html.escape(name)}</th>" for r, name in zip(right, self.columns, strict=True))
+        body = "\n".join(
+            "<tr>" + "".join(f"<td{r}>{html.escape(cell)}</td>" for r, cell in zip(right, row, strict=True)) + "</tr>"
+            for row in self.texts()
+        )
+        note = f"<p class='note'>{html.escape(self.note)}</p>" if self.note else ""
+        caption = f"<caption>{html.escape(self.title)}</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>{note}"
+
+
+def format_cell(cell: Cell, how: str = "") -> str:
+    """Whole numbers with thousands, other numbers with four digits, None and NaN as a dash."""
+    if isinstance(cell, str):
+        return cell
+    if cell is None or cell != cell:
+        return "–"
+    if how:
+        return format(cell, how)
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if abs(cell) >= 1000:
+        return f"{cell:,.0f}" if abs(cell) < 1e9 else f"{cell:.3g}"
+    return f"{cell:.4g}"
+
+
+def aligned_text(table: PlainTable) -> str:
+    """The table in aligned columns of plain text."""
+    texts = [list(table.columns), *table.texts()]
+    widths = [max(len(row[c]) for row in texts) for c in range(len(table.columns))]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [
+            cell.rjust(width) if table.numeric(c) else cell.ljust(width)
+            for c, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        return "  ".join(cells).rstrip()
+
+    parts = [table.title, line(texts[0]), "  ".join("─" * w for w in widths), *map(line, texts[1:])]
+    return "\n".join([*parts, *([table.note] if table.note else [])])

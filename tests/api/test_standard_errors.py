@@ -1,0 +1,211 @@
+"""Standard errors: both kinds against the definition, products against matrices, functionals, gauge, penalties, files."""
+
+import numpy as np
+import pytest
+from oracle import central_gradient
+
+import fieldfit as ff
+from fieldfit.asymptotics import ImplicitAccuracy
+from fieldfit.types import DataError, FieldfitError, ModelError
+
+MODEL = ff.BoltzmannMachine(4, biases=True)
+THETA = np.array([-1.0, 1.0, 0.5, -0.5, 1.0, -1.0, 0.2, -0.2, 0.4, 0.0])
+X = MODEL.sample(THETA, 3_000, 1).values
+POLICY = "0.7*PL1 + 0.3*PL2@0.5"
+
+
+def implicit(fit):
+    """The same fit's accuracy by conjugate gradients, whatever its size."""
+    return fit._implicit([fit.problem], "products")
+
+
+def test_robust_errors_are_corollary_1():
+    fit = ff.fit(MODEL, X, POLICY, tol=1e-9)
+    bread = central_gradient(lambda t: fit.problem.value_grad(t)[1], fit.theta)
+    scores = fit.problem.scores(fit.theta, 0, fit.n)
+    inverse = np.linalg.inv(-bread)
+    expected = inverse @ scores.T @ scores @ inverse
+    np.testing.assert_allclose(fit.covariance() / fit.n, expected, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(fit.standard_errors(), np.sqrt(np.diag(expected)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["FL", POLICY, "Partition(2)", "Multinomial(0.5*PL1 + 0.5*FL)"])
+def test_model_errors_are_the_theory_at_the_estimate(policy):
+    fit = ff.fit(MODEL, X, policy)
+    np.testing.assert_allclose(
+        fit.covariance("model"), ff.asymptotics(MODEL, fit.theta, policy).covariance, rtol=1e-7, atol=1e-9
+    )
+    assert fit.dense_accuracy("model").method == "sums over 16 states"
+
+
+def test_model_errors_by_simulation_agree_within_their_error(monkeypatch):
+    """Relative errors of 10 standard errors within 5 Monte Carlo errors: fails with probability below 1e-4."""
+    exact = ff.fit(MODEL, X, POLICY).standard_errors("model")
+    monkeypatch.setattr("fieldfit.api.expectations.MOST_STATES", 1)
+    fit = ff.fit(MODEL, X, POLICY)
+    accuracy = fit.dense_accuracy("model")
+    assert "simulated" in accuracy.method
+    error = accuracy.simulation_error()
+    assert 0 < error.max() < 0.05
+    assert np.all(np.abs(fit.standard_errors("model") / exact - 1) < 5 * np.maximum(error, 0.005))
+    assert "simulation adds an error" in fit.summary(kind="model")
+
+
+def conditional_example(missing):
+    model = ff.MarkovRandomField([2, 2, 3, 2], [(0, 1), (1, 2), (2, 3), (0, 3)], given=[3])
+    random = np.random.default_rng(5)
+    codes = np.stack([random.integers(0, c, 4_000) for c in (2, 2, 3, 2)], axis=1)
+    values = np.asarray(codes, dtype=float)
+    values[:, :3][random.random((4_000, 3)) < missing] = np.nan
+    return model, values
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_conditional_models_and_missing_values_have_both_kinds(missing):
+    """Labels independent of each other: inside the family, so that both kinds estimate the same thing."""
+    model, values = conditional_example(missing)
+    fit = ff.fit(model, values, "PL1", sigma2=100.0)
+    robust, based = fit.standard_errors(), fit.standard_errors("model")
+    np.testing.assert_allclose(based, robust, rtol=0.12)
+    assert "states" in fit.dense_accuracy("model").method
+
+
+def test_a_missing_observation_has_no_model_based_expectation():
+    model, values = conditional_example(0.0)
+    values[7, 3] = np.nan
+    fit = ff.fit(model, values, "PL1", sigma2=100.0)
+    with pytest.raises(DataError, match="conditions on"):
+        fit.standard_errors("model")
+
+
+@pytest.mark.parametrize("sigma2", [None, 0.5])
+def test_products_give_what_matrices_give(sigma2):
+    fit = ff.fit(MODEL, X, POLICY, sigma2=sigma2, fixed={"x0:x1": -1.0})
+    products = implicit(fit)
+    directions = np.random.default_rng(0).normal(size=(3, 10))
+    np.testing.assert_allclose(
+        products.covariance_of(directions), fit.accuracy().covariance_of(directions), rtol=1e-5, atol=1e-12
+    )
+    np.testing.assert_allclose(products.solve(directions), fit.accuracy().solve(directions), rtol=1e-5, atol=1e-9)
+    estimate, error = products.effective_parameters(probes=400)
+    assert estimate == pytest.approx(fit.effective_parameters(), abs=5 * error)
+
+
+def test_many_parameters_go_by_products(monkeypatch):
+    fit = ff.fit(MODEL, X, POLICY)
+    chosen = ["x1:x3", "x2"]
+    expected = fit.standard_errors(parameters=chosen), fit.standard_errors("model", chosen)
+    difference = fit.functional({"x0:x1": 1, "x2:x3": -1}).standard_error
+    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 3)
+    large = ff.fit(MODEL, X, POLICY)
+    assert isinstance(large.accuracy(), ImplicitAccuracy)
+    np.testing.assert_allclose(large.standard_errors(parameters=chosen), expected[0], rtol=1e-5)
+    np.testing.assert_allclose(large.standard_errors("model", chosen), expected[1], rtol=0.1)
+    assert large.functional({"x0:x1": 1, "x2:x3": -1}).standard_error == pytest.approx(difference, rel=1e-5)
+    assert list(large.table(parameters=chosen).index) == chosen
+    with pytest.raises(ModelError, match="chosen parameters"):
+        large.standard_errors()
+    assert "fit.functional" in large.summary()
+
+
+def test_functionals_by_the_delta_method():
+    fit = ff.fit(MODEL, X, POLICY)
+    covariance = fit.covariance() / fit.n
+
+    def marginal(theta):
+        return MODEL.marginals(theta)[2][1]
+
+    slope = central_gradient(marginal, fit.theta)
+    by_differences, given = fit.functional(marginal), fit.functional(marginal, slope)
+    assert by_differences.name == "marginal"
+    assert by_differences.estimate == marginal(fit.theta)
+    assert given.standard_error == pytest.approx(np.sqrt(slope @ covariance @ slope), rel=1e-9)
+    assert by_differences.standard_error == pytest.approx(given.standard_error, rel=1e-6)
+    single = fit.functional("x0:x2")
+    line = fit.table().loc["x0:x2"]
+    assert (single.estimate, single.standard_error, single.lower, single.upper) == pytest.approx(
+        tuple(line[["estimate", "std_error", "lower", "upper"]]), rel=1e-9
+    )
+    assert (single.z(), single.p()) == pytest.approx((line["z"], line["p"]), rel=1e-6)
+    pair = fit.functional({"x0:x1": 1, 5: -1})
+    assert pair.estimate == pytest.approx(fit.theta[0] - fit.theta[5])
+    assert pair.standard_error**2 == pytest.approx(covariance[0, 0] + covariance[5, 5] - 2 * covariance[0, 5])
+    with pytest.raises(ModelError, match="no parameter 'x9'"):
+        fit.functional("x9")
+    with pytest.raises(ModelError, match="finite numbers"):
+        fit.functional(marginal, np.zeros(3))
+
+
+def test_gauge_freedom_is_not_certainty():
+    """Potts without a gauge: couplings are not identified, their double differences are, whatever the model's size."""
+    potts = ff.Potts(3, 2)
+    x = potts.sample(np.random.default_rng(0).normal(scale=0.5, size=potts.n_parameters), 2_000, 0).values
+    fit = ff.fit(potts, x, "PL1")
+    assert np.isnan(fit.standard_errors()).all()
+    assert "not identified" in fit.summary()
+    names = fit.parameter_names
+    pair = np.zeros(potts.n_parameters)
+    first = [k for k, name in enumerate(names) if name.count(":") and "x0" in name and "x1" in name]
+    assert len(first) == 4
+    pair[first] = [1, -1, -1, 1]
+    minimal = ff.BoltzmannMachine(3, biases=True)
+    reference = ff.fit(minimal, x, "PL1")
+    assert fit.functional(pair).estimate == pytest.approx(reference.theta[0], abs=1e-5)
+    for accuracy in (fit.accuracy(), implicit(fit)):
+        covariance = accuracy.covariance_of(np.stack([pair, np.eye(len(pair))[first[0]]]))
+        assert np.sqrt(covariance[0, 0]) == pytest.approx(reference.standard_errors()[0], rel=1e-4)
+        assert np.isnan(covariance[1, 1])
+    assert not fit.functional(names[first[0]]).identified
+    with pytest.raises(ModelError, match="not identified"):
+        fit.wald_test([names[first[0]]])
+
+
+def test_a_penalised_fit_says_what_its_intervals_mean_and_can_be_debiased():
+    plain = ff.fit(MODEL, X, "PL1", tol=1e-9)
+    penalised = ff.fit(MODEL, X, "PL1", sigma2=0.1, tol=1e-9)
+    assert "not for θ₀" in penalised.summary().replace("not \nfor", "not for")
+    step = penalised.debiased()
+    before, after = np.abs(penalised.theta - plain.theta).max(), np.abs(step.theta - plain.theta).max()
+    assert after < 0.1 * before
+    np.testing.assert_allclose(step.standard_errors(), plain.standard_errors(), rtol=0.02)
+    assert np.all(penalised.standard_errors() < plain.standard_errors())
+    assert "debiasing" in step.message
+    np.testing.assert_allclose(step.debiased().theta, plain.theta, atol=1e-4)
+
+
+def test_no_debiased_estimate_where_only_the_penalty_holds_a_parameter():
+    potts = ff.Potts(3, 2)
+    fit = ff.fit(potts, X[:, :3], "PL1", sigma2=1.0)
+    assert np.isfinite(fit.standard_errors()).all()
+    with pytest.raises(ModelError, match="not determined"):
+        fit.debiased()
+
+
+def test_weights_counts_and_copies_agree():
+    counts = np.random.default_rng(3).integers(0, 4, len(X)).astype(float)
+    weighted = ff.fit(MODEL, X, "PL1", sample_weight=counts, weight_kind="counts")
+    copies = ff.fit(MODEL, np.repeat(X, counts.astype(int), axis=0), "PL1")
+    for kind in ("robust", "model"):
+        np.testing.assert_allclose(weighted.standard_errors(kind), copies.standard_errors(kind), rtol=1e-4)
+
+
+def test_saved_fits_keep_their_errors_and_say_what_needs_the_data(tmp_path):
+    fit = ff.fit(MODEL, X, POLICY)
+    fit.save(tmp_path / "fit.ff")
+    again = ff.load(tmp_path / "fit.ff")
+    np.testing.assert_array_equal(again.covariance(), fit.covariance())
+    assert again.functional({0: 1, 1: -1}).standard_error == fit.functional({0: 1, 1: -1}).standard_error
+    assert again.claic() == pytest.approx(fit.claic())
+    for action in (lambda: again.standard_errors("model"), again.influence, again.debiased):
+        with pytest.raises(DataError, match="loaded from a file"):
+            action()
+
+
+def test_bad_requests_are_sentences():
+    fit = ff.fit(MODEL, X, "PL1")
+    with pytest.raises(FieldfitError, match="'robust' or 'model'"):
+        fit.standard_errors("sandwich")
+    with pytest.raises(FieldfitError, match="between 0 and 1"):
+        fit.conf_int(95)
+    with pytest.raises(ModelError, match="from 0 to 9"):
+        fit.standard_errors(parameters=[12])

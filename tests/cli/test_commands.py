@@ -1,0 +1,223 @@
+"""Each command: what it prints, its JSON document, its files."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+
+
+def test_help_lists_every_command_and_version_is_the_package_s(run):
+    shown = run("--help")
+    assert shown.code == 0
+    for command in ("fit", "theory", "sample", "show", "reproduce"):
+        assert f"\n  {command} " in shown.out
+    assert run("--version").out == f"fieldfit {ff.__version__}\n"
+    for command in (("fit", "boltzmann"), ("fit", "potts"), ("fit", "mrf"), ("theory",), ("sample",), ("show",)):
+        described = run(*command, "--help")
+        assert described.code == 0
+        assert "--json" in described.out
+
+
+def test_fit_gives_what_the_library_gives_and_saves_it(run, votes, samples, tmp_path):
+    out = tmp_path / "model.ff"
+    policy = "PL1 + 0.2*PL2"
+    ran = run("fit", "boltzmann", votes, "--policy", policy, "--sigma2", 10, "--biases", "--out", out, "--seed", 3)
+    assert ran.code == 0
+    assert "converged" in ran.out
+    assert "été:b" in ran.out
+    assert f"saved: {out}" in ran.err
+    direct = ff.fit(ff.BoltzmannMachine(4, biases=True), samples, policy, sigma2=10, random_state=3)
+    loaded = ff.load(out)
+    np.testing.assert_array_equal(loaded.theta, direct.theta)
+    assert loaded.model.names == ("été", "b", "c", "d")
+
+
+def test_fit_as_json_is_one_document(run, votes):
+    ran = run("fit", "boltzmann", votes, "--json")
+    assert ran.code == 0
+    assert ran.err == ""
+    document = ran.json
+    assert document["converged"] is True
+    assert document["warnings"] == []
+    assert [parameter["name"] for parameter in document["parameter"]][:2] == ["été:b", "été:c"]
+    assert all(parameter["std_error"] > 0 for parameter in document["parameter"])
+    assert document["parameter"][0]["sigma2"] is None
+
+
+def test_fit_options_reach_the_fit(run, votes, tmp_path):
+    base = run("fit", "boltzmann", votes, "--json", "--columns", "b,c,d", "--weights", "0.5").json
+    assert base["policy"] == "PL1@0.5"
+    assert [parameter["name"] for parameter in base["parameter"]] == ["b:c", "b:d", "c:d"]
+    edges = tmp_path / "edges.txt"
+    edges.write_text("été,b\n2 3\n", encoding="utf-8")
+    chosen = run("fit", "boltzmann", votes, "--json", "--edges", edges, "--method", "lbfgs").json
+    assert [parameter["name"] for parameter in chosen["parameter"]] == ["été:b", "c:d"]
+    grid = run("fit", "boltzmann", votes, "--json", "--edges", "grid:2x2", "--tied", "--biases").json
+    assert [parameter["name"] for parameter in grid["parameter"]] == ["horizontal", "vertical", "bias"]
+    weighted = run("fit", "boltzmann", votes, "--json", "--sample-weight", "d", "--weight-kind", "counts").json
+    assert [parameter["name"] for parameter in weighted["parameter"]] == ["été:b", "été:c", "b:c"]
+
+
+def test_progress_goes_to_stderr_line_by_line(run, votes):
+    ran = run("fit", "boltzmann", votes, "--progress", "--json")
+    lines = ran.err.splitlines()
+    assert lines[0].split() == ["iteration", "objective", "gradient", "seconds"]
+    assert [line.split()[0] for line in lines[1:3]] == ["0", "1"]
+    assert ran.json["converged"]
+
+
+def test_warnings_are_sentences_on_stderr_and_in_the_document(run, votes):
+    ran = run("fit", "boltzmann", votes, "--max-iter", 1, "--method", "lbfgs", "--json")
+    assert ran.code == 0
+    assert ran.err.startswith("fieldfit: warning: The fit did not converge")
+    assert ran.err.count("\n") == 1
+    assert ran.json["converged"] is False
+    assert len(ran.json["warnings"]) == 1
+
+
+def test_fit_potts_finds_the_states_of_the_data(run, tmp_path):
+    random = np.random.default_rng(1)
+    path = tmp_path / "sites.csv"
+    rows = [["a", "b", "c"], *random.choice(["lo", "mid", "hi"], (200, 3)).tolist()]
+    path.write_text("\n".join(map(",".join, rows)))
+    document = run("fit", "potts", path, "--couplings", "agree", "--no-fields", "--json", "--header").json
+    assert [parameter["name"] for parameter in document["parameter"]] == ["a:b", "a:c", "b:c"]
+    table = run("fit", "potts", path, "--sigma2", 1, "--json", "--header", "--states", "lo,mid,hi").json
+    assert table["parameters"] == 3 * 9 + 9
+    assert table["parameter"][1]["name"] == "a=lo:b=mid"
+
+
+def test_fit_a_field_given_by_a_uai_file(run, votes, tmp_path):
+    network = tmp_path / "chain.uai"
+    network.write_text("MARKOV\n4\n2 2 2 2\n3\n2 0 1\n2 1 2\n2 2 3\n" + "4 1 1 1 1\n" * 3)
+    document = run("fit", "mrf", network, votes, "--policy", "FL", "--json").json
+    assert document["model"] == "mrf"
+    assert document["parameters"] == 12
+    assert document["converged"]
+
+
+def test_show_fits_eighty_columns_and_has_the_same_numbers_as_json(run, saved):
+    ran = run("show", saved, "--sort", "model")
+    assert ran.code == 0
+    assert max(map(len, ran.out.splitlines())) <= 80
+    parameter = run("show", saved, "--json").json["parameter"][0]
+    line = next(line for line in ran.out.splitlines() if line.startswith("été:b"))
+    assert line.split()[1:3] == [f"{parameter['estimate']:.4f}", f"{parameter['std_error']:.4f}"]
+    assert "… and 8 more" in run("show", saved, "--rows", 2).out
+
+
+def test_show_wraps_long_names_within_the_terminal(run, samples, tmp_path):
+    names = [f"a rather long name of a variable, number {v}" for v in range(4)]
+    path = tmp_path / "long.ff"
+    ff.fit(ff.BoltzmannMachine(4, names=names), samples).save(path)
+    lines = run("show", path).out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum("number" in line for line in lines) >= 6
+
+
+def test_sample_says_how_and_repeats_itself(run, saved, tmp_path):
+    ran = run("sample", saved, "-n", 5)
+    assert ran.out.splitlines()[0] == "été,b,c,d"
+    assert len(ran.out.splitlines()) == 6
+    assert ran.err == "5 draws: independent exact draws\n"
+    out = tmp_path / "draws.csv"
+    assert run("sample", saved, "-n", 5, "--out", out).out == ""
+    assert out.read_text(encoding="utf-8") == ran.out
+    document = run("sample", saved, "-n", 7, "--given", "b=1", "--json", "--method", "gibbs", "--burn-in", 9).json
+    assert document["method"] == "gibbs"
+    assert document["burn_in"] == 9
+    assert np.array(document["values"]).shape == (7, 4)
+    assert {row[1] for row in document["values"]} == {1}
+
+
+def test_theory_compares_policies(run, saved, tmp_path):
+    policies = ("PL1", "0.7*PL1 + 0.3*PL2")
+    here = ("--m", 5, "--theta", "-1x5,1x5")
+    shown = run("theory", *policies, *here)
+    assert "1.624" in shown.out
+    assert "9.099" in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 80
+    published = run("theory", *policies, *here, "--formula", "published", "--json").json["policies"]
+    assert [round(policy["efficiency"]["det"], 3) for policy in published] == [1.624, 1.432]
+    assert [round(policy["flops"]) for policy in published] == [110, 200]
+    theta = tmp_path / "theta.txt"
+    theta.write_text("-1 -1 -1 -1 -1\n1,1,1,1,1\n")
+    from_file = run("theory", "PL1", "--m", 5, "--theta", theta, "--json").json
+    assert from_file["policies"][0]["efficiency"]["det"] == pytest.approx(1.624, abs=6e-4)
+    fitted = run("theory", "FL", "PL1", "--model", saved, "--json").json
+    np.testing.assert_array_equal(fitted["theta"], ff.load(saved).theta)
+    assert fitted["policies"][0]["efficiency"]["det"] == pytest.approx(1.0)
+
+
+def test_reproduce_prints_and_draws_figure_1(run, tmp_path):
+    ran = run("reproduce", "figure-1")
+    assert "2,772" in ran.out
+    assert ran.out.count("◆") == 14 + 70 + 88
+    document = run("reproduce", "figure-1", "--json", "--out", tmp_path / "figures").json
+    assert len(document["files"]) == 2
+    assert (tmp_path / "figures" / "figure-1.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_output_without_unicode_or_colour(saved):
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "NO_COLOR": "1", "TERM": "dumb"}
+    shown = subprocess.run(
+        [sys.executable, "-m", "fieldfit", "show", saved, "--json"], env=environment, capture_output=True, check=True
+    )
+    assert shown.stdout.isascii()
+    assert b"\\u00e9t\\u00e9:b" in shown.stdout
+    table = subprocess.run(
+        [sys.executable, "-m", "fieldfit", "show", saved], env=environment, capture_output=True, check=True
+    )
+    assert table.stdout.isascii()
+    assert b"\x1b" not in table.stdout
+
+
+def test_help_does_not_import_what_it_does_not_need():
+    code = (
+        "import sys\nfrom fieldfit.cli import main\nassert main(['--help']) == 0\n"
+        "heavy = {'scipy', 'pandas', 'sklearn', 'matplotlib', 'networkx', 'numpy', 'rich.console'}\n"
+        "found = sorted(heavy & set(sys.modules)) + [m for m in sys.modules if m.startswith('fieldfit.models')]\n"
+        "sys.exit(', '.join(found) or 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.stderr == ""
+    assert ran.returncode == 0
+
+
+def test_ctrl_c_is_a_sentence_and_130(run, votes, monkeypatch, tmp_path):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fieldfit.data.table.read_table", interrupt)
+    ran = run("fit", "boltzmann", votes)
+    assert ran.code == 130
+    assert ran.err == "fieldfit: Interrupted before there was a result; nothing was written.\n"
+
+
+def test_ctrl_c_during_a_fit_keeps_the_estimate(run, votes, monkeypatch, tmp_path):
+    from fieldfit.cli import fitting
+
+    def interrupting(message):
+        if message.split()[0] == "1":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(fitting, "note", interrupting)
+    out = tmp_path / "model.ff"
+    ran = run("fit", "boltzmann", votes, "--progress", "--out", out, "--method", "lbfgs")
+    assert ran.code == 130
+    assert "not converged" in ran.err
+    assert ran.err.count("\n") == 1
+    assert not ff.load(out).converged
+
+
+def test_a_reader_that_stops_early_is_no_error(saved):
+    command = f"{sys.executable} -m fieldfit sample {saved} -n 20000 | head -n 1"
+    ran = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert ran.stdout == "été,b,c,d\n"
+    assert "Traceback" not in ran.stderr
+    assert ran.returncode == 0

@@ -1,0 +1,149 @@
+"""Every kind of error is one sentence on stderr and exit code 2."""
+
+import numpy as np
+import pytest
+
+
+def test_unknown_commands_and_options(refused):
+    assert "No such command 'fitt'" in refused("fitt")
+    assert "--polcy" in refused("fit", "boltzmann", "x.csv", "--polcy", "PL1")
+    assert "--seed" in refused("fit", "boltzmann", "x.csv", "--seed", "-3")
+    assert "--method" in refused("fit", "boltzmann", "x.csv", "--method", "magic")
+    assert "DATA" in refused("fit", "boltzmann")
+    assert "See: fieldfit show --help" in refused("show")
+
+
+def test_a_command_alone_shows_its_help(run):
+    ran = run("fit")
+    assert ran.code == 2
+    assert "Usage: fieldfit fit" in ran.err + ran.out
+
+
+def test_missing_file(refused, tmp_path):
+    assert "cannot be opened" in refused("fit", "boltzmann", tmp_path / "none.csv")
+    assert "none.ff" in refused("show", tmp_path / "none.ff")
+    assert "none.uai" in refused("fit", "mrf", tmp_path / "none.uai", tmp_path / "none.csv")
+
+
+def test_ragged_table_names_the_line(refused, tmp_path):
+    path = tmp_path / "ragged.csv"
+    path.write_text("a,b\n0,1\n1\n")
+    assert "Line 3 of" in refused("fit", "boltzmann", path)
+
+
+def test_value_outside_the_states(refused, votes):
+    message = refused("fit", "boltzmann", votes, "--states=-1,1")
+    assert "not one of its states (-1, 1)" in message
+    assert "line 2" in message or "line 3" in message
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [("PL1 ++ PL2", "position"), ("1.2*PL1", "must lie in [0, 1]"), ("", "empty"), ("PL9", "PL9"), ("PL1@-1", "β")],
+)
+def test_bad_policies(refused, votes, policy, expected):
+    assert expected in refused("fit", "boltzmann", votes, "--policy", policy)
+
+
+def test_bad_numbers_and_lists(refused, votes):
+    assert "--states" in refused("fit", "boltzmann", votes, "--states", "1")
+    assert "two numbers" in refused("fit", "boltzmann", votes, "--states", "no,yes")
+    assert "σ²" in refused("fit", "boltzmann", votes, "--sigma2", "-1")
+    assert "2 weights" in refused("fit", "boltzmann", votes, "--weights", "1,2")
+    assert "'x'" in refused("fit", "boltzmann", votes, "--weights", "x")
+    assert "grid of 6 sites" in refused("fit", "boltzmann", votes, "--edges", "grid:2x3")
+    assert "is not a grid" in refused("fit", "boltzmann", votes, "--edges", "grid:2")
+
+
+def test_unknown_column(refused, votes):
+    assert "'zz'" in refused("fit", "boltzmann", votes, "--columns", "b,zz")
+    assert "'zz'" in refused("fit", "boltzmann", votes, "--sample-weight", "zz")
+
+
+def test_bad_edges_file(refused, votes, tmp_path):
+    edges = tmp_path / "edges.txt"
+    edges.write_text("b,c\nb,nobody\n")
+    assert "line 2: there is no variable 'nobody'" in refused("fit", "boltzmann", votes, "--edges", edges)
+    edges.write_text("b,c,d\n")
+    assert "3 entries" in refused("fit", "boltzmann", votes, "--edges", edges)
+    edges.write_text("b,c\nc,b\n")
+    assert "repeats" in refused("fit", "boltzmann", votes, "--edges", edges)
+
+
+def test_constant_column_without_a_penalty(refused, run, tmp_path):
+    path = tmp_path / "constant.csv"
+    path.write_text("a,b,c\n" + "0,1,1\n1,0,1\n0,0,1\n1,1,1\n" * 5)
+    assert "never changes: c" in refused("fit", "boltzmann", path)
+    assert run("fit", "boltzmann", path, "--sigma2", 1).code == 0
+
+
+def test_damaged_model_file(refused, saved, tmp_path):
+    whole = saved.read_bytes()
+    for content in (whole[: len(whole) // 2], b"", b"not a model", whole[:200] + b"\0" * 50 + whole[250:]):
+        damaged = tmp_path / "damaged.ff"
+        damaged.write_bytes(content)
+        assert "damaged.ff" in refused("show", damaged)
+        assert "damaged.ff" in refused("sample", damaged)
+
+
+def test_theta_of_the_wrong_length_or_content(refused):
+    assert "shape (3,)" in refused("theory", "PL1", "--m", 5, "--theta", "1,2,3")
+    assert "'a'" in refused("theory", "PL1", "--m", 5, "--theta", "a,b")
+    assert "must be finite" in refused("theory", "PL1", "--m", 2, "--theta", "nan")
+    assert "--m and --theta" in refused("theory", "PL1")
+    assert "--model is 'isng'" in refused("theory", "PL1", "--model", "isng")
+
+
+def test_bad_evidence_and_level(refused, saved):
+    assert "names no variable" in refused("sample", saved, "--given", "q=1")
+    assert "the states of b are 0, 1" in refused("sample", saved, "--given", "b=7")
+    assert "--level" in refused("show", saved, "--level", 2)
+
+
+def test_nowhere_to_write(refused, run, votes, saved, tmp_path):
+    nowhere = tmp_path / "no" / "such" / "model.ff"
+    assert "does not exist" in refused("fit", "boltzmann", votes, "--out", nowhere)
+    assert "does not exist" in refused("sample", saved, "--out", nowhere)
+    assert "does not exist" in refused("reproduce", "figure-1", "--out", nowhere)
+    ran = run("fit", "boltzmann", votes, "--out", tmp_path)
+    assert ran.code == 2
+    assert "a folder" in ran.err
+
+
+def test_a_full_disk_is_told(refused, saved, tmp_path, monkeypatch):
+    import errno
+    import os
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("fieldfit.data.atomic.os.fsync", full)
+    out = tmp_path / "draws.csv"
+    assert "disk is full" in refused("sample", saved, "--out", out)
+    assert not out.exists()
+
+
+def test_unknown_experiment(refused):
+    assert "there are: figure-1" in refused("reproduce", "figure-99")
+
+
+def test_a_bug_asks_for_a_report_and_debugging_shows_it(refused, saved, monkeypatch, run):
+    def fail(*_):
+        raise ZeroDivisionError("one\ntwo")
+
+    monkeypatch.setattr("fieldfit.api.files.load", fail)
+    assert "ZeroDivisionError: one two). This is a bug" in refused("show", saved)
+    monkeypatch.setenv("FIELDFIT_DEBUG", "1")
+    from fieldfit.cli import main
+
+    with pytest.raises(ZeroDivisionError):
+        main(["show", str(saved)])
+
+
+def test_numbers_that_json_does_not_have_are_null():
+    from fieldfit.cli.output import plain
+
+    assert plain({"a": np.array([np.nan, np.inf, 1.0]), "b": (np.int64(3), None)}) == {
+        "a": [None, None, 1.0],
+        "b": [3, None],
+    }

@@ -1,0 +1,62 @@
+"""`fieldfit sweep` from its arguments to its exit code."""
+
+import json
+
+import pandas as pd
+import pytest
+import sweep_cells
+
+from fieldfit.cli.app import run
+
+
+@pytest.fixture
+def sweep(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(sweep_cells.HERE)
+    text = (
+        'experiment = "sweep_cells:slow"\n[constants]\nlog = "log"\nseconds = 0.0\n[axes]\na = [0, 1]\nb = [1, 2]\n'
+    )
+    (tmp_path / "s.toml").write_text(text)
+    return tmp_path / "s.toml"
+
+
+def test_run_show_and_export(sweep, capsys):
+    assert run(["sweep", "run", "s.toml", "--quiet"]) == 0
+    assert capsys.readouterr().out == "4 cells done, 0 failed, 0 unfinished (s.sweep)\n"
+    assert run(["sweep", "show", "s.toml"]) == 0
+    assert "4 of 4 cells done" in capsys.readouterr().out
+    assert run(["sweep", "show", "s.sweep", "--json"]) == 0
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    assert [cell["product"] for cell in cells] == [0, 0, 1, 2]
+    assert run(["sweep", "export", "s.toml", "-o", "out.csv"]) == 0
+    assert list(pd.read_csv("out.csv")["product"]) == [0, 0, 1, 2]
+
+
+def test_failed_cells_are_an_exit_code_and_can_be_read(sweep, capsys):
+    sweep.write_text(sweep.read_text().replace("seconds = 0.0", 'seconds = "long"'))
+    assert run(["sweep", "run", "s.toml", "-q"]) == 1
+    assert run(["sweep", "show", "s.toml", "--errors"]) == 0
+    said = capsys.readouterr().out
+    assert "4 × TypeError" in said
+    assert said.count("Traceback") == 4
+    assert "a = 1, b = 2" in said
+
+
+def test_mistakes_are_one_sentence_and_exit_code_2(sweep, capsys):
+    assert run(["sweep", "run", "s.toml", "-q"]) == 0
+    sweep.write_text(sweep.read_text().replace("b = [1, 2]", "b = [1, 2, 3]"))
+    for arguments, message in (
+        (
+            ["run", "s.toml", "-q"],
+            "axes.b was [1, 2] and is [1, 2, 3]. Only values were added to axes: run with --extend",
+        ),
+        (["run", "absent.toml"], "There is no sweep file absent.toml"),
+        (["show", "absent.sweep"], "There is no sweep store absent.sweep"),
+        (["export", "s.toml", "-o", "no/out.csv"], "the folder no does not exist"),
+        (["run", "s.toml", "--jobs", "0"], "The number of jobs is at least 1"),
+    ):
+        assert run(["sweep", *arguments]) == 2
+        said = capsys.readouterr().err
+        assert message in said
+        assert len(said.splitlines()) == 1
+    assert run(["sweep", "run", "s.toml", "-q", "--extend"]) == 0
