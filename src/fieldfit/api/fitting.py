@@ -150,15 +150,15 @@ def fit(
         told = None if progress is None else progress(state)
         return (stopping is not None and stopping(state, objective.full(x))) or told
 
+    plain = objective.problem.optimiser == "lbfgs" and method != "newton"
     solution: Solution = minimise(
         objective.value_grad,
         initial[free],
         hessian_product=objective.hessian_product,
-        hessian_diagonal=objective.hessian_diagonal,
+        hessian_diagonal=None if plain else objective.hessian_diagonal,
         preconditioner=objective.preconditioner if absolute is None else None,
-        product_cost=objective.problem.product_cost,
         l1=None if absolute is None else absolute[free],
-        method=method,
+        method="lbfgs" if plain else method,
         gtol=tol * max(scale, 1.0),
         max_iter=max_iter,
         callback=report,

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from fieldfit.data.chunks import chunk_scores
 from fieldfit.data.encoders import Encoder, names_of
 from fieldfit.data.label_scores import token_accuracy
 from fieldfit.data.sequences import Sequences
-from fieldfit.estimators.compaction import Compaction, compacted
+from fieldfit.estimators.compaction import compacted
 from fieldfit.estimators.sequence_input import encode_sequences, gold_labels, learn_sequences, split_sentences
 from fieldfit.estimators.settings import seed_of, threads_of
 from fieldfit.estimators.transfer import transferred
@@ -174,7 +175,9 @@ class CRFTagger(BaseEstimator):  # type: ignore[misc]
     @staticmethod
     def _needed(encoder: Encoder | None) -> Encoder:
         if encoder is None:
-            raise FileFormatError("This fit has no encoder, so it cannot read sentences: save it with CRFTagger.save.")
+            raise FileFormatError(
+                "This fit has no encoder, so it cannot read sentences: save it with CRFTagger.save."
+            )
         return encoder
 
     def _model(self, encoder: Encoder, sequences: Sequences) -> ChainCRF:
@@ -317,7 +320,7 @@ class CRFTagger(BaseEstimator):  # type: ignore[misc]
         with use_threads(threads_of(self.n_jobs)):
             probabilities = self.model_.marginals(self.fit_.theta, sequences, self._given(given, sequences))
         bounds = sequences.offsets.tolist()
-        return [probabilities[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [probabilities[a:b] for a, b in pairwise(bounds)]
 
     def predict_marginals(self, X: Any, *, given: Any = None) -> list[list[dict[Any, float]]]:
         """The same as a dict from labels to probabilities for each token, as sklearn-crfsuite gives them."""
@@ -336,7 +339,7 @@ class CRFTagger(BaseEstimator):  # type: ignore[misc]
         sequences = self._encode(X)
         pairs = self.model_.edge_marginals(self.fit_.theta, sequences, self._given(given, sequences))
         bounds = sequences.offsets.tolist()
-        return [pairs[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [pairs[a:b] for a, b in pairwise(bounds)]
 
     def log_likelihood(self, X: Any, y: Any = None) -> FloatArray:
         """log p(y | x) of each sentence (n,); a label that training never saw is refused."""
@@ -385,7 +388,7 @@ class CRFTagger(BaseEstimator):  # type: ignore[misc]
         tagger = CRFTagger(**self.get_params(deep=False))
         tagger.sigma2_ = getattr(self, "sigma2_", None)
         tagger._adopt(smaller)
-        tagger.compaction_: Compaction = report
+        tagger.compaction_ = report
         return tagger
 
     # --- file ---------------------------------------------------------------------------------------------------------

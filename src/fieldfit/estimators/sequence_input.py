@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def gold_labels(encoder: Encoder, X: Any, y: Any) -> list[list[Any]]:
         return X.sentences(encoder.label_column)
     if isinstance(X, AttributeText):
         bounds = X.rows.offsets.tolist()
-        return [list(X.labels[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [list(X.labels[a:b]) for a, b in pairwise(bounds)]
     raise DataError("There are no labels to compare with: give y, a list of labels for each sentence.")
 
 
@@ -108,7 +109,7 @@ def feature_spec(features: Any, n_columns: int) -> FeatureSpec:
 def split_sentences(flat: Sequence[Any], offsets: IntArray) -> list[list[Any]]:
     """A list for each sentence."""
     bounds = offsets.tolist()
-    return [list(flat[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [list(flat[a:b]) for a, b in pairwise(bounds)]
 
 
 def _first_token(X: Any) -> Any:

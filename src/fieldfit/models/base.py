@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,8 +49,8 @@ class Problem(ABC):
     n_samples: int
     n_parameters: int
     n_families: int
-    #: What a Hessian product costs, in evaluations of value and gradient.
-    product_cost: ClassVar[float] = 1.0
+    #: What "auto" stands for: the general choice by what the problem offers, or L-BFGS without a preconditioner.
+    optimiser: ClassVar[Literal["auto", "lbfgs"]] = "auto"
 
     @abstractmethod
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:

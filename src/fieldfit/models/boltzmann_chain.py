@@ -149,7 +149,7 @@ class BoltzmannChain(Model):
     @classmethod
     def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> BoltzmannChain:
         """The model that `specification` describes."""
-        names = {
+        names: dict[str, Any] = {
             name: unpack_text(arrays, name) if f"{name}.ends" in arrays else None for name in ("labels", "symbols")
         }
         return cls(**names, **header)

@@ -345,7 +345,7 @@ class ChainCRF(Model):
             arrays.get("column_ptr"),
             arrays.get("column_pairs"),
         )
-        names = {
+        names: dict[str, Any] = {
             name: unpack_text(arrays, name) if f"{name}.ends" in arrays else None for name in ("labels", "features")
         }
         given = dict(header)
