@@ -28,6 +28,8 @@ from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import FloatArray, Int32Array, ModelError
 
 MOST_STATES = 1 << 16
+#: A parameter so far out with so little curvature is on its way to infinity.
+_FAR, _FLAT = 8.0, 1e-4
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,13 @@ class Projection:
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0) / n)
 
     def expected_nll(self, n: int) -> float:
-        """E[−log p_θ̂(X)] of a new X from P, θ̂ from ``n`` samples, up to terms of order n^(−3/2):
+        """E[−log p_θ̂(X)] of a new X from P, θ̂ from ``n`` samples:
 
             entropy + D(P ‖ p_θ₀) + tr(information · covariance) / (2n).
 
-        The first two parts are what the policy loses by where it goes, the last by how much it varies; the gradient of
-        the divergence at θ₀ (0 for FL) enters through the estimator's bias of order 1/n, which is left out.
+        The first two parts are what the policy loses by where it goes, the last by how much it varies. Left out is the
+        estimator's bias of order 1/n times the slope of the divergence at θ₀, which is 0 for FL and small where the
+        projections of the policy and of FL are close.
         """
         return self.entropy + self.divergence + float(np.sum(self.information * self.covariance)) / (2 * n)
 
@@ -91,14 +94,15 @@ def project(
         objective.value_grad, initial, hessian_product=objective.hessian_product, method="newton", gtol=tol
     )
     theta = solution.x
-    if not solution.converged and solution.gradient_norm > 1e-6:
-        raise ModelError(
-            f"The projection was not found ({solution.message}; gradient norm {solution.gradient_norm:.3g}): where P gives "
-            f"no weight to some states it may lie at infinity."
-        )
     moments = theory_moments(
         bound, lambda selection: model.compile(table, selection), theta, probability, inside=False
     )
+    flat = (np.abs(theta) > _FAR) & (np.diag(moments.bread) < _FLAT)
+    if flat.any() or (not solution.converged and solution.gradient_norm > 1e-6):
+        raise ModelError(
+            f"The projection was not found ({solution.message}; gradient norm {solution.gradient_norm:.3g}, largest |θ| "
+            f"{np.abs(theta).max():.3g}): where P gives no weight to some states it may lie at infinity."
+        )
     full = Selection(states, (FamilySelection(model.structure().bind_family(Full()), 1.0),))
     likelihood = model.compile(table, full)
     positive = probability > 0

@@ -22,6 +22,7 @@ from fieldfit.weights import WeightsResult
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from fieldfit.api.comparison import HypothesisTest
     from fieldfit.api.robustness import Sensitivity
@@ -217,6 +218,20 @@ class Fit:
         error = float(np.sqrt(max(variance, 0.0))) if variance == variance else float("nan")
         return Estimate(name or found, value, error, value - half * error, value + half * error, level, kind)
 
+    def plot_coefficients(
+        self,
+        level: float = 0.95,
+        kind: Kind = "robust",
+        parameters: Any = None,
+        *,
+        most: int = 40,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Estimates with their confidence intervals; the same data as `table`."""
+        from fieldfit.report.coefficients import plot_coefficients
+
+        return plot_coefficients(self.table(level, kind, parameters), most=most, ax=ax)
+
     def debiased(self) -> Fit:
         """The one-step estimate θ̂ + H⁻¹ Σψ(θ̂), which undoes the penalty's pull to first order, with its own accuracy.
 
@@ -255,6 +270,13 @@ class Fit:
         from fieldfit.api.robustness import gross_error_sensitivity
 
         return gross_error_sensitivity(self)
+
+    def plot_influence(self, k: int = 10, ax: Axes | None = None) -> Axes:
+        """Cook's distance of every fitted sample, the ``k`` largest named."""
+        from fieldfit.api.robustness import cook_distances
+        from fieldfit.report.influence import plot_influence
+
+        return plot_influence(cook_distances(self), self.influential(k), ax=ax)
 
     # --- comparison -------------------------------------------------------------------------------------------------
 

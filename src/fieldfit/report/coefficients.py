@@ -1,0 +1,57 @@
+"""Coefficient plot: estimates with their confidence intervals, one line for each parameter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+def plot_coefficients(table: pd.DataFrame, *, most: int = 40, sort: bool = True, ax: Axes | None = None) -> Axes:
+    """Draw a table with the columns estimate, lower and upper (and q or p, if it has them).
+
+    At most ``most`` parameters are drawn, those with the largest |z|; intervals that hold 0 are grey, others coloured.
+    Parameters that are not identified (NaN) are listed below the plot, without an interval.
+    """
+    import matplotlib.pyplot as plt
+
+    drawn = table[table["lower"].notna()]
+    left_out = len(table) - len(drawn)
+    if len(drawn) > most:
+        drawn = drawn.loc[drawn["z"].abs().sort_values(ascending=False).index[:most]]
+    if sort:
+        drawn = drawn.sort_values("estimate")
+    estimate, lower, upper = (drawn[name].to_numpy(dtype=float) for name in ("estimate", "lower", "upper"))
+    if ax is None:
+        _, ax = plt.subplots(figsize=(6.4, max(2.0, 0.6 + 0.24 * len(drawn))), layout="constrained")
+    places = np.arange(len(drawn))
+    away = (lower > 0) | (upper < 0)
+    for chosen, colour, label in (
+        (away, "#1f5a99", "interval without 0"),
+        (~away, "#8c8c8c", "interval with 0"),
+    ):
+        if chosen.any():
+            ax.hlines(places[chosen], lower[chosen], upper[chosen], color=colour, linewidth=1.6)
+            ax.plot(estimate[chosen], places[chosen], "o", color=colour, markersize=4.5, label=label)
+    ax.axvline(0.0, color="black", linewidth=0.8, zorder=0)
+    ax.set_yticks(places, [str(name) for name in drawn.index])
+    ax.set_ylim(-0.7, len(drawn) - 0.3)
+    ax.set_xlabel("estimate and confidence interval")
+    ax.grid(axis="x", color="#e0e0e0", linewidth=0.6)
+    ax.set_axisbelow(True)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    notes = []
+    if len(table) - left_out > len(drawn):
+        notes.append(f"{len(drawn)} of {len(table) - left_out} parameters, the largest |z|")
+    if left_out:
+        notes.append(f"{left_out} not identified")
+    if notes:
+        ax.set_title("; ".join(notes), fontsize=9, loc="left")
+    if len(drawn):
+        ax.legend(frameon=False, fontsize=8, loc="best")
+    return ax

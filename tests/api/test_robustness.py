@@ -1,0 +1,187 @@
+"""Influence against refitting, expected scores against enumeration of Z, sensitivity, the plot."""
+
+import itertools
+
+import numpy as np
+import pytest
+from oracle import joint_states
+
+import fieldfit as ff
+from fieldfit.api.robustness import cook_distances
+from fieldfit.data.samples import Table
+from fieldfit.policies import Policy
+from fieldfit.types import ModelError
+
+MODEL = ff.BoltzmannMachine(4, biases=True)
+THETA = np.array([-1.0, 1.0, 0.5, -0.5, 1.0, -1.0, 0.2, -0.2, 0.4, 0.0])
+X = MODEL.sample(THETA, 800, 1).values
+
+
+@pytest.mark.parametrize(("policy", "sigma2"), [("FL", None), ("0.7*PL1 + 0.3*PL2", None), ("Partition(2)", 0.5)])
+def test_influence_is_what_leaving_a_sample_out_does(policy, sigma2):
+    """First order: the prediction is off by a few per cent, of order 1/n relative to the change."""
+    weight = np.ones(len(X))
+    options = {"sigma2": sigma2, "random_state": 3, "tol": 1e-11}
+    fit = ff.fit(MODEL, X, policy, sample_weight=weight, **options)
+    influence = fit.influence()
+    assert influence.shape == (800, 10)
+    for row in [*fit.influential(2).index, 5, 444]:
+        weight[row] = 0.0  # an importance weight of 0 leaves the Z of all others as they are
+        change = fit.theta - ff.fit(MODEL, X, policy, sample_weight=weight, start=fit.theta, **options).theta
+        weight[row] = 1.0
+        assert np.linalg.norm(influence[row] - change) < 0.06 * np.linalg.norm(change) + 1e-7
+        assert np.linalg.norm(change) < 1e-7 or influence[row] @ change > 0.99 * np.linalg.norm(change) ** 2 * 0.9
+
+
+def test_influences_of_fitted_samples_add_up_to_the_penalty():
+    fit = ff.fit(MODEL, X, "0.7*PL1", sigma2=0.5, tol=1e-10)
+    accuracy = fit.dense_accuracy()
+    expected = accuracy.inverse @ (fit.theta / 0.5) / fit.n
+    np.testing.assert_allclose(fit.influence().sum(axis=0), expected, atol=1e-8)
+    np.testing.assert_allclose(
+        np.concatenate([block for _, block in fit.influence_blocks()]), fit.influence(), atol=1e-15
+    )
+    np.testing.assert_allclose(
+        fit.influence(parameters=["x1:x2", 8]), fit.influence()[:, [3, 8]], rtol=1e-9, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("policy", ["0.7*PL1 + 0.3*FL@0.5", "Multinomial(0.5*PL1 + 0.5*FL)", "Partition(2)"])
+def test_new_rows_are_expected_over_the_selection(policy):
+    """The mean over 4,000 draws of Z of the influence with Z drawn, within 5 standard errors."""
+    fit = ff.fit(MODEL, X, policy)
+    new = joint_states((2,) * 4)[[3, 9]]
+    expected = fit.influence(new)
+    inverse = fit.dense_accuracy().inverse / fit.n
+    bound = Policy.parse(policy).bind(MODEL.structure())
+    repeated = Table(np.ascontiguousarray(np.repeat(new, 4_000, axis=0)), MODEL.names, MODEL.states)
+    drawn = MODEL.compile(repeated, bound.draw(1, 0, 8_000)).scores(fit.theta, 0, 8_000) @ inverse
+    for k in range(2):
+        part = drawn[4_000 * k : 4_000 * (k + 1)]
+        error = part.std(axis=0) / np.sqrt(4_000)
+        assert np.all(np.abs(part.mean(axis=0) - expected[k]) < 5 * error + 1e-12)
+    np.testing.assert_allclose(fit.influence(new, parameters=[2, 7]), expected[:, [2, 7]], rtol=1e-9, atol=1e-13)
+
+
+def test_the_most_influential_samples_are_found():
+    x = X.copy()
+    x[17] = [1, 1, 1, 1]  # the rarest state of this machine
+    fit = ff.fit(MODEL, x, "PL1")
+    table = fit.influential(5)
+    distances = cook_distances(fit)
+    np.testing.assert_allclose(table["distance"], np.sort(distances)[::-1][:5], rtol=1e-10)
+    influence, errors = fit.influence(), fit.standard_errors()
+    row = table.index[0]
+    place = fit.parameter_names.index(table["parameter"].iloc[0])
+    assert table["change"].iloc[0] == pytest.approx(influence[row, place])
+    assert table["in_errors"].iloc[0] == pytest.approx(np.abs(influence[row] / errors).max())
+    by_hand = influence[row] @ np.linalg.inv(fit.covariance() / fit.n) @ influence[row]
+    assert distances[row] == pytest.approx(by_hand)
+    chosen = fit.influential(3, parameters=["x0:x1"])
+    assert chosen.index[0] == np.abs(influence[:, 0]).argmax()
+    with pytest.raises(ModelError, match="at least 1"):
+        fit.influential(0)
+
+
+def test_gross_error_sensitivity_is_the_largest_influence_of_any_state():
+    fit = ff.fit(MODEL, X, "0.7*PL1 + 0.3*PL2")
+    found = fit.gross_error_sensitivity()
+    everything = fit.influence(joint_states((2,) * 4)) * fit.n
+    assert found.exact
+    np.testing.assert_allclose(found.each, np.abs(everything).max(axis=0), rtol=1e-10)
+    assert found.total == pytest.approx(np.linalg.norm(everything, axis=1).max())
+    assert found.state == tuple(joint_states((2,) * 4)[np.linalg.norm(everything, axis=1).argmax()])
+    # E_Z 𝓘 has at most the variance of 𝓘, so for a policy without selection noise the supremum is at least √r.
+    assert ff.fit(MODEL, X, "PL1").gross_error_sensitivity().standardised > np.sqrt(10)
+
+
+def test_plots_show_the_tables(tmp_path):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    fit = ff.fit(MODEL, X, "PL1")
+    ax = fit.plot_influence(3)
+    named = {text.get_text().split(" ")[0] for text in ax.texts}
+    assert named
+    assert named <= {str(row) for row in fit.influential(3).index}
+    coefficients = fit.plot_coefficients(most=6)
+    assert len(coefficients.get_yticklabels()) == 6
+    assert {label.get_text() for label in coefficients.get_yticklabels()} <= set(fit.parameter_names)
+    coefficients.figure.savefig(tmp_path / "coefficients.png")
+    assert (tmp_path / "coefficients.png").stat().st_size > 5_000
+    plt.close("all")
+
+
+def triple_distribution(strength=2.0):
+    states = joint_states((2,) * 4)
+    logs = MODEL.conditional(THETA, states, range(4)) + strength * states[:, 0] * states[:, 1] * states[:, 2]
+    return np.exp(logs) / np.exp(logs).sum()
+
+
+def test_a_projection_inside_the_family_is_the_truth_and_its_variance_the_theory():
+    for policy in ("FL", "0.6*PL1 + 0.4*PL2@2", "Partition(2)"):
+        projection = ff.project(MODEL, (MODEL, THETA), policy)
+        np.testing.assert_allclose(projection.theta, THETA, atol=1e-7)
+        assert projection.divergence == pytest.approx(0.0, abs=1e-10)
+        theory = ff.asymptotics(MODEL, THETA, policy)
+        np.testing.assert_allclose(projection.bread, theory.bread, atol=1e-8)
+        np.testing.assert_allclose(projection.meat, theory.meat, atol=1e-8)
+
+
+@pytest.mark.parametrize("policy", ["FL", "0.6*PL1 + 0.4*FL@2", "Multinomial(0.5*PL1 + 0.5*FL)"])
+def test_projection_and_variance_from_the_definition(policy):
+    """E ψ = 0, and E ψψᵀ by listing every state and every Z."""
+    p = triple_distribution()
+    found = ff.project(MODEL, p, policy)
+    shaped = ff.project(MODEL, p.reshape(2, 2, 2, 2), policy)
+    np.testing.assert_array_equal(found.theta, shaped.theta)
+    assert found.divergence > 0.01
+    bound = Policy.parse(policy).bind(MODEL.structure())
+    states = joint_states((2,) * 4)
+    components = [family.component(j) for family in bound.families for j in range(family.size)]
+    step = 1e-5
+
+    def scores(theta):
+        columns = []
+        for k in range(10):
+            e = np.eye(10)[k] * step
+            columns.append(
+                [
+                    (MODEL.conditional(theta + e, states, *c) - MODEL.conditional(theta - e, states, *c)) / (2 * step)
+                    for c in components
+                ]
+            )
+        return np.array(columns).transpose(2, 1, 0)  # states, components, parameters
+
+    s = scores(found.theta)
+    beta, lam = bound.beta(), bound.mean()
+    np.testing.assert_allclose(np.einsum("x,xjr,j->r", p, s, beta * lam), 0, atol=1e-7)
+    meat = np.zeros((10, 10))
+    if policy.startswith("Multinomial"):
+        laws = [(lam[j], np.eye(len(lam))[j]) for j in range(len(lam))]
+    else:
+        laws = [
+            (np.prod(np.where(np.array(z) == 1, lam, 1 - lam)), np.array(z, dtype=float))
+            for z in itertools.product((0, 1), repeat=len(lam))
+        ]
+    for probability, z in laws:
+        psi = np.einsum("xjr,j->xr", s, beta * z)
+        meat += probability * np.einsum("x,xr,xs->rs", p, psi, psi)
+    np.testing.assert_allclose(found.meat, meat, atol=1e-7)
+    if policy == "FL":  # the others would take long by differences, and their breads are those of the theory above
+        columns = [(scores(found.theta + e) - scores(found.theta - e))[:, 0] / 2e-4 for e in np.eye(10) * 1e-4]
+        np.testing.assert_allclose(found.bread, -np.einsum("x,sxr->rs", p, np.array(columns)), atol=1e-4)
+    inverse = np.linalg.inv(found.bread)
+    np.testing.assert_allclose(found.covariance, inverse @ found.meat @ inverse, atol=1e-8)
+
+
+def test_bad_distributions_are_refused():
+    with pytest.raises(ModelError, match="16 joint states"):
+        ff.project(MODEL, np.ones(8) / 8)
+    with pytest.raises(ModelError, match="add up to 1"):
+        ff.project(MODEL, np.ones(16))
+    with pytest.raises(ModelError, match="must agree"):
+        ff.project(MODEL, (ff.BoltzmannMachine(3), np.zeros(3)))
+    with pytest.raises(ModelError, match="infinity"):
+        ff.project(MODEL, np.eye(16)[3])

@@ -1,0 +1,82 @@
+"""Held-out likelihood and goodness of fit."""
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.api.validation import fold_members
+from fieldfit.types import DataError, FieldfitError
+
+MODEL = ff.BoltzmannMachine(4)
+THETA = np.array([-1.0, 1.0, 0.5, -0.5, 1.0, -1.0])
+X = MODEL.sample(THETA, 1_000, 1).values
+
+
+def test_cross_validation_is_what_it_says():
+    frame = ff.cross_validate(MODEL, X, ["PL1", "FL"], sigma2=[None, 0.01], folds=4, random_state=3)
+    assert len(frame) == 4
+    assert frame["nll"].is_monotonic_increasing
+    line = frame[(frame["policy"] == "FL") & frame["sigma2"].isna()].iloc[0]
+    members = fold_members(1_000, 4, 3)
+    loss = np.empty(1_000)
+    for fold in range(4):
+        theta = ff.fit(MODEL, X[members != fold], "FL").theta
+        loss[members == fold] = -MODEL.conditional(theta, X[members == fold], range(4))
+    assert line["nll"] == pytest.approx(loss.mean(), rel=1e-6)
+    assert line["std_error"] == pytest.approx(loss.std(ddof=1) / np.sqrt(1_000), rel=1e-5)
+    assert frame["excess"].iloc[0] == 0.0
+    assert frame["excess_std_error"].iloc[1] < 0.2 * frame["std_error"].iloc[1]  # PL1 and FL lose on the same samples
+    assert set(frame["sigma2"].iloc[:2].isna()) == {True}  # a strong penalty loses
+
+
+def test_cross_validation_of_models_by_another_score():
+    models = {"pairs": MODEL, "chain": ff.BoltzmannMachine(4, [(0, 1), (1, 2), (2, 3)])}
+    frame = ff.cross_validate(models, X, score="PL1", folds=2)
+    assert list(frame["model"]) == ["pairs", "chain"]
+    with pytest.raises(DataError, match="too few"):
+        ff.cross_validate(MODEL, X[:5], folds=3)
+    with pytest.raises(FieldfitError, match="2 folds"):
+        ff.cross_validate(MODEL, X, folds=1)
+
+
+def test_goodness_of_fit_sees_what_the_model_lacks():
+    good = ff.fit(MODEL, X, "PL1").goodness_of_fit(n_simulated=99)
+    assert good["p"].min() > 0.01
+    independent = ff.BoltzmannMachine(4, [(0, 1)], biases=True)
+    bad = ff.fit(independent, X, "PL1").goodness_of_fit(n_simulated=99)
+    assert bad.loc["E x0·x2", "p"] == pytest.approx(0.01)
+    assert abs(bad.loc["E x0·x2", "z"]) > 5
+    own = ff.fit(MODEL, X, "PL1").goodness_of_fit(lambda table: table.codes.max(axis=1).mean(), n_simulated=50)
+    assert own.loc["statistic 0", "observed"] == np.asarray(X).max(axis=1).mean()
+    with pytest.raises(FieldfitError, match="names"):
+        ff.fit(MODEL, X, "PL1").goodness_of_fit(lambda table: 1.0, names=["a", "b"])
+
+
+def test_goodness_of_fit_rejects_no_more_than_its_level():
+    """60 datasets from the model, 8 statistics: conservative, so at most 10% of p ≤ 0.1 on average (5% more is 4 errors)."""
+    ff.set_threads(1)
+    small = []
+    for seed in range(60):
+        fit = ff.fit(MODEL, MODEL.sample(THETA, 400, seed + 100).values, "PL1")
+        small.append(np.mean(fit.goodness_of_fit(n_simulated=39, random_state=seed)["p"] <= 0.1))
+    assert np.mean(small) < 0.15
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_simulated_datasets_keep_what_is_given(missing):
+    model = ff.MarkovRandomField([2, 2, 3, 2], [(0, 1), (1, 2), (2, 3), (0, 3)], given=[3])
+    random = np.random.default_rng(5)
+    values = np.stack([random.integers(0, c, 6_000) for c in (2, 2, 3, 2)], axis=1).astype(float)
+    values[:, :3][random.random((6_000, 3)) < missing] = np.nan
+    table = model.read(values)
+    theta = random.normal(size=model.n_parameters)
+    simulated = model.simulate(table, theta, 3)
+    np.testing.assert_array_equal(simulated.codes[:, 3], table.codes[:, 3])
+    np.testing.assert_array_equal(simulated.codes < 0, table.codes < 0)
+    for x3 in (0, 1):
+        rows = (table.codes[:, 3] == x3) & (table.codes[:, 1] >= 0)
+        expected = model.marginals(theta, {3: x3})[1][1]
+        # about 3,000 (2,100) draws: five standard errors are below 0.055
+        assert np.mean(simulated.codes[rows, 1]) == pytest.approx(expected, abs=0.055)
+    assert not np.array_equal(simulated.codes, model.simulate(table, theta, 4).codes)
+    np.testing.assert_array_equal(simulated.codes, model.simulate(table, theta, 3).codes)
