@@ -1,7 +1,6 @@
 """Influence against refitting, expected scores against enumeration of Z, sensitivity, the plot."""
 
 import itertools
-import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import fieldfit as ff
 from fieldfit.api.robustness import cook_distances
 from fieldfit.data.samples import Table
 from fieldfit.policies import Policy
-from fieldfit.types import ModelError, SeparationWarning
+from fieldfit.types import ModelError
 
 MODEL = ff.BoltzmannMachine(4, biases=True)
 THETA = np.array([-1.0, 1.0, 0.5, -0.5, 1.0, -1.0, 0.2, -0.2, 0.4, 0.0])
@@ -188,41 +187,36 @@ def test_bad_distributions_are_refused():
         ff.project(MODEL, np.eye(16)[3])
 
 
+# Four exchangeable variables; the probability of 0, 1, 2, 3, 4 ones. No pairwise machine has this distribution, and
+# maximum likelihood and pseudo-likelihood project it on (nearly) the same point, all couplings 0.5.
+BY_NUMBER_OF_ONES = np.array([0.013, 0.012, 0.405, 0.114, 0.456])
+
+
 @pytest.mark.slow
 def test_outside_the_family_the_cheaper_estimator_can_win():
-    """One state has probability 0.8, the other fifteen share the rest: gross errors around a single pattern.
+    """Pseudo-likelihood has 6% less excess loss than maximum likelihood on new data, in theory and over 1,000 datasets.
 
-    Pseudo-likelihood goes to a point that is a little worse, but varies much less around it: with n = 100 it has the
-    better expected log-likelihood on new data, with n = 5,000 maximum likelihood has. 400 and 100 datasets; both
-    differences are many standard errors.
+    The paired difference of the losses is asked to be 4 standard errors above 0 (about 10 are expected).
     """
     ff.set_threads(1)
     model = ff.BoltzmannMachine(4)
     states = joint_states((2,) * 4)
-    p = np.full(16, 0.2 / 15)
-    p[14] = 0.8
+    p = (BY_NUMBER_OF_ONES / [1, 4, 6, 4, 1])[states.sum(axis=1)]
     goal = {policy: ff.project(model, p, policy) for policy in ("FL", "PL1")}
-    assert goal["PL1"].divergence > goal["FL"].divergence
-    assert np.trace(goal["PL1"].covariance) < 0.65 * np.trace(goal["FL"].covariance)
+    np.testing.assert_allclose(goal["FL"].theta, goal["PL1"].theta, atol=0.02)
+    assert goal["FL"].divergence > 0.2
+    n, replications = 800, 1_000
+    floor = goal["FL"].entropy + goal["FL"].divergence
+    predicted = {policy: projection.expected_nll(n) - floor for policy, projection in goal.items()}
+    assert predicted["PL1"] < 0.96 * predicted["FL"]
     random = np.random.default_rng(0)
-    for n, replications, winner in ((100, 400, "PL1"), (5_000, 100, "FL")):
-        loss = {policy: [] for policy in goal}
-        theta = {policy: [] for policy in goal}
-        while len(loss["FL"]) < replications:
-            x = np.repeat(states, random.multinomial(n, p), axis=0)
-            if np.any(x.min(axis=0) == x.max(axis=0)):
-                continue  # a variable that never changes has no estimate, by either policy
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SeparationWarning)
-                for policy in goal:
-                    theta[policy].append(ff.fit(model, x, policy).theta)
-            for policy in goal:
-                loss[policy].append(-p @ model.conditional(theta[policy][-1], states, range(4)))
-        difference = np.array(loss["FL"]) - np.array(loss["PL1"])
-        error = difference.std() / np.sqrt(replications)
-        assert (difference.mean() > 4 * error) if winner == "PL1" else (difference.mean() < -4 * error)
-        if n == 5_000:
-            for policy, projection in goal.items():
-                assert np.mean(loss[policy]) == pytest.approx(projection.expected_nll(n), abs=3e-4)
-                variance = n * np.var(theta[policy], axis=0).sum()
-                assert variance == pytest.approx(np.trace(projection.covariance), rel=0.25)
+    excess = {policy: np.empty(replications) for policy in goal}
+    for line in range(replications):
+        x = np.repeat(states, random.multinomial(n, p), axis=0)
+        for policy in goal:
+            theta = ff.fit(model, x, policy).theta
+            excess[policy][line] = -p @ model.conditional(theta, states, range(4)) - floor
+    difference = excess["FL"] - excess["PL1"]
+    assert difference.mean() > 4 * difference.std() / np.sqrt(replications)
+    for policy in goal:
+        assert excess[policy].mean() == pytest.approx(predicted[policy], rel=0.12)
