@@ -29,18 +29,19 @@ struct ChainFamily {
 // the others ("cold") are gathered from the parameters.
 struct ChainData {
     int64_t n_sequences, n_tokens, n_labels, padded, n_features, n_hot, n_chunks;
-    int64_t max_tokens;        // of one sequence
-    int64_t max_batch_tokens;  // of chain_batch sequences that go together
-    const int64_t* offsets;    // (n_sequences + 1)
-    const int32_t* labels;     // (n_tokens); may be -1 where nothing looks
-    const uint8_t* active;     // (n_tokens), tokens in some selected segment; null: all
-    const int64_t* chunk_ptr;  // (n_chunks + 1) into order
-    const int64_t* order;      // sequences by chunk, longest first within a chunk
-    const int64_t* hot_ptr;    // (n_tokens + 1)
-    const int32_t* hot_rows;   // rows of the hot table
-    const double* hot_values;  // null: all 1
-    const int64_t* cold_ptr;   // (n_tokens + 1)
-    const int32_t* cold_features;
+    int64_t max_tokens;          // of one sequence
+    int64_t max_batch_tokens;    // of chain_batch sequences that go together
+    const int64_t* offsets;      // (n_sequences + 1)
+    const int32_t* labels;       // (n_tokens); may be -1 where nothing looks
+    const uint8_t* active;       // (n_tokens), tokens in some selected segment; null: all
+    const int64_t* chunk_ptr;    // (n_chunks + 1) into order
+    const int64_t* order;        // sequences by chunk, longest first within a chunk
+    const int64_t* hot_ptr;      // (n_tokens + 1)
+    const int32_t* hot_rows;     // rows of the hot table
+    const double* hot_values;    // null: all 1
+    const int64_t* cold_ptr;     // (n_tokens + 1)
+    const int32_t* cold_places;  // features; where pairs are listed, one entry for each pair of a feature: the pair
+    const int32_t* cold_labels;  // labels of those pairs; null where every pair has a weight
     const double* cold_values;
     const int32_t* hot_features;  // (n_hot), the feature of each row
     const int64_t* feature_ptr;   // (n_features + 1), tokens of each cold feature

@@ -128,9 +128,11 @@ class ChainTokens {
         need(pair_ptr.has_value() == pair_labels.has_value(), "ChainTokens: pair_ptr and pair_labels go together");
         if (pair_ptr) {
             n_state_ = static_cast<int64_t>(pair_labels->shape(0));
+            need(n_state_ < (int64_t(1) << 31), "ChainTokens: more than 2^31 pairs");
             check_pointers(*pair_ptr, n_features, n_state_, "ChainTokens: pair_ptr must rise from 0 to the pairs");
             check_range(*pair_labels, 0, n_labels, "ChainTokens: a pair's label is outside 0..n_labels-1");
         } else {
+            need(n_labels > 1, "ChainTokens: with one label, list the pairs: a row would be shorter than its padding");
             n_state_ = n_features * n_labels;
         }
         d.n_columns = 0;
@@ -172,7 +174,7 @@ class ChainTokens {
     void make_chunks() {
         ChainData& d = data_;
         const int64_t bytes = 4 * d.padded * d.padded * 8 + d.n_columns * 8;
-        int64_t chunks = std::clamp<int64_t>((int64_t(48) << 20) / bytes, 4, 32);
+        int64_t chunks = std::clamp<int64_t>((int64_t(48) << 20) / bytes, 4, 16);
         chunks = std::clamp<int64_t>(std::min(chunks, d.n_tokens / 256), 1, chunks);
         d.n_chunks = chunks;
         chunk_ptr_.assign(static_cast<size_t>(chunks) + 1, 0);
@@ -232,16 +234,21 @@ class ChainTokens {
         for (int64_t t = 0; t < d.n_tokens; ++t) {
             int64_t hot = 0, cold = 0;
             if (!d.active || d.active[t])
-                for (int64_t q = indptr[t]; q < indptr[t + 1]; ++q)
-                    ++(hot_of[static_cast<size_t>(indices[q])] >= 0 ? hot : cold);
+                for (int64_t q = indptr[t]; q < indptr[t + 1]; ++q) {
+                    if (hot_of[static_cast<size_t>(indices[q])] >= 0)
+                        ++hot;
+                    else
+                        cold += d.pair_ptr ? d.pair_ptr[indices[q] + 1] - d.pair_ptr[indices[q]] : 1;
+                }
             hot_ptr_[static_cast<size_t>(t) + 1] = hot_ptr_[static_cast<size_t>(t)] + hot;
             cold_ptr_[static_cast<size_t>(t) + 1] = cold_ptr_[static_cast<size_t>(t)] + cold;
         }
         hot_rows_.resize(static_cast<size_t>(hot_ptr_[n_tokens]));
-        cold_features_.resize(static_cast<size_t>(cold_ptr_[n_tokens]));
+        cold_places_.resize(static_cast<size_t>(cold_ptr_[n_tokens]));
+        if (d.pair_ptr) cold_labels_.resize(cold_places_.size());
         if (values) {
             hot_values_.resize(hot_rows_.size());
-            cold_values_.resize(cold_features_.size());
+            cold_values_.resize(cold_places_.size());
         }
         feature_ptr_.assign(n_features + 1, 0);
         size_t hot = 0, cold = 0;
@@ -252,25 +259,36 @@ class ChainTokens {
                 if (row >= 0) {
                     if (values) hot_values_[hot] = values[q];
                     hot_rows_[hot++] = row;
-                } else {
-                    if (values) cold_values_[cold] = values[q];
-                    cold_features_[cold++] = indices[q];
+                } else if (d.pair_ptr) {
                     ++feature_ptr_[static_cast<size_t>(indices[q]) + 1];
+                    for (int64_t pair = d.pair_ptr[indices[q]]; pair < d.pair_ptr[indices[q] + 1]; ++pair) {
+                        if (values) cold_values_[cold] = values[q];
+                        cold_labels_[cold] = d.pair_labels[pair];
+                        cold_places_[cold++] = static_cast<int32_t>(pair);
+                    }
+                } else {
+                    ++feature_ptr_[static_cast<size_t>(indices[q]) + 1];
+                    if (values) cold_values_[cold] = values[q];
+                    cold_places_[cold++] = indices[q];
                 }
             }
         }
         if (transpose) {
             for (size_t f = 0; f < n_features; ++f) feature_ptr_[f + 1] += feature_ptr_[f];
-            feature_tokens_.resize(cold);
-            if (values) feature_values_.resize(cold);
+            const size_t entries = static_cast<size_t>(feature_ptr_[n_features]);
+            feature_tokens_.resize(entries);
+            if (values) feature_values_.resize(entries);
             std::copy(feature_ptr_.begin(), feature_ptr_.end(), count.begin());
-            for (size_t t = 0; t < n_tokens; ++t)
-                for (int64_t q = cold_ptr_[t]; q < cold_ptr_[t + 1]; ++q) {
-                    const size_t at =
-                        static_cast<size_t>(count[static_cast<size_t>(cold_features_[static_cast<size_t>(q)])]++);
+            for (int64_t t = 0; t < d.n_tokens; ++t) {
+                if (d.active && !d.active[t]) continue;
+                for (int64_t q = indptr[t]; q < indptr[t + 1]; ++q) {
+                    const size_t feature = static_cast<size_t>(indices[q]);
+                    if (hot_of[feature] >= 0) continue;
+                    const size_t at = static_cast<size_t>(count[feature]++);
                     feature_tokens_[at] = static_cast<int32_t>(t);
-                    if (values) feature_values_[at] = cold_values_[static_cast<size_t>(q)];
+                    if (values) feature_values_[at] = values[q];
                 }
+            }
         } else {
             feature_ptr_.clear();
         }
@@ -278,7 +296,8 @@ class ChainTokens {
         d.hot_rows = hot_rows_.data();
         d.hot_values = values ? hot_values_.data() : nullptr;
         d.cold_ptr = cold_ptr_.data();
-        d.cold_features = cold_features_.data();
+        d.cold_places = cold_places_.data();
+        d.cold_labels = d.pair_ptr ? cold_labels_.data() : nullptr;
         d.cold_values = values ? cold_values_.data() : nullptr;
         d.hot_features = hot_features_.data();
         d.feature_ptr = transpose ? feature_ptr_.data() : nullptr;
@@ -297,7 +316,7 @@ class ChainTokens {
     Maybe<int64_t> column_ptr_;
     Maybe<int32_t> columns_;
     std::vector<int64_t> chunk_ptr_, order_, hot_ptr_, cold_ptr_, feature_ptr_;
-    std::vector<int32_t> hot_features_, hot_rows_, cold_features_, feature_tokens_;
+    std::vector<int32_t> hot_features_, hot_rows_, cold_places_, cold_labels_, feature_tokens_;
     std::vector<double> hot_values_, cold_values_, feature_values_;
     mutable ScratchPool scratch_;
     ChainData data_{};

@@ -74,7 +74,7 @@ FF_INLINE void gather_block(const ChainData& data, const ChainWeights& weights, 
     }
     if (!data.pair_ptr)
         for (int64_t q = data.cold_ptr[token]; q < data.cold_ptr[token + 1]; ++q) {
-            const int64_t feature = data.cold_features[q];
+            const int64_t feature = data.cold_places[q];
             // The last row of the parameters may have nothing behind it to fill the padding: a copy is read instead.
             const double* from =
                 (feature == data.n_features - 1 ? last_row : weights.state + feature * data.n_labels) + column;
@@ -90,11 +90,11 @@ FF_INLINE void gather_block(const ChainData& data, const ChainWeights& weights, 
 
 FF_INLINE void fetch_ahead(const ChainData& data, const ChainWeights& weights, int64_t token) {
     for (int64_t q = data.cold_ptr[token]; q < data.cold_ptr[token + 1]; ++q) {
-        const int64_t feature = data.cold_features[q];
+        const int64_t place = data.cold_places[q];
         if (data.pair_ptr) {
-            __builtin_prefetch(weights.state + data.pair_ptr[feature]);
+            __builtin_prefetch(weights.state + place);
         } else {
-            const double* row = weights.state + feature * data.n_labels;
+            const double* row = weights.state + place * data.n_labels;
             const int64_t lines = data.n_labels < 64 ? data.n_labels : 64;
             for (int64_t j = 0; j < lines; j += 8) __builtin_prefetch(row + j);
         }
@@ -138,13 +138,16 @@ FF_INLINE void score_tokens(const ChainData& data, const ChainWeights& weights, 
             default:
                 break;
         }
-        if (data.pair_ptr)
-            for (int64_t q = data.cold_ptr[token]; q < data.cold_ptr[token + 1]; ++q) {
-                const int64_t feature = data.cold_features[q];
-                const double value = data.cold_values ? data.cold_values[q] : 1.0;
-                for (int64_t pair = data.pair_ptr[feature]; pair < data.pair_ptr[feature + 1]; ++pair)
-                    row[data.pair_labels[pair]] += value * weights.state[pair];
+        if (data.pair_ptr) {
+            const int64_t end = data.cold_ptr[token + 1];
+            if (data.cold_values) {
+                for (int64_t q = data.cold_ptr[token]; q < end; ++q)
+                    row[data.cold_labels[q]] += data.cold_values[q] * weights.state[data.cold_places[q]];
+            } else {
+                for (int64_t q = data.cold_ptr[token]; q < end; ++q)
+                    row[data.cold_labels[q]] += weights.state[data.cold_places[q]];
             }
+        }
     }
     if (last == first) return;
     double* row = scores;

@@ -9,8 +9,10 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.api.theory import asymptotics
+from fieldfit.cli.app import run
 from fieldfit.experiments import figure2, figure3
 from fieldfit.experiments.mixtures import FORMULAS, family_moments
+from fieldfit.experiments.reproduction import experiment_names
 from fieldfit.report.panels import lower_left
 from fieldfit.types import FieldfitError
 
@@ -96,3 +98,12 @@ def test_pictures_come_with_their_tables(tmp_path, module):
 def test_another_scale_is_refused():
     with pytest.raises(FieldfitError, match="must be 'small' or 'paper'"):
         figure2.compute("huge")
+
+
+def test_reproduce_finds_the_figures_and_takes_a_scale(tmp_path, capsys):
+    assert run(["reproduce", "figure-2", "--scale", "small", "--out", str(tmp_path / "out"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["scale"] == "small"
+    assert len(document["files"]) == 4
+    assert run(["reproduce", "figure-3", "--scale", "huge"]) == 2
+    assert {"figure-1", "figure-2", "figure-3"} <= set(experiment_names())

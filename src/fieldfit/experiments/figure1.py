@@ -81,6 +81,11 @@ def paper_boxes() -> tuple[Box, ...]:
 
 def reproduce(out: Path | None) -> Reproduction:
     """Compute the figure; with ``out``, draw it as well."""
+    folder = None if out is None else make_folder(out)
+
+
+def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
+    """Compute the figure; with ``out``, draw it as well. It is of one size, whatever the scale."""
     model = BoltzmannMachine(NODES)
     boxes, records, rows = [], [], []
     for box in paper_boxes():
@@ -124,8 +129,8 @@ def reproduce(out: Path | None) -> Reproduction:
         "Variance: determinant relative to maximum likelihood (FL).",
     )
     files: list[Path] = []
-    if out is not None:
-        files = save_figure(draw_boxes(boxes), make_folder(out), "figure-1")
+    if folder is not None:
+        files = save_figure(draw_boxes(boxes), folder, "figure-1")
     document = {"experiment": "figure-1", "theta": THETA.tolist(), "boxes": records, "note": NOTE}
     return Reproduction(document, (summary, *map(_selection_table, boxes)), (NOTE,), tuple(files))
 

@@ -1,7 +1,7 @@
 """What an experiment hands back, and how `fieldfit reproduce` finds the experiments.
 
-An experiment is a module of this package with a function ``reproduce(out)``: figure1.py is called figure-1. ``out`` is a
-folder for its pictures, or None for none.
+An experiment is a module of this package with a function ``reproduce(out, scale)``: figure1.py is called figure-1. ``out``
+is a folder for its pictures and tables, or None for none; ``scale`` is "small" (seconds) or "paper".
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fieldfit.experiments.tables import check_scale
 from fieldfit.report.table import PlainTable
 from fieldfit.types import FieldfitError
 
@@ -39,11 +40,12 @@ def experiment_names() -> dict[str, str]:
     return dict(sorted(found.items(), key=lambda item: (item[0].split("-")[0], int(item[0].split("-")[1]))))
 
 
-def reproduce(name: str, out: Path | None) -> Reproduction:
+def reproduce(name: str, out: Path | None, scale: str = "small") -> Reproduction:
     """Run one experiment."""
+    check_scale(scale)
     names = experiment_names()
     if name not in names:
         raise FieldfitError(f"There is no experiment {name!r}; there are: {', '.join(names)}.")
     module = importlib.import_module(f"fieldfit.experiments.{names[name]}")
-    result: Reproduction = module.reproduce(out)
+    result: Reproduction = module.reproduce(out, scale)
     return result

@@ -14,9 +14,9 @@ _MOST_NAMED = 12
 
 
 def plot_weights(history: pd.DataFrame, *, title: str = "Automatic weights") -> Figure:
-    """β by round above, J by round below.
+    """β by round above; below what that β loses against the best at the round's θ.
 
-    ``history`` has the columns ``round`` and ``J``, and one column ``β[name]`` for each weight.
+    ``history`` has the columns ``round`` and ``loss``, and one column ``β[name]`` for each weight.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -36,9 +36,11 @@ def plot_weights(history: pd.DataFrame, *, title: str = "Automatic weights") -> 
     above.set_ylabel("weight β")
     above.set_ylim(bottom=0)
     above.set_title(title, loc="left", fontsize=11)
-    below.plot(rounds, history["J"].to_numpy(), color="#444444", marker="o", markersize=4, linewidth=1.8)
-    below.set_ylabel("J(β), log det of\nthe variance")
-    below.ticklabel_format(axis="y", useOffset=False)
+    below.plot(
+        rounds, history["loss"].to_numpy(), color="#444444", marker="o", markersize=4, linewidth=1.8, clip_on=False
+    )
+    below.set_ylabel("J(β) − least J\nat the round's θ")
+    below.set_ylim(bottom=0)
     below.set_xlabel("round of Algorithm 1")
     below.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axis in (above, below):

@@ -99,11 +99,12 @@ def automatic_weights(
                 form, note = "diagonal", f"; too few samples of {names} for the exact form"
         if form == "diagonal":
             criterion = statistics.diagonal(theta)
-        history.append(Round(number, beta, criterion.value(beta), -solution.value, solution.converged))
+        J = criterion.value(beta)
+        previous, beta = beta, minimise_on_simplex(criterion, ridge)
+        history.append(Round(number, previous, J, J - criterion.value(beta), -solution.value, solution.converged))
         if solution.status is Status.INTERRUPTED:
             message = "stopped: interrupted"
             break
-        previous, beta = beta, minimise_on_simplex(criterion, ridge)
         moved = float(np.abs(_shares(beta, criterion) - _shares(previous, criterion)).max())
         settled = solution.converged or (number > 1 and _settled(history))
         if moved <= options.tol and settled:

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 class Round:
     """One alternation: β, then θ fitted with it, and J(β) at that θ.
 
+    ``loss`` is J(β) minus the least J at that θ, which goes to 0 (J itself may rise, because θ moves too).
     ``objective`` is the penalised log-likelihood that was reached, ``theta_converged`` whether the optimiser had finished.
     """
 
     round: int
     beta: FloatArray
     J: float
+    loss: float
     objective: float
     theta_converged: bool
 
@@ -58,11 +60,12 @@ class WeightsResult:
     theta: FloatArray = field(repr=False)
 
     def table(self) -> pd.DataFrame:
-        """The history, one line for each round: round, J, objective and a column β[name] for each weight."""
+        """The history, one line for each round: round, J, loss, objective and a column β[name] for each weight."""
         import pandas as pd
 
+        fields = ("round", "J", "loss", "objective", "theta_converged")
         lines = [
-            {"round": line.round, "J": line.J, "objective": line.objective, "theta_converged": line.theta_converged}
+            {name: getattr(line, name) for name in fields}
             | {f"β[{name}]": float(beta) for name, beta in zip(self.names, line.beta, strict=True)}
             for line in self.history
         ]
@@ -73,6 +76,8 @@ class WeightsResult:
         from fieldfit.report.weights import plot_weights
 
         title = f"Automatic weights, {self.form} form" + (" (published)" if self.formula == "published" else "")
+        if self.fell_back:
+            title += f"; {self.names[int(np.argmax(self.beta))]} alone was better and is taken"
         return plot_weights(self.table(), title=title)
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,7 +97,13 @@ class WeightsResult:
             "diagonal_loss": self.diagonal_loss,
             "fell_back": self.fell_back,
             "history": [
-                {"round": h.round, "beta": h.beta.tolist(), "J": _finite(h.J), "objective": h.objective}
+                {
+                    "round": h.round,
+                    "beta": h.beta.tolist(),
+                    "J": _finite(h.J),
+                    "loss": _finite(h.loss),
+                    "objective": h.objective,
+                }
                 for h in self.history
             ],
         }

@@ -40,6 +40,14 @@ class Ridge:
 
 def minimise_on_simplex(criterion: Criterion, ridge: Ridge) -> FloatArray:
     """The best normalised β (G,). IdentifiabilityError where no β determines the parameters."""
+    from threadpoolctl import threadpool_limits
+
+    # Hundreds of small factorisations: a pool of BLAS threads would cost more than it brings.
+    with threadpool_limits(1, user_api="blas"):
+        return _search(criterion, ridge)
+
+
+def _search(criterion: Criterion, ridge: Ridge) -> FloatArray:
     information = criterion.information
     use = information > 0
     groups = len(information)

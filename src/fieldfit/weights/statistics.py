@@ -21,10 +21,12 @@ from fieldfit.weights.criterion import DiagonalForm, LogDeterminant
 from fieldfit.weights.gershgorin import Gershgorin, discs
 from fieldfit.weights.reweighted import Reweighted
 
-#: Parameters up to which scores are streamed for the diagonals, and Hessians are taken column by column.
+#: Parameters up to which scores are streamed for the diagonals.
 MOST_STREAMED = 2_000
+#: Parameters from which a problem's own diagonal of the Hessian is taken, if it has one (it may be approximate).
+OWN_DIAGONAL_FROM = 64
 #: Rows of bread and meat whose discs are looked at where there are too many.
-SAMPLED_DISCS = 32
+SAMPLED_DISCS = 8
 
 
 @dataclass(frozen=True)
@@ -100,18 +102,19 @@ class DataStatistics:
         return total / self.probes
 
     def _bread_diagonal(self, place: int, theta: FloatArray) -> FloatArray:
+        """Few parameters: a Hessian product for each. More: the problem's own diagonal, else products or probes."""
         part = self.problem.parts[place]
         r = part.n_parameters
-        offered = part.hessian_diagonal(theta, self.row_weight)
-        if offered is not None and r > MOST_STREAMED:
-            return offered
+        own = part.hessian_diagonal(theta, self.row_weight) if r >= OWN_DIAGONAL_FROM else None
+        if own is not None:
+            return own
         result = np.zeros(r)
         if r <= MOST_STREAMED:
             unit = np.zeros(r)
-            for place_ in np.flatnonzero(self.free):
-                unit[place_] = 1.0
-                result[place_] = -part.hessian_product(theta, unit, self.row_weight)[place_]
-                unit[place_] = 0.0
+            for column in np.flatnonzero(self.free):
+                unit[column] = 1.0
+                result[column] = -part.hessian_product(theta, unit, self.row_weight)[column]
+                unit[column] = 0.0
             return result
         random = np.random.default_rng(1)
         for _ in range(self.probes):

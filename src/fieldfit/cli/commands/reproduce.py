@@ -1,30 +1,58 @@
-"""`fieldfit reproduce figure-1`: the paper's figures. The experiments are found by their files."""
+"""`fieldfit reproduce figure-1 | all`: the paper's figures. The experiments are found by their files."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fieldfit.cli.shared import Json, Threads, use_threads
 
+if TYPE_CHECKING:
+    from fieldfit.experiments.reproduction import Reproduction
+
+
+class Scale(StrEnum):
+    """How much is computed."""
+
+    small = "small"
+    paper = "paper"
+
 
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Which one, such as figure-1.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for the pictures.")] = None,
+    name: Annotated[
+        str, typer.Argument(metavar="EXPERIMENT", help="Which one, such as figure-1, or all of them: all.")
+    ],
+    scale: Annotated[
+        Scale, typer.Option("--scale", help="In seconds (small), or as large as in the paper.")
+    ] = Scale.small,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for the pictures and their tables.")
+    ] = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Compute a figure of the paper, and draw it with --out."""
-    from fieldfit.cli.output import note, print_json, print_table, say
+    from fieldfit.cli.output import print_json
+    from fieldfit.experiments.reproduction import experiment_names
     from fieldfit.experiments.reproduction import reproduce as run
 
     use_threads(threads)
-    result = run(name, out)
+    documents = []
+    for one in experiment_names() if name == "all" else (name,):
+        result = run(one, out, scale.value)
+        documents.append(result.document | {"files": [str(path) for path in result.files]})
+        if not json:
+            _show(result)
     if json:
-        print_json(result.document | {"files": [str(path) for path in result.files]})
-        return
+        print_json({"experiments": documents} if name == "all" else documents[0])
+
+
+def _show(result: Reproduction) -> None:
+    from fieldfit.cli.output import note, print_table, say
+
     for table in result.tables:
         print_table(table)
         say("")

@@ -1,0 +1,69 @@
+"""Automatic weights of a chain CRF: the same code through the same sums, exact and diagonal forms."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from fieldfit.data.sequences import Sequences
+from fieldfit.models.chain_crf import ChainCRF
+from fieldfit.objective import Objective
+from fieldfit.policies import Policy
+from fieldfit.weights import AutoWeights, automatic_weights
+from fieldfit.weights.groups import groups_of
+from fieldfit.weights.reweighted import Reweighted
+from fieldfit.weights.statistics import DataStatistics
+
+
+def sticky_sequences(n=250, n_labels=2, n_features=3, seed=0):
+    """Labels that tend to stay, and a feature that tends to show them."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(3, 9, n)
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    labels = random.integers(0, n_labels, offsets[-1])
+    for start, stop in pairwise(offsets):
+        for t in range(start + 1, stop):
+            if random.random() < 0.5:
+                labels[t] = labels[t - 1]
+    features = np.where(random.random(len(labels)) < 0.4, labels, random.integers(0, n_features, len(labels)))
+    indptr = np.arange(len(labels) + 1)
+    return Sequences(offsets, indptr, features.astype(np.int32), None, labels.astype(np.int32), n_features, n_labels)
+
+
+@pytest.fixture(scope="module")
+def chain():
+    data = sticky_sequences()
+    model = ChainCRF(data.n_labels, data.n_features, pairs="all").observe(data)
+    bound = Policy.parse("PL1 + 0.5*FL").bind(model.structure(data))
+    selection = bound.draw(3, 0, data.n_sequences)
+    r = model.n_parameters
+    objective = Objective(model.compile(data, selection), np.full(r, 0.1), np.zeros(r), np.ones(r, dtype=bool))
+    return data, model, bound, selection, objective
+
+
+@pytest.mark.parametrize("form", ["exact", "diagonal"])
+def test_weights_of_a_chain(chain, form):
+    data, model, bound, selection, objective = chain
+    found = automatic_weights(
+        bound, selection, lambda z: model.compile(data, z), objective, AutoWeights(form=form, fallback=False)
+    )
+    assert found.converged
+    assert found.form == form
+    assert found.beta.sum() == pytest.approx(1.0)
+    assert np.isfinite(found.J_exact)
+    groups = groups_of(bound, "term")
+    mixed = Reweighted([model.compile(data, z) for z in groups.drawn(selection)], np.ones(2))
+    statistics = DataStatistics(mixed, objective.free)
+    criterion = statistics.dense(found.theta) if form == "exact" else statistics.diagonal(found.theta)
+    for beta in (np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([0.5, 0.5])):
+        assert criterion.value(found.beta) <= criterion.value(beta) + 1e-9
+
+
+def test_published_formula_of_a_chain(chain):
+    data, model, bound, selection, objective = chain
+    published = automatic_weights(
+        bound, selection, lambda z: model.compile(data, z), objective, AutoWeights(formula="published")
+    )
+    exact = automatic_weights(bound, selection, lambda z: model.compile(data, z), objective, AutoWeights())
+    assert published.converged
+    assert published.beta[1] > exact.beta[1]  # it does not see the noise of selecting half the sentences
