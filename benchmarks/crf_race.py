@@ -7,8 +7,8 @@ CoNLL-2000 with the paper's seven features and 22 labels, and ATIS (121 labels, 
 all pairs. The peer runs ``--iterations`` iterations; its target is the objective where it ends, and both clocks stop when
 they are within 1e-4 of it. Every contestant is a process of its own, and its memory is the peak of that process above what
 it had when the sentences were read and encoded. Clocks start when the trainer is called: what it compiles counts, reading
-does not. CRFsuite has one thread and reports its own seconds of training; for fieldfit they are seconds on the wall.
-Needs python-crfsuite and FIELDFIT_DATA.
+does not. CRFsuite has one thread and reports processor seconds; on one thread so do we, which holds on a busy machine too,
+and on two threads ours are seconds on the wall, so that needs a quiet one. Needs python-crfsuite, FIELDFIT_DATA and Linux.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,14 @@ from fieldfit.data.templates import parse_templates
 
 SIGMA2 = 1.0
 CLOSE = 1e-4
-ATIS = "U:word=%x[0,0]\nU:word-1=%x[-1,0]\nU:word+1=%x[1,0]\nU:word-1,word=%x[-1,0],%x[0,0]\nU:word,word+1=%x[0,0],%x[1,0]\nB\n"
+ATIS = """
+U:word=%x[0,0]
+U:word-1=%x[-1,0]
+U:word+1=%x[1,0]
+U:word-1,word=%x[-1,0],%x[0,0]
+U:word,word+1=%x[0,0],%x[1,0]
+B
+"""
 CORPORA = {
     "conll": ("conll2000/train.txt", "conll2000/test.txt"),
     "atis": ("sequences/atis_train.txt", "sequences/atis_test.txt"),
@@ -54,23 +61,30 @@ def corpus(name: str, sentences: int | None) -> tuple[ColumnEncoder, Sequences, 
     return encoder, data, test
 
 
-def peak() -> float:
-    """The most memory that this process has had, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def memory() -> tuple[float, float]:
+    """What this process has now and the most that it has had since `forget_peak`, in MB."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return tuple(int(status[key].split()[0]) / 1024 for key in ("VmRSS", "VmHWM"))  # type: ignore[return-value]
+
+
+def forget_peak() -> float:
+    """Start the peak anew (Linux); returns what the process has now."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return memory()[0]
 
 
 def items(data: Sequences) -> list[list[list[str]]]:
     """The features of each token as names, as CRFsuite takes them."""
     names = np.array([f"f{i}" for i in range(data.n_features)], dtype=object)[data.indices].tolist()
     bounds = data.indptr.tolist()
-    tokens = [names[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    tokens = [names[a:b] for a, b in pairwise(bounds)]
     offsets = data.offsets.tolist()
-    return [tokens[a:b] for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [tokens[a:b] for a, b in pairwise(offsets)]
 
 
 def by_sentence(flat: list[Any], offsets: np.ndarray) -> list[list[Any]]:
     bounds = offsets.tolist()
-    return [flat[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [flat[a:b] for a, b in pairwise(bounds)]
 
 
 def score(encoder: ColumnEncoder, test: ColumnText, predicted: list[list[str]]) -> float:
@@ -83,7 +97,7 @@ def run_peer(name: str, layout: str, sentences: int | None, iterations: int) -> 
 
     encoder, data, test = corpus(name, sentences)
     labels = [str(label) for label in encoder.labels]
-    before = peak()
+    before = forget_peak()
     trainer = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
     tags = by_sentence(np.array(labels, dtype=object)[data.labels].tolist(), data.offsets)
     for sentence, own in zip(items(data), tags, strict=True):
@@ -104,7 +118,7 @@ def run_peer(name: str, layout: str, sentences: int | None, iterations: int) -> 
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "model")
         trainer.train(path)
-        memory = peak() - before
+        used = memory()[1] - before
         lines = trainer.logparser.iterations
         tagger = pycrfsuite.Tagger()
         tagger.open(path)
@@ -117,7 +131,7 @@ def run_peer(name: str, layout: str, sentences: int | None, iterations: int) -> 
     return {
         "losses": [float(line["loss"]) for line in lines],
         "seconds": np.cumsum([float(line["time"]) for line in lines]).tolist(),
-        "memory": memory,
+        "memory": used,
         "f1": score(encoder, test, predicted),
         "tagging": encoded.n_tokens / seconds,
     }
@@ -130,27 +144,35 @@ def run_own(name: str, layout: str, sentences: int | None, iterations: int, thre
 
     ff.set_threads(threads)
     encoder, data, test = corpus(name, sentences)
-    before = peak()
+    before = forget_peak()
     losses: list[float] = []
     seconds: list[float] = []
-    start = time.perf_counter()
+    cpu: list[float] = []
+    start, start_cpu = time.perf_counter(), time.process_time()
 
     def note(state: Any) -> None:
         losses.append(state.value)
         seconds.append(time.perf_counter() - start)
+        cpu.append(time.process_time() - start_cpu)
 
     model = ff.ChainCRF(data.n_labels, data.n_features, pairs=layout, transitions=layout, start=False, end=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fit = ff.fit(model, data, "FL", sigma2=SIGMA2, tol=1e-12, max_iter=iterations, progress=note)
-    memory = peak() - before
+    used = memory()[1] - before
     chain = fit.model
     assert isinstance(chain, ff.ChainCRF)
     encoded = encoder.encode(test)
     codes = chain.predict(fit.theta, encoded)
     names = np.array([str(label) for label in encoder.labels], dtype=object)
     predicted = by_sentence(names[codes].tolist(), encoded.offsets)
-    return {"losses": losses, "seconds": seconds, "memory": memory, "f1": score(encoder, test, predicted)}
+    return {
+        "losses": losses,
+        "seconds": seconds,
+        "cpu": cpu,
+        "memory": used,
+        "f1": score(encoder, test, predicted),
+    }
 
 
 def run_tagging(sentences: int | None) -> None:
@@ -224,6 +246,8 @@ def race(name: str, layout: str, sentences: int | None, iterations: int) -> None
     )
     for threads in (1, 2):
         own = child(["own", *shared, str(2 * iterations), str(threads)])
+        if threads == 1:
+            own["seconds"] = own["cpu"]
         reach = reached(own, target)
         if reach is None:
             print(f"{name} {layout:9s} fieldfit {threads} threads: stopped at {min(own['losses']):.1f}")
