@@ -257,6 +257,8 @@ def test_constant_columns_need_a_penalty():
     with pytest.raises(DataError, match="1 column never changes: x2"):
         ff.fit(MODEL, x, "PL1")
     assert ff.fit(MODEL, x, "PL1", sigma2=1.0).converged
+    tied = ff.BoltzmannMachine.grid(2, 2, tied=True, biases=True)  # its parameters are shared with other columns
+    assert ff.fit(tied, x, "PL1").converged
 
 
 @pytest.mark.parametrize(
