@@ -251,6 +251,17 @@ def test_bad_tables(values, message):
         ff.fit(MODEL, values, "PL1", sigma2=1.0)
 
 
+def test_samples_in_forbidden_states_are_refused_by_row():
+    model = ff.MarkovRandomField([2, 2], [ff.Factor((0, 1), log_offset=[[0.0, 0.0], [0.0, -np.inf]])])
+    x = np.array([[0, 0], [0, 1], [1, 1], [1, 0]])
+    with pytest.raises(DataError, match=r"1 of 4 samples .* rows 2\."):
+        ff.fit(model, x, "FL", sigma2=1.0)
+    fit = ff.fit(model, np.repeat(x[[0, 1, 3]], 20, axis=0), "FL", sigma2=1.0)
+    assert fit.converged
+    assert np.isneginf(model.conditional(fit.theta, x, [0, 1])).tolist() == [False, False, True, False]
+    assert np.isfinite(ff.asymptotics(model, fit.theta, "PL1").covariance).all()
+
+
 def test_constant_columns_need_a_penalty():
     x = data()
     x[:, 2] = 1

@@ -122,10 +122,12 @@ def _score_moments(problem: Problem, theta: FloatArray) -> FloatArray:
 
 
 def _all_states(model: FieldModel, theta: FloatArray) -> tuple[Int32Array, FloatArray]:
-    """Every joint state and its probability."""
+    """Every joint state that the model does not forbid, and its probability."""
     shape = model.graph.cardinalities
     codes = np.ascontiguousarray(np.indices(shape, dtype=np.int32).reshape(len(shape), -1).T)
     logs = model.log_tables(theta)[model.graph.entries(codes)].sum(axis=1)
+    allowed = logs > -np.inf
+    codes, logs = np.ascontiguousarray(codes[allowed]), logs[allowed]
     weights = np.exp(logs - logs.max())
     return codes, weights / weights.sum()
 

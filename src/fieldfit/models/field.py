@@ -97,7 +97,9 @@ class FieldModel(Model):
 
     def compile(self, dataset: Table, selection: Selection) -> Problem:
         """The general problem: any component, missing values included."""
-        return FieldProblem(self.field_arrays, dataset.codes, selection)
+        problem = FieldProblem(self.field_arrays, dataset.codes, selection)
+        problem.refuse_forbidden()
+        return problem
 
     @cached_property
     def field_arrays(self) -> FieldArrays:

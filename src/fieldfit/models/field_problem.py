@@ -162,6 +162,7 @@ class FieldProblem(Problem):
         for beta, counts, usage in zip(self._betas[1:], self._family_counts[1:], self._family_usage[1:], strict=True):
             total_o, total_r = total_o + beta * counts, total_r + beta * usage
         self._counts, self._usage = total_o.tocsr(), total_r.tocsr()
+        self._counts.eliminate_zeros()  # a weight of 0 must not meet a log table of −inf
         self._count_total = np.asarray(self._counts.sum(axis=0)).ravel()
         self._usage_total = np.asarray(self._usage.sum(axis=0)).ravel()
 
@@ -189,6 +190,19 @@ class FieldProblem(Problem):
             shape = (self.n_samples, self.configurations.count)
             self._family_usage.append(
                 coo_array((_cat(usage_values, float), (_cat(usage_rows), _cat(usage_columns))), shape=shape).tocsr()
+            )
+
+    def refuse_forbidden(self) -> None:
+        """Refuse samples in states that the model's offset forbids: their likelihood is 0 whatever θ."""
+        offset = self.arrays.offset
+        if offset is None or np.all(np.isfinite(offset)):
+            return
+        rows = np.flatnonzero(self._counts @ np.isneginf(offset).astype(float))
+        if len(rows):
+            shown = ", ".join(map(str, rows[:20])) + (", …" if len(rows) > 20 else "")
+            raise DataError(
+                f"{len(rows)} of {self.n_samples} samples are in a state that the model forbids (log_offset −inf): rows "
+                f"{shown}. Leave them out, or allow those states."
             )
 
     @property
@@ -226,9 +240,8 @@ class FieldProblem(Problem):
         log_tables = self._log_tables(theta)
         log_z = np.empty(self.configurations.count)
         self.programs.run(log_tables, self.configurations, log_z=log_z)
-        finite = np.where(np.isfinite(log_tables), log_tables, -1e300)
-        result: FloatArray = self._counts @ finite + self._usage @ log_z
-        return np.where(result < -1e299, -np.inf, result)
+        result: FloatArray = self._counts @ log_tables + self._usage @ log_z
+        return result
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """ψ_iᵀ v for each sample."""
