@@ -9,7 +9,7 @@ from oracle import joint_states
 from sklearn.linear_model import LogisticRegression
 
 import fieldfit as ff
-from fieldfit.models import field_problem
+from fieldfit.models import field_compiler
 from fieldfit.types import (
     ConvergenceWarning,
     DataError,
@@ -149,7 +149,7 @@ def test_rows_that_are_too_wide_are_refused_by_number_or_dropped():
 
 
 def test_too_many_patterns_of_missing_values_are_refused_at_once(monkeypatch):
-    monkeypatch.setattr(field_problem, "MOST_PATTERNS", 5)
+    monkeypatch.setattr(field_compiler, "MOST_PATTERNS", 5)
     x = data(50).astype(float)
     x[np.random.default_rng(1).random(x.shape) < 0.3] = np.nan
     with pytest.raises(DataError, match="combinations of a component and a pattern"):

@@ -20,7 +20,8 @@ from fieldfit.inference import ExactInference, FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.gibbs import BURN_IN, CHAINS, THIN, gibbs_sample
 from fieldfit.models.base import Draws, Model, Problem
-from fieldfit.models.field_problem import FieldArrays, FieldProblem
+from fieldfit.models.field_compiler import FieldArrays
+from fieldfit.models.field_problem import FieldProblem
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import FieldStructure
