@@ -66,7 +66,7 @@ def test_fit_options_reach_the_fit(run, votes, tmp_path):
 def test_progress_goes_to_stderr_line_by_line(run, votes):
     ran = run("fit", "boltzmann", votes, "--progress", "--json")
     lines = ran.err.splitlines()
-    assert lines[0].split() == ["iteration", "objective", "gradient", "seconds"]
+    assert lines[0].split() == ["iteration", "objective", "gradient", "seconds", "left"]
     assert [line.split()[0] for line in lines[1:3]] == ["0", "1"]
     assert ran.json["converged"]
 

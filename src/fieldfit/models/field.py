@@ -92,6 +92,10 @@ class FieldModel(Model):
             weight_kind=weight_kind,
         )
 
+    def complete(self, dataset: Table) -> FieldModel:
+        """The model with the names of the data's columns, unless it has names of its own."""
+        return self if self.named else self.with_names(dataset.names)
+
     def structure(self, dataset: Any = None) -> FieldStructure:
         """Variables and graph, as policies see them."""
         return FieldStructure(self.m, self.graph.neighbours, self.observed)
