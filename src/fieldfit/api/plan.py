@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,7 +56,9 @@ def plan(
     )
     if efficiency is not None and efficiency < 1:
         raise FieldfitError(f"efficiency is {efficiency:g}; nothing is better than maximum likelihood, which has 1.")
+    began = time.perf_counter()
     dataset = model.read(data)
+    reading = time.perf_counter() - began
     if isinstance(model, FieldModel) and not model.named:
         model = model.with_names(dataset.names)
     precision = None if sigma2 is None else precision_of(sigma2, model.parameter_names)
@@ -67,6 +70,7 @@ def plan(
         functionals=functionals,
         precision=precision,
         random_state=random_state,
+        reading=reading,
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fieldfit.asymptotics import Asymptotics, sandwich, theory_moments
 from fieldfit.asymptotics.sandwich import efficiency, hessian_matrix, pseudo_inverse
+from fieldfit.asymptotics.states import all_states as _all_states
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
@@ -119,15 +120,6 @@ def _score_moments(problem: Problem, theta: FloatArray) -> FloatArray:
     for _, block in problem.score_blocks(theta):
         total += block.T @ block
     return total / problem.n_samples
-
-
-def _all_states(model: FieldModel, theta: FloatArray) -> tuple[Int32Array, FloatArray]:
-    """Every joint state and its probability."""
-    shape = model.graph.cardinalities
-    codes = np.ascontiguousarray(np.indices(shape, dtype=np.int32).reshape(len(shape), -1).T)
-    logs = model.log_tables(theta)[model.graph.entries(codes)].sum(axis=1)
-    weights = np.exp(logs - logs.max())
-    return codes, weights / weights.sum()
 
 
 def _full_likelihood(model: FieldModel) -> tuple[Callable[[Int32Array], Problem] | None, str]:

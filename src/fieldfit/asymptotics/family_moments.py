@@ -71,6 +71,12 @@ class FamilyMoments:
         K = np.stack([[basis.T @ one @ basis for one in line] for line in self.K])
         return replace(self, J=J, K=K, N=N, O=noise)
 
+    def subset(self, places: Sequence[int]) -> FamilyMoments:
+        """Some of the families."""
+        own = list(places)
+        names = tuple(self.names[place] for place in own)
+        return FamilyMoments(names, self.J[own], self.K[np.ix_(own, own)], self.N[own], self.O[own])
+
     def range_basis(self) -> FloatArray:
         """Orthonormal basis (r, d) of the directions that some family has information on: gauge freedom is left out."""
         traces = np.trace(self.J, axis1=1, axis2=2)

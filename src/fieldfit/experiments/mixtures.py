@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.api.theory import _all_states, _mle_covariance
+from fieldfit.api.theory import asymptotics
 from fieldfit.asymptotics import family_moments as moments_of
 from fieldfit.asymptotics.family_moments import FORMULAS
+from fieldfit.asymptotics.states import all_states
 from fieldfit.data.samples import Table
 from fieldfit.models.cost import family_flops
 from fieldfit.models.field import FieldModel
@@ -44,13 +45,13 @@ def family_mixtures(model: FieldModel, theta: FloatArray, names: Sequence[str]) 
 
     For models without gauge freedom, whose bread is regular.
     """
-    reference, why = _mle_covariance(model, theta)
-    if reference is None:
-        raise ModelError(f"There is no maximum likelihood to compare with: {why}")
-    codes, probability = _all_states(model, theta)
+    theory = asymptotics(model, theta, names[0])
+    if theory.mle_covariance is None:
+        raise ModelError(f"There is no maximum likelihood to compare with: {theory.why_no_mle}")
+    codes, probability = all_states(model, theta)
     table = Table(codes, model.names, model.states)
     structure = model.structure()
     found = moments_of.family_moments(names, structure, lambda z: model.compile(table, z), theta, probability)
     bound = [Policy.parse(name).bind(structure).families[0] for name in names]
     flops = [float(np.broadcast_to(family_flops(model, b), (b.size or 1,)).sum()) for b in bound]
-    return FamilyMixtures(found, np.array(flops), reference)
+    return FamilyMixtures(found, np.array(flops), theory.mle_covariance)

@@ -105,7 +105,7 @@ class PairwiseProblem(Problem):
     @property
     def dense(self) -> bool:
         """Whether local fields are matrix products (many edges) rather than sums over edges."""
-        return self._dense
+        return bool(self._dense)
 
     # -- sums over samples -------------------------------------------------------------------------------------------
 

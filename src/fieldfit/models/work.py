@@ -14,8 +14,8 @@
 
 Samples that are equal in all variables are seen once by the pairwise kernels, and configurations once by eliminations: both
 are expected numbers of distinct values, Σ_p 1 − (1 − q)^c for a value p that c samples have and each uses with
-probability q. The full likelihood of a field is one configuration, whatever n. Kinds whose names begin with ``setup`` are paid
-once for a fit: drawing Z and compiling.
+probability q. The full likelihood of a field is one configuration, whatever n. Kinds whose names begin with ``setup``
+are paid once for a fit: drawing Z and compiling.
 """
 
 from __future__ import annotations

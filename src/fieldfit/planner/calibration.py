@@ -150,7 +150,10 @@ def measure() -> Calibration:
     scale = np.maximum(np.abs(relative).max(axis=0), 1e-300)
     rates = nnls(relative / scale, np.ones(len(measured)))[0] / scale
     error = float(np.median(np.abs(np.log(np.maximum(design @ rates, 1e-300) / measured))))
-    found = {kind: float(rate) for kind, rate in zip(kinds, rates, strict=True)} | {"seconds": 1.0, "setup_seconds": 1.0}
+    found = {kind: float(rate) for kind, rate in zip(kinds, rates, strict=True)} | {
+        "seconds": 1.0,
+        "setup_seconds": 1.0,
+    }
     return Calibration(found, error, "measured now")
 
 
@@ -183,7 +186,8 @@ def run_times(
 ) -> tuple[list[float], list[float]]:
     """Seconds of evaluations, and of drawing and compiling."""
     bound = Policy.parse(text).bind(model.structure(table))
-    setups, evaluations = [], []
+    setups: list[float] = []
+    evaluations: list[float] = []
     for _ in range(2):
         began = time.perf_counter()
         problem = model.compile(table, bound.draw(0, 0, table.n))

@@ -1,6 +1,6 @@
 """What a whole fit with a mixture of ingredients costs: seconds here, the paper's FLOPs, and counted operations.
 
-    cost = setting up (drawing Z, compiling) + evaluations × cost of one evaluation
+    cost = setting up (reading, drawing Z, compiling) + evaluations × cost of one evaluation
 
 The number of evaluations (with Hessian products, which cost about the same) is that of the pilot's own fit, and is taken to
 be the same for every policy and number of samples: the shape of the objective changes little with either.
@@ -26,7 +26,8 @@ class FitCosts:
     ingredients: Sequence[Ingredient]
     n: int
     evaluations: int
-    rates: Calibration | None  # None: nothing is asked about seconds
+    rates: Calibration
+    reading: float = 0.0  # seconds to read the data, which every fit does
 
     def work(self, lam: FloatArray) -> Work:
         """Operations of setting up once and of one evaluation, by kind."""
@@ -35,10 +36,8 @@ class FitCosts:
 
     def seconds(self, lam: FloatArray) -> float:
         """Seconds of a fit on this machine."""
-        if self.rates is None:
-            return float("nan")
         work = self.work(lam)
-        return self.rates.setup_seconds(work) + self.evaluations * self.rates.evaluation_seconds(work)
+        return self.reading + self.rates.setup_seconds(work) + self.evaluations * self.rates.evaluation_seconds(work)
 
     def flops(self, lam: FloatArray) -> float:
         """The paper's FLOPs of a fit."""

@@ -69,9 +69,7 @@ class Criterion:
             own.O.reshape(families, -1),
         )
 
-    def _value_slopes(
-        self, lam: FloatArray, beta: FloatArray
-    ) -> tuple[float, FloatArray | None, FloatArray | None]:
+    def _value_slopes(self, lam: FloatArray, beta: FloatArray) -> tuple[float, FloatArray | None, FloatArray | None]:
         """log C, G_M and G_B (flat)."""
         breads, meats = self.moments.moments(lam[None, :], beta[None, :])
         bread, meat = (breads[0] + breads[0].T) / 2, (meats[0] + meats[0].T) / 2

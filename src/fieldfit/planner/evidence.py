@@ -2,7 +2,7 @@
 
 | model                                   | expectations over X             | criterion                                   |
 |-----------------------------------------|---------------------------------|---------------------------------------------|
-| at most 16,384 states, nothing missing  | sums over all states            | det (root), or the functionals named        |
+| at most 4,096 states, nothing missing   | sums over all states            | det (root), or the functionals named        |
 | at most 120 parameters                  | means over the pilot's samples  | trace with the reference's information      |
 | more parameters                         | the same, on a few directions   | the same trace from random directions       |
 
@@ -16,12 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from fieldfit.asymptotics.family_moments import FamilyMoments, family_moments
 from fieldfit.asymptotics.sandwich import hessian_matrix
+from fieldfit.asymptotics.states import all_states
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.field import FieldModel
@@ -30,7 +32,7 @@ from fieldfit.planner.ingredients import Ingredient, n_samples
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray, ModelError
 
-MOST_ENUMERATED = 1 << 14
+MOST_ENUMERATED = 1 << 12
 MOST_DENSE = 120
 _PROBES, _CG_STEPS = 6, 40
 #: From this many parameters on half the directions and half the steps must do.
@@ -62,8 +64,19 @@ class Evidence:
         except np.linalg.LinAlgError:
             return math.nan
         own = np.einsum("id,de,ie->i", solved, self.criterion.metric, solved)
-        total = math.exp(self.criterion.value(lam, beta) + self.criterion.reference)
-        return float(own.std() / math.sqrt(len(own)) / total)
+        base = self._reference_rows
+        # C is a ratio of two means over the same samples. What selection adds is taken to vary as the rest does.
+        away = own / own.mean() - base / base.mean()
+        return float(away.std() / math.sqrt(len(own)))
+
+    @cached_property
+    def _reference_rows(self) -> FloatArray:
+        """What each sample adds to the criterion of the reference."""
+        assert self.scores is not None
+        assert self.criterion.metric is not None
+        place = self.names.index(self.reference)
+        solved = np.linalg.solve(self.criterion.moments.J[place], self.scores[place].T).T
+        return np.asarray(np.einsum("id,de,ie->i", solved, self.criterion.metric, solved))
 
 
 def gather(
@@ -124,19 +137,23 @@ def gather(
     )
 
 
+def evidence_passes(model: Model, rows: Any, directions: int | None) -> float:
+    """About how many evaluations on the pilot's samples the moments of one family take."""
+    r = model.n_parameters
+    if _few_states(model, rows):
+        assert isinstance(model, FieldModel)
+        return (r + 3.0) * math.prod(model.graph.cardinalities) / n_samples(rows)
+    if r <= MOST_DENSE:
+        return r + 5.0
+    many = r >= _VERY_MANY
+    probes = directions or (_PROBES // 2 if many else _PROBES)
+    return 1.2 * probes * (_CG_STEPS // 2 if many else _CG_STEPS) * 0.6
+
+
 def _few_states(model: Model, rows: Any) -> bool:
     if not isinstance(model, FieldModel) or model.observed or rows.has_missing or model.n_parameters > MOST_DENSE:
         return False
     return math.prod(model.graph.cardinalities) <= MOST_ENUMERATED
-
-
-def all_states(model: FieldModel, theta: FloatArray) -> tuple[Any, FloatArray]:
-    """Every joint state and its probability."""
-    shape = model.graph.cardinalities
-    codes = np.ascontiguousarray(np.indices(shape, dtype=np.int32).reshape(len(shape), -1).T)
-    logs = model.log_tables(theta)[model.graph.entries(codes)].sum(axis=1)
-    weights = np.exp(logs - logs.max())
-    return codes, weights / weights.sum()
 
 
 def _unit_rows(model: Model, names: Sequence[str]) -> FloatArray:
@@ -234,6 +251,7 @@ def _krylov_basis(
     ingredients: Sequence[Ingredient], theta: FloatArray, directions: FloatArray, n: int
 ) -> tuple[FloatArray, int]:
     """An orthonormal basis of J_f⁻¹a over all directions and families, and the products it took."""
+    from scipy.sparse import diags_array
     from scipy.sparse.linalg import LinearOperator, cg
 
     r = len(theta)
@@ -257,9 +275,17 @@ def _krylov_basis(
 
         operator = LinearOperator((r, r), matvec=product, dtype=np.float64)
         inverse = 1 / (scale + ridge)
-        preconditioner = LinearOperator((r, r), matvec=lambda v, inverse=inverse: inverse * v.ravel())
+        preconditioner = diags_array(inverse)
         for direction in directions:
-            columns.append(cg(operator, direction, rtol=1e-3, maxiter=_CG_STEPS if r < _VERY_MANY else _CG_STEPS // 2, M=preconditioner)[0])
+            columns.append(
+                cg(
+                    operator,
+                    direction,
+                    rtol=1e-3,
+                    maxiter=_CG_STEPS if r < _VERY_MANY else _CG_STEPS // 2,
+                    M=preconditioner,
+                )[0]
+            )
     matrix = np.stack(columns, axis=1)
     left, sizes, _ = np.linalg.svd(matrix / np.linalg.norm(matrix, axis=0), full_matrices=False)
     return np.ascontiguousarray(left[:, sizes > 1e-6 * sizes[0]]), steps

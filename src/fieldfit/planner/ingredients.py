@@ -69,15 +69,26 @@ def possible_names(model: Model, structure: Any) -> list[str]:
             partitions.append(f"Partition({k})")
     if not complete and free > 2 and "PL2" not in names and pairs * max(cards) ** 2 <= MOST_STATES:
         names.append("PL2(connected)")
-    return [*names, "FL", *partitions, *(f"{name}/row" for name in names)]
+    # The most useful first: what comes late is left out where time is short.
+    order = ["PL1", "PL1/row", "FL", *partitions[:1], *names[1:2], *partitions[1:], *names[2:]]
+    return [*order, *(f"{name}/row" for name in names[1:])]
 
 
 def build(
-    names: Sequence[str], model: Model, dataset: Any, rows: Any, n: int, theta: FloatArray, *, demanded: bool
+    names: Sequence[str],
+    model: Model,
+    dataset: Any,
+    rows: Any,
+    n: int,
+    theta: FloatArray,
+    *,
+    passes: float,
+    allowance: float,
 ) -> tuple[list[Ingredient], dict[str, str]]:
-    """The ingredients on the pilot's samples ``rows``, and why some of them cannot be had.
+    """The ingredients on the samples ``rows``, and why some of them cannot be had.
 
-    ``dataset`` are all n samples. With ``demanded`` an ingredient that cannot be had is an error.
+    ``dataset`` are all n samples. The moments of a family take about ``passes`` evaluations: those that would take more
+    than what is left of ``allowance`` (seconds) are left out.
     """
     structure = model.structure(rows)
     count = n_samples(rows)
@@ -88,14 +99,23 @@ def build(
         try:
             bound = Policy.parse(name).bind(structure)
             plain = name.split("/")[0]
+            if plain in refused:
+                continue
             if plain not in compiled:
                 began = time.perf_counter()
                 problem = model.compile(rows, everything(bound, count))
-                compiled[plain] = problem, time.perf_counter() - began
+                setup = time.perf_counter() - began
+                problem.value_grad(theta)
+                needed = setup + passes * (time.perf_counter() - began - setup)
+                if found and needed > allowance:
+                    refused[plain] = (
+                        f"{plain} is left out: its moments alone would take about {needed:.2g} s, too much of the budget."
+                    )
+                    continue
+                allowance -= needed
+                compiled[plain] = problem, setup
             problem, setup = compiled[plain]
         except (WidthError, PolicyError, MemoryError) as error:
-            if demanded:
-                raise
             refused[name] = str(error)
             continue
         law = "whole" if "/" in name else "partition" if not bound.everything else "single"

@@ -100,22 +100,24 @@ class Plan:
         if best.policy == "PL1":
             lines.append("Plain pseudo-likelihood is the best buy here: no mixture gives more for this money.")
         elif best.policy == "FL":
-            lines.append("Plain maximum likelihood is the best buy here: nothing is more accurate, and it is affordable.")
+            lines.append(
+                "Plain maximum likelihood is the best buy here: nothing is more accurate, and it is affordable."
+            )
         better = self.next_better
         if better is not None:
+            ratio = better.cost / best.cost
+            times = "hardly more" if ratio < 1.05 else f"{ratio:.3g} times as much"
             lines.append(
                 f"The next better one is '{better.policy}': {better.variance:.4g} for about {self._cost(better.cost)}, "
-                f"{better.cost / best.cost:.3g} times as much."
+                f"{times}."
             )
         elif best.policy != "FL":
             lines.append("Nothing that was looked at is clearly more accurate at a higher price.")
         if math.isfinite(self.budget):
-            lines.append(
-                f"Of the budget of {self._cost(self.budget)} the pilot has used {self._cost(self.spent)}."
-            )
+            lines.append(f"Of the budget of {self._cost(self.budget)} the pilot has used {self._cost(self.spent)}.")
         lines.append(
-            f"Variance: {self.kind}, {self.method}, with the selection noise, for these {self.n:,} samples. Cost: setting up + "
-            f"{self.evaluations} evaluations (as many as the pilot needed on {self.pilot_rows:,} samples)."
+            f"Variance: {self.kind}, {self.method}, with the selection noise, for these {self.n:,} samples. "
+            f"Cost: setting up + {self.evaluations} evaluations, as many as the pilot on {self.pilot_rows:,} samples."
         )
         return "\n".join([*lines, *self.notes])
 
@@ -143,7 +145,9 @@ class Plan:
             for own in shown
         )
         relative = "maximum likelihood" if self.reference == "FL" else self.reference
-        note = f"→ recommended, • on the frontier. Variance relative to {relative} ({self.kind}); costs of a whole fit."
+        note = (
+            f"→ recommended, • on the frontier. Variance relative to {relative} ({self.kind}); costs of a whole fit."
+        )
         title = f"Plan for {self.model_kind}: {self.n:,} samples, {self.n_parameters:,} parameters"
         columns = ("policy", "time", "FLOPs", "variance", "why")
         return PlainTable(title, columns, rows, note, ("", "", "", ".4g", ""))

@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +69,8 @@ def optimise(
 
     count = len(criterion.moments.names)
     members = list(members)
+    few = replace(criterion, moments=criterion.moments.subset(members))
+    within = [members.index(f) for f in members if f not in set(always)]
     free = [f for f in members if f not in set(always)]
     size = np.trace(criterion.moments.J, axis1=1, axis2=2)
     if any(size[f] <= 0 for f in members):
@@ -95,10 +98,10 @@ def optimise(
 
     def value_grad(z: FloatArray) -> tuple[float, FloatArray]:
         lam, beta = unpack(z)
-        value, by_lam, by_beta = criterion.value_grad(lam, beta)
+        value, by_lam, by_beta = few.value_grad(lam[members], beta[members])
         if not math.isfinite(value):
             return 1e6, np.zeros(len(z))  # a wall that the line search can step back from
-        return value, np.concatenate([by_lam[free], by_beta[members] / size[members]])
+        return value, np.concatenate([by_lam[within], by_beta / size[members]])
 
     def left(z: FloatArray) -> float:
         return 1.0 - cost(unpack(z)[0]) / budget
@@ -115,7 +118,7 @@ def optimise(
             slope[k] = (left(base + step) - left(base - step)) / 2e-5
         return slope
 
-    constraints: list[dict[str, object]] = [
+    constraints: list[Any] = [
         {
             "type": "eq",
             "fun": lambda z: float(np.sum(z[len(free) :]) - 1.0),
@@ -125,9 +128,10 @@ def optimise(
     if free and math.isfinite(budget):
         constraints.append({"type": "ineq", "fun": left, "jac": left_slope})
     bounds = [(_LEAST_LAM, 1.0)] * len(free) + [(0.0, 1.0)] * len(members)
-    found = minimize(
+    solver: Any = minimize
+    found = solver(
         value_grad, start, jac=True, method="SLSQP", bounds=bounds, constraints=constraints,
-        options={"ftol": 1e-9, "maxiter": 60},
+        options={"ftol": 1e-8, "maxiter": 40},
     )  # fmt: skip
     candidates = []
     for z in (np.asarray(found.x, dtype=np.float64), start):
@@ -143,32 +147,39 @@ def optimise(
 
 
 def joint_optimum(
-    criterion: Criterion, cost: Cost, budget: float, partitions: Sequence[int], *, thorough: bool
+    criterion: Criterion,
+    cost: Cost,
+    budget: float,
+    partitions: Sequence[int],
+    *,
+    alone: Sequence[int] = (),
+    thorough: bool,
 ) -> Mixture | None:
-    """The best of single ingredients, pairs and (where it is cheap) triples of them under the budget."""
-    from threadpoolctl import threadpool_limits
+    """The best of single ingredients, pairs and (where it is cheap) triples of them under the budget.
 
+    ``partitions`` have no λ; those in ``alone`` (a part of the data) are not mixed with others.
+    """
     count = len(criterion.moments.names)
     fixed = set(partitions)
     found: list[Mixture | None] = [
         fill_budget(place, criterion, cost, budget, fixed=place in fixed) for place in range(count)
     ]
-    groups: list[tuple[int, ...]] = list(itertools.combinations(range(count), 2))
+    mixed = [place for place in range(count) if place not in set(alone)]
+    groups: list[tuple[int, ...]] = list(itertools.combinations(mixed, 2))
     if not thorough:
         groups = [pair for pair in groups if 0 in pair]
-    with threadpool_limits(1, user_api="blas"):
-        for group in groups:
-            always = fixed & set(group)
-            loose = [place for place in group if place not in always]
-            choices = [always | set(own) for size in range(len(loose) + 1) for own in itertools.combinations(loose, size)]
-            for own in choices if thorough else choices[:2]:
-                found.append(optimise(criterion, cost, budget, group, own))
-        best = sorted((own for own in found if own is not None), key=lambda own: own.value)
-        if best and thorough:
-            # Every third ingredient beside the best pair.
-            pair = np.flatnonzero(best[0].lam > 0).tolist()
-            for more in range(count):
-                if more not in pair and len(pair) < 3:
-                    always = (fixed & {*pair, more}) | {f for f in pair if best[0].lam[f] == 1.0}
-                    found.append(optimise(criterion, cost, budget, [*pair, more], always))
+    for group in groups:
+        always = fixed & set(group)
+        loose = [place for place in group if place not in always]
+        choices = [always | set(own) for size in range(len(loose) + 1) for own in itertools.combinations(loose, size)]
+        for own in choices if thorough else choices[:2]:
+            found.append(optimise(criterion, cost, budget, group, own))
+    best = sorted((own for own in found if own is not None), key=lambda own: own.value)
+    if best and thorough:
+        # Every third ingredient beside the best pair.
+        pair = np.flatnonzero(best[0].lam > 0).tolist()
+        for more in mixed:
+            if more not in pair and not set(pair) & set(alone) and len(pair) < 3:
+                always = (fixed & {*pair, more}) | {f for f in pair if best[0].lam[f] == 1.0}
+                found.append(optimise(criterion, cost, budget, [*pair, more], always))
     return min((own for own in found if own is not None), key=lambda own: own.value, default=None)

@@ -35,7 +35,7 @@ def _visible(points: Sequence[FrontierPoint], best: str) -> list[FrontierPoint]:
     """Without points so inaccurate that all others would be squeezed together."""
     least = min(own.variance for own in points)
     chosen = next((own.variance for own in points if own.name == best), least)
-    top = max(6 * least, 1.5 * chosen)
+    top = max(2.5 * least, 1.3 * chosen)
     return [own for own in points if own.variance <= top]
 
 
@@ -95,7 +95,9 @@ def draw_frontier(
 
 def _named(points: Sequence[FrontierPoint], best: str) -> list[FrontierPoint]:
     """The recommended point and the plainest others: many names would hide the points."""
-    ranked = sorted(points, key=lambda own: (own.name != best, "+" in own.name or "*" in own.name, not own.on_frontier))
+    ranked = sorted(
+        points, key=lambda own: (own.name != best, "+" in own.name or "*" in own.name, not own.on_frontier)
+    )
     plain = [own for own in ranked if own.name == best or ("+" not in own.name and "*" not in own.name)]
     edge = [own for own in ranked if own.on_frontier and own not in plain]
     return [*plain, *edge[: max(0, _MOST_NAMED - len(plain))]]
@@ -115,11 +117,17 @@ def _name(
         wide = 4.6 * len(text)
         for dx, dy in ((7, 4), (7, -11), (7, 15), (-wide - 6, 4), (-wide - 6, -11), (7, 26), (7, -22), (7, 37)):
             box = (x + dx, y + dy, x + dx + wide, y + dy + 9)
-            inside = box[2] < 478 and box[0] > 0 and 0 < box[1] and box[3] < 278
+            inside = box[2] < 478 and box[0] > 0 and box[1] > 0 and box[3] < 278
             if inside and all(box[2] < b[0] or b[2] < box[0] or box[3] < b[1] or b[3] < box[1] for b in taken):
                 taken.append(box)
                 axes.annotate(
-                    text, (own.cost, own.variance), (dx, dy), textcoords="offset points", fontsize=8, color=INK, zorder=5
+                    text,
+                    (own.cost, own.variance),
+                    (dx, dy),
+                    textcoords="offset points",
+                    fontsize=8,
+                    color=INK,
+                    zorder=5,
                 )
                 break
 
@@ -150,9 +158,7 @@ def frontier_html(
     page.write(path)
 
 
-def _plotly(
-    points: Sequence[FrontierPoint], best: str, labels: tuple[str, str], budget: float | None
-) -> str | None:
+def _plotly(points: Sequence[FrontierPoint], best: str, labels: tuple[str, str], budget: float | None) -> str | None:
     """The frontier as a plotly figure with its script inside, or None where plotly is missing."""
     try:
         import plotly.graph_objects as go
@@ -165,7 +171,9 @@ def _plotly(
     drawing = go.Figure()
     x = [low, *(own.cost for own in edge), high]
     y = [top, *(own.variance for own in edge), edge[-1].variance if edge else least]
-    drawing.add_scatter(x=[low, high], y=[bottom, bottom], mode="lines", line={"width": 0}, hoverinfo="skip", showlegend=False)
+    drawing.add_scatter(
+        x=[low, high], y=[bottom, bottom], mode="lines", line={"width": 0}, hoverinfo="skip", showlegend=False
+    )
     drawing.add_scatter(
         x=x, y=y, mode="lines", line={"shape": "hv", "color": ACCENT}, fill="tonexty", fillcolor=_SHADE,
         name="frontier (nothing below it)", hoverinfo="skip",
