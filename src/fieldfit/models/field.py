@@ -25,7 +25,7 @@ from fieldfit.models.field_problem import FieldProblem
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import FieldStructure
-from fieldfit.types import DataError, FloatArray, ModelError, WidthError
+from fieldfit.types import DataError, FloatArray, Int32Array, ModelError, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -125,6 +125,15 @@ class FieldModel(Model):
     def log_partition(self, theta: Any, evidence: Any = None) -> float:
         """log Z(θ); with evidence (a state or None for each variable), the sum over the states that agree with it."""
         return self.exact.log_partition(self.log_tables(theta), self._evidence(evidence))
+
+    def joint_probabilities(self, theta: Any) -> tuple[Int32Array, FloatArray]:
+        """Every joint state that the model does not forbid, as codes (states, m), and its probability: small models."""
+        codes = self.graph.all_states()
+        logs = self.log_tables(theta)[self.graph.entries(codes)].sum(axis=1)
+        allowed = logs > -np.inf
+        codes, logs = np.ascontiguousarray(codes[allowed]), logs[allowed]
+        weights = np.exp(logs - logs.max())
+        return codes, weights / weights.sum()
 
     def marginals(self, theta: Any, evidence: Any = None) -> list[FloatArray]:
         """p(x_j | evidence) of every variable: a list of vectors, one probability for each state."""

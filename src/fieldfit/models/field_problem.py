@@ -109,6 +109,19 @@ class FieldProblem(Problem):
         """The weight β of each family."""
         return self._betas
 
+    def configuration_use(self) -> tuple[FloatArray, FloatArray]:
+        """Of each configuration: the share of the samples that use it, and the entries of its tables."""
+        uses = sum(np.diff(usage.tocsc().indptr) for usage in self._family_usage)
+        per_program = np.array([p.cost + 0.2 * len(p.entry_offset) for p in self.programs.programs])
+        counts = np.diff(self.configurations.config_ptr)
+        share: FloatArray = np.asarray(uses, dtype=np.float64) / max(self.n_samples, 1)
+        return share, np.repeat(per_program, counts)
+
+    @property
+    def fixed_entries(self) -> int:
+        """Table entries of fixed factors over all samples and components."""
+        return sum(int(counts.nnz) for counts in self._family_counts)
+
     def _log_tables(self, theta: FloatArray) -> FloatArray:
         return check_tables(self.arrays.graph, self.arrays.log_tables(theta))
 
