@@ -31,5 +31,20 @@ $(VENV)/.installed: $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
+# The kernels' own tests with AddressSanitizer and UBSan, in an environment of their own.
+SANITIZED := .venv-sanitize
+KERNEL_TESTS := tests/kernels tests/inference tests/models/test_pairwise.py tests/optim
+
+sanitize: $(SANITIZED)/.installed
+	cd tests && LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 ../$(SANITIZED)/bin/python -m pytest -q -n 2 \
+	$(addprefix ../,$(KERNEL_TESTS)) ../tests/models/test_chain_*.py
+
+$(SANITIZED)/.installed: $(SOURCES)
+	test -x $(SANITIZED)/bin/python || $(PYTHON) -m venv $(SANITIZED)
+	$(SANITIZED)/bin/python -m pip install --quiet --config-settings=cmake.define.FIELDFIT_SANITIZE=ON \
+	--config-settings=build-dir=build/sanitize '.[dev]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) build demo-output
+	rm -rf $(VENV) $(SANITIZED) build demo-output

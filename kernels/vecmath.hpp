@@ -50,8 +50,8 @@ static inline double fast_exp(double x) {
     // 2^k in two steps of half the exponent, so that k = 1024 (x just below the overflow) does not wrap.
     const int64_t whole = double_to_bits(rounded) - double_to_bits(shift);
     const int64_t half = whole >> 1;
-    const double scale1 = bits_to_double((half + 1023) << 52);
-    const double scale2 = bits_to_double((whole - half + 1023) << 52);
+    const double scale1 = bits_to_double(static_cast<int64_t>(static_cast<uint64_t>(half + 1023) << 52));
+    const double scale2 = bits_to_double(static_cast<int64_t>(static_cast<uint64_t>(whole - half + 1023) << 52));
     double result = p * scale1 * scale2;
     result = x < -708.39 ? 0.0 : result;
     result = x > 709.78 ? __builtin_inf() : result;

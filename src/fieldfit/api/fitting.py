@@ -35,8 +35,9 @@ from fieldfit.types import (
 )
 from fieldfit.weights import AutoWeights, as_options, automatic_weights
 
-#: A parameter this far out whose curvature is this small (a standard error above 10) is on its way to infinity.
-_FAR, _FLAT = 6.0, 0.01
+#: Parameters this far out along whose directions the curvature is this small (a standard error above 10) are on
+#: their way to infinity; below the last number, relative to the largest, it is a gauge freedom of the model.
+_FAR, _FLAT, _GAUGE = 4.0, 0.01, 1e-13
 _MOST_CHECKED = 200
 
 
@@ -228,8 +229,6 @@ def _weighting(dataset: Table, everything: bool) -> tuple[Table, FloatArray | No
     weight = dataset.sample_weight
     if weight is None:
         return dataset, None
-    if not weight.sum() > 0:
-        raise DataError("All sample weights are 0: there is nothing to fit.")
     if dataset.weight_kind == "counts" and not everything:
         rows = np.repeat(np.arange(dataset.n), weight.astype(np.int64))
         return replace(dataset.subset(rows), sample_weight=None), None
@@ -237,17 +236,27 @@ def _weighting(dataset: Table, everything: bool) -> tuple[Table, FloatArray | No
 
 
 def _separated(objective: Objective, x: FloatArray, theta: FloatArray, names: Sequence[str]) -> tuple[str, ...]:
-    """Unpenalised parameters whose optimum is at infinity: far out, and the objective is flat along them."""
+    """Unpenalised parameters whose optimum is at infinity.
+
+    Such an optimum is a direction along which the objective is flat far out. Several parameters may run away together
+    (a bias to −∞ as a coupling goes to +∞), so the curvature is looked at over all parameters that are far out.
+    """
     free = np.flatnonzero(objective.free)
     far = [k for k, place in enumerate(free) if abs(theta[place]) > _FAR and objective.precision[place] == 0]
-    found = []
+    far = sorted(far, key=lambda k: -abs(x[k]))[:_MOST_CHECKED]
+    if not far:
+        return ()
+    curvature = np.empty((len(far), len(far)))
     unit = np.zeros(len(x))
-    for k in sorted(far, key=lambda k: -abs(x[k]))[:_MOST_CHECKED]:
+    for column, k in enumerate(far):
         unit[k] = 1.0
-        if objective.hessian_product(x, unit)[k] < _FLAT:
-            found.append(names[free[k]])
+        curvature[:, column] = objective.hessian_product(x, unit)[far]
         unit[k] = 0.0
-    return tuple(found)
+    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+    # The model's own gauge freedom is flat too, but to rounding.
+    flat = (values < _FLAT) & (values > _GAUGE * max(values[-1], 1.0))
+    concerned = np.abs(vectors[:, flat]).max(axis=1, initial=0.0) > 0.1
+    return tuple(names[free[k]] for k, is_one in zip(far, concerned, strict=True) if is_one)
 
 
 def _separation_message(names: tuple[str, ...]) -> str:

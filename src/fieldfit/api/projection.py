@@ -59,8 +59,9 @@ class Projection:
             entropy + D(P ‖ p_θ₀) + tr(information · covariance) / (2n).
 
         The first two parts are what the policy loses by where it goes, the last by how much it varies. Left out is the
-        estimator's bias of order 1/n times the slope of the divergence at θ₀, which is 0 for FL and small where the
-        projections of the policy and of FL are close.
+        estimator's bias of order 1/n times the slope of the divergence at θ₀. That slope is 0 for FL, and for other
+        policies only where they project on the same point; where they do not, the part left out can be as large as
+        the last one, so compare policies by this number only if their projections agree.
         """
         return self.entropy + self.divergence + float(np.sum(self.information * self.covariance)) / (2 * n)
 

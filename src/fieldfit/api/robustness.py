@@ -80,7 +80,7 @@ def _expected(fit: Fit, data: Any) -> ExpectedScores:
 
 def _expected_of(fit: Fit, dataset: Any) -> ExpectedScores:
     structure = fit.model.structure(dataset)
-    n = dataset.n if isinstance(dataset, Table) else len(dataset)
+    n = dataset.n
     return ExpectedScores(fit.policy.bind(structure), n, lambda chosen: fit.model.compile(dataset, chosen))
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from fieldfit.asymptotics import Asymptotics, sandwich, theory_moments
 from fieldfit.asymptotics.sandwich import efficiency, hessian_matrix, pseudo_inverse
 from fieldfit.data.samples import Table
+from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy, as_policy
 from fieldfit.policies.families import Full
@@ -47,7 +49,7 @@ def asymptotics(
         raise ModelError(f"method is {method!r}; it must be 'auto', 'enumeration' or 'simulation'.")
     if method == "enumeration" and states > MOST_STATES:
         raise ModelError(f"The model has {states:.3g} joint states; enumeration stops at {MOST_STATES:,}.")
-    reference, why = _mle_covariance(model, vector)
+    full, why = _full_likelihood(model)
 
     def moments(codes: Int32Array, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         table = Table(codes, model.names, model.states)
@@ -58,32 +60,65 @@ def asymptotics(
         codes, probability = _all_states(model, vector)
         bread, meat = moments(codes, probability)
         covariance = sandwich(bread, meat)
+        # The Hessian of log Z needs no samples.
+        one = None if full is None else full(np.zeros((1, model.m), dtype=np.int32))
+        reference = None if one is None else pseudo_inverse(-hessian_matrix(one, vector))[0]
         return Asymptotics(bread, meat, covariance, reference, formula, f"enumeration of {states} states", None, why)
 
     draws = model.sample(vector, n_simulated, random_state)
     size = n_simulated // _BATCHES
-    batches = [draws.codes[b * size : (b + 1) * size] for b in range(_BATCHES)]
-    parts = [moments(np.ascontiguousarray(codes), np.full(size, 1.0 / size)) for codes in batches]
-    bread = np.mean([part[0] for part in parts], axis=0)
-    meat = np.mean([part[1] for part in parts], axis=0)
+    if size < 1:
+        raise ModelError(f"n_simulated is {n_simulated}; it must be at least {_BATCHES}.")
+    batches = [np.ascontiguousarray(draws.codes[b * size : (b + 1) * size]) for b in range(_BATCHES)]
+    parts = [moments(codes, np.full(size, 1.0 / size)) for codes in batches]
+    # The MLE's information from the same draws: what is rare in them is then rare on both sides of the ratio.
+    information = None if full is None else [_score_moments(full(codes), vector) for codes in batches]
+    everything = np.ones(_BATCHES)
+    bread, meat, reference = _mean_moments(parts, information, everything)
     covariance = sandwich(bread, meat)
     error = None
     if reference is not None:
-        error = {kind: _jackknife_error(parts, reference, kind) for kind in ("det", "root", "trace")}
+        leave_one_out = [_mean_moments(parts, information, everything - unit) for unit in np.eye(_BATCHES)]
+        error = {kind: _jackknife_error(leave_one_out, kind) for kind in ("det", "root", "trace")}
+        hidden = np.linalg.matrix_rank(model.interactions[0].toarray()) - np.linalg.matrix_rank(bread, hermitian=True)
+        if hidden > 0:
+            reference = None
+            why = (
+                f"the {size * _BATCHES} draws do not show {hidden} directions of θ at all (states that are too rare). "
+                f"Simulate more (n_simulated), or leave those parameters out of the model."
+            )
     return Asymptotics(
         bread, meat, covariance, reference, formula, f"{size * _BATCHES} draws ({draws.method})", error, why
     )
 
 
-def _jackknife_error(parts: list[tuple[FloatArray, FloatArray]], reference: FloatArray, kind: str) -> float:
+Moments = tuple[FloatArray, FloatArray]
+
+
+def _mean_moments(
+    parts: list[Moments], information: list[FloatArray] | None, weight: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    """Bread, meat and the MLE's covariance, as weighted means over batches of draws."""
+    share = weight / weight.sum()
+    bread = np.einsum("b,brs->rs", share, np.array([part[0] for part in parts]))
+    meat = np.einsum("b,brs->rs", share, np.array([part[1] for part in parts]))
+    if information is None:
+        return bread, meat, None
+    return bread, meat, pseudo_inverse(np.einsum("b,brs->rs", share, np.array(information)))[0]
+
+
+def _jackknife_error(parts: list[tuple[FloatArray, FloatArray, FloatArray | None]], kind: str) -> float:
     """Standard error of the efficiency from leaving out one batch of draws at a time."""
-    breads, meats = sum(p[0] for p in parts), sum(p[1] for p in parts)
-    count = len(parts)
-    values = [
-        efficiency(sandwich((breads - bread) / (count - 1), (meats - meat) / (count - 1)), reference, kind)
-        for bread, meat in parts
-    ]
-    return float(np.sqrt((count - 1) * np.var(values)))
+    values = [efficiency(sandwich(bread, meat), mle, kind) for bread, meat, mle in parts if mle is not None]
+    return float(np.sqrt((len(values) - 1) * np.var(values)))
+
+
+def _score_moments(problem: Problem, theta: FloatArray) -> FloatArray:
+    """Mean of ψψᵀ over the samples of a problem."""
+    total = np.zeros((len(theta), len(theta)))
+    for _, block in problem.score_blocks(theta):
+        total += block.T @ block
+    return total / problem.n_samples
 
 
 def _all_states(model: FieldModel, theta: FloatArray) -> tuple[Int32Array, FloatArray]:
@@ -95,13 +130,15 @@ def _all_states(model: FieldModel, theta: FloatArray) -> tuple[Int32Array, Float
     return codes, weights / weights.sum()
 
 
-def _mle_covariance(model: FieldModel, theta: FloatArray) -> tuple[FloatArray | None, str]:
-    """I(θ)⁻¹ by elimination: the Hessian of log Z, which needs no samples."""
-    family = model.structure().bind_family(Full())
-    anything = Table(np.zeros((1, model.m), dtype=np.int32), model.names, model.states)
+def _full_likelihood(model: FieldModel) -> tuple[Callable[[Int32Array], Problem] | None, str]:
+    """The full likelihood as a problem for any samples, or None and why not (it is too wide)."""
+    selected = FamilySelection(model.structure().bind_family(Full()), 1.0)
+
+    def compiled(codes: Int32Array) -> Problem:
+        return model.compile(Table(codes, model.names, model.states), Selection(len(codes), (selected,)))
+
     try:
-        problem = model.compile(anything, Selection(1, (FamilySelection(family, 1.0),)))
+        compiled(np.zeros((1, model.m), dtype=np.int32))
     except WidthError as error:
         return None, str(error)
-    inverse, _ = pseudo_inverse(-hessian_matrix(problem, theta))
-    return inverse, ""
+    return compiled, ""

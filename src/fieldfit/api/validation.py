@@ -51,7 +51,7 @@ def cross_validate(
     lines, losses = [], []
     for name, candidate in models.items():
         dataset = candidate.read(data)
-        n = dataset.n if isinstance(dataset, Table) else len(dataset)
+        n = dataset.n
         if n < 2 * folds:
             raise DataError(f"{n} samples are too few for {folds} folds.")
         member = fold_members(n, folds, random_state)
@@ -97,7 +97,7 @@ def fold_members(n: int, folds: int, random_state: int) -> IntArray:
 def held_out(model: Model, theta: FloatArray, dataset: Any, score: Policy | str = "FL") -> FloatArray:
     """m_θ of each sample under the policy ``score`` (log-likelihood for FL)."""
     bound = as_policy(score).bind(model.structure(dataset))
-    n = dataset.n if isinstance(dataset, Table) else len(dataset)
+    n = dataset.n
     return model.compile(dataset, bound.draw(0, 0, n)).row_values(theta)
 
 

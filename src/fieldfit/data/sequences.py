@@ -104,6 +104,16 @@ class Sequences:
         """(n_sequences,) tokens of each sentence."""
         return np.diff(self.offsets)
 
+    @property
+    def n(self) -> int:
+        """The number of samples, which are the sentences."""
+        return self.n_sequences
+
+    @property
+    def sample_weight(self) -> None:
+        """Sentences carry no weights."""
+        return None
+
     def __len__(self) -> int:
         return self.n_sequences
 

@@ -79,13 +79,9 @@ def paper_boxes() -> tuple[Box, ...]:
     )
 
 
-def reproduce(out: Path | None) -> Reproduction:
-    """Compute the figure; with ``out``, draw it as well."""
-    folder = None if out is None else make_folder(out)
-
-
 def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     """Compute the figure; with ``out``, draw it as well. It is of one size, whatever the scale."""
+    folder = None if out is None else make_folder(out)
     model = BoltzmannMachine(NODES)
     boxes, records, rows = [], [], []
     for box in paper_boxes():

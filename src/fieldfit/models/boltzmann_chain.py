@@ -23,6 +23,7 @@ from fieldfit.models.boltzmann_chain_problem import BoltzmannChainProblem, symbo
 from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import LANE
 from fieldfit.models.chain_problem import Windows, selected_windows
+from fieldfit.models.chain_sampling import sample_labels
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.windows import SequenceStructure
 from fieldfit.types import DataError, FloatArray, Int32Array, ModelError
@@ -120,6 +121,29 @@ class BoltzmannChain(Model):
         edges = np.zeros((1, padded, padded))
         edges[0, :K, :K] = A
         return ScoredChains(dataset.offsets, scores, edges, K)
+
+    def simulate(self, dataset: Sequences, theta: Any, random_state: int = 0) -> Sequences:
+        """Labels and symbols drawn from p_θ(x, y | y_0), for sequences of the same lengths."""
+        from dataclasses import replace
+
+        self._check(dataset)
+        random = np.random.Generator(np.random.Philox(random_state))
+        chains = self.scored(theta, dataset)
+        K, B = self.n_labels, self.split(self.check_theta(theta))[2]
+        # Summing the symbols out leaves each label with the same score everywhere, in place of that of its symbol.
+        highest = B.max(axis=1, keepdims=True)
+        scores = chains.scores.copy()
+        scores[:, :K] += (highest[:, 0] + np.log(np.exp(B - highest).sum(axis=1))) - B.T[symbols_of(dataset)]
+        chains = ScoredChains(chains.offsets, scores, chains.edges, K)
+        labels = sample_labels(chains, random.random(dataset.n_tokens))
+        symbols = np.empty(dataset.n_tokens, dtype=np.int32)
+        uniforms = random.random(dataset.n_tokens)
+        cumulative = np.cumsum(np.exp(B - highest), axis=1)
+        for label in range(K):
+            tokens = np.flatnonzero(labels == label)
+            places = np.searchsorted(cumulative[label], uniforms[tokens] * cumulative[label, -1], side="right")
+            symbols[tokens] = np.minimum(places, self.n_symbols - 1)
+        return replace(dataset, labels=labels, indices=symbols)
 
     def predict(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> Int32Array:
         """The most probable labels given the symbols (n_tokens,); labels ``given`` (−1: free) are kept."""

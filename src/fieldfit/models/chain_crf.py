@@ -22,6 +22,7 @@ from fieldfit.models.base import Model
 from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import ChainLayout, ChainNames, observed_columns
 from fieldfit.models.chain_problem import ChainProblem, Windows, chain_tokens
+from fieldfit.models.chain_sampling import sample_labels
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.windows import SequenceStructure
 from fieldfit.threads import get_threads
@@ -234,6 +235,19 @@ class ChainCRF(Model):
         """p(y_{t−1}, y_t | x) (n_tokens, n_labels, n_labels); 0 at the first token of a sequence."""
         result: FloatArray = self._gather(theta, dataset, given, lambda chains: chains.edge_marginals())
         return result
+
+    def simulate(self, dataset: Sequences, theta: Any, random_state: int = 0) -> Sequences:
+        """The same observations with labels drawn from p_θ(y | x)."""
+        from dataclasses import replace
+
+        random = np.random.Generator(np.random.Philox(random_state))
+        labels = self._gather(
+            self.check_theta(theta),
+            dataset,
+            None,
+            lambda chains: sample_labels(chains, random.random(len(chains.scores))),
+        )
+        return replace(dataset, labels=labels)
 
     def posterior_decode(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> Int32Array:
         """The most probable label of each token by itself (n_tokens,)."""

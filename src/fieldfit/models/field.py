@@ -162,7 +162,7 @@ class FieldModel(Model):
         theta = self.check_theta(theta)
         names = self.names if self.named else None
         table = read_table(x, states=self.states, names=names, allow_missing_columns=True)
-        family = self.structure().bind_family(Components(((tuple(target), tuple(given)),)))
+        family = self.structure().bind_family(Components(((tuple(map(int, target)), tuple(map(int, given))),)))
         selection = Selection(len(table.codes), (FamilySelection(family, 1.0),))
         return FieldProblem(self.field_arrays, table.codes, selection).row_values(theta)
 

@@ -7,7 +7,7 @@ ratios; Σβ = 1 over terms fixes the scale, which matters only against a penalt
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -60,10 +60,9 @@ def automatic_weights(
     """
     groups = groups_of(bound, options.by)
     beta0 = groups.written() if options.beta0 is None else check_betas(groups, options.beta0)
-    drawn = Reweighted([compile_problem(chosen) for chosen in groups.drawn(selection)], beta0)
-    judged = drawn
-    if options.formula == "published":
-        judged = Reweighted([compile_problem(chosen) for chosen in groups.expected(selection)], beta0)
+    published = options.formula == "published"
+    chosen = groups.expected(selection) if published else groups.drawn(selection)
+    judged = Reweighted([compile_problem(own) for own in chosen], beta0)
     statistics = DataStatistics(judged, objective.free, objective.row_weight, counts, options.probes)
     forms = _forms(groups, selection, int(objective.free.sum()), options)
     ridge = Ridge(options.gamma, beta0, groups.normaliser)
@@ -75,13 +74,13 @@ def automatic_weights(
     converged, message, form, note = False, "", forms.rounds, forms.note
     criterion: DiagonalForm | LogDeterminant
     for number in range(1, options.max_rounds + 1):
-        mixed = Objective(
-            drawn.with_betas(beta), objective.precision, objective.start, objective.free, objective.row_weight
-        )
+        mixed = replace(objective, problem=compile_problem(groups.weighted(selection, beta)))
         solution = minimise(
             mixed.value_grad,
             x,
             hessian_product=mixed.hessian_product,
+            hessian_diagonal=mixed.hessian_diagonal,
+            preconditioner=mixed.preconditioner,
             method=method,
             gtol=tol * max(scale, 1.0),
             max_iter=options.inner_iterations,

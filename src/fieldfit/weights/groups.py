@@ -82,6 +82,17 @@ class Groups:
             result.append(Selection(selection.n, tuple(parts), selection.start))
         return result
 
+    def weighted(self, selection: Selection, beta: FloatArray) -> Selection:
+        """The drawn Z with the weights β; what has weight 0 is left out."""
+        parts = []
+        for family, part in enumerate(selection.parts):
+            own = [g for g, members in enumerate(self.members) if members[0][0] == family or (family, -1) in members]
+            if not np.any(beta[own] > 0):
+                continue
+            value = beta[own] if self.by == "component" else float(beta[own[0]]) * self.relative[family]
+            parts.append(replace(part, beta=value))
+        return Selection(selection.n, tuple(parts), selection.start)
+
     def expected(self, selection: Selection) -> list[Selection]:
         """Z replaced by its mean: everything selected, each component with its λ as weight (the published formula)."""
         lams = self._lams()

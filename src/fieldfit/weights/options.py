@@ -38,7 +38,7 @@ class AutoWeights:
     max_rounds: int = 20
     inner_iterations: int = 50
     most_exact: int = 200
-    probes: int = 32
+    probes: int = 8
     fallback: bool = True
 
     def __post_init__(self) -> None:

@@ -1,0 +1,133 @@
+"""Standard errors, influence and comparison of chain models: the same code through the Problem's sums."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.data.sequences import Sequences
+from fieldfit.models.boltzmann_chain import BoltzmannChain
+from fieldfit.models.chain_crf import ChainCRF
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
+from chain_oracle import random_sequences, random_symbols
+
+CRF = ChainCRF(2, 3, pairs="all", start=False, end=False)
+FIXED = {"y0->y0": 0.0, "y1->y0": 0.0, "x0:y0": 0.0, "x1:y0": 0.0, "x2:y0": 0.0}  # the gauge of a CRF with two labels
+
+
+def crf_data(n=600, seed=0, theta=None):
+    """Sequences of 1 to 6 tokens with valued features, labels from the model."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 7, n)
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    tokens = int(offsets[-1])
+    values = random.normal(size=3 * tokens)
+    data = Sequences(
+        offsets,
+        3 * np.arange(tokens + 1),
+        np.tile(np.arange(3, dtype=np.int32), tokens),
+        values,
+        np.zeros(tokens, dtype=np.int32),
+        3,
+        2,
+    )
+    return CRF.simulate(data, TRUTH if theta is None else theta, seed)
+
+
+def full_theta(**values):
+    theta = np.zeros(CRF.n_parameters)
+    for place, name in enumerate(CRF.parameter_names):
+        theta[place] = values.get(name, 0.0)
+    return theta
+
+
+TRUTH = full_theta(**{"x0:y1": 0.8, "x1:y1": -0.5, "x2:y1": 0.0, "y0->y1": -0.4, "y1->y1": 0.6})
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    ff.set_threads(1)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_drawn_labels_have_the_right_law(shared):
+    """Frequencies of all label sequences of one short sentence against exp(log p), 40,000 draws: 5 errors are < 0.0125."""
+    base = random_sequences(seed=3, lengths=(3,), n_labels=2, n_features=3)
+    model = ChainCRF(2, 3, pairs="all", label_pairs=not shared)
+    model = model.observe(base)
+    theta = np.random.default_rng(1).normal(size=model.n_parameters)
+    many = base.subset(np.zeros(40_000, dtype=int))
+    drawn = model.simulate(many, theta, 5).labels.reshape(-1, 3)
+    frequency = np.bincount(drawn @ [4, 2, 1], minlength=8) / len(drawn)
+    for code in range(8):
+        labels = np.array([(code >> 2) & 1, (code >> 1) & 1, code & 1], dtype=np.int32)
+        one = Sequences(base.offsets, base.indptr, base.indices, base.values, labels, 3, 2)
+        assert frequency[code] == pytest.approx(np.exp(model.log_likelihood(theta, one)[0]), abs=0.0125)
+
+
+def test_drawn_symbols_have_the_right_law():
+    model = BoltzmannChain(2, 3)
+    theta = np.random.default_rng(2).normal(size=model.n_parameters)
+    one = random_symbols(lengths=(2,), n_labels=2, n_symbols=3)
+    drawn = model.simulate(one.subset(np.zeros(40_000, dtype=int)), theta, 1)
+    codes = drawn.labels.reshape(-1, 2) @ [2, 1] * 9 + drawn.indices.reshape(-1, 2) @ [3, 1]
+    frequency = np.bincount(codes, minlength=36) / 40_000
+    for code in range(36):
+        labels = np.array([code // 18, code // 9 % 2], dtype=np.int32)
+        symbols = np.array([code % 9 // 3, code % 3], dtype=np.int32)
+        sequence = Sequences(one.offsets, one.indptr, symbols, None, labels, 3, 2)
+        assert frequency[code] == pytest.approx(np.exp(model.log_likelihood(theta, sequence)[0]), abs=0.0125)
+
+
+@pytest.mark.parametrize("policy", ["FL", "PL1", "0.5*PL1 + 0.5*FL", "Multinomial(0.5*PL1 + 0.5*FL)"])
+def test_both_kinds_agree_inside_the_family(policy):
+    """Two consistent estimates of one number from 600 sequences; they differ by about 5%."""
+    fit = ff.fit(CRF, crf_data(), policy, fixed=FIXED)
+    free = fit.free
+    robust, based = fit.standard_errors()[free], fit.standard_errors("model")[free]
+    np.testing.assert_allclose(based, robust, rtol=0.2)
+    assert np.all(np.abs(fit.theta - TRUTH)[free] < 5 * based)
+    assert "simulated" in fit.dense_accuracy("model").method
+
+
+def test_influence_tests_and_functionals_work_on_sequences(monkeypatch):
+    data = crf_data()
+    fit = ff.fit(CRF, data, "0.7*PL1", fixed=FIXED, tol=1e-9)
+    assert fit.influence().shape == (600, CRF.n_parameters)
+    np.testing.assert_allclose(fit.influence().sum(axis=0), 0, atol=1e-5)
+    always = ff.fit(CRF, data, "PL1", fixed=FIXED, tol=1e-9)
+    np.testing.assert_allclose(always.influence(data), always.influence(), atol=1e-10)
+    spread = ff.fit(CRF, data, "Multinomial(PL1)", fixed=FIXED, tol=1e-9)
+    lengths = np.diff(data.offsets)
+    plain = CRF.compile(data, always.policy.bind(CRF.structure(data)).draw(0, 0, 600))
+    scores = plain.scores(spread.theta, 0, 600) / lengths[:, None]
+    np.testing.assert_allclose(spread.influence(data), scores @ spread.dense_accuracy().inverse / 600, atol=1e-10)
+    null = ff.fit(CRF, data, "PL1", fixed=FIXED | {"x2:y1": 0.0}, tol=1e-9)
+    assert ff.likelihood_ratio(always, null).p == pytest.approx(always.wald_test("x2:y1").p, abs=0.05)
+    assert null.score_test(["x2:y1"]).p == pytest.approx(always.wald_test("x2:y1").p, abs=0.05)
+    assert len(fit.influential(3)) == 3
+    assert fit.goodness_of_fit(n_simulated=19)["p"].iloc[0] > 0.05
+    frame = ff.cross_validate(CRF, data, ["PL1", "FL"], folds=3, fixed=FIXED)
+    assert frame["nll"].iloc[0] < np.log(2) * np.mean(lengths)
+    expected = fit.functional({"x0:y1": 1, "x1:y1": -1}).standard_error
+    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 2)
+    large = ff.fit(CRF, data, "0.7*PL1", fixed=FIXED, tol=1e-9)
+    assert large.functional({"x0:y1": 1, "x1:y1": -1}).standard_error == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_boltzmann_chain_has_standard_errors_for_what_is_identified():
+    model = BoltzmannChain(2, 3)
+    data = random_symbols(seed=1, lengths=(5,) * 400, n_labels=2, n_symbols=3)
+    data = model.simulate(data, np.random.default_rng(0).normal(scale=0.5, size=model.n_parameters), 2)
+    fit = ff.fit(model, data, "FL")
+    assert np.isnan(fit.standard_errors()).all()
+    difference = {"y0:x0": 1, "y0:x1": -1}
+    for kind in ("robust", "model"):
+        estimate = fit.functional(difference, kind=kind)
+        counts = [np.sum((data.labels == 0) & (data.indices == v)) for v in (0, 1)]
+        # symbols given labels are a plain multinomial: the log ratio of two counts and its textbook error
+        assert estimate.estimate == pytest.approx(np.log(counts[0] / counts[1]), abs=1e-4)
+        assert estimate.standard_error == pytest.approx(np.sqrt(1 / counts[0] + 1 / counts[1]), rel=0.1)

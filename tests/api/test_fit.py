@@ -1,0 +1,392 @@
+"""The fit from end to end: what it finds, what it reports, what it refuses."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from oracle import joint_states
+from sklearn.linear_model import LogisticRegression
+
+import fieldfit as ff
+from fieldfit.models import field_problem
+from fieldfit.types import (
+    ConvergenceWarning,
+    DataError,
+    FieldfitError,
+    FileFormatError,
+    IdentifiabilityError,
+    ModelError,
+    PolicyError,
+    SeparationWarning,
+    WidthError,
+)
+
+MODEL = ff.BoltzmannMachine(4, biases=True)
+THETA = np.array([0.8, -0.5, 0.3, 0.6, -0.7, 0.4, -0.2, 0.1, 0.3, -0.4])
+
+
+def data(n=400, seed=0):
+    return MODEL.sample(THETA, n, seed).values
+
+
+# --- what it finds --------------------------------------------------------------------------------------------------
+
+
+def test_maximum_likelihood_matches_moments():
+    """At the MLE of an exponential family the expected features are the observed ones."""
+    x = data()
+    fit = ff.fit(MODEL, x, "FL", tol=1e-10)
+    states = joint_states((2,) * 4)
+    p = np.exp(MODEL.conditional(fit.theta, states, range(4)))
+    np.testing.assert_allclose(p @ states, x.mean(axis=0), atol=1e-8)
+    np.testing.assert_allclose((p[:, None] * states).T @ states, x.T @ x / len(x), atol=1e-8)
+
+
+def test_pseudo_likelihood_of_two_variables_is_two_logistic_regressions_tied():
+    """With biases and one coupling both regressions share it: compare with the joint likelihood, which is saturated."""
+    x = data()[:, :2]
+    pair = ff.BoltzmannMachine(2, biases=True)
+    np.testing.assert_allclose(
+        ff.fit(pair, x, "PL1", tol=1e-10).theta, ff.fit(pair, x, "FL", tol=1e-10).theta, atol=1e-7
+    )
+
+
+def test_one_component_is_a_logistic_regression():
+    x = data()
+    star = ff.BoltzmannMachine(4, [(0, 1), (0, 2), (0, 3)], biases=True)
+    fixed = {"x1": 0.0, "x2": 0.0, "x3": 0.0}
+    fit = ff.fit(star, x, "PL1[0]", fixed=fixed, tol=1e-10)
+    peer = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(x[:, 1:], x[:, 0])
+    np.testing.assert_allclose(fit.theta[:3], peer.coef_[0], atol=1e-5)
+    assert fit.theta[3] == pytest.approx(peer.intercept_[0], abs=1e-5)
+    assert list(fit.theta[4:]) == [0.0, 0.0, 0.0]
+    assert list(fit.standard_errors()[4:]) == [0.0, 0.0, 0.0] or np.isnan(fit.standard_errors()[4:]).all()
+
+
+@pytest.mark.parametrize("policy", ["FL", "PL1", "PL2", "0.5*PL1 + 0.5*PL2", "Partition(2)"])
+def test_methods_find_the_same_optimum(policy):
+    x = data()
+    one, two = (ff.fit(MODEL, x, policy, method=m, tol=1e-9) for m in ("lbfgs", "newton"))
+    np.testing.assert_allclose(one.theta, two.theta, atol=1e-6)
+    assert one.objective == pytest.approx(two.objective, abs=1e-7)
+
+
+def test_the_objective_is_the_sum_that_the_documentation_says():
+    x = data(50)
+    fit = ff.fit(MODEL, x, "PL1@0.5 + PL2@2", sigma2=3.0, tol=1e-9)
+    total = 0.0
+    for weight, size in ((0.5, 1), (2.0, 2)):
+        blocks = [[j] for j in range(4)] if size == 1 else [[j, k] for j in range(4) for k in range(j)]
+        for block in blocks:
+            rest = [v for v in range(4) if v not in block]
+            total += weight * MODEL.conditional(fit.theta, x, block, rest).sum()
+    assert fit.objective == pytest.approx(total - (fit.theta**2).sum() / 6, abs=1e-8)
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_another_selection():
+    x = data()
+    ff.set_threads(1)
+    one = ff.fit(MODEL, x, "0.5*PL1", random_state=3)
+    ff.set_threads(2)
+    two = ff.fit(MODEL, x, "0.5*PL1", random_state=3)
+    assert one.theta.tobytes() == two.theta.tobytes()
+    assert not np.array_equal(one.theta, ff.fit(MODEL, x, "0.5*PL1", random_state=4).theta)
+
+
+def test_a_frame_gives_its_names_and_columns_by_name():
+    frame = pd.DataFrame(data(), columns=["u", "v", "w", "z"])
+    fit = ff.fit(MODEL, frame, "PL1")
+    assert fit.parameter_names[:3] == ["u:v", "u:w", "u:z"]
+    named = ff.BoltzmannMachine(4, biases=True, names=["u", "v", "w", "z"])
+    again = ff.fit(named, frame[["z", "w", "v", "u"]], "PL1")
+    np.testing.assert_allclose(again.theta, fit.theta, atol=1e-8)
+
+
+# --- weights, missing values, fixed parameters, penalties ------------------------------------------------------------
+
+
+def test_counts_are_copies():
+    x = data(60)
+    distinct, counts = np.unique(x, axis=0, return_counts=True)
+    whole = ff.fit(MODEL, x, "PL1 + FL", sigma2=5.0, tol=1e-9)
+    short = ff.fit(MODEL, distinct, "PL1 + FL", sigma2=5.0, tol=1e-9, sample_weight=counts, weight_kind="counts")
+    np.testing.assert_allclose(short.theta, whole.theta, atol=1e-7)
+    np.testing.assert_allclose(short.standard_errors(), whole.standard_errors(), rtol=1e-5)
+    copies = ff.fit(MODEL, distinct, "0.5*PL1", sigma2=5.0, sample_weight=counts, weight_kind="counts")
+    assert copies.n == 60  # each copy has a Z of its own
+
+
+def test_importance_weights_multiply_samples():
+    x, w = data(80), np.random.default_rng(0).uniform(0.2, 3, 80)
+    fit = ff.fit(MODEL, x, "PL1", sample_weight=w, sigma2=5.0, tol=1e-9)
+    doubled = ff.fit(MODEL, np.vstack([x, x]), "PL1", sample_weight=np.r_[w, w] / 2, sigma2=5.0, tol=1e-9)
+    np.testing.assert_allclose(fit.theta, doubled.theta, atol=1e-7)
+
+
+def test_missing_values_are_summed_out():
+    x = data(300).astype(float)
+    x[np.random.default_rng(1).random(x.shape) < 0.15] = np.nan
+    fit = ff.fit(MODEL, x[:60], "FL", sigma2=100.0, tol=1e-9)
+    total = sum(
+        MODEL.conditional(fit.theta, x[i : i + 1], np.flatnonzero(~np.isnan(x[i])))[0]
+        for i in range(60)
+        if not np.isnan(x[i]).all()
+    )
+    assert fit.objective == pytest.approx(total - (fit.theta**2).sum() / 200, abs=1e-7)
+
+
+def test_rows_that_are_too_wide_are_refused_by_number_or_dropped():
+    wide = ff.BoltzmannMachine(14, biases=True, largest_table=1 << 8)
+    x = np.random.default_rng(0).integers(0, 2, (40, 14)).astype(float)
+    x[[7, 21], :12] = np.nan
+    with pytest.raises(WidthError, match=r"2 of 40 samples .* rows 7, 21"):
+        ff.fit(wide, x, "PL1", sigma2=1.0)
+    fit = ff.fit(wide, x, "PL1", sigma2=1.0, wide_rows="drop")
+    assert fit.dropped_rows.tolist() == [7, 21]
+    assert fit.n == 38
+    assert "left out: 2 rows" in fit.summary()
+
+
+def test_too_many_patterns_of_missing_values_are_refused_at_once(monkeypatch):
+    monkeypatch.setattr(field_problem, "MOST_PATTERNS", 5)
+    x = data(50).astype(float)
+    x[np.random.default_rng(1).random(x.shape) < 0.3] = np.nan
+    with pytest.raises(DataError, match="combinations of a component and a pattern"):
+        ff.fit(MODEL, x, "PL1", sigma2=1.0)
+
+
+def test_penalties_differ_between_groups():
+    x = data(100)
+    tight = ff.fit(MODEL, x, "PL1", sigma2={"*:*": 0.01, None: None}, tol=1e-9)
+    assert np.abs(tight.theta[:6]).max() < 0.2
+    assert np.isinf(tight.sigma2[6:]).all()
+    vector = ff.fit(MODEL, x, "PL1", sigma2=[0.01] * 6 + [None] * 4, tol=1e-9)
+    np.testing.assert_allclose(vector.theta, tight.theta, atol=1e-8)
+    free = ff.fit(MODEL, x, "PL1", sigma2=1e12, tol=1e-9)
+    np.testing.assert_allclose(free.theta, ff.fit(MODEL, x, "PL1", tol=1e-9).theta, atol=1e-6)
+
+
+# --- honesty ----------------------------------------------------------------------------------------------------------
+
+
+def test_convergence_is_reported_as_it_is():
+    x = data()
+    fit = ff.fit(MODEL, x, "PL1")
+    assert fit.converged
+    assert fit.message == "converged: gradient norm below tolerance"
+    assert fit.gradient_norm <= 1e-6 * 400
+    assert fit.iterations > 0
+    assert fit.evaluations >= fit.iterations
+    assert fit.seconds > 0
+    with pytest.warns(ConvergenceWarning, match="iteration limit"):
+        short = ff.fit(MODEL, x, "PL1", max_iter=1, method="lbfgs")
+    assert not short.converged
+
+
+def test_separation_names_the_parameters():
+    x = data(200)
+    x = x[~((x[:, 0] == 1) & (x[:, 1] == 0))]  # x0 = 1 forces x1 = 1
+    with pytest.warns(SeparationWarning, match="x0:x1") as caught:
+        fit = ff.fit(MODEL, x, "FL")
+    assert "x0:x1" in fit.separated
+    assert "x2:x3" not in fit.separated
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ff.fit(MODEL, x, "FL", sigma2=10.0).separated == ()
+
+
+def test_interruption_returns_what_there_is():
+    seen = []
+
+    def stop(state):
+        seen.append(state.iteration)
+        if state.iteration == 2:
+            raise KeyboardInterrupt
+
+    fit = ff.fit(MODEL, data(), "PL1", method="lbfgs", progress=stop)
+    assert not fit.converged
+    assert fit.message == "stopped: interrupted"
+    assert np.isfinite(fit.theta).all()
+    assert np.abs(fit.theta).max() > 0
+    assert seen[-1] == 2
+
+
+def test_a_policy_that_does_not_identify_the_model_is_refused_with_names():
+    with pytest.raises(IdentifiabilityError, match=r"does not determine 3 of 10 parameters: x2:x3, x2, x3"):
+        ff.fit(MODEL, data(), "PL1[0:2]")
+    with pytest.raises(IdentifiabilityError, match="x0:x1"):
+        ff.fit(MODEL, data(), "Components({0}|{}, {1}|{}, {2}|{0,1,3}, {3}|{0,1,2})")
+    assert ff.fit(MODEL, data(), "PL1[0:2]", sigma2=1.0).converged
+    assert ff.fit(MODEL, data(), "PL1[0:2]", fixed={"x2:x3": 0.0, "x2": 0.0, "x3": 0.0}).converged
+
+
+def test_the_models_own_gauge_freedom_is_not_an_error():
+    potts = ff.Potts(3, 3)
+    x = potts.sample(np.random.default_rng(0).normal(scale=0.5, size=potts.n_parameters), 500, 1).values
+    fit = ff.fit(potts, x, "PL1")
+    assert fit.converged
+    with pytest.raises(IdentifiabilityError):
+        ff.fit(potts, x, "PL1[0]")
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([[0, 1, 2, 0]], "not one of its states"),
+        ([[0, 1, np.inf, 0]], "infinite"),
+        ([[0, 1, 0.5, 0]], "not one of its states"),
+        ([[0, 1, 0]], "Wrong number of columns"),
+        ([[0, 1, 0, 1], [0, 1]], "ragged|values|cells|columns"),
+        (np.empty((0, 4)), "No rows"),
+        ([[np.nan, 1, 0, 1], [np.nan, 0, 1, 1]], "Missing everywhere"),
+    ],
+)
+def test_bad_tables(values, message):
+    with pytest.raises(DataError, match=message):
+        ff.fit(MODEL, values, "PL1", sigma2=1.0)
+
+
+def test_constant_columns_need_a_penalty():
+    x = data()
+    x[:, 2] = 1
+    with pytest.raises(DataError, match="1 column never changes: x2"):
+        ff.fit(MODEL, x, "PL1")
+    assert ff.fit(MODEL, x, "PL1", sigma2=1.0).converged
+
+
+@pytest.mark.parametrize(
+    "policy", ["", "PL0", "1.5*PL1", "-0.1*PL1", "PL1@-1", "PL9", "nonsense", "0*PL1", "PL1 +", "[0.1,0.2]*PL1"]
+)
+def test_bad_policies(policy):
+    with pytest.raises(PolicyError):
+        ff.fit(MODEL, data(), policy)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "message"),
+    [
+        ({"sigma2": -1.0}, ModelError, "must be a positive number"),
+        ({"sigma2": np.nan}, ModelError, "must be a positive number"),
+        ({"sigma2": "strong"}, ModelError, "must be a positive number"),
+        ({"sigma2": [1.0, 2.0]}, ModelError, "one for each of 10 parameters"),
+        ({"sigma2": {"q*": 1.0}}, ModelError, "has none of that name"),
+        ({"start": np.zeros(3)}, ModelError, "10 parameters"),
+        ({"start": np.full(10, np.nan)}, ModelError, "must be finite"),
+        ({"fixed": {"nobody": 0.0}}, ModelError, "'nobody'"),
+        ({"fixed": {"x0": np.inf}}, ModelError, "must be finite"),
+        ({"sample_weight": [1.0, 2.0]}, DataError, "weight"),
+        ({"sample_weight": np.full(400, -1.0)}, DataError, "weight"),
+        ({"sample_weight": np.zeros(400)}, DataError, "sample_weight is zero in every row"),
+        ({"wide_rows": "maybe"}, DataError, "'refuse' or 'drop'"),
+        ({"weights": [1.0, 2.0]}, PolicyError, "1 terms|one for each"),
+        ({"random_state": -1}, PolicyError, "seed"),
+    ],
+)
+def test_bad_arguments(keywords, error, message):
+    with pytest.raises(error, match=message):
+        ff.fit(MODEL, data(), "PL1", **keywords)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: ff.BoltzmannMachine(0), "at least one variable"),
+        (lambda: ff.BoltzmannMachine(3, [(0, 1), (1, 0)]), "repeats edge 0"),
+        (lambda: ff.BoltzmannMachine(3, [(0, 3)]), "variables are 0 to 2"),
+        (lambda: ff.BoltzmannMachine(3, [(1, 1)]), "to itself"),
+        (lambda: ff.BoltzmannMachine(3, states=(1, 1)), "two different"),
+        (lambda: ff.BoltzmannMachine(3, edge_groups=["a"]), "3 edges but 1"),
+        (lambda: ff.BoltzmannMachine(3, names=["a", "a", "b"]), "different names"),
+        (lambda: ff.Potts(3, 1), "two states"),
+        (lambda: ff.Potts(3, 2, couplings="some"), "'table' or 'agree'"),
+        (lambda: ff.BoltzmannMachine.grid(2, 2, neighbours=6), "4 or 8"),
+        (lambda: ff.MarkovRandomField([2, 2], []), "at least one factor"),
+        (lambda: ff.MarkovRandomField([2, 2], [ff.Factor((0, 1), np.ones((2, 3)))]), "shape"),
+        (lambda: ff.MarkovRandomField([2, 2], [ff.Factor((0, 5))]), "names variable 5"),
+        (lambda: ff.MarkovRandomField([2, 2], [ff.Factor((0, 1), np.full((2, 2), np.nan))]), "not finite"),
+        (lambda: ff.MarkovRandomField([2, 2], [ff.Factor((0,), log_offset=[0.0, np.inf])]), r"NaN or \+inf"),
+        (lambda: ff.MarkovRandomField([2, 0], [(0,)]), "at least one"),
+    ],
+)
+def test_bad_models(build, message):
+    with pytest.raises(ModelError, match=message):
+        build()
+
+
+@pytest.mark.parametrize("call", ["log_partition", "marginals", "map_state"])
+def test_theta_of_the_wrong_length(call):
+    with pytest.raises(ModelError, match="shape"):
+        getattr(MODEL, call)(np.zeros(4))
+
+
+def test_damaged_files_are_refused(tmp_path):
+    path = tmp_path / "fit.ff"
+    ff.fit(MODEL, data(50), "PL1", sigma2=1.0).save(path)
+    whole = path.read_bytes()
+    for size in (0, 10, len(whole) // 2, len(whole) - 3):
+        (tmp_path / "cut.ff").write_bytes(whole[:size])
+        with pytest.raises(FileFormatError, match=r"cut\.ff"):
+            ff.load(tmp_path / "cut.ff")
+    with pytest.raises(FieldfitError, match=r"nothing\.ff"):
+        ff.load(tmp_path / "nothing.ff")
+
+
+# --- builders -----------------------------------------------------------------------------------------------------------
+
+
+def test_builders_give_the_same_model():
+    import networkx as nx
+
+    graph = nx.grid_2d_graph(2, 3)
+    from_graph = ff.BoltzmannMachine.from_networkx(graph)
+    from_grid = ff.BoltzmannMachine.grid(2, 3)
+    assert sorted(from_graph.edges) == sorted(from_grid.edges)
+    theta = np.random.default_rng(0).normal(size=7)
+    tables = ff.MarkovRandomField.from_networkx(graph)
+    assert tables.n_parameters == 6 * 2 + 7 * 4
+    assert from_graph.log_partition(theta) == pytest.approx(from_grid.log_partition(theta))
+    tied = ff.BoltzmannMachine.grid(3, 3, neighbours=8, tied=True, biases=True)
+    assert list(tied.parameter_names) == ["horizontal", "vertical", "diagonal", "antidiagonal", "bias"]
+
+
+def test_uai_files_give_a_model_and_its_parameters(tmp_path):
+    (tmp_path / "net.uai").write_text("MARKOV\n2\n2 2\n2\n1 0\n2 0 1\n2\n1 3\n4\n1 2 0 4\n")
+    model, theta = ff.MarkovRandomField.from_uai(tmp_path / "net.uai")
+    assert np.exp(model.log_partition(theta)) == pytest.approx(1 * 1 + 1 * 2 + 3 * 0 + 3 * 4)
+    assert model.marginals(theta)[0][0] == pytest.approx(3 / 15)
+
+
+def test_conditional_and_evidence():
+    theta = THETA
+    logs = MODEL.conditional(theta, [[0, 1, None, 1]], [0], [1])
+    both = MODEL.conditional(theta, [[0, 1, None, None]], [0, 1]) - MODEL.conditional(theta, [[0, 1, 0, 0]], [1])
+    assert logs[0] == pytest.approx(both[0], abs=1e-12)
+    posterior = MODEL.marginals(theta, {"x1": 1})
+    assert posterior[0][0] == pytest.approx(np.exp(logs[0]), abs=1e-12)
+    with pytest.raises(ModelError, match="its states are"):
+        MODEL.marginals(theta, {"x1": 7})
+
+
+def test_sampling_says_how():
+    exact = MODEL.sample(THETA, 10)
+    assert (exact.method, exact.note) == ("exact", "independent exact draws")
+    wide = ff.BoltzmannMachine(40)
+    draws = wide.sample(np.zeros(780), 5, burn_in=20)
+    assert draws.method == "gibbs"
+    assert "20 sweeps of burn-in" in draws.note
+    with pytest.raises(WidthError):
+        wide.sample(np.zeros(780), 5, method="exact")
+
+
+def test_gibbs_draws_follow_the_law():
+    """Means of 6,000 thinned draws against exact marginals: 4 standard errors of independent draws, doubled."""
+    draws = MODEL.sample(THETA, 6_000, 1, method="gibbs").values
+    exact = np.array([vector[1] for vector in MODEL.marginals(THETA)])
+    assert np.abs(draws.mean(axis=0) - exact).max() < 8 * np.sqrt(0.25 / 6_000)
+    held = MODEL.sample(THETA, 50, 1, method="gibbs", evidence={"x2": 1}).values
+    assert (held[:, 2] == 1).all()
