@@ -24,6 +24,7 @@ from fieldfit.experiments.chunking import (
     fold_of,
     measured,
     objective_of,
+    one_thread,
     sigma2_of,
     weighted,
 )
@@ -122,10 +123,11 @@ def heuristic_beta(
 @experiment("chain-heuristic", version=1)
 def heuristic_cell(coordinates: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Choose β by Algorithm 1 for λ, σ² and a ``formula`` of J, then fit with it as `chain_cell` does."""
-    fold, own = fold_of(coordinates)
-    higher, lam, sigma2 = str(coordinates["higher"]), float(coordinates["lam"]), sigma2_of(coordinates, fold)
-    beta, theta, rounds, settled = heuristic_beta(fold, higher, lam, sigma2, str(coordinates["formula"]), own)
-    families = weighted(draw_policy(fold, higher, lam, own)[1], beta)
-    objective = objective_of(fold.problem(families), fold, sigma2)
-    found = fit_chain(objective, theta)
-    return measured(fold, families, objective, found) | {"beta": beta, "rounds": rounds, "settled": settled}
+    with one_thread():
+        fold, own = fold_of(coordinates)
+        higher, lam, sigma2 = str(coordinates["higher"]), float(coordinates["lam"]), sigma2_of(coordinates, fold)
+        beta, theta, rounds, settled = heuristic_beta(fold, higher, lam, sigma2, str(coordinates["formula"]), own)
+        families = weighted(draw_policy(fold, higher, lam, own)[1], beta)
+        objective = objective_of(fold.problem(families), fold, sigma2)
+        found = fit_chain(objective, theta)
+        return measured(fold, families, objective, found) | {"beta": beta, "rounds": rounds, "settled": settled}
