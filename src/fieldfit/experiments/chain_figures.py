@@ -232,7 +232,13 @@ def reproduce_heuristic(number: int, source: str, model: str, out: Path | None, 
             train = [r["heuristic_train_nll"] - r["best_train_nll"] for r in own]
             test = [r["heuristic_test_nll"] - r["best_test_nll"] for r in own]
             beta = [r["heuristic_beta"] for r in own]
-            values = (np.median(beta), np.median(away), np.median(train), np.median(test), np.mean(np.array(test) < 0))
+            values = (
+                np.median(beta),
+                np.median(away),
+                np.median(train),
+                np.median(test),
+                np.mean(np.array(test) < 0),
+            )
             rows.append((f"PL1/{higher}", formula, *map(float, values)))
     columns = ("policy", "J", "median β", "|β − best|", "train NLL − best", "test NLL − best", "better on test")
     table = PlainTable(
@@ -263,7 +269,10 @@ def reproduce_heuristic(number: int, source: str, model: str, out: Path | None, 
             drawn.append(row)
         files += save_figure(draw_surfaces(drawn, caption, width=3.6, height=3.1), folder, name)
         joined = [
-            {"policy": f"PL1/{higher}"} | r for higher, by_formula in pairs.items() for own in by_formula.values() for r in own
+            {"policy": f"PL1/{higher}"} | r
+            for higher, by_formula in pairs.items()
+            for own in by_formula.values()
+            for r in own
         ]
         files += write_tables(folder, name, joined, caption)
     document = {"experiment": name, "scale": scale, "model": model, "points": pairs}

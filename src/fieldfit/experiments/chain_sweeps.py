@@ -149,11 +149,15 @@ def records_of(kind: str, source: str, model: str, higher: str, scale: str, out:
     return [{name: value for name, value in record.items() if not name.startswith("cell_")} for record in records]
 
 
-def mean_over_folds(records: list[dict[str, Any]], axes: Sequence[str], value: str) -> tuple[list[FloatArray], FloatArray]:
+def mean_over_folds(
+    records: list[dict[str, Any]], axes: Sequence[str], value: str
+) -> tuple[list[FloatArray], FloatArray]:
     """The values of each axis, and the means of ``value`` over everything else as an array over the axes."""
     ends = [np.unique([record[axis] for record in records]) for axis in axes]
     total, count = np.zeros([len(end) for end in ends]), np.zeros([len(end) for end in ends])
-    places = [np.searchsorted(end, [record[axis] for record in records]) for axis, end in zip(axes, ends, strict=True)]
+    places = [
+        np.searchsorted(end, [record[axis] for record in records]) for axis, end in zip(axes, ends, strict=True)
+    ]
     np.add.at(total, tuple(places), [record[value] for record in records])
     np.add.at(count, tuple(places), 1)
     return [np.asarray(end, dtype=np.float64) for end in ends], total / np.maximum(count, 1)

@@ -95,6 +95,7 @@ class TradeOffPanel:
     y_label: str
     log_x: bool = False
     y_range: tuple[float, float] | None = None
+    zero: bool = False  # a line at 0 in place of the region: what is below it is better
 
     def draw(self, axes: Any) -> None:
         """The region is a staircase below the points that nothing beats."""
@@ -117,6 +118,11 @@ class TradeOffPanel:
         right = float(x.max()) * 1.1 if self.log_x else float(x.max()) + 0.04 * float(np.ptp(x) + 1e-12)
         axes.set_xlim(left, right)
         bottom, top = axes.get_ylim()
+        if self.zero:
+            axes.axhline(0.0, color=MUTED, linewidth=1.0, linestyle="--", zorder=1)
+            axes.legend(fontsize=7, frameon=True, framealpha=0.8, edgecolor="none")
+            _frame(axes, self.title, self.x_label, self.y_label)
+            return
         steps_x = np.concatenate([[left], x[edge], [right]])
         steps_y = np.concatenate([[top], y[edge], [float(y[edge][-1])]])
         axes.fill_between(steps_x, bottom, steps_y, step="post", color="0.85", linewidth=0, zorder=0)
