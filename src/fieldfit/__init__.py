@@ -32,6 +32,7 @@ _HOMES = {
     "fit": "fieldfit.api.fitting",
     "likelihood_ratio": "fieldfit.api.comparison",
     "load": "fieldfit.api.files",
+    "plan": "fieldfit.api.plan",
     "project": "fieldfit.api.projection",
     "set_threads": "fieldfit.threads",
 }
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from fieldfit.api.early_stopping import EarlyStopping as EarlyStopping
     from fieldfit.api.files import load as load
     from fieldfit.api.fitting import fit as fit
+    from fieldfit.api.plan import plan as plan
     from fieldfit.api.projection import project as project
     from fieldfit.api.result import Fit as Fit
     from fieldfit.api.theory import asymptotics as asymptotics

@@ -108,7 +108,7 @@ def fit(
     penalised = precision > 0 if absolute is None else (precision > 0) | (absolute > 0)
     unpenalised = not bool(np.all(penalised[free]))
     if unpenalised and isinstance(model, FieldModel):
-        _refuse_constant(dataset)
+        _refuse_constant(model, dataset, free & ~penalised)
         check_identified(model, bound, ~free | penalised)
     dataset, row_weight = _weighting(dataset, bound.everything)
 
@@ -253,9 +253,16 @@ def _start(model: Model, start: Any, fixed: Mapping[str, float] | None) -> tuple
     return initial, free
 
 
-def _refuse_constant(dataset: Table) -> None:
+def _refuse_constant(model: FieldModel, dataset: Table, unpenalised: BoolArray) -> None:
+    """Refuse columns that never change where an unpenalised parameter has only factors that touch them."""
     constant = constant_columns(dataset)
-    if constant:
+    if not constant:
+        return
+    still = np.array([name in constant for name in dataset.names])
+    scopes = model.graph.scope_matrix
+    touching = np.any(np.where(scopes >= 0, still[scopes], False), axis=1)
+    elsewhere = model.features[~np.repeat(touching, model.graph.table_sizes)]
+    if np.any(unpenalised & (np.diff(elsewhere.tocsc().indptr) == 0)):
         shown = ", ".join(map(str, constant[:10])) + (", …" if len(constant) > 10 else "")
         raise DataError(
             f"{len(constant)} column{'s' if len(constant) > 1 else ''} never change{'' if len(constant) > 1 else 's'}: "
