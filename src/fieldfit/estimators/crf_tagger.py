@@ -23,6 +23,7 @@ from fieldfit.api.result import Fit
 from fieldfit.api.validation import cross_validate
 from fieldfit.data.chunks import chunk_scores
 from fieldfit.data.encoders import Encoder, names_of
+from fieldfit.data.features import preset_names
 from fieldfit.data.label_scores import token_accuracy
 from fieldfit.data.sequences import Sequences
 from fieldfit.estimators.compaction import compacted
@@ -379,11 +380,10 @@ class CRFTagger(BaseEstimator):  # type: ignore[misc]
         """
         if not threshold >= 0:
             raise ModelError(f"The threshold must be at least 0; got {threshold!r}.")
-        if X is not None:
-            sequences = self._encode(X, y, "error")
-        else:
-            check_is_fitted(self, "fit_")
-            sequences = self.fit_.needed_dataset
+        check_is_fitted(self, "fit_")
+        if X is None and self.fit_.dataset is None:
+            raise DataError("The training data are not at hand: give X and y, on which the loss is to be measured.")
+        sequences = self.fit_.dataset if X is None else self._encode(X, y, "error")
         smaller, report = compacted(self.fit_, self.model_, threshold, sequences)
         tagger = CRFTagger(**self.get_params(deep=False))
         tagger.sigma2_ = getattr(self, "sigma2_", None)
@@ -400,14 +400,27 @@ class CRFTagger(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CRFTagger:
-        """The tagger in a file of `save`; it has the policy and σ² of the fit, and otherwise default parameters."""
+        """The tagger in a file of `save`, with the parameters that say which model was fitted, how and to what.
+
+        When to stop, what to measure and how many threads to use are not in the file: those have their defaults.
+        """
         fitted = load(path)
         if not isinstance(fitted.model, ChainCRF):
             raise FileFormatError(f"{path} holds a model of the kind {fitted.model.kind!r}, not a chain CRF.")
         cls._needed(fitted.encoder)
-        values = np.unique(fitted.sigma2)
-        sigma2 = None if not np.isfinite(values).any() else float(values[0])
-        tagger = cls(str(fitted.policy), sigma2=sigma2, random_state=fitted.random_state)
+        model = fitted.model
+        sigma2 = float(fitted.sigma2[0]) if fitted.sigma2.size and np.isfinite(fitted.sigma2[0]) else None
+        spec = getattr(fitted.encoder, "spec", None)
+        tagger = cls(
+            str(fitted.policy),
+            sigma2=sigma2,
+            l1=None if fitted.l1 is None else float(fitted.l1[0]),
+            features=None if spec is None else spec.name if spec.name in preset_names() else spec.to_text(),
+            all_pairs=model.pairs == "all",
+            all_transitions=model.transitions == "all",
+            start_end=model.start,
+            random_state=fitted.random_state,
+        )
         tagger.sigma2_ = sigma2
         tagger._adopt(fitted)
         return tagger

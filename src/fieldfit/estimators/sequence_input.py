@@ -25,7 +25,7 @@ from fieldfit.data.column_encoder import ColumnEncoder
 from fieldfit.data.columns import ColumnText, columns_from_lists
 from fieldfit.data.encoders import Encoder
 from fieldfit.data.features import preset, preset_names
-from fieldfit.data.label_lists import flatten_labels
+from fieldfit.data.label_lists import encode_labels, flatten_labels
 from fieldfit.data.sequences import Sequences
 from fieldfit.data.templates import FeatureSpec, parse_templates, read_templates
 from fieldfit.types import DataError, IntArray
@@ -60,6 +60,8 @@ def encode_sequences(encoder: Encoder, X: Any, y: Any = None, *, unknown_labels:
             text = columns_from_lists(*_columns(X))
         else:
             labels = [list(map(str, labels)) for labels in _label_lists(X, y)]
+            lengths = [len(own) for own in labels]
+            encode_labels([label for own in labels for label in own], lengths, encoder.labels, unknown_labels)
             text = columns_from_lists(*_columns(X, encoder.n_columns - 1), labels)
         return _with_pairs(encoder, text, encoder.encode(text, unknown_labels=unknown_labels))
     if isinstance(encoder, ArrayEncoder):
