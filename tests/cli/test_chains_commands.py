@@ -1,7 +1,9 @@
 """fit crf, predict, evaluate and data: what they print, their JSON, their files, and what they refuse."""
 
 import gzip
+import os
 import re
+import signal
 
 import numpy as np
 import pytest
@@ -89,6 +91,22 @@ def test_progress_has_objective_gradient_and_time_left(run, train):
     assert lines[0].split() == ["iteration", "objective", "gradient", "seconds", "left"]
     assert lines[1].split()[0] == "0"
     assert all(re.fullmatch(r"[\d.]+", line.split()[4]) for line in lines[5:])
+
+
+def test_ctrl_c_keeps_the_estimate(run, train, monkeypatch, tmp_path):
+    from fieldfit.cli import progress
+
+    def interrupting(message):
+        if message.split()[0] == "2":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(progress, "note", interrupting)
+    out = tmp_path / "model.ff"
+    ran = run("fit", "crf", train, "--progress", "--out", out)
+    assert ran.code == 130
+    assert "not converged" in ran.err
+    assert not ff.load(out).converged
+    assert run("predict", out, train).code == 0
 
 
 def test_development_data_stop_the_fit_and_a_model_starts_another(run, train, model):
