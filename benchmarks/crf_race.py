@@ -143,6 +143,7 @@ def run_own(name: str, layout: str, sentences: int | None, iterations: int, thre
     from fieldfit.types import ConvergenceWarning
 
     ff.set_threads(threads)
+    chain_crf, fit_model = ff.ChainCRF, ff.fit  # names are loaded when first used, and imports are not timed
     encoder, data, test = corpus(name, sentences)
     before = forget_peak()
     losses: list[float] = []
@@ -155,13 +156,13 @@ def run_own(name: str, layout: str, sentences: int | None, iterations: int, thre
         seconds.append(time.perf_counter() - start)
         cpu.append(time.process_time() - start_cpu)
 
-    model = ff.ChainCRF(data.n_labels, data.n_features, pairs=layout, transitions=layout, start=False, end=False)
+    model = chain_crf(data.n_labels, data.n_features, pairs=layout, transitions=layout, start=False, end=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        fit = ff.fit(model, data, "FL", sigma2=SIGMA2, tol=1e-12, max_iter=iterations, progress=note)
+        fit = fit_model(model, data, "FL", sigma2=SIGMA2, tol=1e-12, max_iter=iterations, progress=note)
     used = memory()[1] - before
     chain = fit.model
-    assert isinstance(chain, ff.ChainCRF)
+    assert isinstance(chain, chain_crf)
     encoded = encoder.encode(test)
     codes = chain.predict(fit.theta, encoded)
     names = np.array([str(label) for label in encoder.labels], dtype=object)
