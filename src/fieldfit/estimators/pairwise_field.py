@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fieldfit.api.fitting import fit as fit_model
 from fieldfit.api.validation import held_out
+from fieldfit.data.table import read_table
 from fieldfit.estimators.settings import seed_of, threads_of
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.models.field import FieldModel
@@ -102,7 +103,8 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
                 tol=self.tol,
                 max_iter=self.max_iter,
             )
-        self.model_ = self.fit_.model
+        assert isinstance(self.fit_.model, FieldModel)
+        self.model_: FieldModel = self.fit_.model
         self.n_iter_ = self.fit_.iterations
         return self
 
@@ -131,7 +133,9 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
     def score_samples(self, X: Any) -> FloatArray:
         """log p(x) of each row (n,), or what ``score_policy`` says."""
         check_is_fitted(self, "fit_")
-        table = self.model_.read(self._read(X))
+        model = self.model_
+        # A few rows to be scored may well lack a column that training had.
+        table = read_table(self._read(X), states=model.states, names=model.names, allow_missing_columns=True)
         with use_threads(threads_of(self.n_jobs)):
             return held_out(self.model_, self.fit_.theta, table, self.score_policy)
 

@@ -156,6 +156,12 @@ class ProgramSet:
         self.programs = tuple(programs)
         self._kernel_programs = self._join()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"graph": self.graph, "programs": self.programs}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["graph"], list(state["programs"]))  # type: ignore[misc]
+
     def _join(self) -> _kernels.Programs:
         """All templates and programs as one set of arrays."""
         templates = list({id(p.template): p.template for p in self.programs}.values())
