@@ -201,8 +201,8 @@ def chunking_claims(evidence: Evidence) -> Iterator[Row]:
         f"by {min(gaps):.2f} nats or more in the mean over the grid of each of {len(gaps)} panels",
         min(gaps) > 0,
     )
-    (columns, _, _), train = mean_over_folds(grids[bc, "FL"], GRID_AXES, "train_nll")
-    spans, lows = np.ptp(train[:, :, :-1].mean(axis=2), axis=1), train.min(axis=(1, 2))
+    (columns, _, _), surface = mean_over_folds(grids[bc, "FL"], GRID_AXES, "train_nll")
+    spans, lows = np.ptp(surface[:, :, :-1].mean(axis=2), axis=1), surface.min(axis=(1, 2))
     yield Row(
         "Figure 7",
         "As the regulariser weakens, the range of train NLL spanned by λ grows and its lower bound falls.",
@@ -237,9 +237,9 @@ def chunking_claims(evidence: Evidence) -> Iterator[Row]:
         parts = []
         for higher in POLICIES:
             _, test = mean_over_folds(grids[model, higher], GRID_AXES, "test_nll")
-            _, own = mean_over_folds(grids[model, higher], GRID_AXES, "train_nll")
+            _, train = mean_over_folds(grids[model, higher], GRID_AXES, "train_nll")
             parts.append(np.ptp(test, axis=2).ravel())
-            parts.append(np.ptp(own, axis=2).ravel())
+            parts.append(np.ptp(train, axis=2).ravel())
         spread[model] = float(np.median(np.concatenate(parts)))
     yield Row(
         "Figure 10",
@@ -310,8 +310,8 @@ def heuristic_claims(evidence: Evidence) -> Iterator[Row]:
                 + (" in train and test NLL." if model == "crf" else "."),
                 "medians over σ² and λ: " + "; ".join(texts),
                 near["exact"],
-                f"Agrees: β within a step of the grid, or both NLLs within {CLOSE:.0%} of the test NLL. Verdict for the exact "
-                f"J; with the printed one, which does not see selection noise, it {verdict}.",
+                f"Agrees: β within a step of the grid, or both NLLs within {CLOSE:.0%} of the test NLL. Verdict for the "
+                f"exact J; with the printed one, which does not see selection noise, it {verdict}.",
             )
 
 
