@@ -200,13 +200,13 @@ def test_ctrl_c_is_a_sentence_and_130(run, votes, monkeypatch, tmp_path):
 
 
 def test_ctrl_c_during_a_fit_keeps_the_estimate(run, votes, monkeypatch, tmp_path):
-    from fieldfit.cli import fitting
+    from fieldfit.cli import progress
 
     def interrupting(message):
         if message.split()[0] == "1":
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(fitting, "note", interrupting)
+    monkeypatch.setattr(progress, "note", interrupting)
     out = tmp_path / "model.ff"
     ran = run("fit", "boltzmann", votes, "--progress", "--out", out, "--method", "lbfgs")
     assert ran.code == 130
