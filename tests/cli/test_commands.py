@@ -210,8 +210,7 @@ def test_ctrl_c_during_a_fit_keeps_the_estimate(run, votes, monkeypatch, tmp_pat
     out = tmp_path / "model.ff"
     ran = run("fit", "boltzmann", votes, "--progress", "--out", out, "--method", "lbfgs")
     assert ran.code == 130
-    assert "not converged" in ran.err
-    assert ran.err.count("\n") == 1
+    assert ran.err.splitlines()[-1].startswith("fieldfit: Interrupted after 1 iterations: not converged")
     assert not ff.load(out).converged
 
 
