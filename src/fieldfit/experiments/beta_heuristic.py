@@ -2,10 +2,10 @@
 
     J(β) = Σ_l log M_ll(β) − 2 Σ_l log B_ll(β),     l over all r parameters
 
-It alternates θ = argmax scl(β) and β = argmin J(β; θ). A weight that stands for m symbols that training does not have counts
-m times: each of the m has the score s/m and the bread e/m, where s is the score of the shared weight and e its expected
-count (1 − p(v|y), which is 1 up to 1/m, is left out). "exact" has the drawn Z in J, and with it the noise of selection;
-"published" has λ in its place.
+It alternates θ = argmax scl(β) and β = argmin J(β; θ). A weight that stands for m symbols that training does not have
+counts m times: each of the m has the score s/m and the bread e/m, where s is the score of the shared weight and e its
+expected count (1 − p(v|y), which is 1 up to 1/m, is left out). "exact" has the drawn Z in J, and with it the noise of
+selection; "published" has λ in its place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Figures 4 to 12 have in common: contours and β-curves over a grid, trade-offs, and the heuristic against the grid."""
+"""What Figures 4 to 12 have in common: contours and β-curves, trade-offs, and the heuristic against the grid."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def curve_rows(records: list[dict[str, Any]], higher: str, sigma2: Sequence[floa
 
 def _places(records: list[dict[str, Any]], sigma2: Sequence[float]) -> list[int]:
     known = np.unique([record["sigma2"] for record in records])
-    return np.searchsorted(known, sigma2).tolist()
+    return [int(place) for place in np.searchsorted(known, sigma2)]
 
 
 def best_cell(records: list[dict[str, Any]], value: str) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def reproduce_heuristic(number: int, source: str, model: str, out: Path | None, 
         grid = records_of("grid", source, model, higher, scale, out)
         heuristic = records_of("heuristic", source, model, higher, scale, out)
         pairs[higher] = {formula: heuristic_pairs(grid, heuristic, formula) for formula in ("published", "exact")}
-    rows = []
+    rows: list[tuple[str | float, ...]] = []
     for higher, by_formula in pairs.items():
         for formula, own in by_formula.items():
             away = [abs(r["heuristic_beta"] - r["best_beta"]) for r in own]

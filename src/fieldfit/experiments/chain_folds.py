@@ -244,7 +244,7 @@ class BoltzmannChainFold:
 
     def nll(self, theta: FloatArray, part: str) -> FloatArray:
         """−log p(x, y | start) of each sequence."""
-        return self._correction[part] - self._scored[part].row_values(theta)
+        return np.asarray(self._correction[part] - self._scored[part].row_values(theta))
 
     def flops(self, families: tuple[Windows, ...]) -> float:
         """Multiply–adds of value and gradient in the textbook recursions, over all symbols."""

@@ -1,7 +1,7 @@
 """The grids behind Figures 4 to 14, each a sweep in a store of its own that several figures share.
 
-At the paper's scale a run takes an hour or so on two processors and can be stopped and resumed at any moment: the stores lie in
-the folder ``sweeps`` beside the pictures. The fold is the slowest axis, so that a worker reads and encodes it once.
+At the paper's scale a run can be stopped and resumed at any moment: the stores lie in the folder ``sweeps`` beside the
+pictures. The fold is the slowest axis, so that a worker reads and encodes it once.
 """
 
 from __future__ import annotations
@@ -64,11 +64,16 @@ def thinned(values: Sequence[float], scale: str) -> tuple[float, ...]:
 def grid_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
     """(fold, σ², λ, β) of PL1/``higher``."""
     size = SCALES[check_scale(scale)]
-    if source == "sentiment":
-        sigma2, folds, n_train = SENTIMENT_SIGMA2, size.splits, size.n_documents
-    else:
-        sigma2, folds, n_train = thinned(SIGMA2[model, higher], scale), size.folds, size.n_train
-    axes = {"fold": list(range(folds)), "sigma2": list(sigma2), "lam": list(size.lam), "beta": list(size.beta)}
+    chosen: Sequence[float] = SENTIMENT_SIGMA2
+    folds, n_train = size.splits, size.n_documents
+    if source != "sentiment":
+        chosen, folds, n_train = thinned(SIGMA2[model, higher], scale), size.folds, size.n_train
+    axes: dict[str, list[Any]] = {
+        "fold": list(range(folds)),
+        "sigma2": list(chosen),
+        "lam": list(size.lam),
+        "beta": list(size.beta),
+    }
     return Sweep("chain", axes, _constants(source, model, higher, n_train, size), SEED, name=f"{model} PL1/{higher}")
 
 
@@ -102,9 +107,9 @@ def interplay_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
 def pure_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
     """(fold, σ²) of one family alone, everything selected; ``higher`` is FL, PL2 or PL1."""
     size = SCALES[check_scale(scale)]
-    # As printed, the penalty belongs to the sum: σ² of the mean is then n times larger, so the range goes on up.
-    beyond = [10.0**5, 4 * 10.0**5, 10.0**6] if scale == "paper" else [10.0**6]
-    axes = {"fold": list(range(size.folds)), "sigma2": [*WIDE_SIGMA2, *beyond]}
+    # As printed, the penalty belongs to the sum: 500 and 5000 are then n times as much for the mean.
+    sigma2 = sorted({*map(float, WIDE_SIGMA2), 500.0 * size.n_train, 5000.0 * size.n_train})
+    axes: dict[str, list[Any]] = {"fold": list(range(size.folds)), "sigma2": sigma2}
     constants = _constants(source, model, higher, size.n_train, size)
     return Sweep("chain", axes, constants, SEED, name=f"{model} {higher} alone")
 
@@ -141,7 +146,9 @@ def records_of(kind: str, source: str, model: str, higher: str, scale: str, out:
     summary = run_sweep(sweep, path, n_jobs=jobs, progress=scale == "paper")
     if summary.interrupted:
         raise KeyboardInterrupt
-    records: list[dict[str, Any]] = open_sweep(path).frame().to_dict("records")
+    records: list[dict[str, Any]] = [
+        {str(name): value for name, value in record.items()} for record in open_sweep(path).frame().to_dict("records")
+    ]
     failed = [record for record in records if record["cell_status"] == "failed"]
     if failed:
         last = str(failed[0]["cell_error"]).strip().splitlines()[-1]

@@ -9,8 +9,8 @@ The factor n, the number of training sequences, is the reading under which the p
 belongs to the mean log-likelihood of a sequence (``regulariser="mean"``). As printed, the penalty multiplies the
 likelihood of the whole sample (``regulariser="sum"``), and σ² stands for n times as much.
 
-Training sentences and Z are drawn anew for each fold and are the same for all cells of a fold: a component that is selected at
-some λ is selected at every larger one. Families of weight 0 are neither evaluated nor counted.
+Training sentences and Z are drawn anew for each fold; cells of a fold that differ in β or σ² only have the same of both.
+Families of weight 0 are neither evaluated nor counted.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
         ("", "g", ".2f", "g", "g", "g", ".3f"),
     )
     caption = (
-        "Figure 13. σ² of least test NLL as a function of λ, with the heuristic's β, for PL1/FL (left) and PL1/PL2 (right) and "
+        "Figure 13. σ² of least test NLL by λ, with the heuristic's β, for PL1/FL (left) and PL1/PL2 (right) of "
         f"the CRF; dotted: the smallest and largest of single folds; dashed: FL or PL2 alone. {scale_note(scale)}"
     )
     files: list[Path] = []

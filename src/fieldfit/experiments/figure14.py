@@ -1,7 +1,7 @@
 """Figure 14 (our own of Section 7.4): where a cheaper policy has the better test NLL, with intervals over folds.
 
-For each policy (λ, β) of a grid, the difference of its test NLL from that of the higher-order family alone (λ = β = 1) on the
-same fold. Folds share sentences of the test part, so intervals are about the draw of training sentences and Z.
+For each policy (λ, β) of a grid, the difference of its test NLL from that of the higher-order family alone (λ = β = 1)
+on the same fold. Folds share sentences of the test part, so intervals are about the draw of training sentences and Z.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     )
     caption = (
         "Figure 14. Where a cheaper policy has the better test NLL: each point is a policy (λ, β), x its FLOPs relative to "
-        f"FL (PL2) alone, y its test NLL minus theirs; bars: {LEVEL:.0%} intervals over folds. Below 0 and left of 1 both win. "
+        f"FL (PL2) alone, y its test NLL minus theirs; bars: {LEVEL:.0%} intervals over folds. Below 0 it wins twice. "
         f"{scale_note(scale)} {scale_note(scale, 'sentiment')}"
     )
     files: list[Path] = []

@@ -27,7 +27,7 @@ from fieldfit.policies import Policy
 from fieldfit.types import DataError, FieldfitError, FloatArray
 
 #: Directions up to which all pairs of ingredients are searched.
-_THOROUGH = 60
+_THOROUGH = 30
 #: Variances closer than this (relative) are not worth a more complicated policy.
 ENOUGH = 0.005
 #: Shares of the dearest pure policy's cost at which the joint optimum is looked for, to draw the frontier.
@@ -36,6 +36,12 @@ _BUDGETS = (0.05, 0.15, 0.4, 0.8)
 _ALLOWANCE, _SHARE = 5.0, 0.15
 #: Share of a budget in seconds that the search may take.
 _SEARCH_SHARE = 0.05
+
+
+_NO_EFFICIENCY = (
+    "efficiency is relative to maximum likelihood, which is too wide to compute for this model. Give a budget in seconds "
+    "or flops."
+)
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,8 @@ def _plan(
     missing = [name for name in names if name in refused and asked is not None]
     if missing:
         raise FieldfitError(f"The policy with {missing[0]} cannot be planned: {refused[missing[0]]}")
+    if target.efficiency is not None and "FL" in refused:
+        raise FieldfitError(_NO_EFFICIENCY)
     evidence = gather(ingredients, model, rows, pilot.theta, functionals, random_state)
     costs = FitCosts(ingredients, n, pilot.evaluations, rates, reading)
     spent_now = partial(_spent, target, pilot, evidence, ingredients, began, reading)
@@ -336,10 +344,7 @@ def choose(candidates: Sequence[Candidate], target: Target, reference: str) -> t
         raise FieldfitError("None of the policies determines the parameters. Add PL1, which covers all variables.")
     if target.efficiency is not None:
         if reference != "FL":
-            raise FieldfitError(
-                "efficiency is relative to maximum likelihood, which is too wide to compute for this model. Give a "
-                "budget in seconds or flops."
-            )
+            raise FieldfitError(_NO_EFFICIENCY)
         good = [own for own in usable if own.variance <= target.efficiency * (1 + 1e-9)]
         if not good:
             best = min(usable, key=lambda own: own.variance)
