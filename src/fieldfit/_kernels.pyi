@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from numpy import float32, float64, int32, int64, uint32, uint64, uint8
+from numpy import float32, float64, int32, int64, uint8, uint32, uint64
 from numpy.typing import NDArray
 
 def isa() -> str: ...

@@ -1,9 +1,5 @@
 """Do 95% intervals cover 95%? Many fits, inside the family and outside.
 
-Each test has 1,000 fits with n = 2,000 of a machine with six couplings. If the true coverage is 95%, the mean of
-the couplings has a standard error of at most 0.0069 (that of a single one, √(0.95 · 0.05 / 1000); less as they are
-not perfectly dependent), so the band 93–97% is at least 2.9 of those and a right interval fails with probability
-below 0.4%, all 18 together below 7% (in truth far less: couplings are nearly independent). Seeds are fixed.
 Each test has 1,000 fits with n = 2,000 of a machine with six couplings. If the true coverage is 95%, the mean over
 couplings has a standard error of at most 0.0069 (that of a single one, √(0.95 · 0.05 / 1000); less as they are not
 perfectly dependent), so the band 93–97% is at least 2.9 of those and a right interval fails with probability below 0.4%,

@@ -53,7 +53,6 @@ def test_goodness_of_fit_sees_what_the_model_lacks():
 
 
 def test_goodness_of_fit_rejects_no_more_than_its_level():
-    """60 datasets from the model, 8 statistics: conservative, so at most 10% of p ≤ 0.1 on average (5% more: 4 errors)."""
     """60 datasets from the model, 8 statistics: conservative, so p ≤ 0.1 at most 10% of the time (5% more is 4 errors)."""
     ff.set_threads(1)
     small = []

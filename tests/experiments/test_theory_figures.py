@@ -11,7 +11,7 @@ import fieldfit as ff
 from fieldfit.api.theory import asymptotics
 from fieldfit.cli.app import run
 from fieldfit.experiments import figure2, figure3
-from fieldfit.experiments.mixtures import FORMULAS, family_moments
+from fieldfit.experiments.mixtures import FORMULAS, family_mixtures
 from fieldfit.experiments.reproduction import experiment_names
 from fieldfit.report.panels import lower_left
 from fieldfit.types import FieldfitError
@@ -23,7 +23,7 @@ def test_mixtures_agree_with_the_theory_of_each_policy(formula):
     model = ff.BoltzmannMachine(4, biases=True)
     theta = random.normal(size=model.n_parameters)
     names = ("PL1", "PL2", "FL")
-    moments = family_moments(model, theta, names)
+    moments = family_mixtures(model, theta, names)
     lam, beta = random.uniform(0.1, 1, size=(2, 6, 3))
     found = moments.efficiencies(lam, beta, formula)
     for k in range(6):

@@ -57,7 +57,7 @@ def asymptotics(
         return found.bread, found.meat
 
     if method == "enumeration" or (method == "auto" and states <= MOST_STATES):
-        codes, probability = _all_states(model, vector)
+        codes, probability = model.joint_probabilities(vector)
         bread, meat = moments(codes, probability)
         covariance = sandwich(bread, meat)
         # The Hessian of log Z needs no samples.
@@ -119,15 +119,6 @@ def _score_moments(problem: Problem, theta: FloatArray) -> FloatArray:
     for _, block in problem.score_blocks(theta):
         total += block.T @ block
     return total / problem.n_samples
-
-
-def _all_states(model: FieldModel, theta: FloatArray) -> tuple[Int32Array, FloatArray]:
-    """Every joint state and its probability."""
-    shape = model.graph.cardinalities
-    codes = np.ascontiguousarray(np.indices(shape, dtype=np.int32).reshape(len(shape), -1).T)
-    logs = model.log_tables(theta)[model.graph.entries(codes)].sum(axis=1)
-    weights = np.exp(logs - logs.max())
-    return codes, weights / weights.sum()
 
 
 def _full_likelihood(model: FieldModel) -> tuple[Callable[[Int32Array], Problem] | None, str]:

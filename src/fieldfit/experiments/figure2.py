@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit.experiments.mixtures import FORMULAS, family_moments
+from fieldfit.experiments.mixtures import FORMULAS, family_mixtures
 from fieldfit.experiments.reproduction import Reproduction
 from fieldfit.experiments.tables import check_scale, columns_of, write_tables
 from fieldfit.models.boltzmann import BoltzmannMachine
@@ -44,7 +44,7 @@ NOTE = (
 def compute(scale: str = "small") -> list[dict[str, Any]]:
     """One record for each pair of families, α and formula."""
     check_scale(scale)
-    moments = family_moments(BoltzmannMachine(NODES), THETA, FAMILIES)
+    moments = family_mixtures(BoltzmannMachine(NODES), THETA, FAMILIES)
     alpha = np.linspace(0.0, 1.0, POINTS[scale])
     beta = np.ones((len(alpha), len(FAMILIES)))
     records = []

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit.experiments.mixtures import FORMULAS, FamilyMoments, family_moments
+from fieldfit.experiments.mixtures import FORMULAS, FamilyMixtures, family_mixtures
 from fieldfit.experiments.reproduction import Reproduction
 from fieldfit.experiments.tables import check_scale, columns_of, write_tables
 from fieldfit.models.boltzmann import BoltzmannMachine
@@ -56,8 +56,8 @@ def policy_grid(scale: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any],
 
 
 @cache
-def _moments() -> FamilyMoments:
-    return family_moments(BoltzmannMachine(NODES), THETA, FAMILIES)
+def _moments() -> FamilyMixtures:
+    return family_mixtures(BoltzmannMachine(NODES), THETA, FAMILIES)
 
 
 def compute(scale: str = "small") -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ def compute(scale: str = "small") -> list[dict[str, Any]]:
     return records
 
 
-def _records(moments: FamilyMoments, pair: tuple[str, str], lam: Any, beta: Any, grid: Any) -> list[dict[str, Any]]:
+def _records(moments: FamilyMixtures, pair: tuple[str, str], lam: Any, beta: Any, grid: Any) -> list[dict[str, Any]]:
     flops = moments.cost(lam)
     records = []
     for formula in FORMULAS:

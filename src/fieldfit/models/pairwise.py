@@ -102,6 +102,11 @@ class PairwiseProblem(Problem):
             self._bits, parts, [p.beta for p in parts], self._edge_number, dense=self._dense, merge=True
         )
 
+    @property
+    def dense(self) -> bool:
+        """Whether local fields are matrix products (many edges) rather than sums over edges."""
+        return bool(self._dense)
+
     # -- sums over samples -------------------------------------------------------------------------------------------
 
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:

@@ -1,7 +1,8 @@
 """Blocks of a binary pairwise field as flat arrays: what `kernels/pairwise.hpp` reads.
 
 Samples that are the same in all variables have the same likelihoods. Where that at least halves the work (few
-variables, many samples) the kernel sees each distinct sample once, with the sum of the weights.
+variables, many samples) the kernel sees each distinct sample once, with the sum of the weights. Samples of which nothing
+is selected are left out, so that a fit on a part of the data costs that part.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ S = TypeVar("S", bound=np.generic)
 
 LARGEST_BLOCK = 12
 _TILE = 64
+#: Share of selected samples above which leaving out the others saves too little.
+_WORTH_LEAVING_OUT = 0.9
 NO_FLOATS: FloatArray = np.empty(0)
 NO_INTS: IntArray = np.empty(0, dtype=np.int64)
 
@@ -158,6 +161,22 @@ def distinct_rows(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], IntArray
     return ((distinct[:, None] >> np.arange(m)) & 1).astype(np.uint8), inverse
 
 
+def selected_rows(
+    codes: NDArray[np.uint8], parts: Sequence[FamilySelection]
+) -> tuple[NDArray[np.uint8], IntArray | None]:
+    """`distinct_rows` of the samples of which something is selected; all others are put to row 0, without weight."""
+    active = np.zeros(len(codes), dtype=bool)
+    for part in parts:
+        active |= part.any_row(len(codes))
+    count = int(active.sum())
+    if count == 0 or count > _WORTH_LEAVING_OUT * len(codes):
+        return distinct_rows(codes)
+    distinct, inverse = distinct_rows(np.ascontiguousarray(codes[active]))
+    numbers = np.zeros(len(codes), dtype=np.int64)
+    numbers[active] = np.arange(count) if inverse is None else inverse
+    return distinct, numbers
+
+
 def pack_bits(codes: NDArray[np.uint8], dense: bool) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
     """The bits of each variable by tiles of 64 samples (tiles, m) and, for dense, of each sample (samples, words)."""
     n, m = codes.shape
@@ -182,7 +201,7 @@ def lay_out(
     merge: bool,
 ) -> Layout:
     """Flatten the samples and the selected components; ``betas`` replace those of the parts."""
-    distinct, inverse = distinct_rows(codes) if merge else (codes, None)
+    distinct, inverse = selected_rows(codes, parts) if merge else (codes, None)
     n, m = distinct.shape
     columns, rows = pack_bits(distinct, dense)
     meta: list[list[int]] = []

@@ -1,0 +1,167 @@
+"""`fieldfit plan DATA --budget 10s`: which policy buys the most accuracy, before a fit is paid for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fieldfit.cli.fitting import DataFile, EdgesOption, TiedOption
+from fieldfit.cli.shared import Json, Seed, Threads, use_threads
+
+if TYPE_CHECKING:
+    from fieldfit.data.samples import Table
+    from fieldfit.models.field import FieldModel
+
+_FILES = ("plan.png", "plan.svg", "plan.html", "plan.csv")
+
+
+def plan(
+    data: DataFile,
+    budget: Annotated[
+        str | None, typer.Option("--budget", "-b", metavar="TIME", help="Such as 10s, 500ms or 2min, pilot included.")
+    ] = None,
+    flops: Annotated[float | None, typer.Option("--flops", help="A budget in the paper's FLOPs instead.")] = None,
+    efficiency: Annotated[
+        float | None,
+        typer.Option(
+            "--efficiency", help="Or the variance relative to maximum likelihood that is enough, such as 1.1."
+        ),
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", metavar="MODEL", help="boltzmann, potts, or a saved fit (.ff) for its model.")
+    ] = "boltzmann",
+    biases: Annotated[bool, typer.Option("--biases/--no-biases", help="boltzmann: biases too.")] = False,
+    states: Annotated[
+        str | None, typer.Option("--states", metavar="S0,S1,…", help="The values (0,1; potts: all in the data).")
+    ] = None,
+    edges: EdgesOption = None,
+    tied: TiedOption = False,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="A,B,…", help="The columns that are variables (all).")
+    ] = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether line 1 has names (looked at).")
+    ] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", "-p", help="Compare this policy (several times); a grid of them.")
+    ] = None,
+    functional: Annotated[
+        list[str] | None, typer.Option("--functional", help="A parameter whose variance counts (several times); all.")
+    ] = None,
+    sigma2: Annotated[float | None, typer.Option("--sigma2", help="Variance of the fit's penalty (none).")] = None,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Policies to print.")] = 16,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Draw the frontier into this folder.")
+    ] = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Compare what policies cost and how accurate they would be, and recommend one."""
+    from fieldfit.api.plan import plan as make
+    from fieldfit.cli.output import collected_warnings, note, print_json, print_table, say
+    from fieldfit.cli.values import as_list
+    from fieldfit.report.figures import make_folder
+
+    use_threads(threads)
+    field, table = _model_and_table(data, model, biases, states, edges, tied, as_list(columns), header)
+    with collected_warnings() as warned:
+        found = make(
+            field,
+            table,
+            budget,
+            flops=flops,
+            efficiency=efficiency,
+            policies=policy or None,
+            functionals=functional or None,
+            sigma2=sigma2,
+            random_state=seed,
+        )
+    files: list[str] = []
+    if out is not None:
+        files = write_plan(found, make_folder(out))
+    if json:
+        print_json({**found.to_dict(), "files": files, "warnings": warned})
+        return
+    print_table(found.plain_table(rows))
+    say("")
+    say(_folded(found.explain()))
+    for path in files:
+        note(f"written: {path}")
+
+
+def write_plan(found: Any, folder: Path) -> list[str]:
+    """Picture, page and table of a plan."""
+    from fieldfit.data.atomic import atomic_writer
+    from fieldfit.report.figures import save_figure
+
+    save_figure(found.plot(), folder, "plan")
+    found.to_html(folder / "plan.html")
+    with atomic_writer(folder / "plan.csv") as file:
+        file.write(found.table.to_csv(index=False).encode())
+    return [str(folder / name) for name in _FILES]
+
+
+def _folded(text: str) -> str:
+    """Lines of at most the terminal's width."""
+    import shutil
+    import textwrap
+
+    width = min(100, shutil.get_terminal_size((80, 24)).columns)
+    return "\n".join(textwrap.fill(line, width) for line in text.split("\n"))
+
+
+def _model_and_table(
+    data: Path,
+    kind: str,
+    biases: bool,
+    states: str | None,
+    edges: str | None,
+    tied: bool,
+    columns: list[str] | None,
+    header: bool | None,
+) -> tuple[FieldModel, Table]:
+    """The model that the options describe and the data, as in `fit`."""
+    from fieldfit.api.files import load
+    from fieldfit.cli.values import as_edges, as_states
+    from fieldfit.data.table import read_table
+    from fieldfit.models.boltzmann import BoltzmannMachine
+    from fieldfit.models.field import FieldModel
+    from fieldfit.models.potts import Potts
+    from fieldfit.types import ModelError
+
+    if kind == "boltzmann":
+        values = as_states(states or "0,1")
+        if len(values) != 2 or any(isinstance(value, str) for value in values):
+            raise ModelError(
+                f"--states {states!r}: a Boltzmann machine has two numbers as states, such as 0,1 or -1,1."
+            )
+        table = read_table(data, states=values, columns=columns, header=header)
+        pairs, directions = as_edges(edges, table.names)
+        groups = None
+        if tied:
+            groups = directions or ["coupling"] * (table.m * (table.m - 1) // 2 if pairs is None else len(pairs))
+        shared = ["bias"] * table.m if tied and biases else None
+        pair = (values[0], values[1])
+        return BoltzmannMachine(table.m, pairs, biases, pair, edge_groups=groups, bias_groups=shared), table
+    if kind == "potts":
+        table = read_table(data, states=None if states is None else as_states(states), columns=columns, header=header)
+        found = dict.fromkeys(value for own in table.states for value in own)
+        values = tuple(sorted(found, key=lambda value: (isinstance(value, str), value)))
+        pairs, directions = as_edges(edges, table.names)
+        return Potts(table.m, len(values), pairs, tied=(directions or True) if tied else False, states=values), table
+    if "." not in kind and "/" not in kind:
+        raise ModelError(f"--model is {kind!r}; give boltzmann, potts, or a saved fit (model.ff).")
+    model = load(kind).model
+    if not isinstance(model, FieldModel):
+        raise ModelError(f"{kind} holds a model of the kind {model.kind!r}; this command knows fields only.")
+    return model, read_table(
+        data, states=model.states, names=model.names if model.named else None, columns=columns, header=header
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("plan")(plan)

@@ -1,0 +1,84 @@
+"""The pilot: a cheap PL1 fit on at most a few thousand samples, for θ̂ and for the number of evaluations of a fit."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fieldfit.models.base import Model
+from fieldfit.objective import Objective
+from fieldfit.optim import minimise
+from fieldfit.planner.ingredients import n_samples
+from fieldfit.policies import Policy
+from fieldfit.types import FloatArray
+
+#: A penalty for each sample so weak that it only keeps parameters finite that the pilot's samples do not determine.
+_RIDGE = 1e-4
+_GTOL = 1e-6  # that of `fit`
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """θ̂, the samples it comes from, and what it took."""
+
+    theta: FloatArray
+    rows: Any
+    n: int
+    evaluations: int  # evaluations and Hessian products
+    converged: bool
+    seconds: float
+
+
+def most_rows(r: int) -> int:
+    """Samples of the pilot: enough for r parameters where there are few, few where an evaluation is dear."""
+    if r > 20_000:
+        return 400
+    return 1000 if r > 1_500 else 2000
+
+
+def evidence_rows(pilot: Pilot, r: int, random_state: int) -> Any:
+    """The samples that moments are taken over: some of the pilot's where that is enough for a percent or two."""
+    most = 1000 if r <= 1_500 else 500
+    if pilot.n <= most:
+        return pilot.rows
+    return pilot.rows.subset(
+        np.sort(np.random.default_rng([random_state, 0x92]).choice(pilot.n, most, replace=False))
+    )
+
+
+def run_pilot(model: Model, dataset: Any, random_state: int, precision: FloatArray | None = None) -> Pilot:
+    """Fit PL1 to a random part of the samples, to the accuracy that `fit` has by default."""
+    began = time.perf_counter()
+    total = n_samples(dataset)
+    n = min(total, most_rows(model.n_parameters))
+    rows = dataset
+    if n < total:
+        chosen = np.sort(np.random.default_rng([random_state, 0x91]).choice(total, n, replace=False))
+        rows = dataset.subset(chosen)
+    bound = Policy.parse("PL1").bind(model.structure(rows))
+    problem = model.compile(rows, bound.draw(random_state, 0, n))
+    r = model.n_parameters
+    weight = np.full(r, _RIDGE * n)
+    if precision is not None:
+        weight = np.maximum(weight, precision * (n / max(total, 1)))
+    objective = Objective(problem, weight, np.zeros(r), np.ones(r, dtype=bool))
+    solution = minimise(
+        objective.value_grad,
+        np.zeros(r),
+        hessian_product=objective.hessian_product,
+        hessian_diagonal=objective.hessian_diagonal,
+        preconditioner=objective.preconditioner,
+        gtol=_GTOL * n,
+        max_iter=300,
+    )
+    return Pilot(
+        np.asarray(solution.x, dtype=np.float64).copy(),
+        rows,
+        n,
+        solution.evaluations + solution.hessian_products,
+        solution.converged,
+        time.perf_counter() - began,
+    )

@@ -1,0 +1,216 @@
+"""What the planner hands back: the table of policies, the recommendation in words, and its pictures."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from fieldfit.report.frontier import FrontierPoint, draw_frontier, frontier_html
+from fieldfit.report.table import PlainTable
+from fieldfit.types import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+#: A policy counts as better if its variance is at least this much lower.
+_BETTER = 0.01
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A policy: what a whole fit with it costs, and its variance (relative to the plan's reference)."""
+
+    policy: str
+    cost: float  # in the budget's unit, without the pilot
+    seconds: float
+    flops: float
+    operations: float
+    variance: float
+    error: float  # standard error of the variance from the pilot's samples, relative
+    affordable: bool
+    why: str
+    on_frontier: bool = False
+
+    def marked(self, on_frontier: bool) -> Candidate:
+        """The same on or off the frontier."""
+        return replace(self, on_frontier=on_frontier)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which policy to fit. ``print(plan.explain())`` tells why; ``plan.best`` goes into `fit`."""
+
+    candidates: tuple[Candidate, ...] = field(repr=False)
+    best_candidate: Candidate
+    reason: str
+    unit: str
+    budget: float
+    spent: float
+    wanted_efficiency: float | None
+    reference: str
+    kind: str
+    method: str
+    n: int
+    n_parameters: int
+    model_kind: str
+    pilot_rows: int
+    pilot_seconds: float
+    evaluations: int
+    theta: FloatArray = field(repr=False)
+    calibration_error: float = float("nan")
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> str:
+        """The recommended policy's text."""
+        return self.best_candidate.policy
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row for each policy, by cost."""
+        import pandas as pd
+
+        columns = (
+            "policy", "cost", "seconds", "flops", "operations", "variance", "error", "affordable", "on_frontier", "why",
+        )  # fmt: skip
+        rows = [{name: getattr(own, name) for name in columns} for own in self.candidates]
+        frame = pd.DataFrame(rows, columns=list(columns))
+        frame["recommended"] = frame["policy"] == self.best
+        return frame
+
+    @property
+    def next_better(self) -> Candidate | None:
+        """The cheapest policy that is clearly more accurate than the recommended one, or None."""
+        limit = self.best_candidate.variance * (1 - _BETTER)
+        better = [own for own in self.candidates if own.variance <= limit and own.cost > self.best_candidate.cost]
+        return min(better, key=lambda own: own.cost, default=None)
+
+    def explain(self) -> str:
+        """The recommendation in a few sentences."""
+        best = self.best_candidate
+        lines = [f"Fit '{best.policy}': {self.reason}."]
+        relative = "maximum likelihood" if self.reference == "FL" else self.reference
+        lines.append(
+            f"It costs about {self._cost(best.cost)} and its variance is {best.variance:.4g} times that of {relative}"
+            + (f" (± {100 * best.error:.1g}% from the pilot's sample)." if best.error > 0 else ".")
+        )
+        if best.policy == "PL1":
+            lines.append("Plain pseudo-likelihood is the best buy here: no mixture gives more for this money.")
+        elif best.policy == "FL":
+            lines.append(
+                "Plain maximum likelihood is the best buy here: nothing is more accurate, and it is affordable."
+            )
+        better = self.next_better
+        if better is not None:
+            ratio = better.cost / best.cost
+            times = "hardly more" if ratio < 1.05 else f"{ratio:.3g} times as much"
+            lines.append(
+                f"The next better one is '{better.policy}': {better.variance:.4g} for about {self._cost(better.cost)}, "
+                f"{times}."
+            )
+        elif best.policy != "FL":
+            lines.append("Nothing that was looked at is clearly more accurate at a higher price.")
+        if math.isfinite(self.budget):
+            lines.append(f"Of the budget of {self._cost(self.budget)} the pilot has used {self._cost(self.spent)}.")
+        lines.append(
+            f"Variance: {self.kind}, {self.method}, with the selection noise, for these {self.n:,} samples. "
+            f"Cost: setting up + {self.evaluations} evaluations, as many as the pilot on {self.pilot_rows:,} samples."
+        )
+        return "\n".join([*lines, *self.notes])
+
+    def __str__(self) -> str:
+        return self.explain()
+
+    def _cost(self, value: float) -> str:
+        return format_seconds(value) if self.unit == "seconds" else f"{value:.3g} FLOPs"
+
+    def plain_table(self, most: int | None = None) -> PlainTable:
+        """Policy, cost, variance and why, for terminals and pages; at most ``most`` rows, the frontier first."""
+        shown = list(self.candidates)
+        if most is not None and len(shown) > most:
+            ranked = sorted(shown, key=lambda own: (own.policy != self.best, not own.on_frontier, own.variance))
+            chosen = {own.policy for own in ranked[:most]}
+            shown = [own for own in shown if own.policy in chosen]
+        rows = tuple(
+            (
+                ("→ " if own.policy == self.best else "• " if own.on_frontier else "  ") + own.policy,
+                format_seconds(own.seconds),
+                f"{own.flops:.2e}",
+                own.variance if math.isfinite(own.variance) else None,
+                own.why,
+            )
+            for own in shown
+        )
+        relative = "maximum likelihood" if self.reference == "FL" else self.reference
+        note = (
+            f"→ recommended, • on the frontier. Variance relative to {relative} ({self.kind}); costs of a whole fit."
+        )
+        title = f"Plan for {self.model_kind}: {self.n:,} samples, {self.n_parameters:,} parameters"
+        columns = ("policy", "time", "FLOPs", "variance", "why")
+        return PlainTable(title, columns, rows, note, ("", "", "", ".4g", ""))
+
+    def _points(self) -> list[FrontierPoint]:
+        return [
+            FrontierPoint(own.policy, own.cost, own.variance, own.variance * own.error, own.on_frontier, own.why)
+            for own in self.candidates
+            if math.isfinite(own.variance) and own.cost > 0
+        ]
+
+    def _labels(self) -> tuple[str, str]:
+        cost = "seconds of a fit" if self.unit == "seconds" else "the paper's FLOPs of a fit"
+        relative = "maximum likelihood" if self.reference == "FL" else self.reference
+        return cost, f"variance relative to {relative}"
+
+    def plot(self) -> Figure:
+        """The frontier with the unreachable region shaded, the budget and the recommendation."""
+        limit = self.budget - self.spent
+        floor = 1.0 if self.reference == "FL" and not self.kind.startswith("mean variance") else None
+        return draw_frontier(
+            self._points(), self.best, *self._labels(), budget=limit if math.isfinite(limit) else None, floor=floor
+        )
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """A self-contained page: the words, the frontier (interactive where plotly is installed) and the table."""
+        limit = self.budget - self.spent
+        frontier_html(
+            path,
+            title=self.plain_table().title,
+            paragraphs=self.explain().split("\n"),
+            table=self.plain_table(),
+            points=self._points(),
+            best=self.best,
+            labels=self._labels(),
+            budget=limit if math.isfinite(limit) else None,
+            drawing=self.plot,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        better = self.next_better
+        return {
+            "best": self.best,
+            "reason": self.reason,
+            "unit": self.unit,
+            "budget": self.budget,
+            "spent": self.spent,
+            "reference": self.reference,
+            "criterion": self.kind,
+            "method": self.method,
+            "evaluations": self.evaluations,
+            "pilot_samples": self.pilot_rows,
+            "next_better": None if better is None else better.policy,
+            "policies": self.table.to_dict(orient="records"),
+            "explanation": self.explain(),
+        }
+
+
+def format_seconds(value: float) -> str:
+    """Seconds with a unit that suits their size."""
+    if not math.isfinite(value):
+        return "–"
+    if value < 1:
+        return f"{1000 * value:.3g} ms"
+    return f"{value:.3g} s" if value < 120 else f"{value / 60:.3g} min"

@@ -1,0 +1,41 @@
+"""Every page's examples run: those with prompts print what the page says, the others run from top to bottom."""
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    path.name: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+}
+PROMPTED = [name for name, text in PAGES.items() if ">>> " in text]
+PLAIN = [name for name, text in PAGES.items() if "```python" in text and name not in PROMPTED]
+
+
+@pytest.mark.parametrize("name", PROMPTED)
+def test_examples_print_what_the_page_says(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # The closing fence of a block is not part of the expected output: a blank line stands before it.
+    parsed = doctest.DocTestParser().get_doctest(PAGES[name], {}, name, name, 0)
+    report = []
+    runner = doctest.DocTestRunner(verbose=False)
+    runner.run(parsed, out=report.append)
+    assert runner.tries > 0
+    assert runner.failures == 0, "".join(report)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_examples_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", PAGES[name], re.DOTALL):
+        exec(compile(block, name, "exec"), names)
+
+
+def test_links_between_pages_lead_somewhere():
+    for name, text in PAGES.items():
+        folder = ROOT if name == "README.md" else ROOT / "docs"
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+            assert (folder / target).exists(), f"{name} links to {target}"

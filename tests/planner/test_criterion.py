@@ -1,0 +1,92 @@
+"""The variance of mixtures against the theory of each policy, and its derivative in (λ, β) against differences."""
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.asymptotics.family_moments import family_moments
+from fieldfit.data.samples import Table
+from fieldfit.planner.criterion import Criterion
+
+NAMES = ("PL1", "PL2", "FL", "PL1/row", "Partition(2)")
+
+
+@pytest.fixture(scope="module")
+def moments(five):
+    model, theta, _ = five
+    codes, probability = model.joint_probabilities(theta)
+    table = Table(codes, model.names, model.states)
+    return family_moments(NAMES, model.structure(), lambda z: model.compile(table, z), theta, probability)
+
+
+def criteria(moments):
+    rng = np.random.default_rng(3)
+    root = rng.normal(size=(10, 10))
+    det = Criterion(moments).relative_to(NAMES.index("FL"))
+    return [det, Criterion(moments, moments.J[2]).relative_to(2), Criterion(moments, root @ root.T)]
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_derivative_agrees_with_differences(moments, which):
+    criterion = criteria(moments)[which]
+    rng = np.random.default_rng(which)
+    for _ in range(4):
+        lam, beta = rng.uniform(0.1, 0.9, size=(2, len(NAMES)))
+        _, by_lam, by_beta = criterion.value_grad(lam, beta)
+        for place in range(len(NAMES)):
+            step = 1e-5 * np.eye(len(NAMES))[place]
+            slope = (criterion.value(lam + step, beta) - criterion.value(lam - step, beta)) / 2e-5
+            assert by_lam[place] == pytest.approx(slope, rel=1e-5, abs=1e-7)
+            slope = (criterion.value(lam, beta + step) - criterion.value(lam, beta - step)) / 2e-5
+            assert by_beta[place] == pytest.approx(slope, rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"PL1": (1, 1)},
+        {"PL1": (0.7, 1), "PL2": (0.3, 0.4)},
+        {"PL1/row": (0.2, 1)},
+        {"Partition(2)": (1, 1)},
+        {"Partition(2)": (1, 0.5), "FL": (0.2, 1), "PL1/row": (0.4, 0.3)},
+    ],
+)
+def test_variance_is_that_of_the_theory(five, moments, terms):
+    model, theta, _ = five
+    lam, beta = np.zeros((2, len(NAMES)))
+    parts = []
+    for name, (own_lam, own_beta) in terms.items():
+        lam[NAMES.index(name)], beta[NAMES.index(name)] = own_lam, own_beta
+        front = "" if name.startswith("Partition") else f"{own_lam}*"
+        parts.append(f"{front}{name}@{own_beta}")
+    theory = ff.asymptotics(model, theta, " + ".join(parts))
+    det, trace, _ = criteria(moments)
+    assert np.exp(det.value(lam, beta)) == pytest.approx(theory.efficiency("root"), rel=1e-8)
+    information = np.linalg.inv(theory.mle_covariance)
+    assert np.exp(trace.value(lam, beta)) == pytest.approx(np.trace(information @ theory.covariance) / 10, rel=1e-8)
+
+
+def test_known_numbers_of_the_five_node_machine(moments):
+    det = criteria(moments)[0]
+
+    def root(**terms):
+        lam, beta = np.zeros((2, len(NAMES)))
+        for name, own in terms.items():
+            place = NAMES.index({"P2": "Partition(2)"}.get(name, name))
+            lam[place], beta[place] = own, 1.0
+        return np.exp(det.value(lam, beta))
+
+    assert root(P2=1) == pytest.approx(1.073, abs=5e-4)
+    assert root(PL1=0.7, PL2=0.3) == pytest.approx(1.247, abs=5e-4)
+    assert root(PL1=1) == pytest.approx(1.05, abs=2e-3)
+
+
+def test_scale_of_the_weights_does_not_matter(moments):
+    lam, beta = np.random.default_rng(5).uniform(0.2, 0.8, size=(2, len(NAMES)))
+    for criterion in criteria(moments):
+        assert criterion.value(lam, beta) == pytest.approx(criterion.value(lam, 7 * beta), abs=1e-10)
+
+
+def test_a_policy_that_determines_nothing_is_infinitely_bad(moments):
+    nothing = np.zeros(len(NAMES))
+    assert criteria(moments)[0].value(nothing, np.ones(len(NAMES))) == np.inf

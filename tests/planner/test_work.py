@@ -1,0 +1,96 @@
+"""Counted work and the calibration's cache."""
+
+import json
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.data.samples import Table
+from fieldfit.models.field_problem import FieldProblem
+from fieldfit.planner import calibration as calibrating
+from fieldfit.policies import Policy
+
+
+def table(model, n, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.integers(0, c, n) for c in model.graph.cardinalities], axis=1).astype(np.int32)
+    return Table(codes, model.names, model.states)
+
+
+@pytest.mark.parametrize("text", ["PL2", "0.3*PL2", "Partition(3)", "0.2*PL2/row", "0.2*PL1"])
+@pytest.mark.parametrize(("m", "n"), [(6, 4000), (24, 700)])
+def test_counted_blocks_are_those_that_the_kernel_gets(m, n, text):
+    model = ff.BoltzmannMachine(m)
+    data = table(model, n)
+    work = calibrating.run_work(model, data, text, np.zeros(model.n_parameters))
+    layout = model.compile(data, Policy.parse(text).bind(model.structure()).draw(3, 0, n))._layout
+    if "entry" in work:
+        assert work["entry"] == pytest.approx(len(layout.entry_component), rel=0.08)
+    assert work["dense"] == pytest.approx(layout.n * m * m, rel=0.08)
+
+
+def test_counted_configurations_are_those_of_the_compiled_problem():
+    model = ff.Potts.grid(3, 3, 3)
+    data = table(model, 500)
+    for text in ("PL1", "0.4*PL1", "FL"):
+        work = calibrating.run_work(model, data, text, np.zeros(model.n_parameters))
+        problem = model.compile(data, Policy.parse(text).bind(model.structure()).draw(1, 0, data.n))
+        assert isinstance(problem, FieldProblem)
+        assert work["configuration"] == pytest.approx(problem.configurations.count, rel=0.05)
+
+
+@pytest.mark.parametrize("text", ["0.2*PL1/row", "0.15*PL2/row + 0.1*PL1/row", "0.01*PL1"])
+@pytest.mark.parametrize("m", [5, 30])
+def test_samples_without_components_are_left_out_and_change_nothing(m, text):
+    model = ff.BoltzmannMachine(m, biases=True, states=(-1, 1))
+    data = table(model, 900)
+    rng = np.random.default_rng(2)
+    theta, v = rng.normal(size=(2, model.n_parameters)) * 0.2
+    weight = rng.uniform(0.5, 2, data.n)
+    selection = Policy.parse(text).bind(model.structure()).draw(7, 0, data.n)
+    fast, slow = model.compile(data, selection), FieldProblem(model.field_arrays, data.codes, selection)
+    assert fast._layout.n < 0.5 * data.n
+    for own in (None, weight):
+        for left, right in zip(fast.value_grad(theta, own), slow.value_grad(theta, own), strict=True):
+            np.testing.assert_allclose(left, right, rtol=1e-10, atol=1e-9)
+        np.testing.assert_allclose(
+            fast.hessian_product(theta, v, own), slow.hessian_product(theta, v, own), rtol=1e-10, atol=1e-9
+        )
+    np.testing.assert_allclose(fast.row_values(theta), slow.row_values(theta), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(fast.row_products(theta, v), slow.row_products(theta, v), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(fast.scores(theta, 10, 40), slow.scores(theta, 10, 40), rtol=1e-10, atol=1e-10)
+
+
+def test_calibration_is_cached_and_read_again(measured, tmp_path, monkeypatch):
+    runs = calibrating._runs()
+    monkeypatch.setattr(calibrating, "_runs", lambda: [runs[0], runs[13], runs[15]])
+    first = calibrating.calibration()
+    assert first.source == "measured now"
+    files = list((tmp_path / "cache").glob("*.json"))
+    assert len(files) == 1
+    calibrating._KNOWN.clear()
+    again = calibrating.calibration()
+    assert again.source == str(files[0])
+    assert dict(again.rates) == pytest.approx(dict(first.rates))
+    for damage in (
+        "",
+        "[]",
+        '{"rates": {}}',
+        '{"rates": {"call": "x"}, "error": 0}',
+        '{"rates": {"call": -1}, "error": 0}',
+    ):
+        files[0].write_text(damage)
+        calibrating._KNOWN.clear()
+        assert calibrating.calibration().source == "measured now"
+        assert json.loads(files[0].read_text())["rates"]
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(measured, tmp_path, monkeypatch):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    monkeypatch.setenv("FIELDFIT_CACHE", str(blocked))
+    runs = calibrating._runs()
+    monkeypatch.setattr(calibrating, "_runs", lambda: [runs[0]])
+    assert calibrating.calibration().source == "measured now"
+    assert blocked.read_text() == "not a folder"
