@@ -296,7 +296,7 @@ def test_claims_without_data_say_so(tmp_path, monkeypatch):
     assert len(missing) == 5
     assert {row.verdict for row in missing} == {"cannot tell"}
     text = claims.markdown(rows, "small", "Made today.")
-    assert "5 could not be measured" in text
+    assert "for 5 the data cannot tell" in text
     assert "conll2000/train.txt" in text
 
 
