@@ -51,7 +51,7 @@ class Scale:
 
 _TENTHS = tuple(round(0.1 * k, 1) for k in range(1, 11))
 SCALES = {
-    "small": Scale((0.1, 0.5, 1.0), (0.1, 0.4, 0.7, 1.0), 2, 2, 40, 200, 60, 1),
+    "small": Scale((0.1, 0.5, 1.0), (0.1, 0.4, 0.7, 1.0), 2, 2, 30, 150, 40, 1),
     "paper": Scale(_TENTHS, _TENTHS, 5, 10, 100, None, 0, 2),
 }
 

@@ -73,7 +73,7 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     )
     caption = (
         "Figure 13. σ² of least test NLL by λ, with the heuristic's β, for PL1/FL (left) and PL1/PL2 (right) of "
-        f"the CRF; dotted: the smallest and largest of single folds; dashed: FL or PL2 alone. {scale_note(scale)}"
+        f"the CRF; also the smallest and largest of single folds, and FL or PL2 alone. {scale_note(scale)}"
     )
     files: list[Path] = []
     if out is not None:
