@@ -20,7 +20,8 @@ import fieldfit as ff
 from fieldfit.report.table import PlainTable, aligned_text
 
 GRID = ("PL1", "PL2", "PL3", "FL", "Partition(2)", "Partition(3)", "0.1*PL1/row", "0.3*PL1/row", "0.3*PL1", "0.6*PL1",
-        "PL1 + 0.1*PL2@0.05", "PL1 + 0.3*FL@0.1", "0.7*PL1 + 0.3*PL2", "0.3*PL2", "0.3*FL", "PL1 + 0.3*PL2@0.1")  # fmt: skip
+        "PL1 + 0.1*PL2@0.05", "PL1 + 0.3*FL@0.1", "0.7*PL1 + 0.3*PL2", "0.3*PL2", "0.3*FL",
+        "PL1 + 0.3*PL2@0.1")  # fmt: skip
 
 
 def cases(quick: bool):

@@ -152,6 +152,7 @@ def _plan(
         pilot_seconds=time.perf_counter() - began,
         evaluations=pilot.evaluations,
         theta=pilot.theta,
+        curves=partial(_curves, evidence, ingredients),
         calibration_error=rates.error,
         notes=tuple(_notes(pilot, evidence, refused, model)),
     )
@@ -219,6 +220,27 @@ def _best_weights(criterion: Any, cost: Cost, lam: FloatArray, low: int, high: i
         options={"xatol": 1e-4},
     )  # fmt: skip
     return rounded(lam, beta(float(found.x)), criterion, cost)
+
+
+def _curves(evidence: Evidence, ingredients: Sequence[Ingredient]) -> list[tuple[str, str, float, float]]:
+    """Variance against λ for every family that is drawn one by one."""
+    criterion = evidence.criterion
+    unit = np.eye(len(ingredients))
+    single = [place for place, one in enumerate(ingredients) if one.law == "single"]
+    rows = []
+    for high in single:
+        name = ingredients[high].name
+        for share in np.linspace(0.05, 1.0, 20):
+            rows.append((name, f"λ*{name}", float(share), criterion.value(share * unit[high], unit[high])))
+        if high == single[0]:
+            continue
+        low, first = single[0], ingredients[single[0]].name
+        for share in np.linspace(0.05, 1.0, 20):
+            lam = unit[low] + share * unit[high]
+            rows.append((name, f"{first} + λ*{name}", float(share), criterion.value(lam, unit[low] + unit[high])))
+            best = _best_weights(criterion, lambda _: 0.0, lam, low, high).value
+            rows.append((name, f"{first} + λ*{name}, best weights", float(share), best))
+    return [(name, policy, lam, math.exp(value)) for name, policy, lam, value in rows if math.isfinite(value)]
 
 
 def _joint(
