@@ -28,7 +28,7 @@ from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.planner.criterion import Criterion
-from fieldfit.planner.ingredients import Ingredient, n_samples
+from fieldfit.planner.ingredients import Ingredient, everything, n_samples
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray, ModelError
 
@@ -232,18 +232,24 @@ def _scores(problem: Problem, theta: FloatArray, basis: FloatArray | None) -> Fl
 
 
 def _probes(one: Ingredient, model: Model, rows: Any, theta: FloatArray, random_state: int) -> FloatArray:
-    """Directions a (q, r) with E aaᵀ = Σ_ij ∇S_ij ∇S_ijᵀ/n: each component of each sample with a random sign.
+    """Directions a (q, r) with E aaᵀ = Σ_ij E ∇S_ij ∇S_ijᵀ/n: each component of each sample with a random sign.
 
-    A random half of the components counts twice, minus all of them once.
+    A random half of the components counts twice, minus all of them once. The samples are simulated at θ, apart from those
+    that the moments come from: directions made of the same scores would make their variance look larger than it is.
     """
     n = n_samples(rows)
-    half = Policy.parse("0.5*" + one.name).bind(model.structure(rows))
-    everything = one.problem.value_grad(theta)[1]
+    seeds = np.random.SeedSequence([random_state, 0x9B]).generate_state(_PROBES + 1)
+    try:
+        others = model.simulate(rows, theta, int(seeds[-1]))
+    except ModelError:
+        others = rows
+    structure = model.structure(others)
+    half = Policy.parse("0.5*" + one.name).bind(structure)
+    total = model.compile(others, everything(Policy.parse(one.name).bind(structure), n)).value_grad(theta)[1]
     found = []
     for probe in range(_PROBES if len(theta) < _VERY_MANY else _PROBES // 2):
-        seed = int(np.random.SeedSequence([random_state, 0x9B, probe]).generate_state(1)[0])
-        drawn = model.compile(rows, half.draw(seed, 0, n)).value_grad(theta)[1]
-        found.append((2 * drawn - everything) / math.sqrt(n))
+        drawn = model.compile(others, half.draw(int(seeds[probe]), 0, n)).value_grad(theta)[1]
+        found.append((2 * drawn - total) / math.sqrt(n))
     return np.stack(found)
 
 

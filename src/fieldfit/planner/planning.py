@@ -110,7 +110,7 @@ def _plan(
     else:
         names = list(dict.fromkeys(name for terms in asked for name, _, _ in terms))
     wanted = [*names, *(extra for extra in ("PL1", "FL") if asked is not None and extra not in names)]
-    rows = evidence_rows(pilot, model.n_parameters, random_state)
+    rows, simulated = evidence_rows(model, pilot, random_state)
     passes = evidence_passes(model, rows, None if functionals is None else len(functionals))
     allowance = math.inf if asked is not None else _ALLOWANCE if target.seconds is None else _SHARE * target.seconds
     ingredients, refused = build(wanted, model, dataset, rows, n, pilot.theta, passes=passes, allowance=allowance)
@@ -144,7 +144,7 @@ def _plan(
         wanted_efficiency=target.efficiency,
         reference=evidence.reference,
         kind=evidence.kind,
-        method=evidence.method,
+        method=evidence.method.replace("samples at", "samples simulated at") if simulated else evidence.method,
         n=n,
         n_parameters=model.n_parameters,
         model_kind=model.kind,
@@ -230,12 +230,12 @@ def _curves(evidence: Evidence, ingredients: Sequence[Ingredient]) -> list[tuple
     rows = []
     for high in single:
         name = ingredients[high].name
-        for share in np.linspace(0.05, 1.0, 20):
+        for share in np.linspace(0.05, 1.0, 20).round(2):
             rows.append((name, f"λ*{name}", float(share), criterion.value(share * unit[high], unit[high])))
         if high == single[0]:
             continue
         low, first = single[0], ingredients[single[0]].name
-        for share in np.linspace(0.05, 1.0, 20):
+        for share in np.linspace(0.05, 1.0, 20).round(2):
             lam = unit[low] + share * unit[high]
             rows.append((name, f"{first} + λ*{name}", float(share), criterion.value(lam, unit[low] + unit[high])))
             best = _best_weights(criterion, lambda _: 0.0, lam, low, high).value
