@@ -144,6 +144,24 @@ def test_many_parameters_by_conjugate_gradients_agree_with_the_dense_form(monkey
             assert right[policy] == pytest.approx(left[policy], rel=tolerance)
 
 
+def test_simulated_samples_never_make_anything_better_than_maximum_likelihood(monkeypatch):
+    model = ff.BoltzmannMachine(9, biases=True)
+    theta = np.random.default_rng(0).normal(size=model.n_parameters) * 0.7
+    x = model.sample(theta, 150, random_state=2).values  # fewer than five for each parameter
+    policies = ["PL1", "PL2", "0.2*PL1/row", "Partition(2)", "FL"]
+    exact = ff.plan(model, x, policies=policies, sigma2=1.0)
+    monkeypatch.setattr(gathering, "MOST_ENUMERATED", 0)
+    plan = ff.plan(model, x, policies=policies, sigma2=1.0)
+    assert "simulated" in plan.method
+    table = plan.table.set_index("policy")
+    for text in policies:
+        theory = ff.asymptotics(model, exact.theta, text)
+        trace = np.trace(np.linalg.inv(theory.mle_covariance) @ theory.covariance) / model.n_parameters
+        assert table.loc[text, "variance"] >= 1 - 1e-9
+        assert abs(table.loc[text, "variance"] / trace - 1) < 4 * table.loc[text, "error"] + 0.02
+    assert table.loc["0.2*PL1/row", "variance"] == pytest.approx(5 * table.loc["PL1", "variance"], rel=1e-9)
+
+
 def test_sampled_variances_state_their_error(monkeypatch, five):
     model, _, x = five
     policies = ["PL1", "PL2", "FL", "Partition(2)"]

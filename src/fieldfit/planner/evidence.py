@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -52,6 +52,7 @@ class Evidence:
     evaluations: float  # evaluations of all ingredients that were spent, in samples × passes
     scores: FloatArray | None = None  # (families, samples, d)
     notes: tuple[str, ...] = ()
+    adjusted: bool = False  # FL's scores are control variates
 
     def error(self, lam: FloatArray, beta: FloatArray) -> float:
         """Relative standard error of C from the samples; 0 where expectations are sums over all states."""
@@ -63,6 +64,12 @@ class Evidence:
             solved = np.linalg.solve(bread, composite.T).T
         except np.linalg.LinAlgError:
             return math.nan
+        if self.adjusted:
+            full = self.names.index("FL")
+            away = solved - np.linalg.lstsq(self.criterion.moments.J[full], self.scores[full].T, rcond=None)[0].T
+            extra = np.einsum("id,de,ie->i", away, self.criterion.metric, away)
+            total = math.exp(self.criterion.value(lam, beta) + self.criterion.reference)
+            return float(extra.std() / math.sqrt(len(extra)) / total)
         own = np.einsum("id,de,ie->i", solved, self.criterion.metric, solved)
         base = self._reference_rows
         # C is a ratio of two means over the same samples. What selection adds is taken to vary as the rest does.
@@ -86,8 +93,12 @@ def gather(
     theta: FloatArray,
     functionals: Sequence[str] | None,
     random_state: int,
+    simulated: bool = False,
 ) -> Evidence:
-    """The evidence about these ingredients at θ, by the first line of the table above that applies."""
+    """The evidence about these ingredients at θ, by the first line of the table above that applies.
+
+    ``simulated`` says that ``rows`` were drawn from the model at θ.
+    """
     names = tuple(one.name for one in ingredients)
     directions = None if functionals is None else _unit_rows(model, functionals)
     reference = names.index("FL") if "FL" in names else names.index("PL1") if "PL1" in names else 0
@@ -126,6 +137,9 @@ def gather(
         metric = projected.T @ projected / len(chosen)
         passes = float(steps + 2 * basis.shape[1])
         notes = [f"{r:,} parameters: {len(chosen)} directions, {basis.shape[1]} solves by conjugate gradients."]
+    adjusted = simulated and "FL" in names
+    if adjusted:
+        found = _with_full_scores(found, names.index("FL"))
     criterion = Criterion(found, metric)
     kind = f"tr(J·covariance) with J the information of {names[reference]}"
     if directions is not None:
@@ -133,8 +147,34 @@ def gather(
     method = f"means over {samples:,} samples at the pilot's θ"
     spent = samples * passes
     return Evidence(
-        criterion.relative_to(reference), names, names[reference], kind, method, spent, scores, tuple(notes)
+        criterion.relative_to(reference),
+        names,
+        names[reference],
+        kind,
+        method,
+        spent,
+        scores,
+        tuple(notes),
+        adjusted,
     )
+
+
+def _with_full_scores(moments: FamilyMoments, full: int) -> FamilyMoments:
+    """K with the scores s of FL as control variates, for samples drawn from the model itself.
+
+    There E s sᵀ = I and E s s_fᵀ = J_f, so Cov = I⁻¹ + Var(Υψ − I⁻¹s): only the second term is taken from the samples. As
+    a form in w = βλ that is K̃_fg = K_fg − K_fF I⁻¹ J_g − J_f I⁻¹ K_Fg + J_f I⁻¹ (K_FF + I) I⁻¹ J_g.
+    """
+    information = moments.J[full]
+    turned = np.stack([np.linalg.lstsq(information, J, rcond=None)[0] for J in moments.J])  # I⁻¹ J_f
+    K = moments.K.copy()
+    for f in range(len(K)):
+        for g in range(len(K)):
+            K[f, g] += turned[f].T @ (moments.K[full, full] + information) @ turned[g]
+            K[f, g] -= moments.K[f, full] @ turned[g] + turned[f].T @ moments.K[full, g]
+    K = (K + K.transpose(0, 1, 3, 2)) / 2
+    N = np.stack([K[f, f] if "/" in name else moments.N[f] for f, name in enumerate(moments.names)])
+    return replace(moments, K=K, N=N)
 
 
 def evidence_passes(model: Model, rows: Any, directions: int | None) -> float:

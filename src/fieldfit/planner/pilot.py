@@ -47,15 +47,15 @@ def evidence_rows(model: Model, pilot: Pilot, random_state: int) -> tuple[Any, b
     from the model at θ̂, given what it conditions on.
     """
     r = model.n_parameters
-    rows = _some(pilot, 1000 if r <= 1_500 else 500, random_state)
+    most = 1000 if r <= 1_500 else 500
     if pilot.n >= 5 * r:
-        return rows, False
+        return _some(pilot, most, random_state), False
+    seed = int(np.random.SeedSequence([random_state, 0x93]).generate_state(1)[0])
     try:
-        return model.simulate(
-            rows, pilot.theta, int(np.random.SeedSequence([random_state, 0x93]).generate_state(1)[0])
-        ), True
+        # As many as needed: simulated samples are not limited by the data.
+        return model.simulate(pilot.rows.subset(np.resize(np.arange(pilot.n), most)), pilot.theta, seed), True
     except ModelError:
-        return rows, False
+        return _some(pilot, most, random_state), False
 
 
 def _some(pilot: Pilot, most: int, random_state: int) -> Any:

@@ -119,7 +119,7 @@ def _plan(
         raise FieldfitError(f"The policy with {missing[0]} cannot be planned: {refused[missing[0]]}")
     if target.efficiency is not None and "FL" in refused:
         raise FieldfitError(_NO_EFFICIENCY)
-    evidence = gather(ingredients, model, rows, pilot.theta, functionals, random_state)
+    evidence = gather(ingredients, model, rows, pilot.theta, functionals, random_state, simulated)
     costs = FitCosts(ingredients, n, pilot.evaluations, rates, reading)
     spent_now = partial(_spent, target, pilot, evidence, ingredients, began, reading)
     cost: Cost = costs.flops if target.unit == "flops" else costs.seconds

@@ -104,7 +104,7 @@ class Plan:
         relative = "maximum likelihood" if self.reference == "FL" else self.reference
         lines.append(
             f"It costs about {self._cost(best.cost)} and its variance is {best.variance:.4g} times that of {relative}"
-            + (f" (± {100 * best.error:.1g}% from the pilot's sample)." if best.error > 0 else ".")
+            + (f" (± {100 * best.error:.1g}% from the pilot's sample)." if best.error > 1e-6 else ".")
         )
         if best.policy == "PL1":
             lines.append("Plain pseudo-likelihood is the best buy here: no mixture gives more for this money.")
