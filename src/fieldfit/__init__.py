@@ -14,10 +14,15 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AutoWeights": "fieldfit.weights",
+    "BoltzmannChain": "fieldfit.models.boltzmann_chain",
     "BoltzmannMachine": "fieldfit.models.boltzmann",
+    "CRFTagger": "fieldfit.estimators.crf_tagger",
+    "ChainCRF": "fieldfit.models.chain_crf",
+    "EarlyStopping": "fieldfit.api.early_stopping",
     "Factor": "fieldfit.models.mrf",
     "Fit": "fieldfit.api.result",
     "MarkovRandomField": "fieldfit.models.mrf",
+    "PairwiseField": "fieldfit.estimators.pairwise_field",
     "Policy": "fieldfit.policies",
     "Potts": "fieldfit.models.potts",
     "asymptotics": "fieldfit.api.theory",
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from fieldfit.api.best_weights import best_weights as best_weights
     from fieldfit.api.comparison import compare as compare
     from fieldfit.api.comparison import likelihood_ratio as likelihood_ratio
+    from fieldfit.api.early_stopping import EarlyStopping as EarlyStopping
     from fieldfit.api.files import load as load
     from fieldfit.api.fitting import fit as fit
     from fieldfit.api.plan import plan as plan
@@ -45,7 +51,11 @@ if TYPE_CHECKING:
     from fieldfit.api.result import Fit as Fit
     from fieldfit.api.theory import asymptotics as asymptotics
     from fieldfit.api.validation import cross_validate as cross_validate
+    from fieldfit.estimators.crf_tagger import CRFTagger as CRFTagger
+    from fieldfit.estimators.pairwise_field import PairwiseField as PairwiseField
     from fieldfit.models.boltzmann import BoltzmannMachine as BoltzmannMachine
+    from fieldfit.models.boltzmann_chain import BoltzmannChain as BoltzmannChain
+    from fieldfit.models.chain_crf import ChainCRF as ChainCRF
     from fieldfit.models.mrf import Factor as Factor
     from fieldfit.models.mrf import MarkovRandomField as MarkovRandomField
     from fieldfit.models.potts import Potts as Potts

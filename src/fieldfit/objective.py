@@ -56,7 +56,9 @@ class Objective:
         theta = self.full(x)
         value, gradient = self.problem.value_grad(theta, self.row_weight)
         penalty = self.precision * theta
-        return 0.5 * float(penalty @ theta) - value, self._reduced(penalty - gradient)
+        total = 0.5 * float(penalty @ theta) - value
+        # In place: with millions of parameters a fresh array costs as much as the subtraction.
+        return total, self._reduced(np.subtract(penalty, gradient, out=penalty))
 
     def hessian_product(self, x: FloatArray, v: FloatArray) -> FloatArray:
         """The objective's Hessian times a vector."""
@@ -78,11 +80,14 @@ class Objective:
     @property
     def hessian_diagonal(self) -> Callable[[FloatArray], FloatArray] | None:
         """A function that gives an approximate diagonal of the Hessian, or None where the problem has none."""
-        if self.problem.hessian_diagonal(self.start, self.row_weight) is None:
+        at_start = self.problem.hessian_diagonal(self.start, self.row_weight)
+        if at_start is None:
             return None
 
         def diagonal(x: FloatArray) -> FloatArray:
-            found = self.problem.hessian_diagonal(self.full(x), self.row_weight)
+            theta = self.full(x)
+            again = np.array_equal(theta, self.start)
+            found = at_start if again else self.problem.hessian_diagonal(theta, self.row_weight)
             assert found is not None
             return self._reduced(found + self.precision)
 
@@ -118,6 +123,41 @@ def precision_of(sigma2: Any, names: Sequence[str]) -> FloatArray:
         else:
             raise ModelError(f"sigma2 has shape {array.shape}; give one number, or one for each of {r} parameters.")
     return 1.0 / values
+
+
+def l1_weights(l1: Any, names: Sequence[str]) -> FloatArray | None:
+    """The weight of |θ| for each parameter, or None for none; ``l1`` is given as ``sigma2`` is in `precision_of`."""
+    if l1 is None:
+        return None
+    r = len(names)
+    if isinstance(l1, Mapping):
+        from fnmatch import fnmatchcase
+
+        values = np.full(r, _not_negative(l1.get(None, 0.0), "the default"))
+        for pattern, value in l1.items():
+            if pattern is None:
+                continue
+            places = [place for place, name in enumerate(names) if fnmatchcase(name, pattern)]
+            if not places:
+                raise ModelError(f"l1 names the parameters {pattern!r}, but the model has none of that name.")
+            values[places] = _not_negative(value, repr(pattern))
+    elif np.ndim(l1) == 0:
+        values = np.full(r, _not_negative(l1, "all parameters"))
+    else:
+        if np.shape(l1) != (r,):
+            raise ModelError(f"l1 has shape {np.shape(l1)}; give one number, or one for each of {r} parameters.")
+        values = np.array([_not_negative(value, names[place]) for place, value in enumerate(l1)])
+    return values if values.any() else None
+
+
+def _not_negative(value: Any, what: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not 0 <= number < np.inf:
+        raise ModelError(f"The L1 weight of {what} is {value!r}; it must be a number of at least 0.")
+    return number
 
 
 def _positive(value: Any, what: str) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from fieldfit.types import FieldfitError
 
@@ -15,6 +17,18 @@ def set_threads(count: int | None) -> None:
     if count is not None and (int(count) != count or count < 1):
         raise FieldfitError(f"The number of threads must be a whole number of at least 1; got {count!r}.")
     _chosen = None if count is None else int(count)
+
+
+@contextmanager
+def use_threads(count: int | None) -> Iterator[None]:
+    """Use ``count`` threads inside the block (None: no change), and what was chosen before after it."""
+    before = _chosen
+    if count is not None:
+        set_threads(count)
+    try:
+        yield
+    finally:
+        set_threads(before)
 
 
 #: Operations below which starting a second thread costs more than it brings.

@@ -9,7 +9,7 @@ from oracle import joint_states
 from sklearn.linear_model import LogisticRegression
 
 import fieldfit as ff
-from fieldfit.models import field_problem
+from fieldfit.models import field_compiler
 from fieldfit.types import (
     ConvergenceWarning,
     DataError,
@@ -149,7 +149,7 @@ def test_rows_that_are_too_wide_are_refused_by_number_or_dropped():
 
 
 def test_too_many_patterns_of_missing_values_are_refused_at_once(monkeypatch):
-    monkeypatch.setattr(field_problem, "MOST_PATTERNS", 5)
+    monkeypatch.setattr(field_compiler, "MOST_PATTERNS", 5)
     x = data(50).astype(float)
     x[np.random.default_rng(1).random(x.shape) < 0.3] = np.nan
     with pytest.raises(DataError, match="combinations of a component and a pattern"):
@@ -249,6 +249,17 @@ def test_the_models_own_gauge_freedom_is_not_an_error():
 def test_bad_tables(values, message):
     with pytest.raises(DataError, match=message):
         ff.fit(MODEL, values, "PL1", sigma2=1.0)
+
+
+def test_samples_in_forbidden_states_are_refused_by_row():
+    model = ff.MarkovRandomField([2, 2], [ff.Factor((0, 1), log_offset=[[0.0, 0.0], [0.0, -np.inf]])])
+    x = np.array([[0, 0], [0, 1], [1, 1], [1, 0]])
+    with pytest.raises(DataError, match=r"1 of 4 samples .* rows 2\."):
+        ff.fit(model, x, "FL", sigma2=1.0)
+    fit = ff.fit(model, np.repeat(x[[0, 1, 3]], 20, axis=0), "FL", sigma2=1.0)
+    assert fit.converged
+    assert np.isneginf(model.conditional(fit.theta, x, [0, 1])).tolist() == [False, False, True, False]
+    assert np.isfinite(ff.asymptotics(model, fit.theta, "PL1").covariance).all()
 
 
 def test_constant_columns_need_a_penalty():

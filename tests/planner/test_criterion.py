@@ -5,7 +5,6 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.asymptotics.family_moments import family_moments
-from fieldfit.asymptotics.states import all_states
 from fieldfit.data.samples import Table
 from fieldfit.planner.criterion import Criterion
 
@@ -15,7 +14,7 @@ NAMES = ("PL1", "PL2", "FL", "PL1/row", "Partition(2)")
 @pytest.fixture(scope="module")
 def moments(five):
     model, theta, _ = five
-    codes, probability = all_states(model, theta)
+    codes, probability = model.joint_probabilities(theta)
     table = Table(codes, model.names, model.states)
     return family_moments(NAMES, model.structure(), lambda z: model.compile(table, z), theta, probability)
 

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from fieldfit.api.theory import MOST_STATES
-from fieldfit.asymptotics.states import all_states
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy, as_policy
@@ -31,7 +30,7 @@ def best_weights(model: FieldModel, theta: object, policy: Policy | str, **optio
             "Fit data with weights='auto' instead."
         )
     vector = model.check_theta(theta)
-    codes, probability = all_states(model, vector)
+    codes, probability = model.joint_probabilities(vector)
     table = Table(codes, model.names, model.states)
     structure = model.structure()
     chosen = AutoWeights(**options)

@@ -26,6 +26,7 @@ def debiased(fit: Fit) -> Fit:
     unpenalised = replace(
         fit,
         sigma2=np.full_like(fit.sigma2, np.inf),
+        l1=None,
         objective_function=replace(objective, precision=np.zeros_like(objective.precision)),
         saved_moments=None,
     )

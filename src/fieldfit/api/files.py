@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 from fieldfit.api.result import Fit
 from fieldfit.asymptotics import Moments
 from fieldfit.data.container import read_container, write_container
+from fieldfit.data.encoders import names_of, read_encoder
 from fieldfit.models.base import Model
+from fieldfit.models.boltzmann_chain import BoltzmannChain
+from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.cost import Cost
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError, FileFormatError
@@ -45,8 +48,11 @@ def find_models() -> dict[str, type[Model]]:
 
 
 def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
-    """Write the fit; its bread and meat too, where they are at hand or cheap."""
-    specification, model_arrays = fit.model.specification()
+    """Write the fit; its bread and meat too, where they are at hand or cheap, and its encoder, if it has one."""
+    model = fit.model
+    if fit.encoder is not None and isinstance(model, ChainCRF | BoltzmannChain):
+        model = model.with_names(None, None)  # the encoder knows the names: they are not written twice
+    specification, model_arrays = model.specification()
     arrays: dict[str, NDArray[Any]] = {
         "theta": fit.theta,
         "sigma2": fit.sigma2,
@@ -59,11 +65,16 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         moments = fit.dense_accuracy().moments
         arrays |= {"bread": moments.bread, "meat": moments.meat}
         total = moments.total
+    if fit.l1 is not None:
+        arrays["l1"] = fit.l1
     arrays |= {f"model_{name}": array for name, array in model_arrays.items()}
+    if fit.encoder is not None:
+        arrays |= {f"encoder_{name}": array for name, array in fit.encoder.to_arrays().items()}
     header: dict[str, Any] = {
         "kind": "fit",
         "model_kind": fit.model.kind,
         "model": specification,
+        "encoder": None if fit.encoder is None else type(fit.encoder).__name__,
         "policy": str(fit.policy),
         "separated": list(fit.separated),
         "cost": None if fit.cost is None else fit.cost.to_dict(),
@@ -85,13 +96,20 @@ def load(path: str | os.PathLike[str]) -> Fit:
             raise FileFormatError(
                 f"{path} holds a model of the kind {kind!r}, which this version does not have (it has {sorted(models)})."
             )
-        own = {name[len("model_") :]: array for name, array in arrays.items() if name.startswith("model_")}
-        model = models[kind].from_specification(header["model"], own)
+        model = models[kind].from_specification(header["model"], _part(arrays, "model_"))
+        encoder = None
+        if header.get("encoder") is not None:
+            encoder = read_encoder(header["encoder"], _part(arrays, "encoder_"))
+            if isinstance(model, ChainCRF | BoltzmannChain):
+                model = model.with_names(*names_of(encoder))
         theta = model.check_theta(arrays["theta"])
         r = model.n_parameters
         bread, meat = arrays.get("bread"), arrays.get("meat")
         if arrays["sigma2"].shape != (r,) or arrays["free"].shape != (r,) or arrays["free"].dtype != np.bool_:
             raise FileFormatError(f"{path} has arrays that do not belong to its {r} parameters.")
+        l1 = arrays.get("l1")
+        if l1 is not None and (l1.shape != (r,) or l1.dtype != np.float64):
+            raise FileFormatError(f"{path} has L1 weights that do not belong to its {r} parameters.")
         moments = None
         if bread is not None and meat is not None:
             if bread.shape != (r, r) or meat.shape != (r, r):
@@ -107,6 +125,8 @@ def load(path: str | os.PathLike[str]) -> Fit:
             separated=tuple(header["separated"]),
             cost=None if header["cost"] is None else Cost(**header["cost"]),
             saved_moments=moments,
+            l1=l1,
+            encoder=encoder,
             **{name: header["fit"][name] for name in _PLAIN},
         )
     except FileFormatError:
@@ -116,3 +136,7 @@ def load(path: str | os.PathLike[str]) -> Fit:
             f"{path} is a fieldfit file but its contents do not fit together ({type(error).__name__}: {error}). "
             f"Save the fit again."
         ) from error
+
+
+def _part(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}

@@ -82,7 +82,7 @@ def project(
         raise ModelError(
             f"The model has {states:.3g} joint states; project lists them all and stops at {MOST_STATES:,}."
         )
-    codes: Int32Array = np.ascontiguousarray(np.indices(shape, dtype=np.int32).reshape(len(shape), -1).T)
+    codes = model.graph.all_states()
     probability = _probabilities(model, distribution, codes)
     table = Table(codes, model.names, model.states)
     chosen = as_policy(policy)

@@ -12,6 +12,7 @@ import numpy as np
 
 from fieldfit.api.functionals import Estimate, check_level, places_of, unit_rows, value_and_gradient
 from fieldfit.asymptotics import Accuracy, DenseAccuracy, ImplicitAccuracy, Moments, robust_moments
+from fieldfit.data.encoders import Encoder
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.cost import Cost
 from fieldfit.objective import Objective
@@ -57,6 +58,8 @@ class Fit:
     dropped_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     cost: Cost | None = None
     counts: bool = False
+    l1: FloatArray | None = None  # the weights of Σ l1 |θ|, if the fit had such a penalty
+    encoder: Encoder | None = field(default=None, repr=False, compare=False)  # how text became the fitted sequences
     dataset: Any = field(default=None, repr=False, compare=False)
     weights: WeightsResult | None = field(default=None, repr=False, compare=False)
     objective_function: Objective | None = field(default=None, repr=False, compare=False)
@@ -93,7 +96,8 @@ class Fit:
     @property
     def penalised(self) -> bool:
         """Whether any free parameter has a penalty."""
-        return bool(np.any(np.isfinite(self.sigma2[self.free])))
+        absolute = self.l1 is not None and bool(np.any(self.l1[self.free] > 0))
+        return absolute or bool(np.any(np.isfinite(self.sigma2[self.free])))
 
     # --- accuracy -------------------------------------------------------------------------------------------------
 
@@ -284,6 +288,8 @@ class Fit:
     def composite_log_likelihood(self) -> float:
         """Σ_i w_i m_θ̂(X_i, Z_i), without the penalty."""
         penalty = 0.5 * float(np.sum(self.theta**2 / self.sigma2))
+        if self.l1 is not None:
+            penalty += float(self.l1 @ np.abs(self.theta))
         return self.objective + penalty
 
     def effective_parameters(self, kind: Kind = "robust") -> float:

@@ -174,9 +174,7 @@ def gross_error_sensitivity(fit: Fit) -> Sensitivity:
     model = fit.model
     small = isinstance(model, FieldModel) and math.prod(model.graph.cardinalities) <= _MOST_STATES
     if small and isinstance(model, FieldModel):
-        shape = model.graph.cardinalities
-        codes = np.ascontiguousarray(np.indices(shape, dtype=np.int32).reshape(len(shape), -1).T)
-        source = _expected_of(fit, Table(codes, model.names, model.states))
+        source = _expected_of(fit, Table(model.graph.all_states(), model.names, model.states))
     else:
         source = _expected_of(fit, fit.needed_dataset)
     lost = np.isnan(accuracy.variances())
@@ -194,5 +192,5 @@ def gross_error_sensitivity(fit: Fit) -> Sensitivity:
     each[lost] = np.nan
     state: tuple[Any, ...] | int = where
     if small and isinstance(model, FieldModel):
-        state = tuple(np.asarray(model.decode(codes[[where]])[0]).tolist())
+        state = tuple(np.asarray(model.decode(model.graph.all_states()[[where]])[0]).tolist())
     return Sensitivity(each, total, standardised, state, small)

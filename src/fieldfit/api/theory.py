@@ -9,7 +9,6 @@ import numpy as np
 
 from fieldfit.asymptotics import Asymptotics, sandwich, theory_moments
 from fieldfit.asymptotics.sandwich import efficiency, hessian_matrix, pseudo_inverse
-from fieldfit.asymptotics.states import all_states
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
@@ -58,7 +57,7 @@ def asymptotics(
         return found.bread, found.meat
 
     if method == "enumeration" or (method == "auto" and states <= MOST_STATES):
-        codes, probability = all_states(model, vector)
+        codes, probability = model.joint_probabilities(vector)
         bread, meat = moments(codes, probability)
         covariance = sandwich(bread, meat)
         # The Hessian of log Z needs no samples.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -12,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldfit.cli.output import InterruptedFitError, check_folder, collected_warnings, console, note, print_json
+from fieldfit.cli.output import InterruptedFitError, check_folder, collected_warnings, note, print_json
+from fieldfit.cli.progress import shown_progress
 from fieldfit.cli.shared import Json, Out, Seed, Threads, use_threads
 
 if TYPE_CHECKING:
     from fieldfit.data.samples import Table
     from fieldfit.models.base import Model
-    from fieldfit.optim import Progress
 
 DataFile = Annotated[Path, typer.Argument(metavar="DATA", help="A CSV or TSV file, one sample a line.")]
 EdgesOption = Annotated[
@@ -144,7 +142,11 @@ def run_fit(build: Callable[[], tuple[Model, Table]], options: FitOptions) -> No
     model, table = build()
     from fieldfit.api.fitting import fit
 
-    with collected_warnings() as warned, _shown_progress(options) as progress:
+    target = options.tol * table.n if table.sample_weight is None else options.tol * float(table.sample_weight.sum())
+    with (
+        collected_warnings() as warned,
+        shown_progress(options.progress, options.json, options.max_iter, target) as progress,
+    ):
         result = fit(
             model,
             table,
@@ -169,29 +171,3 @@ def run_fit(build: Callable[[], tuple[Model, Table]], options: FitOptions) -> No
     if result.message == "stopped: interrupted":
         kept = f"; {options.out} has the estimate so far" if options.out else ""
         raise InterruptedFitError(f"Interrupted after {result.iterations} iterations: not converged{kept}.")
-
-
-@contextmanager
-def _shown_progress(options: FitOptions) -> Iterator[Callable[[Progress], None] | None]:
-    """A callback that shows iteration, objective, gradient norm and seconds on stderr, or None.
-
-    A terminal gets one line that is overwritten, anything else a line for each iteration.
-    """
-    terminal = sys.stderr.isatty()
-    if options.progress is False or (options.progress is None and (not terminal or options.json)):
-        yield None
-        return
-    head = f"{'iteration':>9}  {'objective':>16}  {'gradient':>10}  {'seconds':>8}"
-
-    def line(state: Progress) -> str:
-        return f"{state.iteration:9d}  {-state.value:16.6f}  {state.gradient_norm:10.3g}  {state.seconds:8.2f}"
-
-    if not terminal:
-        note(head)
-        yield lambda state: note(line(state))
-        return
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(Text(head), console=console(stderr=True), refresh_per_second=8) as live:
-        yield lambda state: live.update(Text(f"{head}\n{line(state)}"))

@@ -94,6 +94,9 @@ class AttributeEncoder:
             return self._sequences(rows, np.full(len(rows.indptr) - 1, UNKNOWN, dtype=np.int32))
         return self._sequences(rows, encode_labels(flatten_labels(y, lengths), lengths, self.labels, unknown_labels))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"features": self.features, "labels": self.labels}  # the table is made again
+
     @cached_property
     def _table(self) -> NameTable:
         table = NameTable()

@@ -6,12 +6,13 @@ indices[indptr[i]:indptr[i + 1]] with the values beside them; an index that occu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fieldfit.data.samples import checked_weight
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 
 UNKNOWN = -1
@@ -52,6 +53,8 @@ class Sequences:
         (n_entries,) float64, finite, or None where every value is one.
     labels
         (n_tokens,) int32 label codes below ``n_labels``; −1 is unknown or not given.
+    sample_weight, weight_kind
+        (n_sequences,) or None: weights of whole sentences, with the meaning that they have in a `Table`.
     """
 
     offsets: IntArray
@@ -61,6 +64,8 @@ class Sequences:
     labels: Int32Array
     n_features: int
     n_labels: int
+    sample_weight: FloatArray | None = None
+    weight_kind: str = "importance"
 
     def __post_init__(self) -> None:
         for name, dtype in (("offsets", np.int64), ("indptr", np.int64), ("indices", np.int32), ("labels", np.int32)):
@@ -88,10 +93,17 @@ class Sequences:
                     f"Feature {self.indices[entry]} of sentence {sentence}, token {token} (counted from 0) is "
                     f"{self.values[entry]}; feature values must be finite numbers."
                 )
+        weight = checked_weight(self.sample_weight, self.weight_kind, self.n_sequences)
+        object.__setattr__(self, "sample_weight", weight)
 
     @property
     def n_sequences(self) -> int:
         """The number of sentences."""
+        return len(self.offsets) - 1
+
+    @property
+    def n(self) -> int:
+        """The number of samples: a sample is a sentence."""
         return len(self.offsets) - 1
 
     @property
@@ -104,16 +116,6 @@ class Sequences:
         """(n_sequences,) tokens of each sentence."""
         return np.diff(self.offsets)
 
-    @property
-    def n(self) -> int:
-        """The number of samples, which are the sentences."""
-        return self.n_sequences
-
-    @property
-    def sample_weight(self) -> None:
-        """Sentences carry no weights."""
-        return None
-
     def __len__(self) -> int:
         return self.n_sequences
 
@@ -121,6 +123,12 @@ class Sequences:
         """The sentence of a global token index and its place in it, both counted from 0."""
         sentence = int(np.searchsorted(self.offsets, token, side="right")) - 1
         return sentence, token - int(self.offsets[sentence])
+
+    def weighted(self, sample_weight: ArrayLike | None, weight_kind: str = "importance") -> Sequences:
+        """The same sentences with these weights; None leaves those that they have."""
+        if sample_weight is None:
+            return self
+        return replace(self, sample_weight=np.asarray(sample_weight), weight_kind=weight_kind)
 
     def subset(self, rows: ArrayLike) -> Sequences:
         """The sentences ``rows`` (indices, repeats allowed, or a mask) in that order, with the same codes."""
@@ -148,6 +156,8 @@ class Sequences:
             labels=self.labels[tokens],
             n_features=self.n_features,
             n_labels=self.n_labels,
+            sample_weight=None if self.sample_weight is None else self.sample_weight[chosen],
+            weight_kind=self.weight_kind,
         )
 
 

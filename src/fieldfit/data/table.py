@@ -212,7 +212,8 @@ def _whole_states(own: list[States]) -> tuple[int, int] | None:
     if not all(isinstance(label, int) for label in labels):
         return None
     whole = [int(label) for label in labels if isinstance(label, int)]
-    return min(whole), max(whole)
+    # Beyond 2⁵³ a float is not the whole number that it looks like.
+    return (min(whole), max(whole)) if min(whole) > -(2**53) and max(whole) < 2**53 else None
 
 
 def _numeric_codes(raw: RawTable, own: list[States] | None, low: int, high: int) -> tuple[Int32Array, list[States]]:

@@ -10,7 +10,6 @@ import numpy as np
 from fieldfit.api.theory import asymptotics
 from fieldfit.asymptotics import family_moments as moments_of
 from fieldfit.asymptotics.family_moments import FORMULAS
-from fieldfit.asymptotics.states import all_states
 from fieldfit.data.samples import Table
 from fieldfit.models.cost import family_flops
 from fieldfit.models.field import FieldModel
@@ -48,7 +47,7 @@ def family_mixtures(model: FieldModel, theta: FloatArray, names: Sequence[str]) 
     theory = asymptotics(model, theta, names[0])
     if theory.mle_covariance is None:
         raise ModelError(f"There is no maximum likelihood to compare with: {theory.why_no_mle}")
-    codes, probability = all_states(model, theta)
+    codes, probability = model.joint_probabilities(theta)
     table = Table(codes, model.names, model.states)
     structure = model.structure()
     found = moments_of.family_moments(names, structure, lambda z: model.compile(table, z), theta, probability)

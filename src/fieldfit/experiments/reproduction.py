@@ -1,6 +1,7 @@
 """What an experiment hands back, and how `fieldfit reproduce` finds the experiments.
 
-An experiment is a module of this package with a function ``reproduce(out, scale)``: figure1.py is called figure-1. ``out``
+An experiment is a module of this package with a function ``reproduce(out, scale)``: figure1.py is called figure-1, and
+claims.py, which compares the paper's sentences with the figures' numbers, is called report. ``out``
 is a folder for its pictures and tables, or None for none; ``scale`` is "small" (seconds) or "paper".
 """
 
@@ -37,7 +38,8 @@ def experiment_names() -> dict[str, str]:
         match = re.fullmatch(r"(figure|table)(\d+)", module.name)
         if match:
             found[f"{match[1]}-{match[2]}"] = module.name
-    return dict(sorted(found.items(), key=lambda item: (item[0].split("-")[0], int(item[0].split("-")[1]))))
+    ordered = sorted(found.items(), key=lambda item: (item[0].split("-")[0], int(item[0].split("-")[1])))
+    return {**dict(ordered), "report": "claims"}  # last: it reads what the figures have left in their stores
 
 
 def reproduce(name: str, out: Path | None, scale: str = "small") -> Reproduction:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldfit.types import IntArray, ModelError
+from fieldfit.types import Int32Array, IntArray, ModelError
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,7 @@ class FactorGraph:
             result += codes[:, scopes[:, column]] * strides[:, column]
         return result
 
-    def pieces(self, free: frozenset[int]) -> list[frozenset[int]]:
-        """Connected pieces of the graph that the variables ``free`` induce."""
-        import networkx as nx
-
-        graph = nx.Graph()
-        graph.add_nodes_from(sorted(free))
-        for variable in sorted(free):
-            graph.add_edges_from((variable, other) for other in self.neighbours[variable] if other in free)
-        return [frozenset(piece) for piece in nx.connected_components(graph)]
+    def all_states(self) -> Int32Array:
+        """Every joint state, the last variable fastest: (states, variables)."""
+        digits = np.indices(self.cardinalities, dtype=np.int32)
+        return np.ascontiguousarray(digits.reshape(self.n_variables, -1).T)

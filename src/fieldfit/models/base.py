@@ -10,14 +10,33 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import Structure
 from fieldfit.types import FloatArray, ModelError
+
+
+class Dataset(Protocol):
+    """What a fit must know of a model's frozen samples, whatever they are: rows of a table, or sentences."""
+
+    @property
+    def n(self) -> int:
+        """The number of samples."""
+
+    @property
+    def sample_weight(self) -> FloatArray | None:
+        """A weight for each sample (n,), or None."""
+
+    @property
+    def weight_kind(self) -> str:
+        """What the weights are: "counts" or "importance"."""
+
+    def subset(self, rows: ArrayLike) -> Self:
+        """The samples ``rows``, repeats allowed, with their weights."""
 
 
 class Problem(ABC):
@@ -30,6 +49,8 @@ class Problem(ABC):
     n_samples: int
     n_parameters: int
     n_families: int
+    #: What "auto" stands for: the general choice by what the problem offers, or L-BFGS without a preconditioner.
+    optimiser: ClassVar[Literal["auto", "lbfgs"]] = "auto"
 
     @abstractmethod
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
@@ -217,6 +238,10 @@ class Model(ABC):
     @abstractmethod
     def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Any:
         """Turn what users have (arrays, frames, files) into this model's frozen dataset."""
+
+    def complete(self, dataset: Any) -> Model:
+        """The model with what it takes from the training samples: names, or the weights that they show."""
+        return self
 
     @abstractmethod
     def structure(self, dataset: Any) -> Structure:

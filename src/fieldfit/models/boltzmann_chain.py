@@ -17,6 +17,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.data.packing import pack_text, unpack_text
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.base import Model
 from fieldfit.models.boltzmann_chain_problem import BoltzmannChainProblem, symbols_of
@@ -61,6 +62,10 @@ class BoltzmannChain(Model):
         """K² + K + K V."""
         return self.n_labels * (self.n_labels + 1 + self.n_symbols)
 
+    def with_names(self, labels: Sequence[str] | None, features: Sequence[str] | None) -> BoltzmannChain:
+        """The same model with other names for labels and symbols."""
+        return BoltzmannChain(self.n_labels, self.n_symbols, labels=labels, symbols=features)
+
     @property
     def parameter_names(self) -> Sequence[str]:
         """``label->label``, ``^->label``, ``label:symbol``: made when they are asked for."""
@@ -82,11 +87,9 @@ class BoltzmannChain(Model):
         """The sequences, checked: one feature, the symbol, for each token."""
         if not isinstance(data, Sequences):
             raise DataError(f"A chain takes fieldfit.data.sequences.Sequences; got {type(data).__name__}.")
-        if sample_weight is not None:
-            raise DataError("Sequences carry no weights: give them to the problem's sums as row_weight.")
         self._check(data)
         symbols_of(data)
-        return data
+        return data.weighted(sample_weight, weight_kind)
 
     def structure(self, dataset: Sequences) -> SequenceStructure:
         """The lengths of the sequences."""
@@ -160,15 +163,20 @@ class BoltzmannChain(Model):
         header: dict[str, Any] = {
             "n_labels": self.n_labels,
             "n_symbols": self.n_symbols,
-            "labels": None if self.labels is None else [str(name) for name in self.labels],
-            "symbols": None if self.symbols is None else [str(name) for name in self.symbols],
         }
-        return header, {}
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, names in (("labels", self.labels), ("symbols", self.symbols)):
+            if names is not None:
+                pack_text(arrays, name, list(map(str, names)))
+        return header, arrays
 
     @classmethod
     def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> BoltzmannChain:
         """The model that `specification` describes."""
-        return cls(**header)
+        names: dict[str, Any] = {
+            name: unpack_text(arrays, name) if f"{name}.ends" in arrays else None for name in ("labels", "symbols")
+        }
+        return cls(**names, **header)
 
 
 class _Names(Sequence[str]):

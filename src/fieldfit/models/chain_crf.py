@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fieldfit import _kernels
 from fieldfit.data.observed import observed_pairs, observed_transitions
+from fieldfit.data.packing import pack_text, unpack_text
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.base import Model
 from fieldfit.models.chain_decoding import ScoredChains
@@ -26,7 +27,7 @@ from fieldfit.models.chain_sampling import sample_labels
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.windows import SequenceStructure
 from fieldfit.threads import get_threads
-from fieldfit.types import DataError, FloatArray, Int32Array, ModelError
+from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelError
 
 #: Numbers in the edge scores that are held at once when label pairs have features.
 _MOST_EDGE_SCORES = 16_000_000
@@ -38,10 +39,12 @@ class ChainCRF(Model):
     Parameters
     ----------
     pairs : "observed" gives a weight to the (feature, label) pairs seen in training, "all" to every one
-    transitions : "all" or "observed" (in training) pairs of neighbouring labels; the others have weight 0
+    transitions : "all", "observed" (in training) or "none" of the pairs of neighbouring labels; the others have weight 0
     start, end : whether the first and the last label have weights of their own
     label_pairs : weights for features with pairs of neighbouring labels, where seen in training (Sha & Pereira 2003):
         True for all features, or the list of features that have them
+    state_features : the first so many features have weights with single labels, the others with label pairs only
+        (None: all have)
     labels, features : names, for `parameter_names`
     layout : the weights, if they are known; otherwise `observe` finds them
     """
@@ -58,15 +61,17 @@ class ChainCRF(Model):
         start: bool = True,
         end: bool = True,
         label_pairs: bool | Sequence[int] = False,
+        state_features: int | None = None,
         labels: Sequence[str] | None = None,
         features: Sequence[str] | None = None,
         layout: ChainLayout | None = None,
     ) -> None:
         if n_labels < 1 or n_features < 0:
             raise ModelError(f"A chain needs at least one label; got {n_labels} labels and {n_features} features.")
-        for name, value in (("pairs", pairs), ("transitions", transitions)):
-            if value not in ("observed", "all"):
-                raise ModelError(f"{name} must be 'observed' or 'all'; got {value!r}.")
+        if pairs not in ("observed", "all"):
+            raise ModelError(f"pairs must be 'observed' or 'all'; got {pairs!r}.")
+        if transitions not in ("observed", "all", "none"):
+            raise ModelError(f"transitions must be 'observed', 'all' or 'none'; got {transitions!r}.")
         for what, names, size in (("labels", labels, n_labels), ("features", features, n_features)):
             if names is not None and len(names) != size:
                 raise ModelError(f"There are {size} {what} but {len(names)} names of {what}; give one for each.")
@@ -74,18 +79,24 @@ class ChainCRF(Model):
         self.pairs, self.transitions = pairs, transitions
         self.start, self.end = bool(start), bool(end)
         self.label_pairs = label_pairs if isinstance(label_pairs, bool) else tuple(int(f) for f in label_pairs)
+        self.state_features = n_features if state_features is None else int(state_features)
+        if not 0 <= self.state_features <= n_features:
+            raise ModelError(f"state_features must lie in 0..{n_features}; got {state_features}.")
         self.labels, self.features = labels, features
-        if layout is None and pairs == "all" and transitions == "all" and label_pairs is False:
+        everything = pairs == "all" and transitions == "all" and self.state_features == n_features
+        if layout is None and everything and label_pairs is False:
             layout = ChainLayout(self.n_labels, self.n_features, np.arange(n_labels**2), start=start, end=end)
         self._layout = layout
 
     def observe(self, dataset: Sequences) -> ChainCRF:
         """The model whose weights are those that these training sequences show."""
         self._check(dataset)
-        pair_ptr, pair_labels = observed_pairs(dataset) if self.pairs == "observed" else (None, None)
+        pair_ptr, pair_labels = self._state_pairs(dataset)
         seen = np.arange(self.n_labels**2)
         if self.transitions == "observed":
             seen = np.flatnonzero(observed_transitions(dataset))
+        elif self.transitions == "none":
+            seen = np.zeros(0, dtype=np.int64)
         column_ptr, column_pairs = None, None
         if self.label_pairs is not False:
             chosen = None if self.label_pairs is True else np.array(self.label_pairs, dtype=np.int64)
@@ -103,9 +114,22 @@ class ChainCRF(Model):
             column_ptr,
             column_pairs,
         )
-        return self._with(layout)
+        return self._with(layout, self.labels, self.features)
 
-    def _with(self, layout: ChainLayout) -> ChainCRF:
+    def _state_pairs(self, dataset: Sequences) -> tuple[IntArray | None, Int32Array | None]:
+        """The labels that have a weight with each feature, as in `ChainLayout`."""
+        count = self.state_features
+        if self.pairs == "all" and count == self.n_features:
+            return None, None
+        if self.pairs == "all":
+            pointer = np.minimum(np.arange(self.n_features + 1), count) * self.n_labels
+            return pointer.astype(np.int64), np.tile(np.arange(self.n_labels, dtype=np.int32), count)
+        pointer, labels = observed_pairs(dataset)
+        return np.minimum(pointer, pointer[count]), labels[: pointer[count]]
+
+    def _with(
+        self, layout: ChainLayout | None, labels: Sequence[str] | None, features: Sequence[str] | None
+    ) -> ChainCRF:
         return ChainCRF(
             self.n_labels,
             self.n_features,
@@ -114,10 +138,15 @@ class ChainCRF(Model):
             start=self.start,
             end=self.end,
             label_pairs=self.label_pairs,
-            labels=self.labels,
-            features=self.features,
+            state_features=self.state_features,
+            labels=labels,
+            features=features,
             layout=layout,
         )
+
+    def with_names(self, labels: Sequence[str] | None, features: Sequence[str] | None) -> ChainCRF:
+        """The same model with other names for labels and features."""
+        return self._with(self._layout, labels, features)
 
     @property
     def layout(self) -> ChainLayout:
@@ -150,10 +179,12 @@ class ChainCRF(Model):
         """The sequences, checked; raw text and feature dictionaries are encoded by `fieldfit.data` first."""
         if not isinstance(data, Sequences):
             raise DataError(f"A chain takes fieldfit.data.sequences.Sequences; got {type(data).__name__}.")
-        if sample_weight is not None:
-            raise DataError("Sequences carry no weights: give them to the problem's sums as row_weight.")
         self._check(data)
-        return data
+        return data.weighted(sample_weight, weight_kind)
+
+    def complete(self, dataset: Sequences) -> ChainCRF:
+        """The model with the weights that these sequences show, unless they are known already."""
+        return self.observe(dataset) if self._layout is None else self
 
     def structure(self, dataset: Sequences) -> SequenceStructure:
         """The lengths of the sequences."""
@@ -299,11 +330,16 @@ class ChainCRF(Model):
             "transitions": self.transitions,
             "start": self.start,
             "end": self.end,
-            "label_pairs": self.label_pairs if isinstance(self.label_pairs, bool) else list(self.label_pairs),
-            "labels": None if self.labels is None else [str(name) for name in self.labels],
-            "features": None if self.features is None else [str(name) for name in self.features],
+            "label_pairs": self.label_pairs if isinstance(self.label_pairs, bool) else None,
+            "state_features": self.state_features,
         }
         arrays: dict[str, NDArray[Any]] = {"transition_pairs": layout.transition_pairs}
+        # As arrays: a tagger may have more names than a header can hold.
+        for name, names in (("labels", self.labels), ("features", self.features)):
+            if names is not None:
+                pack_text(arrays, name, list(map(str, names)))
+        if not isinstance(self.label_pairs, bool):
+            arrays["label_pairs"] = np.array(self.label_pairs, dtype=np.int64)
         for name in ("pair_ptr", "pair_labels", "column_ptr", "column_pairs"):
             if getattr(layout, name) is not None:
                 arrays[name] = getattr(layout, name)
@@ -323,4 +359,10 @@ class ChainCRF(Model):
             arrays.get("column_ptr"),
             arrays.get("column_pairs"),
         )
-        return cls(layout=layout, **header)
+        names: dict[str, Any] = {
+            name: unpack_text(arrays, name) if f"{name}.ends" in arrays else None for name in ("labels", "features")
+        }
+        given = dict(header)
+        if given["label_pairs"] is None:
+            given["label_pairs"] = arrays["label_pairs"].tolist()
+        return cls(layout=layout, **names, **given)

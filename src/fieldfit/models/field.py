@@ -20,11 +20,12 @@ from fieldfit.inference import ExactInference, FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.gibbs import BURN_IN, CHAINS, THIN, gibbs_sample
 from fieldfit.models.base import Draws, Model, Problem
-from fieldfit.models.field_problem import FieldArrays, FieldProblem
+from fieldfit.models.field_compiler import FieldArrays
+from fieldfit.models.field_problem import FieldProblem
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import FieldStructure
-from fieldfit.types import DataError, FloatArray, ModelError, WidthError
+from fieldfit.types import DataError, FloatArray, Int32Array, ModelError, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -91,13 +92,19 @@ class FieldModel(Model):
             weight_kind=weight_kind,
         )
 
+    def complete(self, dataset: Table) -> FieldModel:
+        """The model with the names of the data's columns, unless it has names of its own."""
+        return self if self.named else self.with_names(dataset.names)
+
     def structure(self, dataset: Any = None) -> FieldStructure:
         """Variables and graph, as policies see them."""
         return FieldStructure(self.m, self.graph.neighbours, self.observed)
 
     def compile(self, dataset: Table, selection: Selection) -> Problem:
         """The general problem: any component, missing values included."""
-        return FieldProblem(self.field_arrays, dataset.codes, selection)
+        problem = FieldProblem(self.field_arrays, dataset.codes, selection)
+        problem.refuse_forbidden()
+        return problem
 
     @cached_property
     def field_arrays(self) -> FieldArrays:
@@ -118,6 +125,15 @@ class FieldModel(Model):
     def log_partition(self, theta: Any, evidence: Any = None) -> float:
         """log Z(θ); with evidence (a state or None for each variable), the sum over the states that agree with it."""
         return self.exact.log_partition(self.log_tables(theta), self._evidence(evidence))
+
+    def joint_probabilities(self, theta: Any) -> tuple[Int32Array, FloatArray]:
+        """Every joint state that the model does not forbid, as codes (states, m), and its probability: small models."""
+        codes = self.graph.all_states()
+        logs = self.log_tables(theta)[self.graph.entries(codes)].sum(axis=1)
+        allowed = logs > -np.inf
+        codes, logs = np.ascontiguousarray(codes[allowed]), logs[allowed]
+        weights = np.exp(logs - logs.max())
+        return codes, weights / weights.sum()
 
     def marginals(self, theta: Any, evidence: Any = None) -> list[FloatArray]:
         """p(x_j | evidence) of every variable: a list of vectors, one probability for each state."""

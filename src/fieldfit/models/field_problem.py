@@ -18,120 +18,19 @@ where log φ = F θ + offset and μ_c are the marginals of configuration c.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldfit.inference import Configurations, FactorGraph, ProgramCompiler, ProgramSet, check_tables
+from fieldfit.inference import Configurations, ProgramSet, check_tables
 from fieldfit.models.base import Problem
-from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.policies.structure import Component
+from fieldfit.models.field_compiler import FieldArrays, FieldCompiler, Group, collect
+from fieldfit.policies.selection import Selection
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-#: Different patterns of missing values that one problem may compile, a component at a time.
-MOST_PATTERNS = 100_000
-#: Bytes that the compiled programs of one problem may take.
-MOST_MEMORY = 2 << 30
-
-
-@dataclass(frozen=True)
-class FieldArrays:
-    """What the problem needs of a model: the graph, log φ = F θ + offset, and the limit on tables."""
-
-    graph: FactorGraph
-    features: csr_array  # F (table_size, r)
-    offset: FloatArray | None
-    largest_table: int
-
-    def log_tables(self, theta: FloatArray) -> FloatArray:
-        """Flat log tables at θ."""
-        tables: FloatArray = self.features @ theta
-        return tables if self.offset is None else tables + self.offset
-
-
-class _Compiler:
-    """Collects programs, configurations and counts while the components are gone through."""
-
-    def __init__(self, arrays: FieldArrays, codes: Int32Array) -> None:
-        self.arrays = arrays
-        self.codes = codes
-        self.programs: list[Any] = []
-        self.places: dict[frozenset[int], int] = {}
-        self.lines: list[dict[bytes, int]] = []  # configurations seen of each program
-        self.matrices: list[list[NDArray[Any]]] = []
-        self.compiler = ProgramCompiler(arrays.graph, largest_table=arrays.largest_table)
-        self.members = 0
-        self.wide_rows: list[IntArray] = []  # samples whose missing values make a sum too wide
-
-    def program(self, free: frozenset[int], name: str) -> int:
-        place = self.places.get(free)
-        if place is None:
-            place = len(self.programs)
-            self.places[free] = place
-            program = self.compiler.compile(free, name=name)
-            self.members += len(program.entry_offset)
-            if self.compiler.memory + 16 * self.members > MOST_MEMORY:
-                raise DataError(
-                    f"Compiling {name} takes the exact sums of this fit past {MOST_MEMORY >> 30} GiB after "
-                    f"{place} different sums (missing values give each pattern its own). Use smaller blocks, fewer "
-                    f"components, or drop or impute the rows that miss most."
-                )
-            self.programs.append(program)
-            self.lines.append({})
-            self.matrices.append([])
-        return place
-
-    def configure(self, place: int, rows: IntArray) -> IntArray:
-        """The configuration (counted within its program) of each of these samples."""
-        boundary = list(self.programs[place].boundary)
-        seen, matrices = self.lines[place], self.matrices[place]
-        if not boundary:
-            if not seen:
-                seen[b""] = 0
-                matrices.append(np.zeros(self.codes.shape[1], dtype=np.int32))
-            return np.zeros(len(rows), dtype=np.int64)
-        values = np.ascontiguousarray(self.codes[np.ix_(rows, boundary)])
-        distinct, inverse = _distinct_lines(values, [self.arrays.graph.cardinalities[v] for v in boundary])
-        numbers = np.empty(len(distinct), dtype=np.int64)
-        for index, line in enumerate(distinct):
-            key = line.tobytes()
-            number = seen.get(key)
-            if number is None:
-                number = len(seen)
-                seen[key] = number
-                full = np.zeros(self.codes.shape[1], dtype=np.int32)
-                full[boundary] = line
-                matrices.append(full)
-            numbers[index] = number
-        return numbers[inverse]
-
-
-def _distinct_lines(values: Int32Array, cardinalities: list[int]) -> tuple[Int32Array, IntArray]:
-    """Distinct lines of a matrix of states and, for each line, which one it is."""
-    if np.prod(np.array(cardinalities, dtype=float)) < 2**62:
-        key = np.zeros(len(values), dtype=np.int64)
-        for column, cardinality in enumerate(cardinalities):
-            key = key * cardinality + values[:, column]
-        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    else:
-        _, first, inverse = np.unique(values, axis=0, return_index=True, return_inverse=True)
-    return values[first], inverse.reshape(-1)
-
-
-def _relevant(graph: FactorGraph, target: frozenset[int], given: frozenset[int]) -> frozenset[int]:
-    """The variables that a path without ``given`` joins to ``target`` (``target`` included)."""
-    reached, frontier = set(target), list(target)
-    while frontier:
-        for other in graph.neighbours[frontier.pop()]:
-            if other not in reached and other not in given:
-                reached.add(other)
-                frontier.append(other)
-    return frozenset(reached)
 
 
 class FieldProblem(Problem):
@@ -143,8 +42,8 @@ class FieldProblem(Problem):
         self.n_parameters = int(arrays.features.shape[1])
         self.n_families = len(selection.parts)
         self._betas = np.array([1.0 if isinstance(p.beta, np.ndarray) else p.beta for p in selection.parts])
-        compiler = _Compiler(arrays, codes)
-        collected = [_collect(compiler, part, selection.n) for part in selection.parts]
+        compiler = FieldCompiler(arrays, codes)
+        collected = [collect(compiler, part, selection.n) for part in selection.parts]
         if compiler.wide_rows:
             rows = np.unique(np.concatenate(compiler.wide_rows))
             shown = ", ".join(map(str, rows[:20])) + (", …" if len(rows) > 20 else "")
@@ -162,10 +61,11 @@ class FieldProblem(Problem):
         for beta, counts, usage in zip(self._betas[1:], self._family_counts[1:], self._family_usage[1:], strict=True):
             total_o, total_r = total_o + beta * counts, total_r + beta * usage
         self._counts, self._usage = total_o.tocsr(), total_r.tocsr()
+        self._counts.eliminate_zeros()  # a weight of 0 must not meet a log table of −inf
         self._count_total = np.asarray(self._counts.sum(axis=0)).ravel()
         self._usage_total = np.asarray(self._usage.sum(axis=0)).ravel()
 
-    def _assemble(self, collected: list[list[_Group]]) -> None:
+    def _assemble(self, collected: list[list[Group]]) -> None:
         from scipy.sparse import coo_array
 
         start = self.configurations.config_ptr
@@ -189,6 +89,19 @@ class FieldProblem(Problem):
             shape = (self.n_samples, self.configurations.count)
             self._family_usage.append(
                 coo_array((_cat(usage_values, float), (_cat(usage_rows), _cat(usage_columns))), shape=shape).tocsr()
+            )
+
+    def refuse_forbidden(self) -> None:
+        """Refuse samples in states that the model's offset forbids: their likelihood is 0 whatever θ."""
+        offset = self.arrays.offset
+        if offset is None or np.all(np.isfinite(offset)):
+            return
+        rows = np.flatnonzero(self._counts @ np.isneginf(offset).astype(float))
+        if len(rows):
+            shown = ", ".join(map(str, rows[:20])) + (", …" if len(rows) > 20 else "")
+            raise DataError(
+                f"{len(rows)} of {self.n_samples} samples are in a state that the model forbids (log_offset −inf): rows "
+                f"{shown}. Leave them out, or allow those states."
             )
 
     @property
@@ -242,9 +155,8 @@ class FieldProblem(Problem):
         log_tables = self._log_tables(theta)
         log_z = np.empty(self.configurations.count)
         self.programs.run(log_tables, self.configurations, log_z=log_z)
-        finite = np.where(np.isfinite(log_tables), log_tables, -1e300)
-        result: FloatArray = self._counts @ finite + self._usage @ log_z
-        return np.where(result < -1e299, -np.inf, result)
+        result: FloatArray = self._counts @ log_tables + self._usage @ log_z
+        return result
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """ψ_iᵀ v for each sample."""
@@ -304,93 +216,6 @@ class FieldProblem(Problem):
         if row_weight is None:
             return self._count_total, self._usage_total
         return self._counts.T @ row_weight, self._usage.T @ row_weight
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Samples that select one component and miss the same of its values."""
-
-    rows: IntArray
-    weight: float
-    fixed: IntArray  # (rows, fixed factors) flat entries
-    sums: tuple[tuple[int, IntArray, float], ...]  # (program, configuration of each row, +1 or −1)
-
-
-def _collect(compiler: _Compiler, part: FamilySelection, n: int) -> list[_Group]:
-    family = part.family
-    pointer, samples = part.component_rows(n)
-    missing = compiler.codes < 0
-    patterns = _pattern_numbers(missing) if missing.any() else None
-    groups: list[_Group] = []
-    size = family.size
-    if size is None:
-        raise DataError(f"The family {family.name} belongs to sequences, not to a field with fixed variables.")
-    if patterns is not None:
-        _check_patterns(family.name, pointer, samples, patterns)
-    for index in range(size):
-        rows = samples[pointer[index] : pointer[index + 1]]
-        if not len(rows):
-            continue
-        component = family.component(index)
-        weight = float(part.beta[index]) if isinstance(part.beta, np.ndarray) else 1.0
-        if patterns is None:
-            groups.append(_group(compiler, component, rows, weight, family.name, index))
-            continue
-        for number in np.unique(patterns[rows]):
-            same = rows[patterns[rows] == number]
-            absent = frozenset(np.flatnonzero(missing[same[0]]).tolist())
-            seen = Component(
-                tuple(v for v in component.target if v not in absent),
-                tuple(v for v in component.given if v not in absent),
-            )
-            if not seen.target:
-                continue  # log p of nothing is 0
-            try:
-                groups.append(_group(compiler, seen, same, weight, family.name, index))
-            except WidthError:
-                if seen == component:
-                    raise
-                compiler.wide_rows.append(same)
-    return groups
-
-
-def _group(
-    compiler: _Compiler, component: Component, rows: IntArray, weight: float, family: str, index: int
-) -> _Group:
-    graph = compiler.arrays.graph
-    target = frozenset(component.target)
-    free = _relevant(graph, target, frozenset(component.given))
-    hidden = free - target
-    name = f"Component {index} of {family}" if family != "FL" else "FL, the full likelihood,"
-    denominator = compiler.program(free, name)
-    sums = [(denominator, compiler.configure(denominator, rows), -1.0)]
-    if hidden:
-        numerator = compiler.program(hidden, name)
-        sums.append((numerator, compiler.configure(numerator, rows), 1.0))
-    fixed = compiler.programs[denominator].factors
-    if hidden:
-        inside = np.isin(graph.scope_matrix[fixed], sorted(hidden)).any(axis=1)
-        fixed = fixed[~inside]
-    entries = graph.entries(compiler.codes[rows], fixed)
-    return _Group(rows, weight, entries, tuple(sums))
-
-
-def _check_patterns(name: str, pointer: IntArray, samples: IntArray, patterns: IntArray) -> None:
-    """Refuse, before any work, more combinations of a component and a pattern than can be compiled."""
-    component = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
-    combinations = len(np.unique(component * (int(patterns.max()) + 1) + patterns[samples]))
-    if combinations > MOST_PATTERNS:
-        raise DataError(
-            f"{name} meets {combinations:,} combinations of a component and a pattern of missing values; the limit is "
-            f"{MOST_PATTERNS:,}. Use fewer components, or drop or impute the rows that miss values."
-        )
-
-
-def _pattern_numbers(missing: NDArray[np.bool_]) -> IntArray:
-    """Which pattern of missing values each sample has."""
-    packed = np.packbits(missing, axis=1)
-    _, inverse = np.unique(packed, axis=0, return_inverse=True)
-    return inverse.reshape(-1)
 
 
 def _cat(parts: list[NDArray[Any]], kind: type[Any] = np.int64) -> NDArray[Any]:

@@ -23,7 +23,6 @@ import numpy as np
 
 from fieldfit.asymptotics.family_moments import FamilyMoments, family_moments
 from fieldfit.asymptotics.sandwich import hessian_matrix
-from fieldfit.asymptotics.states import all_states
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.field import FieldModel
@@ -105,7 +104,7 @@ def gather(
     r = len(theta)
     if _few_states(model, rows):
         assert isinstance(model, FieldModel)
-        codes, probability = all_states(model, theta)
+        codes, probability = model.joint_probabilities(theta)
         table = Table(codes, model.names, model.states)
         found = family_moments(names, model.structure(), lambda z: model.compile(table, z), theta, probability)
         basis = found.range_basis()

@@ -23,7 +23,11 @@ CellFunction = Callable[..., Mapping[str, Any]]
 Inputs = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 #: Modules that register built-in experiments when they are imported: add a line for a new one.
-_HOMES = {"fit-table": "fieldfit.experiments.fit_table"}
+_HOMES = {
+    "fit-table": "fieldfit.experiments.fit_table",
+    "chain": "fieldfit.experiments.chunking",
+    "chain-heuristic": "fieldfit.experiments.beta_heuristic",
+}
 _registry: dict[str, Experiment] = {}
 
 

@@ -1,0 +1,40 @@
+"""`fieldfit data`: which data sets of the catalogue are on this machine, and where the others are published."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fieldfit.cli.shared import Json
+
+
+def data(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One data set (all).")] = None, json: Json = False
+) -> None:
+    """Check the data sets by size and SHA-256. Nothing is downloaded."""
+    from fieldfit.cli.output import print_json, print_table, say
+    from fieldfit.data.catalogue import CATALOGUE
+    from fieldfit.data.locate import check_data, data_folder
+    from fieldfit.report.table import PlainTable
+
+    found = check_data(name)
+    chosen = [own for own in CATALOGUE if own.name in {status.data_set for status in found}]
+    if json:
+        files = [
+            {"data_set": s.data_set, "file": s.file, "path": str(s.path), "state": s.state, "published": s.published}
+            for s in found
+        ]
+        print_json({"folder": str(data_folder()), "files": files})
+        return
+    say(f"folder: {data_folder()} (FIELDFIT_DATA)")
+    print_table(PlainTable("", ("data set", "file", "state"), tuple((s.data_set, s.file, s.state) for s in found)))
+    missing = {status.data_set for status in found if status.state != "present"}
+    for own in chosen:
+        if own.name in missing:
+            say(f"{own.name}: {own.title}; published: {own.published}; terms: {own.terms}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("data")(data)

@@ -1,0 +1,89 @@
+"""What all encoders have in common: they turn input into `Sequences` with training's codes, and can be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.data.alphabet import Alphabet
+from fieldfit.data.array_encoder import ArrayEncoder
+from fieldfit.data.attribute_encoder import AttributeEncoder
+from fieldfit.data.column_encoder import ColumnEncoder
+from fieldfit.types import FileFormatError
+
+_KINDS: dict[str, type[ArrayEncoder] | type[AttributeEncoder] | type[ColumnEncoder]] = {
+    kind.__name__: kind for kind in (ArrayEncoder, AttributeEncoder, ColumnEncoder)
+}
+#: Names that are made at once when one of them is asked for.
+_AT_ONCE = 4096
+
+
+class Encoder(Protocol):
+    """Learnt from training data: which features and labels there are, and how input becomes their codes."""
+
+    @property
+    def labels(self) -> Alphabet:
+        """The labels of training."""
+
+    @property
+    def n_features(self) -> int:
+        """The number of state features."""
+
+    def feature_names(self, codes: Iterable[int] | None = None) -> list[str]:
+        """The names of the features with these codes (all of them by default)."""
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The encoder as plain arrays."""
+
+
+def read_encoder(kind: str, arrays: Mapping[str, NDArray[Any]]) -> Encoder:
+    """The encoder of this class whose `to_arrays` gave these arrays."""
+    if kind not in _KINDS:
+        raise FileFormatError(f"The file has an encoder {kind!r}, which this version does not have.")
+    return _KINDS[kind].from_arrays(arrays)
+
+
+def names_of(encoder: Encoder) -> tuple[tuple[str, ...], FeatureNames]:
+    """The names of labels and features, the features' made when they are asked for."""
+    return tuple(map(str, encoder.labels)), FeatureNames(encoder)
+
+
+class FeatureNames(Sequence[str]):
+    """The names of an encoder's features, state features first, then those of label pairs; made in blocks."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._size = encoder.n_features + getattr(encoder, "n_pair_features", 0)
+        self._first, self._block = 0, list[str]()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def of(self, codes: Iterable[int]) -> list[str]:
+        """The names of these features."""
+        chosen = np.asarray(codes if isinstance(codes, np.ndarray) else list(codes), dtype=np.int64)
+        names = np.empty(len(chosen), dtype=object)
+        state = chosen < self._encoder.n_features
+        names[state] = self._encoder.feature_names(chosen[state])
+        if not state.all() and isinstance(self._encoder, ColumnEncoder):
+            names[~state] = self._encoder.pair_feature_names(chosen[~state] - self._encoder.n_features)
+        result: list[str] = names.tolist()
+        return result
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return self.of(range(*index.indices(len(self))))
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(f"There are {len(self)} features; got {index}.")
+        if not self._first <= place < self._first + len(self._block):
+            self._first = place - place % _AT_ONCE
+            self._block = self.of(range(self._first, min(self._first + _AT_ONCE, len(self))))
+        return self._block[place - self._first]

@@ -1,0 +1,155 @@
+"""`PairwiseField`: a pairwise field of discrete variables as a scikit-learn estimator of densities.
+
+Two states make a `BoltzmannMachine`, more a `Potts` model; the fit is `fieldfit.api.fit`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fieldfit.api.fitting import fit as fit_model
+from fieldfit.api.validation import held_out
+from fieldfit.data.table import read_table
+from fieldfit.estimators.settings import seed_of, threads_of
+from fieldfit.models.boltzmann import BoltzmannMachine
+from fieldfit.models.field import FieldModel
+from fieldfit.models.potts import Potts
+from fieldfit.threads import use_threads
+from fieldfit.types import DataError, FloatArray
+
+#: Different values up to which a column of numbers is taken to be discrete.
+_MOST_STATES = 256
+
+
+class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
+    """Joint distribution of discrete columns with an interaction for each pair (or for each of ``edges``).
+
+    Parameters
+    ----------
+    policy : what is maximised: "PL1" (pseudo-likelihood), "FL", a mixture such as "PL1 + 0.2*PL2"
+    sigma2 : variance of the penalty ‖θ‖²/(2σ²), None for none
+    l1 : weight of Σ|θ|
+    weights : β for each term of the policy, or "auto"
+    states : the values that a column may have (None: those that occur in X)
+    edges : pairs of columns that interact (None: all)
+    biases : parameters for each column too
+    score_policy : what `score_samples` gives: "FL" is the log-likelihood, exact where the graph is narrow enough; "PL1"
+        always can be had
+    max_iter, tol, random_state, n_jobs : as in `CRFTagger`
+
+    Missing values (NaN) are summed out. ``fit_`` is the `Fit`, ``model_`` the model.
+    """
+
+    def __init__(
+        self,
+        policy: Any = "PL1",
+        *,
+        sigma2: Any = 10.0,
+        l1: Any = None,
+        weights: Any = None,
+        states: Any = None,
+        edges: Any = None,
+        biases: bool = True,
+        score_policy: Any = "FL",
+        max_iter: int = 1000,
+        tol: float = 1e-6,
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.policy = policy
+        self.sigma2 = sigma2
+        self.l1 = l1
+        self.weights = weights
+        self.states = states
+        self.edges = edges
+        self.biases = biases
+        self.score_policy = score_policy
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> PairwiseField:
+        """Fit to the rows of X (n, m); y is ignored."""
+        table = self._read(X, reset=True)
+        states = self._states(table)
+        pairs = None if self.edges is None else [(int(a), int(b)) for a, b in self.edges]
+        model: FieldModel
+        if len(states) == 2:
+            model = BoltzmannMachine(table.shape[1], pairs, self.biases, (states[0], states[1]))
+        else:
+            model = Potts(table.shape[1], len(states), pairs, fields=self.biases, states=states)
+        with use_threads(threads_of(self.n_jobs)):
+            self.fit_ = fit_model(
+                model,
+                table,
+                self.policy,
+                sigma2=self.sigma2,
+                l1=self.l1,
+                weights=self.weights,
+                random_state=seed_of(self.random_state),
+                sample_weight=sample_weight,
+                tol=self.tol,
+                max_iter=self.max_iter,
+            )
+        assert isinstance(self.fit_.model, FieldModel)
+        self.model_: FieldModel = self.fit_.model
+        self.n_iter_ = self.fit_.iterations
+        return self
+
+    def _read(self, X: Any, reset: bool = False) -> NDArray[Any]:
+        array: NDArray[Any] = validate_data(
+            self, X, reset=reset, dtype="numeric", ensure_all_finite="allow-nan", ensure_min_samples=1
+        )
+        return array
+
+    def _states(self, table: NDArray[Any]) -> tuple[Any, ...]:
+        if self.states is not None:
+            return tuple(self.states)
+        values = np.unique(table[~np.isnan(table)] if table.dtype.kind == "f" else table)
+        if np.isinf(values.astype(np.float64)).any():
+            raise DataError("X has an infinity; values must be finite states, or NaN where missing.")
+        if len(values) > _MOST_STATES:
+            raise DataError(
+                f"X has {len(values)} different values, too many for states of discrete variables: the limit is "
+                f"{_MOST_STATES}. Bin the columns first."
+            )
+        if len(values) < 2:
+            raise DataError(f"X has {len(values)} different values; a field needs at least 2. Give states=….")
+        whole = bool(np.all(values == np.rint(values)))
+        return tuple(int(value) if whole else float(value) for value in values)
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """log p(x) of each row (n,), or what ``score_policy`` says."""
+        check_is_fitted(self, "fit_")
+        model = self.model_
+        # A few rows to be scored may well lack a column that training had.
+        table = read_table(self._read(X), states=model.states, names=model.names, allow_missing_columns=True)
+        with use_threads(threads_of(self.n_jobs)):
+            return held_out(self.model_, self.fit_.theta, table, self.score_policy)
+
+    def log_likelihood(self, X: Any) -> FloatArray:
+        """The same as `score_samples`: one number for each row."""
+        return self.score_samples(X)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of `score_samples`."""
+        return float(np.mean(self.score_samples(X)))
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> NDArray[Any]:
+        """Draws (n_samples, m): exact where the graph is narrow enough, else by Gibbs sampling."""
+        check_is_fitted(self, "fit_")
+        seed = seed_of(self.random_state if random_state is None else random_state)
+        values: NDArray[Any] = self.model_.sample(self.fit_.theta, n_samples, seed).values
+        return values

@@ -1,0 +1,205 @@
+"""What people give a tagger, recognised and encoded.
+
+| X | becomes |
+|---|---|
+| sentences of feature dicts or of lists of names (sklearn-crfsuite's input) | attributes |
+| sentences of words, or of tuples of columns, with ``features`` (a preset or templates) | columns |
+| sentences of words, without ``features`` | attributes, the word alone |
+| sentences as (tokens × features) arrays, dense or sparse | arrays |
+| `ColumnText`, `AttributeText` (files) | columns, attributes; labels come with the file |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fieldfit.data.array_encoder import ArrayEncoder
+from fieldfit.data.attribute_encoder import AttributeEncoder
+from fieldfit.data.attributes import AttributeText, sentence_lengths
+from fieldfit.data.column_encoder import ColumnEncoder
+from fieldfit.data.columns import ColumnText, columns_from_lists
+from fieldfit.data.encoders import Encoder
+from fieldfit.data.features import preset, preset_names
+from fieldfit.data.label_lists import encode_labels, flatten_labels
+from fieldfit.data.sequences import Sequences
+from fieldfit.data.templates import FeatureSpec, parse_templates, read_templates
+from fieldfit.types import DataError, IntArray
+
+
+def learn_sequences(X: Any, y: Any, features: Any, min_count: int) -> tuple[Encoder, Sequences]:
+    """Learn the features and labels of training data; returns the encoder and the sentences encoded."""
+    if isinstance(X, AttributeText):
+        return AttributeEncoder.fit(X, y, min_count=min_count)
+    if isinstance(X, ColumnText):
+        text = X if y is None else _with_labels(X, y)
+        encoder, sequences = ColumnEncoder.fit(text, feature_spec(features, text.n_columns), min_count=min_count)
+        return encoder, _with_pairs(encoder, text, sequences)
+    if y is None:
+        raise DataError("Training needs the labels y, a list for each sentence of X.")
+    if _is_numeric(X):
+        return ArrayEncoder.fit(X, y)
+    if features is not None:
+        labels = [list(map(str, labels)) for labels in _label_lists(X, y)]
+        text = columns_from_lists(*_columns(X), labels)
+        encoder, sequences = ColumnEncoder.fit(text, feature_spec(features, text.n_columns), min_count=min_count)
+        return encoder, _with_pairs(encoder, text, sequences)
+    return AttributeEncoder.fit(_items(X), y, min_count=min_count)
+
+
+def encode_sequences(encoder: Encoder, X: Any, y: Any = None, *, unknown_labels: str = "mark") -> Sequences:
+    """X (and y) in training's codes; features never seen in training are left out, labels never seen are −1."""
+    if isinstance(encoder, ColumnEncoder):
+        if isinstance(X, ColumnText):
+            text = X if y is None else _with_labels(X, y)
+        elif y is None:
+            text = columns_from_lists(*_columns(X))
+        else:
+            labels = [list(map(str, labels)) for labels in _label_lists(X, y)]
+            lengths = [len(own) for own in labels]
+            encode_labels([label for own in labels for label in own], lengths, encoder.labels, unknown_labels)
+            text = columns_from_lists(*_columns(X, encoder.n_columns - 1), labels)
+        return _with_pairs(encoder, text, encoder.encode(text, unknown_labels=unknown_labels))
+    if isinstance(encoder, ArrayEncoder):
+        return encoder.encode(X, y, unknown_labels=unknown_labels)
+    assert isinstance(encoder, AttributeEncoder)
+    if isinstance(X, ColumnText):
+        raise DataError("The tagger was trained on attributes; it cannot read columns of text.")
+    return encoder.encode(X if isinstance(X, AttributeText) else _items(X), y, unknown_labels=unknown_labels)
+
+
+def gold_labels(encoder: Encoder, X: Any, y: Any) -> list[list[Any]]:
+    """The labels as they were given, also those that training never saw: y, or what the file X has."""
+    if y is not None:
+        return [list(labels) for labels in y]
+    if isinstance(X, ColumnText) and isinstance(encoder, ColumnEncoder):
+        if X.n_tokens and X.n_columns != encoder.n_columns:
+            raise DataError(
+                f"{X.sources[0][0]} has {X.n_columns} columns and training had {encoder.n_columns}: there are no labels "
+                f"to compare with."
+            )
+        return X.sentences(encoder.label_column)
+    if isinstance(X, AttributeText):
+        bounds = X.rows.offsets.tolist()
+        return [list(X.labels[a:b]) for a, b in pairwise(bounds)]
+    raise DataError("There are no labels to compare with: give y, a list of labels for each sentence.")
+
+
+def feature_spec(features: Any, n_columns: int) -> FeatureSpec:
+    """A preset's name, ``"columns"`` (each column of the token itself), templates as text, their file, or a spec."""
+    if isinstance(features, FeatureSpec):
+        return features
+    if features is None or features == "columns":
+        lines = [f"U{column:02d}:%x[0,{column}]" for column in range(n_columns - 1)]
+        return parse_templates("\n".join([*lines, "B"]), source="columns")
+    if features in preset_names():
+        return preset(str(features))
+    if isinstance(features, str) and "%x[" in features:
+        return parse_templates(features)
+    if isinstance(features, str | Path) and Path(features).is_file():
+        return read_templates(features)
+    raise DataError(
+        f"The features {str(features)!r} are neither a preset ({', '.join(preset_names())}), 'columns', nor a file of "
+        f"templates."
+    )
+
+
+def split_sentences(flat: Sequence[Any], offsets: IntArray) -> list[list[Any]]:
+    """A list for each sentence."""
+    bounds = offsets.tolist()
+    return [list(flat[a:b]) for a, b in pairwise(bounds)]
+
+
+def _first_token(X: Any) -> Any:
+    return next((token for sentence in X for token in sentence), None)
+
+
+def _is_numeric(X: Any) -> bool:
+    """Whether a sentence is a matrix of numbers."""
+    sentence = next(iter(X), None)
+    if hasattr(sentence, "tocsr"):
+        return True
+    if isinstance(sentence, np.ndarray):
+        return sentence.ndim == 2 and sentence.dtype.kind in "fiub"
+    token = _first_token(X)
+    if isinstance(token, np.ndarray):
+        return token.dtype.kind in "fiub"
+    return isinstance(token, list | tuple) and bool(token) and not isinstance(token[0], str)
+
+
+def _items(X: Any) -> Any:
+    """Sentences of words as sentences of one attribute each; anything else as it is."""
+    lengths = sentence_lengths(X)
+    if sum(lengths) and isinstance(_first_token(X), str):
+        return [[[word] if isinstance(word, str) else word for word in sentence] for sentence in X]
+    return X
+
+
+def _columns(X: Any, width: int | None = None) -> Iterator[list[list[str]]]:
+    """Sentences of words, or of tuples of columns, column by column."""
+    lengths = sentence_lengths(X)
+    first = _first_token(X)
+    if first is None:
+        for _ in range(width or 1):
+            yield [[] for _ in lengths]
+        return
+    if isinstance(first, str):
+        _check_words(X, None)
+        yield [list(sentence) for sentence in X]
+        return
+    if not isinstance(first, list | tuple):
+        raise DataError(
+            f"With features, a token is a word or a tuple of columns; X has {type(first).__name__}. Leave features out for "
+            f"dicts of features."
+        )
+    _check_words(X, len(first))
+    for column in range(len(first)):
+        yield [[token[column] for token in sentence] for sentence in X]
+
+
+def _check_words(X: Any, width: int | None) -> None:
+    for place, sentence in enumerate(X):
+        for position, token in enumerate(sentence):
+            parts = [token] if width is None else token
+            whole = isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts)
+            if not whole or (width is not None and len(parts) != width):
+                wanted = "a word" if width is None else f"{width} columns of text"
+                raise DataError(f"X[{place}][{position}] is {token!r}; it must be {wanted}, as the first token is.")
+
+
+def _label_lists(X: Any, y: Any) -> list[list[Any]]:
+    lengths = sentence_lengths(X)
+    flat = flatten_labels(y, lengths)
+    return split_sentences(flat, np.concatenate(([0], np.cumsum(lengths))).astype(np.int64))
+
+
+def _with_labels(text: ColumnText, y: Any) -> ColumnText:
+    lengths = np.diff(text.offsets).tolist()
+    flat = list(map(str, flatten_labels(y, lengths)))
+    columns = [text.sentences(column) for column in range(text.n_columns)]
+    return columns_from_lists(*columns, split_sentences(flat, text.offsets))
+
+
+def _with_pairs(encoder: ColumnEncoder, text: ColumnText, states: Sequences) -> Sequences:
+    """The features of label pairs after each token's own, with codes from ``encoder.n_features`` on."""
+    if not encoder.n_pair_features:
+        return states
+    pairs = encoder.encode_pairs(text)
+    indices = np.empty(len(states.indices) + len(pairs.indices), dtype=np.int32)
+    own = np.arange(len(states.indices)) + np.repeat(pairs.indptr[:-1], np.diff(states.indptr))
+    more = np.arange(len(pairs.indices)) + np.repeat(states.indptr[1:], np.diff(pairs.indptr))
+    indices[own] = states.indices
+    indices[more] = pairs.indices + np.int32(encoder.n_features)
+    return Sequences(
+        offsets=states.offsets,
+        indptr=states.indptr + pairs.indptr,
+        indices=indices,
+        values=None,
+        labels=states.labels,
+        n_features=encoder.n_features + encoder.n_pair_features,
+        n_labels=states.n_labels,
+    )

@@ -1,0 +1,37 @@
+"""scikit-learn's common parameters as fieldfit takes them: seeds and threads."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from fieldfit.types import FieldfitError
+
+
+def seed_of(random_state: Any) -> int:
+    """A seed: the number itself, one drawn from a generator, or a new one for None."""
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        if random_state < 0:
+            raise FieldfitError(f"random_state must be at least 0; got {random_state}.")
+        return int(random_state)
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**31))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    raise FieldfitError(f"random_state must be a number, a generator of numpy or None; got {random_state!r}.")
+
+
+def threads_of(n_jobs: int | None) -> int | None:
+    """Threads as `use_threads` takes them: None leaves the setting, −1 is every processor, −2 all but one, …"""
+    if n_jobs is None:
+        return None
+    if n_jobs == 0:
+        raise FieldfitError("n_jobs is 0; give a number of threads, −1 for all processors, or None.")
+    if n_jobs < 0:
+        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return max(1, available + 1 + int(n_jobs))
+    return int(n_jobs)

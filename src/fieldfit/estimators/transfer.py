@@ -1,0 +1,73 @@
+"""The weights of one chain CRF as a start for another: matched by the names of features and labels, 0 where new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fieldfit.api.result import Fit
+from fieldfit.estimators.weight_tables import state_places
+from fieldfit.models.chain_crf import ChainCRF
+from fieldfit.types import FloatArray, IntArray, ModelError
+
+
+def transferred(fit: Fit, model: ChainCRF) -> FloatArray:
+    """θ of ``model`` with the weights of ``fit`` wherever both models have one."""
+    old = fit.model
+    if not isinstance(old, ChainCRF):
+        raise ModelError(f"A chain CRF can start from another one; this fit is of the kind {old.kind!r}.")
+    label = _matched(old.labels, model.labels, old.n_labels, model.n_labels, "labels")
+    feature = _matched(old.features, model.features, old.n_features, model.n_features, "features")
+    theta = np.zeros(model.n_parameters)
+    source, target = old.layout, model.layout
+    a, b, c, d, _ = source.bounds
+    A, B, C, D, _ = target.bounds
+    K, old_K = target.n_labels, source.n_labels
+
+    features, labels = state_places(source)
+    own_features, own_labels = state_places(target)
+    keys = _keys(feature[features], label[labels], K)
+    _place(own_features * K + own_labels, keys, fit.theta[:a], theta[:A])
+
+    before, after = np.divmod(source.transition_pairs, old_K)
+    _place(target.transition_pairs, _keys(label[before], label[after], K), fit.theta[a:b], theta[A:B])
+    known = label >= 0
+    if source.start and target.start:
+        theta[B:C][label[known]] = fit.theta[b:c][known]
+    if source.end and target.end:
+        theta[C:D][label[known]] = fit.theta[c:d][known]
+    if source.column_pairs is not None and target.column_pairs is not None:
+        assert source.column_ptr is not None
+        assert target.column_ptr is not None
+        before, after = np.divmod(source.column_pairs, old_K)
+        pairs = _keys(label[before], label[after], K)
+        features = np.repeat(np.arange(source.n_features), np.diff(source.column_ptr))
+        own = np.repeat(np.arange(target.n_features), np.diff(target.column_ptr))
+        _place(own * K * K + target.column_pairs, _keys(feature[features], pairs, K * K), fit.theta[d:], theta[D:])
+    return theta
+
+
+def _matched(
+    old: Sequence[str] | None, new: Sequence[str] | None, old_size: int, new_size: int, what: str
+) -> IntArray:
+    """The new code of each old name, −1 where there is none; without names, the codes must agree."""
+    if old is None or new is None:
+        if old_size != new_size:
+            raise ModelError(f"The models have {old_size} and {new_size} {what} without names to match them by.")
+        return np.arange(old_size)
+    place = {name: code for code, name in enumerate(new[: len(new)])}
+    return np.array([place.get(name, -1) for name in old[: len(old)]], dtype=np.int64)
+
+
+def _keys(first: IntArray, second: IntArray, radix: int) -> IntArray:
+    return np.where((first >= 0) & (second >= 0), first * radix + second, -1)
+
+
+def _place(own: IntArray, keys: IntArray, weights: FloatArray, out: FloatArray) -> None:
+    """out[i] = the weight whose key is own[i]; ``own`` rises."""
+    if not len(own):
+        return
+    place = np.minimum(np.searchsorted(own, keys), len(own) - 1)
+    found = own[place] == keys
+    out[place[found]] = weights[found]

@@ -1,0 +1,117 @@
+"""The shape of an elimination as flat arrays.
+
+A `Template` is the elimination of variables with given cardinalities whose reduced tables have given scopes, whatever graph
+they come from; kernels/elimination.hpp tells the layout and the method.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.inference.elimination import elimination_order
+from fieldfit.inference.factor_graph import FactorGraph
+from fieldfit.types import Int32Array, WidthError
+
+#: Entries that the index maps of one template may have together (4 bytes each).
+MOST_MAP_ENTRIES = 1 << 26
+
+
+@dataclass(frozen=True, eq=False)
+class Template:
+    """One shape of elimination: buckets over the free variables 0..k−1, reduced tables over ``groups``."""
+
+    cardinalities: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+    arrays: dict[str, NDArray[Any]]
+    cost: int
+    width: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the compiled arrays."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+
+def _index_map(shape: list[int], strides: list[int]) -> Int32Array:
+    """Σ digit·stride over all entries of a table with this shape, the last digit fastest."""
+    index = np.zeros(1, dtype=np.int32)
+    for size, stride in zip(shape, strides, strict=True):
+        index = (index[:, None] + np.arange(size, dtype=np.int32)[None, :] * np.int32(stride)).ravel()
+    return index
+
+
+def _steps(cardinalities: list[int]) -> list[int]:
+    steps, step = [], 1
+    for cardinality in reversed(cardinalities):
+        steps.append(step)
+        step *= cardinality
+    return steps[::-1]
+
+
+def compile_template(
+    cards: tuple[int, ...], groups: tuple[tuple[int, ...], ...], *, name: str, largest_table: int
+) -> Template:
+    """Compile the elimination of all variables of a field with these reduced tables."""
+    order = elimination_order(
+        FactorGraph(cards, groups), frozenset(range(len(cards))), name=name, largest_table=largest_table
+    )
+    position = {variable: place for place, variable in enumerate(order.variables)}
+    inputs: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in order.variables]  # (source, variables)
+    for group, scope in enumerate(groups):
+        inputs[min(position[v] for v in scope)].append((group, scope))
+    for bucket, separator in enumerate(order.separators):
+        if separator:
+            inputs[min(position[v] for v in separator)].append((-1 - bucket, separator))
+    tables = [
+        math.prod(cards[v] for v in (*separator, variable))
+        for variable, separator in zip(order.variables, order.separators, strict=True)
+    ]
+    entries = sum(size * len(own) for size, own in zip(tables, inputs, strict=True))
+    if entries > MOST_MAP_ENTRIES:
+        raise WidthError(
+            f"{name} sums over {len(cards)} variables with a width of {order.width} and {len(groups)} tables: its "
+            f"index would have {entries:,} entries, and the limit is {MOST_MAP_ENTRIES:,}. Use smaller blocks (PL1, "
+            f"PL2, Partition(2)) or condition on more variables."
+        )
+    bucket_cards, sources, input_counts, maps = [], [], [], []
+    separator_vars: list[int] = []
+    separator_strides: list[int] = []
+    for bucket, (variable, separator) in enumerate(zip(order.variables, order.separators, strict=True)):
+        members = [*separator, variable]
+        shape = [cards[v] for v in members]
+        bucket_cards.append(cards[variable])
+        input_counts.append(len(inputs[bucket]))
+        separator_vars.extend(separator)
+        separator_strides.extend(_steps(shape[:-1]))
+        for source, variables in inputs[bucket]:
+            step = dict(zip(variables, _steps([cards[v] for v in variables]), strict=True))
+            sources.append(source)
+            maps.append(_index_map(shape, [step.get(v, 0) for v in members]))
+    group_sizes = [math.prod(cards[v] for v in scope) for scope in groups]
+    group_cells = np.concatenate(([0], np.cumsum(group_sizes)))
+    bucket_cells = group_cells[-1] + np.concatenate(([0], np.cumsum(tables)))
+    messages = [size // card for size, card in zip(tables, bucket_cards, strict=True)]
+    message_cells = bucket_cells[-1] + np.concatenate(([0], np.cumsum(messages)))
+    arrays: dict[str, NDArray[Any]] = {
+        "group_size": np.array(group_sizes, dtype=np.int32),
+        "group_cell": group_cells[:-1].astype(np.int64),
+        "bucket_size": np.array(tables, dtype=np.int32),
+        "bucket_card": np.array(bucket_cards, dtype=np.int32),
+        "bucket_cell": bucket_cells[:-1].astype(np.int64),
+        "message_cell": message_cells[:-1].astype(np.int64),
+        "cell_count": message_cells[-1:].astype(np.int64),
+        "input_count": np.array(input_counts, dtype=np.int32),
+        "input_source": np.array(sources, dtype=np.int32),
+        "input_map": np.concatenate(([0], np.cumsum([len(m) for m in maps])))[:-1].astype(np.int64),
+        "maps": np.concatenate(maps) if maps else np.empty(0, dtype=np.int32),
+        "bucket_var": np.array(order.variables, dtype=np.int32),
+        "separator_count": np.array([len(s) for s in order.separators], dtype=np.int32),
+        "separator_var": np.array(separator_vars, dtype=np.int32),
+        "separator_stride": np.array(separator_strides, dtype=np.int32),
+    }
+    return Template(cards, groups, arrays, order.cost, order.width)
