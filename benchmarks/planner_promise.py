@@ -55,12 +55,12 @@ def main() -> None:
     lost = 0
     for name, model, theta, n in cases(options.quick):
         x = model.sample(theta, n, random_state=0).values
-        first = ff.plan(model, x)
+        first = ff.plan(model, x, flops=1e15)
         plain = next(own for own in first.candidates if own.policy == "PL1")
         theory = ff.asymptotics(model, theta, "PL1", n_simulated=4000)
         metric = theory.bread if theory.mle_covariance is None else np.linalg.pinv(theory.mle_covariance)
         # Budgets around what PL1 costs, and one in the paper's FLOPs.
-        budgets = [{"flops": share * plain.flops + first_flops(model, x)} for share in (0.4, 1.5, 20)]
+        budgets = [{"flops": share * plain.flops + first.spent} for share in (0.4, 1.5, 20)]
         budgets += [{"budget": 20.0}]
         plans = [ff.plan(model, x, **budget) for budget in budgets]
         usable = [text for text in GRID if first.reference == "FL" or "FL" not in text]
@@ -119,11 +119,6 @@ def flops_of(model, policy: str) -> float:
     from fieldfit.policies import Policy
 
     return expected_flops(model, Policy.parse(policy).bind(model.structure()))
-
-
-def first_flops(model, x) -> float:
-    """What the pilot uses of a budget in FLOPs."""
-    return ff.plan(model, x, flops=1e15, policies=["PL1"]).spent + 0.0
 
 
 if __name__ == "__main__":

@@ -144,6 +144,24 @@ def test_many_parameters_by_conjugate_gradients_agree_with_the_dense_form(monkey
             assert right[policy] == pytest.approx(left[policy], rel=tolerance)
 
 
+def test_simulated_samples_never_make_anything_better_than_maximum_likelihood(monkeypatch):
+    model = ff.BoltzmannMachine(9, biases=True)
+    theta = np.random.default_rng(0).normal(size=model.n_parameters) * 0.7
+    x = model.sample(theta, 150, random_state=2).values  # fewer than five for each parameter
+    policies = ["PL1", "PL2", "0.2*PL1/row", "Partition(2)", "FL"]
+    exact = ff.plan(model, x, policies=policies, sigma2=1.0)
+    monkeypatch.setattr(gathering, "MOST_ENUMERATED", 0)
+    plan = ff.plan(model, x, policies=policies, sigma2=1.0)
+    assert "simulated" in plan.method
+    table = plan.table.set_index("policy")
+    for text in policies:
+        theory = ff.asymptotics(model, exact.theta, text)
+        trace = np.trace(np.linalg.inv(theory.mle_covariance) @ theory.covariance) / model.n_parameters
+        assert table.loc[text, "variance"] >= 1 - 1e-9
+        assert abs(table.loc[text, "variance"] / trace - 1) < 4 * table.loc[text, "error"] + 0.02
+    assert table.loc["0.2*PL1/row", "variance"] == pytest.approx(5 * table.loc["PL1", "variance"], rel=1e-9)
+
+
 def test_sampled_variances_state_their_error(monkeypatch, five):
     model, _, x = five
     policies = ["PL1", "PL2", "FL", "Partition(2)"]
@@ -240,3 +258,17 @@ def test_page_without_plotly_is_drawn(five, tmp_path, monkeypatch):
     page = (tmp_path / "plan.html").read_text(encoding="utf-8")
     assert "<svg" in page
     assert "plotly" not in page
+
+
+def test_variance_against_lam_as_table_and_picture(five):
+    model, _, x = five
+    plan = ff.plan(model, x, policies=["PL1", "PL2", "FL"])
+    frame = plan.variance_against_lam()
+    alone = frame[frame["policy"] == "λ*PL2"].set_index("lam")["variance"]
+    for lam in (0.5, 1.0):
+        exact = ff.asymptotics(model, plan.theta, f"{lam}*PL2").efficiency("root")
+        assert alone[lam] == pytest.approx(exact, rel=1e-7)
+    equal = frame[frame["policy"] == "PL1 + λ*FL"]["variance"].to_numpy()
+    best = frame[frame["policy"] == "PL1 + λ*FL, best weights"]["variance"].to_numpy()
+    assert (best <= equal * (1 + 1e-6)).all()
+    assert len(plan.plot_lam().axes) == 3

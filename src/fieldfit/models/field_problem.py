@@ -110,9 +110,12 @@ class FieldProblem(Problem):
         return self._betas
 
     def configuration_use(self) -> tuple[FloatArray, FloatArray]:
-        """Of each configuration: the share of the samples that use it, and the entries of its tables."""
+        """Of each configuration: the share of the samples that use it, and the products over entries of its tables."""
         uses = sum(np.diff(usage.tocsc().indptr) for usage in self._family_usage)
-        per_program = np.array([p.cost + 0.2 * len(p.entry_offset) for p in self.programs.programs])
+        per_program = np.array(
+            [p.cost + len(p.template.arrays["maps"]) + len(p.entry_offset) for p in self.programs.programs],
+            dtype=float,
+        )
         counts = np.diff(self.configurations.config_ptr)
         share: FloatArray = np.asarray(uses, dtype=np.float64) / max(self.n_samples, 1)
         return share, np.repeat(per_program, counts)

@@ -2,13 +2,14 @@
 
 | kind               | one for each                                                     | where                          |
 |--------------------|------------------------------------------------------------------|--------------------------------|
-| call               | evaluation                                                       | everywhere                     |
-| dense, edge        | sample × m², sample × 2·edges                                    | local fields of pairwise fields|
+| call, field_call   | evaluation                                                       | everywhere, exact sums         |
+| dense, edge        | sample × m² (rounded up to whole panels), sample × 2·edges       | local fields of pairwise fields|
+| panel              | sample × m                                                       | the same, dense                |
 | single             | sample × variable                                                | PL1 drawn whole                |
 | flipK              | block of K variables × 2^K states                                | PLK drawn whole                |
-| entry, entry_flip  | drawn block, and its 2^K states                                  | blocks drawn one by one        |
+| entryK             | drawn block of K variables                                       | blocks drawn one by one        |
 | configuration      | distinct configuration of the clamped variables                  | exact sums by elimination      |
-| eliminate          | entry of all tables of a configuration                           | exact sums by elimination      |
+| eliminate          | entry of all tables of a configuration, for each factor of it    | exact sums by elimination      |
 | table              | entry of the model's tables                                      | exact sums by elimination      |
 | seconds            | second, where a family was timed and not counted                 | sequences                      |
 
@@ -35,8 +36,12 @@ from fieldfit.policies.structure import BoundFamily
 from fieldfit.types import FloatArray
 
 #: Kinds that families of one fit share: their work is that of the family with most of it, not the sum.
-_SHARED = ("call", "dense", "edge", "table", "setup_call", "setup_pack")
+_SHARED = ("call", "field_call", "panel", "dense", "edge", "table", "setup_call", "setup_pack")
 Work = dict[str, float]
+
+
+def _whole(count: int, unit: int) -> int:
+    return -(-count // unit) * unit
 
 
 class FamilyWork(Protocol):
@@ -81,7 +86,9 @@ class PairwiseWork:
         rows = self._distinct(drawn)
         result: Work = {"call": 1.0, "setup_call": 1.0, "setup_pack": float(self.n * self.m)}
         if self.dense:
-            result["dense"] = rows * self.m**2
+            # The kernel's matrix has whole panels of columns and whole words of rows.
+            result["panel"] = rows * _whole(self.m, 16)
+            result["dense"] = rows * _whole(self.m, 16) * _whole(self.m, 32)
         else:
             result["edge"] = rows * 2.0 * self.n_edges
         result["setup_block"] = float(self.components) if self.k > 1 else 0.0
@@ -92,7 +99,7 @@ class PairwiseWork:
                 result[f"flip{min(self.k, 4)}"] = rows * self.components * 2.0**self.k
             return result
         entries = self._distinct(lam) * self.components
-        result["entry"], result["entry_flip"] = entries, entries * 2.0**self.k
+        result[f"entry{min(self.k, 4)}"] = entries * 2.0 ** max(self.k - 4, 0)
         result["setup_entry"] = self.n * lam * self.components
         return result
 
@@ -129,6 +136,7 @@ class EliminationWork:
         pairs = self.n * lam * self.components
         return {
             "call": 1.0,
+            "field_call": 1.0,
             "table": float(self.table),
             "configuration": float(used.sum()),
             "eliminate": float(used @ self.cost),
@@ -151,12 +159,12 @@ class TimedWork:
     def of(cls, problem: Problem, theta: FloatArray, setup: float, n: int) -> TimedWork:
         """Time a few evaluations; ``setup`` are the seconds that drawing and compiling took for these samples."""
         times = []
-        for _ in range(3):
+        for _ in range(5):
             began = time.perf_counter()
             problem.value_grad(theta)
             times.append(time.perf_counter() - began)
         rows = max(problem.n_samples, 1)
-        return cls(n, float(np.median(times)) / rows, setup / rows)
+        return cls(n, min(times) / rows, setup / rows)
 
     def work(self, lam: float, law: str) -> Work:
         """Proportional to what is selected."""

@@ -34,7 +34,7 @@ from fieldfit.threads import get_threads
 from fieldfit.types import FieldfitError
 
 #: Raised when the kinds of operations or the runs below change.
-_FORMAT = 1
+_FORMAT = 3
 _KNOWN: dict[str, Calibration] = {}
 #: Evaluations of each run: at most so many, and no more after so many seconds.
 _REPEATS, _SECONDS = 15, 0.03
@@ -122,10 +122,11 @@ def _runs() -> list[tuple[FieldModel, int, str]]:
     ten, thirty, grid = BoltzmannMachine(10), BoltzmannMachine(30, biases=True), BoltzmannMachine.grid(7, 7)
     potts = Potts.grid(3, 3, 3)
     return [
-        (thirty, 200, "PL1"), (thirty, 3000, "PL1"), (grid, 4000, "PL1"), (BoltzmannMachine(80), 1000, "PL1"),
+        (ten, 64, "PL1"), (thirty, 3000, "PL1"), (grid, 4000, "PL1"), (BoltzmannMachine(150), 600, "PL1"),
         (thirty, 1000, "PL2"), (grid, 300, "PL2"), (ten, 400, "PL3"), (BoltzmannMachine(14), 300, "PL3"),
         (ten, 200, "PL4"), (thirty, 3000, "0.3*PL1"), (thirty, 1000, "0.2*PL2"), (grid, 300, "0.2*PL2"),
-        (thirty, 1500, "Partition(3)"), (BoltzmannMachine(12), 400, "FL"), (BoltzmannMachine.grid(4, 4), 400, "FL"),
+        (thirty, 1500, "Partition(3)"), (thirty, 600, "Partition(4)"), (BoltzmannMachine(12), 400, "FL"),
+        (BoltzmannMachine.grid(5, 5), 400, "FL"), (BoltzmannMachine(3), 100, "FL"),
         (potts, 300, "PL1"), (potts, 300, "PL2(connected)"), (Potts.grid(4, 4, 4), 200, "PL1"),
     ]  # fmt: skip
 

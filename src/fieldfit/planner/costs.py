@@ -47,6 +47,6 @@ class FitCosts:
     def operations(self, lam: FloatArray) -> float:
         """The operations that the kernels do in the evaluations of a fit, of all kinds together."""
         work = self.work(lam)
-        skipped = ("call", "seconds")
+        skipped = ("call", "field_call", "seconds")
         counted = (a for kind, a in work.items() if not kind.startswith("setup") and kind not in skipped)
         return self.evaluations * sum(counted)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,7 @@ from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.planner.criterion import Criterion
-from fieldfit.planner.ingredients import Ingredient, n_samples
+from fieldfit.planner.ingredients import Ingredient, everything, n_samples
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray, ModelError
 
@@ -51,6 +51,7 @@ class Evidence:
     evaluations: float  # evaluations of all ingredients that were spent, in samples × passes
     scores: FloatArray | None = None  # (families, samples, d)
     notes: tuple[str, ...] = ()
+    adjusted: bool = False  # FL's scores are control variates
 
     def error(self, lam: FloatArray, beta: FloatArray) -> float:
         """Relative standard error of C from the samples; 0 where expectations are sums over all states."""
@@ -62,6 +63,12 @@ class Evidence:
             solved = np.linalg.solve(bread, composite.T).T
         except np.linalg.LinAlgError:
             return math.nan
+        if self.adjusted:
+            full = self.names.index("FL")
+            away = solved - np.linalg.lstsq(self.criterion.moments.J[full], self.scores[full].T, rcond=None)[0].T
+            extra = np.einsum("id,de,ie->i", away, self.criterion.metric, away)
+            total = math.exp(self.criterion.value(lam, beta) + self.criterion.reference)
+            return float(extra.std() / math.sqrt(len(extra)) / total)
         own = np.einsum("id,de,ie->i", solved, self.criterion.metric, solved)
         base = self._reference_rows
         # C is a ratio of two means over the same samples. What selection adds is taken to vary as the rest does.
@@ -85,8 +92,12 @@ def gather(
     theta: FloatArray,
     functionals: Sequence[str] | None,
     random_state: int,
+    simulated: bool = False,
 ) -> Evidence:
-    """The evidence about these ingredients at θ, by the first line of the table above that applies."""
+    """The evidence about these ingredients at θ, by the first line of the table above that applies.
+
+    ``simulated`` says that ``rows`` were drawn from the model at θ.
+    """
     names = tuple(one.name for one in ingredients)
     directions = None if functionals is None else _unit_rows(model, functionals)
     reference = names.index("FL") if "FL" in names else names.index("PL1") if "PL1" in names else 0
@@ -125,6 +136,9 @@ def gather(
         metric = projected.T @ projected / len(chosen)
         passes = float(steps + 2 * basis.shape[1])
         notes = [f"{r:,} parameters: {len(chosen)} directions, {basis.shape[1]} solves by conjugate gradients."]
+    adjusted = simulated and "FL" in names
+    if adjusted:
+        found = _with_full_scores(found, names.index("FL"))
     criterion = Criterion(found, metric)
     kind = f"tr(J·covariance) with J the information of {names[reference]}"
     if directions is not None:
@@ -132,8 +146,34 @@ def gather(
     method = f"means over {samples:,} samples at the pilot's θ"
     spent = samples * passes
     return Evidence(
-        criterion.relative_to(reference), names, names[reference], kind, method, spent, scores, tuple(notes)
+        criterion.relative_to(reference),
+        names,
+        names[reference],
+        kind,
+        method,
+        spent,
+        scores,
+        tuple(notes),
+        adjusted,
     )
+
+
+def _with_full_scores(moments: FamilyMoments, full: int) -> FamilyMoments:
+    """K with the scores s of FL as control variates, for samples drawn from the model itself.
+
+    There E s sᵀ = I and E s s_fᵀ = J_f, so Cov = I⁻¹ + Var(Υψ − I⁻¹s): only the second term is taken from the samples. As
+    a form in w = βλ that is K̃_fg = K_fg − K_fF I⁻¹ J_g − J_f I⁻¹ K_Fg + J_f I⁻¹ (K_FF + I) I⁻¹ J_g.
+    """
+    information = moments.J[full]
+    turned = np.stack([np.linalg.lstsq(information, J, rcond=None)[0] for J in moments.J])  # I⁻¹ J_f
+    K = moments.K.copy()
+    for f in range(len(K)):
+        for g in range(len(K)):
+            K[f, g] += turned[f].T @ (moments.K[full, full] + information) @ turned[g]
+            K[f, g] -= moments.K[f, full] @ turned[g] + turned[f].T @ moments.K[full, g]
+    K = (K + K.transpose(0, 1, 3, 2)) / 2
+    N = np.stack([K[f, f] if "/" in name else moments.N[f] for f, name in enumerate(moments.names)])
+    return replace(moments, K=K, N=N)
 
 
 def evidence_passes(model: Model, rows: Any, directions: int | None) -> float:
@@ -231,18 +271,24 @@ def _scores(problem: Problem, theta: FloatArray, basis: FloatArray | None) -> Fl
 
 
 def _probes(one: Ingredient, model: Model, rows: Any, theta: FloatArray, random_state: int) -> FloatArray:
-    """Directions a (q, r) with E aaᵀ = Σ_ij ∇S_ij ∇S_ijᵀ/n: each component of each sample with a random sign.
+    """Directions a (q, r) with E aaᵀ = Σ_ij E ∇S_ij ∇S_ijᵀ/n: each component of each sample with a random sign.
 
-    A random half of the components counts twice, minus all of them once.
+    A random half of the components counts twice, minus all of them once. The samples are simulated at θ, apart from those
+    that the moments come from: directions made of the same scores would make their variance look larger than it is.
     """
     n = n_samples(rows)
-    half = Policy.parse("0.5*" + one.name).bind(model.structure(rows))
-    everything = one.problem.value_grad(theta)[1]
+    seeds = np.random.SeedSequence([random_state, 0x9B]).generate_state(_PROBES + 1)
+    try:
+        others = model.simulate(rows, theta, int(seeds[-1]))
+    except ModelError:
+        others = rows
+    structure = model.structure(others)
+    half = Policy.parse("0.5*" + one.name).bind(structure)
+    total = model.compile(others, everything(Policy.parse(one.name).bind(structure), n)).value_grad(theta)[1]
     found = []
     for probe in range(_PROBES if len(theta) < _VERY_MANY else _PROBES // 2):
-        seed = int(np.random.SeedSequence([random_state, 0x9B, probe]).generate_state(1)[0])
-        drawn = model.compile(rows, half.draw(seed, 0, n)).value_grad(theta)[1]
-        found.append((2 * drawn - everything) / math.sqrt(n))
+        drawn = model.compile(others, half.draw(int(seeds[probe]), 0, n)).value_grad(theta)[1]
+        found.append((2 * drawn - total) / math.sqrt(n))
     return np.stack(found)
 
 

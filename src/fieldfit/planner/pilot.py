@@ -13,7 +13,7 @@ from fieldfit.objective import Objective
 from fieldfit.optim import minimise
 from fieldfit.planner.ingredients import n_samples
 from fieldfit.policies import Policy
-from fieldfit.types import FloatArray
+from fieldfit.types import FloatArray, ModelError
 
 #: A penalty for each sample so weak that it only keeps parameters finite that the pilot's samples do not determine.
 _RIDGE = 1e-4
@@ -39,9 +39,26 @@ def most_rows(r: int) -> int:
     return 1000 if r > 1_500 else 2000
 
 
-def evidence_rows(pilot: Pilot, r: int, random_state: int) -> Any:
-    """The samples that moments are taken over: some of the pilot's where that is enough for a percent or two."""
+def evidence_rows(model: Model, pilot: Pilot, random_state: int) -> tuple[Any, bool]:
+    """The samples that moments are taken over, and whether they are simulated.
+
+    Some of the pilot's where that is enough for a percent or two. Where the pilot had fewer than five samples for each
+    parameter its own samples look better than they are (θ̂ has adapted to them): then their values are drawn anew
+    from the model at θ̂, given what it conditions on.
+    """
+    r = model.n_parameters
     most = 1000 if r <= 1_500 else 500
+    if pilot.n >= 5 * r:
+        return _some(pilot, most, random_state), False
+    seed = int(np.random.SeedSequence([random_state, 0x93]).generate_state(1)[0])
+    try:
+        # As many as needed: simulated samples are not limited by the data.
+        return model.simulate(pilot.rows.subset(np.resize(np.arange(pilot.n), most)), pilot.theta, seed), True
+    except ModelError:
+        return _some(pilot, most, random_state), False
+
+
+def _some(pilot: Pilot, most: int, random_state: int) -> Any:
     if pilot.n <= most:
         return pilot.rows
     return pilot.rows.subset(
@@ -63,7 +80,7 @@ def run_pilot(model: Model, dataset: Any, random_state: int, precision: FloatArr
     r = model.n_parameters
     weight = np.full(r, _RIDGE * n)
     if precision is not None:
-        weight = np.maximum(weight, precision * (n / max(total, 1)))
+        weight = np.maximum(weight, precision)
     objective = Objective(problem, weight, np.zeros(r), np.ones(r, dtype=bool))
     solution = minimise(
         objective.value_grad,

@@ -110,7 +110,7 @@ def _plan(
     else:
         names = list(dict.fromkeys(name for terms in asked for name, _, _ in terms))
     wanted = [*names, *(extra for extra in ("PL1", "FL") if asked is not None and extra not in names)]
-    rows = evidence_rows(pilot, model.n_parameters, random_state)
+    rows, simulated = evidence_rows(model, pilot, random_state)
     passes = evidence_passes(model, rows, None if functionals is None else len(functionals))
     allowance = math.inf if asked is not None else _ALLOWANCE if target.seconds is None else _SHARE * target.seconds
     ingredients, refused = build(wanted, model, dataset, rows, n, pilot.theta, passes=passes, allowance=allowance)
@@ -119,7 +119,7 @@ def _plan(
         raise FieldfitError(f"The policy with {missing[0]} cannot be planned: {refused[missing[0]]}")
     if target.efficiency is not None and "FL" in refused:
         raise FieldfitError(_NO_EFFICIENCY)
-    evidence = gather(ingredients, model, rows, pilot.theta, functionals, random_state)
+    evidence = gather(ingredients, model, rows, pilot.theta, functionals, random_state, simulated)
     costs = FitCosts(ingredients, n, pilot.evaluations, rates, reading)
     spent_now = partial(_spent, target, pilot, evidence, ingredients, began, reading)
     cost: Cost = costs.flops if target.unit == "flops" else costs.seconds
@@ -144,7 +144,7 @@ def _plan(
         wanted_efficiency=target.efficiency,
         reference=evidence.reference,
         kind=evidence.kind,
-        method=evidence.method,
+        method=evidence.method.replace("samples at", "samples simulated at") if simulated else evidence.method,
         n=n,
         n_parameters=model.n_parameters,
         model_kind=model.kind,
@@ -152,6 +152,7 @@ def _plan(
         pilot_seconds=time.perf_counter() - began,
         evaluations=pilot.evaluations,
         theta=pilot.theta,
+        curves=partial(_curves, evidence, ingredients),
         calibration_error=rates.error,
         notes=tuple(_notes(pilot, evidence, refused, model)),
     )
@@ -219,6 +220,27 @@ def _best_weights(criterion: Any, cost: Cost, lam: FloatArray, low: int, high: i
         options={"xatol": 1e-4},
     )  # fmt: skip
     return rounded(lam, beta(float(found.x)), criterion, cost)
+
+
+def _curves(evidence: Evidence, ingredients: Sequence[Ingredient]) -> list[tuple[str, str, float, float]]:
+    """Variance against λ for every family that is drawn one by one."""
+    criterion = evidence.criterion
+    unit = np.eye(len(ingredients))
+    single = [place for place, one in enumerate(ingredients) if one.law == "single"]
+    rows = []
+    for high in single:
+        name = ingredients[high].name
+        for share in np.linspace(0.05, 1.0, 20).round(2):
+            rows.append((name, f"λ*{name}", float(share), criterion.value(share * unit[high], unit[high])))
+        if high == single[0]:
+            continue
+        low, first = single[0], ingredients[single[0]].name
+        for share in np.linspace(0.05, 1.0, 20).round(2):
+            lam = unit[low] + share * unit[high]
+            rows.append((name, f"{first} + λ*{name}", float(share), criterion.value(lam, unit[low] + unit[high])))
+            best = _best_weights(criterion, lambda _: 0.0, lam, low, high).value
+            rows.append((name, f"{first} + λ*{name}, best weights", float(share), best))
+    return [(name, policy, lam, math.exp(value)) for name, policy, lam, value in rows if math.isfinite(value)]
 
 
 def _joint(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fieldfit.report.frontier import FrontierPoint, draw_frontier, frontier_html
+from fieldfit.report.panels import Panel, Series, draw_panels
 from fieldfit.report.table import PlainTable
 from fieldfit.types import FloatArray
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+#: (family, policy, λ, variance) rows, computed when they are asked for.
+Curves = Callable[[], list[tuple[str, str, float, float]]]
 #: A policy counts as better if its variance is at least this much lower.
 _BETTER = 0.01
 
@@ -60,6 +64,7 @@ class Plan:
     pilot_seconds: float
     evaluations: int
     theta: FloatArray = field(repr=False)
+    curves: Curves = field(repr=False)
     calibration_error: float = float("nan")
     notes: tuple[str, ...] = ()
 
@@ -86,7 +91,11 @@ class Plan:
         """The cheapest policy that is clearly more accurate than the recommended one, or None."""
         limit = self.best_candidate.variance * (1 - _BETTER)
         better = [own for own in self.candidates if own.variance <= limit and own.cost > self.best_candidate.cost]
-        return min(better, key=lambda own: own.cost, default=None)
+        if not better:
+            return None
+        # A plain policy that costs hardly more says more than one with four digits.
+        close = [own for own in better if own.cost <= 1.1 * min(one.cost for one in better)]
+        return min(close, key=lambda own: (sum(map(own.policy.count, "+*@")), own.variance))
 
     def explain(self) -> str:
         """The recommendation in a few sentences."""
@@ -95,7 +104,7 @@ class Plan:
         relative = "maximum likelihood" if self.reference == "FL" else self.reference
         lines.append(
             f"It costs about {self._cost(best.cost)} and its variance is {best.variance:.4g} times that of {relative}"
-            + (f" (± {100 * best.error:.1g}% from the pilot's sample)." if best.error > 0 else ".")
+            + (f" (± {100 * best.error:.1g}% from the pilot's sample)." if best.error > 1e-6 else ".")
         )
         if best.policy == "PL1":
             lines.append("Plain pseudo-likelihood is the best buy here: no mixture gives more for this money.")
@@ -151,6 +160,30 @@ class Plan:
         title = f"Plan for {self.model_kind}: {self.n:,} samples, {self.n_parameters:,} parameters"
         columns = ("policy", "time", "FLOPs", "variance", "why")
         return PlainTable(title, columns, rows, note, ("", "", "", ".4g", ""))
+
+    def variance_against_lam(self) -> pd.DataFrame:
+        """Variance of λ*F alone and of PL1 + λ*F (with equal weights and with the best) for each family F and λ."""
+        import pandas as pd
+
+        return pd.DataFrame(self.curves(), columns=["family", "policy", "lam", "variance"])
+
+    def plot_lam(self) -> Figure:
+        """Variance against the selection probability λ."""
+        frame = self.variance_against_lam()
+        relative = "maximum likelihood" if self.reference == "FL" else self.reference
+        panels = []
+        for family in dict.fromkeys(frame["family"]):
+            own = frame[frame["family"] == family]
+            series = [
+                Series(str(name), part["lam"].to_numpy(), part["variance"].to_numpy())
+                for name, part in own.groupby("policy", sort=False)
+            ]
+            top = 1.15 * max(float(own.loc[own["lam"] >= 0.3, "variance"].max()), 1.05)
+            low = 0.98 * float(own["variance"].min())
+            panels.append(
+                Panel(family, "λ", f"variance relative to {relative}", series, x_range=(0.0, 1.0), y_range=(low, top))
+            )
+        return draw_panels([panels], width=3.9, height=3.4)
 
     def _points(self) -> list[FrontierPoint]:
         return [

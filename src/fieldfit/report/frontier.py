@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SHADE = "#e9e4dc"
-_MOST_NAMED = 9
+_MOST_NAMED = 7
 
 
 @dataclass(frozen=True)
