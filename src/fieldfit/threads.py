@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import Any
 
 from fieldfit.types import FieldfitError
 
@@ -52,3 +54,21 @@ def get_threads(work: float = float("inf")) -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@cache
+def _blas_pools() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """A context in which NumPy's products use one thread.
+
+    BLAS threads keep spinning for a while after a product, and two pools on the same processors take turns: even a dot
+    product between two evaluations made each of them half as slow again. The libraries are looked up once, so that
+    entering takes microseconds.
+    """
+    limit: AbstractContextManager[Any] = _blas_pools().limit(limits=1, user_api="blas")
+    return limit

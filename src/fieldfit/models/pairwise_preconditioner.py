@@ -12,40 +12,23 @@ inverse symmetric and positive.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, Int32Array, IntArray
 
 _ROWS = 1 << 16
 _SMALLEST = 1e-8
 
 
-@cache
-def _blas_pools() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-def _one_blas_thread() -> AbstractContextManager[Any]:
-    """BLAS threads that take turns with the kernels' threads cost far more than they bring; the libraries are found
-    once, so that entering takes microseconds.
-    """
-    limit: AbstractContextManager[Any] = _blas_pools().limit(limits=1, user_api="blas")
-    return limit
-
-
 def code_moments(codes: NDArray[np.uint8]) -> tuple[FloatArray, FloatArray]:
     """The mean (m,) and the second moment (m, m) of 0/1 codes, exactly: counts below 2^24 have no rounding."""
     n, m = codes.shape
     second = np.zeros((m, m))
-    with _one_blas_thread():
+    with one_blas_thread():
         for start in range(0, n, _ROWS):
             block = codes[start : start + _ROWS].astype(np.float32)
             second += block.T @ block
@@ -79,7 +62,7 @@ class SylvesterPreconditioner:
         variance = np.maximum(variance, _SMALLEST * max(float(variance.max()), 1e-300))
         root = np.sqrt(variance)
         centred = second if bias_parameter is None else second - np.outer(mean, mean)
-        with _one_blas_thread():
+        with one_blas_thread():
             values, vectors = np.linalg.eigh(centred / np.outer(root, root))
         values = np.maximum(values, _SMALLEST * values[-1])
         return cls(
@@ -103,7 +86,7 @@ class SylvesterPreconditioner:
             by_edge = by_edge - by_bias[a] * self.mean[b] - by_bias[b] * self.mean[a]
         weights = np.zeros((m, m))
         weights[a, b] = weights[b, a] = by_edge
-        with _one_blas_thread():
+        with one_blas_thread():
             weights = self.basis @ ((self.basis.T @ weights @ self.basis) / self.denominator) @ self.basis.T
         out = np.zeros(len(v))
         chosen = weights[a, b]

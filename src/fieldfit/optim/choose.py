@@ -17,6 +17,7 @@ from fieldfit.optim.newton import HessianProduct, minimise_newton
 from fieldfit.optim.preconditioner import Preconditioner
 from fieldfit.optim.run import ValueGradient, start_point
 from fieldfit.optim.solution import Callback, Solution
+from fieldfit.threads import one_blas_thread
 from fieldfit.types import FieldfitError, FloatArray
 
 #: From this many evaluations' worth a Hessian product is too dear for Newton's method to win.
@@ -55,29 +56,30 @@ def minimise(
         newton = l1 is None and (hessian is not None or affordable)
     else:
         newton = method == "newton"
-    if newton:
-        return minimise_newton(
+    with one_blas_thread():
+        if newton:
+            return minimise_newton(
+                fun,
+                hessian_product,
+                x0,
+                gtol=gtol,
+                ftol=ftol,
+                max_iter=max_iter,
+                preconditioner=preconditioner,
+                hessian_diagonal=hessian_diagonal,
+                hessian=hessian,
+                callback=callback,
+            )
+        if preconditioner is None and hessian_diagonal is not None:
+            preconditioner = hessian_diagonal(start_point(x0))
+        return minimise_lbfgs(
             fun,
-            hessian_product,
             x0,
             gtol=gtol,
             ftol=ftol,
             max_iter=max_iter,
+            history=history,
             preconditioner=preconditioner,
-            hessian_diagonal=hessian_diagonal,
-            hessian=hessian,
             callback=callback,
+            l1=l1,
         )
-    if preconditioner is None and hessian_diagonal is not None:
-        preconditioner = hessian_diagonal(start_point(x0))
-    return minimise_lbfgs(
-        fun,
-        x0,
-        gtol=gtol,
-        ftol=ftol,
-        max_iter=max_iter,
-        history=history,
-        preconditioner=preconditioner,
-        callback=callback,
-        l1=l1,
-    )
