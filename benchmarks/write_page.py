@@ -19,7 +19,9 @@ RUNS = {
     "inference": ("Exact inference against pyAgrum", ["inference.py"]),
     "pairwise": ("Pairwise fields against matrix products and scikit-learn", ["pairwise.py", "a", "b", "c", "small"]),
     "chains": ("One evaluation of a chain", ["chains.py", "evaluations"]),
-    "crf": ("CRF taggers against CRFsuite, to the same objective", ["crf_race.py"]),
+    "crf": ("CoNLL-2000 against CRFsuite, to the same objective", ["crf_race.py", "--only", "conll"]),
+    "atis": ("ATIS, 121 labels, against CRFsuite", ["crf_race.py", "--only", "atis"]),
+    "tagging": ("Tagging from Python against CRFsuite", ["crf_race.py", "--only", "tagging"]),
     "encoding": ("Reading and encoding sequences", ["encoding.py"]),
 }
 HEAD = """# Benchmarks
