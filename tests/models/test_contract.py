@@ -101,8 +101,6 @@ def test_every_model_has_an_example():
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_values_and_derivatives(model, policy, missing):
-    if model.m < 4 and "{2}" not in policy and "Blocks" in policy:
-        pytest.fail("the examples need at least three variables")
     table, selection, problem, theta = compiled(model, policy, missing)
     expected = oracle_rows(model, table, selection, theta)
     np.testing.assert_allclose(problem.row_values(theta), expected.sum(axis=1), atol=1e-10)
