@@ -30,6 +30,7 @@ class Series:
     y: FloatArray
     kind: str = "line"
     texts: tuple[str, ...] = ()  # one beside each point
+    error: FloatArray | None = None  # half the length of a bar through each circle
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,10 @@ def _draw(axes: Any, panel: Panel) -> None:
     coloured = 0
     for series in panel.series:
         if series.kind == "circles":
-            axes.plot(series.x, series.y, "o", color="black", markersize=7, label=series.label, zorder=5)
+            axes.plot(series.x, series.y, "o", color="black", markersize=7 if series.error is None else 4,
+                      label=series.label, zorder=5)  # fmt: skip
+            if series.error is not None:
+                axes.errorbar(series.x, series.y, series.error, fmt="none", ecolor="black", capsize=3, zorder=5)
         else:
             _draw_coloured(axes, series, coloured)
             coloured += 1
