@@ -109,6 +109,19 @@ def test_reproduce_finds_the_figures_and_takes_a_scale(tmp_path, capsys):
     assert {"figure-1", "figure-2", "figure-3"} <= set(experiment_names())
 
 
+def test_without_data_the_other_figures_come_out(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FIELDFIT_DATA", str(tmp_path))
+    assert run(["reproduce", "all", "--out", str(tmp_path / "out"), "--json"]) == 0
+    streams = capsys.readouterr()
+    document = json.loads(streams.out)
+    names = [own["experiment"] for own in document["experiments"]]
+    assert names == ["figure-1", "figure-2", "figure-3", "selection-noise", "report"]
+    assert sorted(document["left_out"]) == sorted(f"figure-{k}" for k in range(4, 15))
+    assert "conll2000/train.txt" in streams.err
+    assert not list((tmp_path / "out").glob("sweeps/*"))  # no store full of failed cells
+    assert run(["reproduce", "figure-7"]) == 2
+
+
 def test_log_root_det_is_unbiased_and_its_error_is_right():
     random = np.random.default_rng(8)
     root = np.tril(random.normal(size=(4, 4))) + 3 * np.eye(4)

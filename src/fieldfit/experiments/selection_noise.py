@@ -12,6 +12,7 @@ The size of a variance matrix is det^(1/r), relative to maximum likelihood.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ def simulate(alpha: float, fits: int, mle_covariance: FloatArray) -> tuple[float
     return float(relative), float(relative * error)
 
 
+@cache
 def compute(scale: str = "small") -> list[dict[str, Any]]:
     """One record for each point: way, formula ("published", "exact", "simulated"), share, β, variance, error, FLOPs."""
     check_scale(scale)
