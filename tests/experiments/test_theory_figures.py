@@ -11,6 +11,7 @@ import fieldfit as ff
 from fieldfit.api.theory import asymptotics
 from fieldfit.cli.app import run
 from fieldfit.experiments import figure2, figure3, selection_noise
+from fieldfit.experiments.chain_data import chain_data
 from fieldfit.experiments.mixtures import FORMULAS, family_mixtures
 from fieldfit.experiments.reproduction import experiment_names
 from fieldfit.report.panels import lower_left
@@ -111,6 +112,7 @@ def test_reproduce_finds_the_figures_and_takes_a_scale(tmp_path, capsys):
 
 def test_without_data_the_other_figures_come_out(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FIELDFIT_DATA", str(tmp_path))
+    chain_data.cache_clear()  # other tests may have read it
     assert run(["reproduce", "all", "--out", str(tmp_path / "out"), "--json"]) == 0
     streams = capsys.readouterr()
     document = json.loads(streams.out)

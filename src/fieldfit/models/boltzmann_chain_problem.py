@@ -42,7 +42,7 @@ def symbols_of(dataset: Sequences) -> IntArray:
     return dataset.indices.astype(np.int64)
 
 
-class _Segments:
+class Segments:
     """The selected windows of one family: sequence, first token and width of each."""
 
     def __init__(self, offsets: IntArray, family: Windows) -> None:
@@ -107,7 +107,7 @@ class BoltzmannChainProblem(Problem):
         # Row K of the transitions is the start: the edge into the first token of a sequence.
         self._edge_place = before * K + labels
         self._symbol_place = labels * V + symbols_of(dataset)
-        self._segments = tuple(_Segments(dataset.offsets, family) for family in self.families)
+        self._segments = tuple(Segments(dataset.offsets, family) for family in self.families)
         self._token_times, self._edge_times = [], []
         for segments in self._segments:
             change = np.zeros(len(labels) + 2)
