@@ -122,7 +122,7 @@ class ChainTokens {
                        "ChainTokens: indptr must rise from 0 to the number of indices");
         check_range(indices, 0, n_features, "ChainTokens: a feature index is outside 0..n_features-1");
         check_range(labels, -1, n_labels, "ChainTokens: a label is outside -1..n_labels-1");
-        known_ = std::all_of(labels.data(), labels.data() + d.n_tokens, [](int32_t y) { return y >= 0; });
+        d.partial = std::any_of(labels.data(), labels.data() + d.n_tokens, [](int32_t y) { return y < 0; });
         need(!values || values->shape(0) == indices.shape(0), "ChainTokens: values and indices differ in length");
         need(!active || static_cast<int64_t>(active->shape(0)) == d.n_tokens, "ChainTokens: active needs n_tokens");
         need(pair_ptr.has_value() == pair_labels.has_value(), "ChainTokens: pair_ptr and pair_labels go together");
@@ -165,7 +165,6 @@ class ChainTokens {
     }
 
     const ChainData& data() const { return data_; }
-    bool known() const { return known_; }
     int64_t n_state() const { return n_state_; }
     ScratchPool& scratch() const { return scratch_; }
 
@@ -320,7 +319,6 @@ class ChainTokens {
     std::vector<double> hot_values_, cold_values_, feature_values_;
     mutable ScratchPool scratch_;
     ChainData data_{};
-    bool known_ = false;
     int64_t n_state_ = 0;
 };
 
@@ -386,7 +384,8 @@ void evaluate(const ChainTokens& tokens, const WeightArrays& weight_arrays,
         width = std::max(width, std::min(family.width, std::max<int64_t>(d.max_tokens, 1)));
         windows = windows || family.width > 0;
     }
-    need(tokens.known() || (!observed && !windows), "chains: an unknown label (-1) has no likelihood");
+    need(!d.partial || observed || !windows,
+         "chains: windows beside unknown labels (-1) are left out of likelihoods only");
     need(!(direction && squares), "chains: squares have no direction");
     need(static_cast<int64_t>(values.shape(0)) == d.n_sequences, "chains: values needs one entry a sequence");
     need(!row_weight || static_cast<int64_t>(row_weight->shape(0)) == d.n_sequences,

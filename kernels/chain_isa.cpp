@@ -15,7 +15,7 @@ constexpr int64_t ahead = 4;
 struct Room {
     double *scores, *tangent_scores, *psi, *alpha, *g, *nodes, *alpha_tangent, *g_tangent, *tops, *c, *beta, *rows;
     double *window_alpha, *window_g, *window_nodes, *window_alpha_tangent, *window_g_tangent, *window_c;
-    double *log_work, *edge_scores, *edge_tangent, *edge_out, *last_row;
+    double *log_work, *edge_scores, *edge_tangent, *edge_out, *last_row, *run_weights;
 };
 
 int64_t cut(const ChainData& data, int64_t width, bool tangent, double* base, Room* room) {
@@ -49,6 +49,7 @@ int64_t cut(const ChainData& data, int64_t width, bool tangent, double* base, Ro
     take(&r.window_c, chain_windows * (width + 1));
     take(&r.log_work, (4 * data.max_tokens + 4) * padded);
     take(&r.last_row, 2 * padded);
+    take(&r.run_weights, data.partial ? batch : 0);
     if (data.edge_ptr) {
         take(&r.edge_scores, (data.max_tokens + 1) * padded * padded);
         take(&r.edge_tangent, twice * (data.max_tokens + 1) * padded * padded);
@@ -228,6 +229,8 @@ struct Worker {
     Chain chain;
     Room room;
     double* columns;  // gradient of label-pair features of this chunk
+    bool observed;    // the labels count
+    bool partial;     // and some of them are unknown
 
     // The weight of the segment that is the whole sequence: FL, and windows that are not shorter.
     double whole_weight(int64_t sequence, int64_t length) const {
@@ -256,11 +259,11 @@ struct Worker {
 
     // Adds the value of a finished segment; log_z is in place.
     void add_value(const Segment& s, int64_t sequence, const Edges& edges) const {
-        const double path = chain.observed ? path_score(s, s.scores, edges.scores, edges.stride, data.padded) : 0.0;
+        const double path = s.observed ? path_score(s, s.scores, edges.scores, edges.stride, data.padded) : 0.0;
         out.values[sequence] += s.weight * (path - s.log_z);
         if (chain.tangent) {
             const double slope =
-                chain.observed ? path_score(s, s.tangent_scores, edges.tangent, edges.stride, data.padded) : 0.0;
+                s.observed ? path_score(s, s.tangent_scores, edges.tangent, edges.stride, data.padded) : 0.0;
             out.tangents[sequence] += s.weight * (slope - s.log_z_tangent);
         }
     }
@@ -339,6 +342,91 @@ struct Worker {
         add_value(s, sequence, edges);
     }
 
+    // Whether a window, which is not the whole sequence, has a likelihood: with the labels beside it known, and a label
+    // inside to speak of.
+    bool counts(const int32_t* labels, int64_t length, int64_t t, int64_t width) const {
+        if (!partial) return true;
+        if ((t > 0 && labels[t - 1] < 0) || (t + width < length && labels[t + width] < 0)) return false;
+        return any_known(labels + t, width);
+    }
+
+    static bool any_known(const int32_t* labels, int64_t n) {
+        for (int64_t p = 0; p < n; ++p)
+            if (labels[p] >= 0) return true;
+        return n == 0;
+    }
+
+    // The weight of a segment, to the runs of unknown labels in it (each by its first token).
+    void weigh_runs(const int32_t* labels, int64_t n, double weight, double* run_weights) const {
+        for (int64_t p = 0; p < n; ++p)
+            if (labels[p] < 0 && (p == 0 || labels[p - 1] >= 0)) run_weights[p] += weight;
+    }
+
+    // Sums over the unknown labels of these sequences, given the known ones: segments of negative weight.
+    void run_unknown(const int64_t* sequences, int64_t count, const int64_t* local) const {
+        Segment segments[chain_batch];
+        int64_t owners[chain_batch], positions[chain_batch], n = 0;
+        auto flush = [&] {
+            if (n == 0) return;
+            run_batch(segments, n, owners, positions);
+            if (out.residuals && !data.edge_ptr) sum_edges(segments, n, 0);
+            n = 0;
+        };
+        for (int64_t b = 0; b < count; ++b) {
+            const int64_t first = data.offsets[sequences[b]], length = data.offsets[sequences[b] + 1] - first;
+            const int32_t* labels = data.labels + first;
+            for (int64_t t = 0; t < length; ++t) {
+                if (labels[t] >= 0) continue;
+                const int64_t begin = t;
+                while (t + 1 < length && labels[t + 1] < 0) ++t;
+                const double weight = room.run_weights[local[b] + begin];
+                if (weight == 0.0) continue;
+                Segment s = segment_at(first, local[b], begin, t + 1 - begin, -weight);
+                s.left = begin > 0 ? labels[begin - 1] : -1;
+                s.right = t + 1 < length ? labels[t + 1] : -1;
+                s.c = room.c + local[b] + b + begin;
+                s.observed = false;
+                int64_t place = n++;  // longest first
+                for (; place > 0 && segments[place - 1].length < s.length; --place) {
+                    segments[place] = segments[place - 1];
+                    owners[place] = owners[place - 1];
+                    positions[place] = positions[place - 1];
+                }
+                segments[place] = s;
+                owners[place] = sequences[b];
+                positions[place] = begin;
+                if (n == chain_batch) flush();
+            }
+        }
+        flush();
+    }
+
+    // Tokens t..t + length of a sequence whose first token is `first`, and the local one `local`: a segment without
+    // neighbours whose rows follow each other.
+    Segment segment_at(int64_t first, int64_t local, int64_t t, int64_t length, double weight) const {
+        const int64_t padded = data.padded, at = (local + t) * padded;
+        Segment s{};
+        s.length = length;
+        s.left = s.right = -1;
+        s.weight = weight;
+        s.scores = room.scores + at;
+        s.tangent_scores = room.tangent_scores + at;
+        s.psi = room.psi + at;
+        s.tops = room.tops + local + t;
+        s.labels = data.labels + first + t;
+        s.residuals = out.residuals ? out.residuals + (first + t) * padded : nullptr;
+        s.stride = padded;
+        s.alpha = room.alpha + at;
+        s.g = room.g + at;
+        s.nodes = room.nodes + at;
+        s.alpha_tangent = room.alpha_tangent + at;
+        s.g_tangent = room.g_tangent + at;
+        s.c_stride = 1;
+        s.fresh = false;
+        s.observed = observed;
+        return s;
+    }
+
     // Up to four segments together; those that fail go to log space.
     void run_batch(Segment* segments, int64_t count, const int64_t* sequences, const int64_t* positions) const {
         if (data.edge_ptr) {
@@ -377,6 +465,7 @@ struct Worker {
         double value = 0.0, product = 1.0;
         for (int64_t q = begin; q < end; ++q) {
             const int64_t t = listed ? family.indices[q] : q;
+            if (!counts(labels, length, t, 1)) continue;
             const int32_t left = t > 0 ? labels[t - 1] : -1, right = t + 1 < length ? labels[t + 1] : -1;
             const double* psi = room.psi + (local + t) * padded;
             const double* into = left >= 0 ? chain.forward + left * padded : nullptr;
@@ -399,6 +488,7 @@ struct Worker {
             s.scores = room.scores + (local + t) * padded;
             s.labels = labels + t;
             s.residuals = out.residuals ? out.residuals + (first + t) * padded : nullptr;
+            s.observed = observed;
             if (!(c > tiny_scale)) {
                 run_log(s, sequence, t);
                 continue;
@@ -409,7 +499,7 @@ struct Worker {
                 product = 1.0;
             }
             value -= room.tops[local + t] + chain.top * static_cast<double>((left >= 0) + (right >= 0));
-            if (chain.observed) value += path_score(s, s.scores, chain.transitions, 0, padded);
+            if (observed) value += path_score(s, s.scores, chain.transitions, 0, padded);
             if (!s.residuals) continue;
             const v4 scale = whole * splat(1.0 / c);
             double* row = left >= 0 ? chain.by_row + left * padded : nullptr;
@@ -421,7 +511,7 @@ struct Worker {
                 if (row) store(row + j, load(row + j) - x);
                 if (column) store(column + j, load(column + j) - x);
             }
-            if (chain.observed && !chain.squares) {
+            if (observed && !chain.squares) {
                 const int32_t y = labels[t];
                 s.residuals[y] += weight;
                 if (row) row[y] += weight;
@@ -441,12 +531,17 @@ struct Worker {
         Segment segments[chain_windows];
         int64_t positions[chain_windows], sequences[chain_batch];
         for (int64_t b = 0; b < chain_batch; ++b) sequences[b] = sequence;
-        for (int64_t q = begin; q < end; q += chain_windows) {
-            const int64_t count = end - q < chain_windows ? end - q : chain_windows;
+        for (int64_t q = begin; q < end;) {
+            int64_t count = 0;
+            for (; q < end && count < chain_windows; ++q) {
+                const int64_t t = listed ? family.indices[q] : q;
+                if (!counts(labels, length, t, width)) continue;
+                positions[count++] = t;
+                if (partial) weigh_runs(labels + t, width, weight, room.run_weights + local + t);
+            }
             for (int64_t b = 0; b < count; ++b) {
-                const int64_t t = listed ? family.indices[q + b] : q + b;
+                const int64_t t = positions[b];
                 Segment& s = segments[b];
-                positions[b] = t;
                 s.length = width;
                 s.left = t > 0 ? labels[t - 1] : -1;
                 s.right = t + width < length ? labels[t + width] : -1;
@@ -466,10 +561,11 @@ struct Worker {
                 s.c = room.window_c + b;
                 s.c_stride = count;
                 s.fresh = false;
+                s.observed = observed;
             }
             for (int64_t b = 0; b < count; b += chain_batch)
                 run_batch(segments + b, count - b < chain_batch ? count - b : chain_batch, sequences, positions + b);
-            if (out.residuals && !data.edge_ptr) sum_edges(segments, count, count);
+            if (out.residuals && !data.edge_ptr && count > 0) sum_edges(segments, count, count);
         }
     }
 
@@ -526,6 +622,12 @@ struct Worker {
                              room.tangent_scores + tokens * padded);
             // The whole sequence goes first and writes its residuals; windows add to them.
             whole[b] = whole_weight(sequences[b], last - first);
+            if (partial) {
+                double* run_weights = room.run_weights + tokens;
+                for (int64_t t = 0; t < last - first; ++t) run_weights[t] = 0.0;
+                if (!any_known(data.labels + first, last - first)) whole[b] = 0.0;  // log Z - log Z
+                weigh_runs(data.labels + first, last - first, whole[b], run_weights);
+            }
             if (out.residuals && (whole[b] == 0.0 || chain.tangent || chain.squares || data.edge_ptr))
                 clear(out.residuals + first * padded, last - first);
             tokens += last - first;
@@ -540,26 +642,10 @@ struct Worker {
         int64_t chosen[chain_batch], positions[chain_batch] = {0, 0, 0, 0}, n_chosen = 0;
         for (int64_t b = 0; b < count; ++b) {
             const int64_t first = data.offsets[sequences[b]], length = data.offsets[sequences[b] + 1] - first;
-            const double weight = whole[b];
-            if (weight == 0.0 || length == 0) continue;
+            if (whole[b] == 0.0 || length == 0) continue;
             Segment& s = segments[n_chosen];
-            s.length = length;
-            s.left = s.right = -1;
-            s.weight = weight;
-            s.scores = room.scores + local[b] * padded;
-            s.tangent_scores = room.tangent_scores + local[b] * padded;
-            s.psi = room.psi + local[b] * padded;
-            s.tops = room.tops + local[b];
-            s.labels = data.labels + first;
-            s.residuals = out.residuals ? out.residuals + first * padded : nullptr;
-            s.stride = padded;
-            s.alpha = room.alpha + local[b] * padded;
-            s.g = room.g + local[b] * padded;
-            s.nodes = room.nodes + local[b] * padded;
-            s.alpha_tangent = room.alpha_tangent + local[b] * padded;
-            s.g_tangent = room.g_tangent + local[b] * padded;
+            s = segment_at(first, local[b], 0, length, whole[b]);
             s.c = room.c + local[b] + b;
-            s.c_stride = 1;
             s.fresh = !chain.tangent && !chain.squares && !data.edge_ptr;
             chosen[n_chosen++] = sequences[b];
         }
@@ -582,6 +668,7 @@ struct Worker {
                     run_windows(family, sequences[b], local[b], weight);
             }
         }
+        if (partial && !chain.squares) run_unknown(sequences, count, local);
         if (!out.residuals) return;
         if (data.edge_ptr) scatter_edges(sequences[0]);
         for (int64_t b = 0; b < count; ++b) {
@@ -848,7 +935,6 @@ void chain_evaluate(const ChainData& data, const ChainWeights& weights, const Ch
                     bool squares, const ChainScratch& scratch, const ChainOutput& out, int n_threads) {
     const int64_t padded = data.padded, square = padded * padded;
     Chain chain = prepare(data, weights, direction, scratch);
-    chain.observed = observed;
     chain.squares = squares;
     fill_hot_table(data, weights, scratch.hot_table);
     if (direction) fill_hot_table(data, *direction, scratch.hot_tangent);
@@ -863,7 +949,19 @@ void chain_evaluate(const ChainData& data, const ChainWeights& weights, const Ch
 #else
         const int thread = 0;
 #endif
-        Worker worker{data, weights, direction, families, n_families, row_weight, scratch, out, chain, {}, nullptr};
+        Worker worker{data,
+                      weights,
+                      direction,
+                      families,
+                      n_families,
+                      row_weight,
+                      scratch,
+                      out,
+                      chain,
+                      {},
+                      nullptr,
+                      observed,
+                      observed && data.partial};
         cut(data, width, direction != nullptr, scratch.threads + thread * scratch.thread_size, &worker.room);
         fill_last_row(data, weights, worker.room.last_row);
         if (direction) fill_last_row(data, *direction, worker.room.last_row + padded);

@@ -137,7 +137,7 @@ struct Chain {
     double top;                                        // max A
     // Sums over segments: edges = direct + columnsᵀ - M ∘ outer - (M ∘ A' ∘ outer or ...), put together at the end.
     double *outer, *outer_tangent, *by_row, *by_column;
-    bool observed, squares, tangent;
+    bool squares, tangent;
 };
 
 // One segment. Rows of scores, ψ and residuals follow each other token by token; those of α and g have a stride.
@@ -157,8 +157,9 @@ struct Segment {
     int64_t stride;
     double* c;  // scale of each token, then that of the right end; at the distance c_stride
     int64_t c_stride;
-    bool fresh;    // residuals are to be written, not added to; only without neighbours
-    double log_z;  // what comes out
+    bool fresh;     // residuals are to be written, not added to; only without neighbours
+    bool observed;  // the labels count, where they are known; otherwise only the sum over all of them does
+    double log_z;   // what comes out
     double log_z_tangent;
     bool good;
 };
@@ -177,12 +178,13 @@ FF_INLINE void add_residual(const Chain& chain, const Segment& s, int64_t p, con
         if (row) store(row + j, load(row + j) - x);
         if (column) store(column + j, load(column + j) - x);
     }
-    if (chain.observed && !chain.tangent && !chain.squares) {
+    if (s.observed && !chain.tangent && !chain.squares) {
         const int32_t y = s.labels[p];
+        if (y < 0) return;
         out[y] += s.weight;
         if (row) row[y] += s.weight;
         if (column) column[y] += s.weight;
-        if (p > 0) chain.by_row[s.labels[p - 1] * padded + y] += s.weight;
+        if (p > 0 && s.labels[p - 1] >= 0) chain.by_row[s.labels[p - 1] * padded + y] += s.weight;
     }
 }
 
@@ -299,11 +301,12 @@ FF_INLINE void backward_batch(const Chain& chain, Segment* segments, int64_t cou
         s.good = s.good && largest(huge[b]) < huge_backward * huge_backward * s.weight * s.weight;
         if (!s.good) continue;
         if (s.fresh) {
-            if (!chain.observed) continue;
+            if (!s.observed) continue;
             for (int64_t p = 0; p < s.length; ++p) {
                 const int32_t y = s.labels[p];
+                if (y < 0) continue;
                 s.residuals[p * padded + y] += s.weight;
-                if (p > 0) chain.by_row[s.labels[p - 1] * padded + y] += s.weight;
+                if (p > 0 && s.labels[p - 1] >= 0) chain.by_row[s.labels[p - 1] * padded + y] += s.weight;
             }
             continue;
         }
@@ -444,18 +447,20 @@ struct Edges {
     int64_t out_stride;
 };
 
-// Σ of the scores of the given labels, with both borders.
+// Σ of the scores of the known labels and of the edges between them, with both borders.
 FF_INLINE double path_score(const Segment& s, const double* scores, const double* edges, int64_t stride,
                             int64_t padded) {
     double total = 0.0;
     int32_t before = s.left;
     for (int64_t p = 0; p < s.length; ++p) {
         const int32_t y = s.labels[p];
-        total += scores[p * padded + y];
-        if (before >= 0) total += edges[p * stride + before * padded + y];
+        if (y >= 0) {
+            total += scores[p * padded + y];
+            if (before >= 0) total += edges[p * stride + before * padded + y];
+        }
         before = y;
     }
-    if (s.right >= 0) total += edges[s.length * stride + before * padded + s.right];
+    if (s.right >= 0 && before >= 0) total += edges[s.length * stride + before * padded + s.right];
     return total;
 }
 
@@ -551,7 +556,7 @@ void log_segment(const Chain& chain, Segment& s, const Edges& edges, double* wor
             s.log_z_tangent += q * (da[(n - 1) * padded + j] + db[(n - 1) * padded + j]);
         }
     if (!s.residuals) return;
-    const bool observed = chain.observed && !tangent && !chain.squares;
+    const bool observed = s.observed && !tangent && !chain.squares;
     for (int64_t p = 0; p < n; ++p) {
         const double *a = la + p * padded, *b = lb + p * padded, *d = da + p * padded, *e = db + p * padded;
         for (int64_t j = 0; j < K; ++j) {
@@ -560,7 +565,8 @@ void log_segment(const Chain& chain, Segment& s, const Edges& edges, double* wor
             if (chain.squares) q *= 1.0 - q;
             x[j] = -s.weight * q;
         }
-        if (observed) x[s.labels[p]] += s.weight;
+        const bool known = observed && s.labels[p] >= 0;
+        if (known) x[s.labels[p]] += s.weight;
         double* out = s.residuals + p * padded;
         for (int64_t j = 0; j < K; ++j) out[j] += x[j];
         if (p == 0 && s.left >= 0) {
@@ -585,7 +591,7 @@ void log_segment(const Chain& chain, Segment& s, const Edges& edges, double* wor
                 if (chain.squares) q *= 1.0 - q;
                 edge[i * padded + j] -= s.weight * q;
             }
-        if (observed) edge[s.labels[p - 1] * padded + s.labels[p]] += s.weight;
+        if (known && s.labels[p - 1] >= 0) edge[s.labels[p - 1] * padded + s.labels[p]] += s.weight;
     }
 }
 

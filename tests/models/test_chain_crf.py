@@ -240,11 +240,6 @@ def test_a_shard_sum_is_the_whole():
 
 def test_bad_input_is_refused():
     data, model, theta = make("observed")
-    unknown = Sequences(
-        data.offsets, data.indptr, data.indices, data.values, np.where(np.arange(16) == 6, -1, data.labels), 5, K
-    )
-    with pytest.raises(DataError, match="Token 1 of sequence 3"):
-        ChainProblem(model.layout, unknown, (FULL,))
     with pytest.raises(ModelError, match="observe"):
         _ = ChainCRF(K, 5).n_parameters
     with pytest.raises(ModelError, match="'observed' or 'all'"):
