@@ -100,6 +100,13 @@ struct ChainOutput {
     double* columns;      // (n_columns)
 };
 
+// Where the weights are in θ: state, transitions, start, end and columns follow each other.
+struct ChainPlaces {
+    int64_t n_parameters, n_state, n_transitions;
+    const int64_t* transitions;  // (n_transitions), places in a padded x padded matrix
+    bool start, end;             // whether there are such weights
+};
+
 }  // namespace ff
 
 // The doubles of scratch that each thread needs.
@@ -109,5 +116,13 @@ FF_DECLARE_LEVELS(void chain_evaluate(const ff::ChainData& data, const ff::Chain
                                       const ff::ChainWeights* direction, const ff::ChainFamily* families,
                                       int64_t n_families, const double* row_weight, bool observed, bool squares,
                                       const ff::ChainScratch& scratch, const ff::ChainOutput& out, int n_threads))
+// ∇ log-likelihood of the sequences first..last by family, without β: scores (last - first) x n_families x
+// n_parameters. Of `out` only values and residuals are used, as scratch; `scratch.edges` has 4 x padded x padded for
+// each thread.
+FF_DECLARE_LEVELS(void chain_sequence_scores(const ff::ChainData& data, const ff::ChainWeights& weights,
+                                             const ff::ChainFamily* families, int64_t n_families, int64_t first,
+                                             int64_t last, const ff::ChainPlaces& places,
+                                             const ff::ChainScratch& scratch, const ff::ChainOutput& out,
+                                             double* scores, int n_threads))
 FF_DECLARE_LEVELS(void chain_token_scores(const ff::ChainData& data, const ff::ChainWeights& weights, double* hot_table,
                                           double* scores, int n_threads))
