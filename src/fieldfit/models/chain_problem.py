@@ -250,15 +250,23 @@ class ChainProblem(Problem):
         return products
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
-        """Scores by family without β, sequence by sequence: for models with few parameters."""
-        theta = self._vector(theta)
+        """Scores of the sequences start..stop by family, without β: dense, for models with few parameters."""
+        layout = self.layout
         result = np.empty((stop - start, self.n_families, self.n_parameters))
-        for row in range(start, stop):
-            chosen = np.array([row])
-            families = tuple(family.subset(chosen)._replace(beta=1.0) for family in self.families)
-            single = ChainProblem(self.layout, self.dataset.subset(chosen), families)
-            for place, family in enumerate(families):
-                result[row - start, place] = single._gradient(theta, None, None, (family,))[1]
+        residuals = self._residuals()
+        _kernels.chain_sequence_scores(
+            self._tokens,
+            layout.unpack(self._vector(theta)),
+            list(self.families),
+            start,
+            layout.transition_places,
+            layout.start,
+            layout.end,
+            residuals,
+            result,
+            get_threads(),
+        )
+        self._spare.append(residuals)
         return result
 
 
