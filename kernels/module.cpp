@@ -45,6 +45,7 @@ NB_MODULE(_kernels, module) {
     ff::bind_random(module);
     ff::bind_elementwise(module);
     ff::bind_chain(module);
+    ff::bind_chain_decode(module);
     ff::bind_elimination(module);
     ff::bind_gibbs(module);
     ff::bind_selection(module);

@@ -238,6 +238,18 @@ def chain_evaluate(
     gradient: tuple[NDArray[float64], ...] | None,
     n_threads: int,
 ) -> None: ...
+def chain_sequence_scores(
+    tokens: ChainTokens,
+    weights: tuple[NDArray[float64], ...],
+    families: list[Any],
+    first: int,
+    transition_places: NDArray[int64],
+    start: bool,
+    end: bool,
+    residuals: NDArray[float64],
+    scores: NDArray[float64],
+    n_threads: int,
+) -> None: ...
 def chain_scores(
     tokens: ChainTokens, weights: tuple[NDArray[float64], ...], scores: NDArray[float64], n_threads: int
 ) -> None: ...
