@@ -80,6 +80,14 @@ class Problem(ABC):
     def betas(self) -> FloatArray:
         """The weight β of each family (n_families,)."""
 
+    def with_betas(self, betas: FloatArray) -> Problem | None:
+        """The same samples and selected components with other weights β of the families (n_families,), or None.
+
+        Nothing is compiled again, and families of weight 0 cost nothing in sums over samples. None is for problems that
+        cannot do this; the caller then compiles one.
+        """
+        return None
+
     def score_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ψ_i ψ_iᵀ v, in two passes and without storing a score."""
         products = self.row_products(theta, v)
@@ -141,26 +149,38 @@ class SumProblem(Problem):
         self.n_samples = parts[0].n_samples
         self.n_parameters = parts[0].n_parameters
         self.n_families = sum(map(len, self.families))
+        #: The parts that sums need: those with a weight other than 0.
+        self.used = tuple(part for part in self.parts if part.betas.any()) or self.parts[:1]
+
+    def with_betas(self, betas: FloatArray) -> SumProblem | None:
+        """The parts with their own of the new weights."""
+        parts = []
+        for part, places in zip(self.parts, self.families, strict=True):
+            other = part.with_betas(betas[list(places)])
+            if other is None:
+                return None
+            parts.append(other)
+        return SumProblem(parts, self.families)
 
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
         """Sum of the parts' values and gradients."""
-        value, gradient = self.parts[0].value_grad(theta, row_weight)
-        for part in self.parts[1:]:
+        value, gradient = self.used[0].value_grad(theta, row_weight)
+        for part in self.used[1:]:
             more, slope = part.value_grad(theta, row_weight)
             value, gradient = value + more, gradient + slope
         return value, gradient
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the parts' Hessian products."""
-        return _total([part.hessian_product(theta, v, row_weight) for part in self.parts])
+        return _total([part.hessian_product(theta, v, row_weight) for part in self.used])
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """Sum of the parts' values for each sample."""
-        return _total([part.row_values(theta) for part in self.parts])
+        return _total([part.row_values(theta) for part in self.used])
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """Sum of the parts' products for each sample."""
-        return _total([part.row_products(theta, v) for part in self.parts])
+        return _total([part.row_products(theta, v) for part in self.used])
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """The parts' scores, each family at its place."""
@@ -180,7 +200,7 @@ class SumProblem(Problem):
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
         """Sum of the parts' diagonals, if every part has one."""
         total = np.zeros(self.n_parameters)
-        for part in self.parts:
+        for part in self.used:
             diagonal = part.hessian_diagonal(theta, row_weight)
             if diagonal is None:
                 return None

@@ -18,6 +18,7 @@ where log φ = F θ + offset and μ_c are the marginals of configuration c.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,13 +58,32 @@ class FieldProblem(Problem):
         codes_of = [np.array(lines, dtype=np.int32) for lines in compiler.matrices]
         self.configurations = self.programs.configure(codes_of)
         self._assemble(collected)
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """The families together, each with its β, and the configurations that they use."""
         total_o, total_r = self._family_counts[0] * self._betas[0], self._family_usage[0] * self._betas[0]
         for beta, counts, usage in zip(self._betas[1:], self._family_counts[1:], self._family_usage[1:], strict=True):
-            total_o, total_r = total_o + beta * counts, total_r + beta * usage
+            if beta != 0:
+                total_o, total_r = total_o + beta * counts, total_r + beta * usage
         self._counts, self._usage = total_o.tocsr(), total_r.tocsr()
         self._counts.eliminate_zeros()  # a weight of 0 must not meet a log table of −inf
+        self._used = self.configurations
+        if not self._betas.all():
+            self._usage.eliminate_zeros()
+            needed = np.unique(self._usage.indices)
+            if len(needed) < self.configurations.count:
+                self._used = self._subset(needed, self._program_of(needed))[0]
+                self._usage = self._usage[:, needed]
         self._count_total = np.asarray(self._counts.sum(axis=0)).ravel()
         self._usage_total = np.asarray(self._usage.sum(axis=0)).ravel()
+
+    def with_betas(self, betas: FloatArray) -> FieldProblem:
+        """The same samples and programs with other weights of the families; lists of weights are multiplied."""
+        other = copy(self)
+        other._betas = np.array(betas, dtype=np.float64)
+        other._weigh()
+        return other
 
     def _assemble(self, collected: list[list[Group]]) -> None:
         from scipy.sparse import coo_array
@@ -132,9 +152,9 @@ class FieldProblem(Problem):
         """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
         log_tables = self._log_tables(theta)
         counts, usage = self._weighted(row_weight)
-        log_z = np.empty(self.configurations.count)
+        log_z = np.empty(self._used.count)
         expected = np.zeros(self.arrays.graph.table_size)
-        self.programs.run(log_tables, self.configurations, weight=usage, log_z=log_z, marginals=expected)
+        self.programs.run(log_tables, self._used, weight=usage, log_z=log_z, marginals=expected)
         used = counts != 0
         value = float(counts[used] @ log_tables[used] + usage @ log_z)
         return value, self.arrays.features.T @ (counts + expected)
@@ -145,7 +165,7 @@ class FieldProblem(Problem):
         _, usage = self._weighted(row_weight)
         change = np.zeros(self.arrays.graph.table_size)
         self.programs.run(
-            log_tables, self.configurations, weight=usage, direction=self.arrays.features @ v, marginal_slope=change
+            log_tables, self._used, weight=usage, direction=self.arrays.features @ v, marginal_slope=change
         )
         result: FloatArray = self.arrays.features.T @ change
         return result
@@ -153,8 +173,8 @@ class FieldProblem(Problem):
     def row_values(self, theta: FloatArray) -> FloatArray:
         """m_θ(X_i, Z_i) for each sample."""
         log_tables = self._log_tables(theta)
-        log_z = np.empty(self.configurations.count)
-        self.programs.run(log_tables, self.configurations, log_z=log_z)
+        log_z = np.empty(self._used.count)
+        self.programs.run(log_tables, self._used, log_z=log_z)
         result: FloatArray = self._counts @ log_tables + self._usage @ log_z
         return result
 
@@ -162,8 +182,8 @@ class FieldProblem(Problem):
         """ψ_iᵀ v for each sample."""
         log_tables = self._log_tables(theta)
         direction = self.arrays.features @ v
-        slope = np.empty(self.configurations.count)
-        self.programs.run(log_tables, self.configurations, direction=direction, slope=slope)
+        slope = np.empty(self._used.count)
+        self.programs.run(log_tables, self._used, direction=direction, slope=slope)
         result: FloatArray = self._counts @ direction + self._usage @ slope
         return result
 
@@ -184,14 +204,17 @@ class FieldProblem(Problem):
         """Marginals of the chosen configurations as a sparse matrix (configurations, table_size)."""
         from scipy.sparse import csr_array
 
-        counts = np.diff(self.configurations.config_ptr)
-        program_of = np.repeat(np.arange(len(counts)), counts)[needed]
+        program_of = self._program_of(needed)
         chosen, entries = self._subset(needed, program_of)
         lengths = self.programs.entry_counts[program_of]
         indptr = np.concatenate(([0], np.cumsum(lengths)))
         each = np.empty(int(indptr[-1]))
         self.programs.run(log_tables, chosen, each=each, each_start=indptr[:-1].astype(np.int64))
         return csr_array((each, entries, indptr), shape=(len(needed), self.arrays.graph.table_size))
+
+    def _program_of(self, needed: IntArray) -> IntArray:
+        """The program of each of these configurations."""
+        return np.searchsorted(self.configurations.config_ptr, needed, side="right") - 1
 
     def _subset(self, needed: IntArray, program_of: IntArray) -> tuple[Configurations, IntArray]:
         """Some of the configurations, and the flat table entries of their reduced factors in kernel order."""

@@ -10,6 +10,8 @@ the kernel computes is told in kernels/pairwise.hpp.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -98,9 +100,9 @@ class PairwiseProblem(Problem):
         self._dense = 2 * len(self.edges) > _DENSE_FROM * m * m
         self._ends = self.edges.ravel().astype(np.int64)
         self._adjacency = _adjacency(m, self.edges)
-        self._layout = lay_out(
-            self._bits, parts, [p.beta for p in parts], self._edge_number, dense=self._dense, merge=True
-        )
+        own = [p.beta if np.ndim(p.beta) else 1.0 for p in parts]
+        self._unit = lay_out(self._bits, parts, own, self._edge_number, dense=self._dense, merge=True)
+        self._layout = self._unit.with_betas(self.betas)
 
     @property
     def dense(self) -> bool:
@@ -190,15 +192,33 @@ class PairwiseProblem(Problem):
             )  # fmt: skip
             ends = residual[:, a] * codes[:, b] + residual[:, b] * codes[:, a] + pair_terms
             by_edge = self.gap**2 * ends + self.gap * self.state0 * (residual[:, a] + residual[:, b])
-            np.add.at(scores[:, f].T, self.edge_parameter, by_edge.T)
+            self._add_columns(scores[:, f], self.edge_parameter, by_edge)
             if self.bias_parameter is not None:
-                np.add.at(scores[:, f].T, self.bias_parameter, self.gap * residual.T)
+                self._add_columns(scores[:, f], self.bias_parameter, self.gap * residual)
         return scores
+
+    @staticmethod
+    def _add_columns(scores: FloatArray, parameter: IntArray, columns: FloatArray) -> None:
+        """scores[:, parameter[j]] += columns[:, j]; several j may share one parameter."""
+        if len(np.unique(parameter)) == len(parameter):
+            scores[:, parameter] += columns
+        else:
+            np.add.at(scores.T, parameter, columns.T)
 
     @property
     def betas(self) -> FloatArray:
         """The weight β of each family; 1 where the components have their own."""
         return np.array([1.0 if np.ndim(part.beta) else float(part.beta) for part in self._parts])
+
+    def with_betas(self, betas: FloatArray) -> PairwiseProblem:
+        """The same samples and blocks with other weights of the families; lists of weights are multiplied."""
+        other = copy(self)
+        other._parts = tuple(
+            replace(part, beta=part.beta * b if np.ndim(part.beta) else float(b))
+            for part, b in zip(self._parts, betas, strict=True)
+        )
+        other._layout = self._unit.with_betas(betas)
+        return other
 
     # -- θ and the kernel's weights and biases -----------------------------------------------------------------------
 
@@ -236,7 +256,7 @@ class PairwiseProblem(Problem):
 
     def _by_sample(self, mode: int, theta: FloatArray, v: FloatArray | None) -> FloatArray:
         layout = self._layout
-        row_out = np.zeros((len(layout.parts), layout.n))
+        row_out = np.zeros((len(layout.used), layout.n))
         entry_out = np.zeros(len(layout.entry_component))
         self._call(layout, mode, theta, v, None, _NONE, _NONE, row_out=row_out, entry_out=entry_out)
         return layout.by_sample(self.n_samples, row_out, entry_out)
