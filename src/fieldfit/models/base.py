@@ -108,25 +108,50 @@ class Problem(ABC):
             stop = min(start + rows, self.n_samples)
             yield start, self.scores(theta, start, stop)
 
+    def family_score_blocks(
+        self, theta: FloatArray, row_weight: FloatArray | None = None
+    ) -> Iterator[tuple[FloatArray | None, FloatArray]]:
+        """Stream the scores by family as (weights, block (k, n_families, n_parameters)), at most about 64 MB at a time.
+
+        Weighted sums over all blocks are those over the samples: samples that share their scores may come once, with
+        the sum of their weights.
+        """
+        rows = max(1, int(8_000_000 // max(1, self.n_parameters * self.n_families)))
+        for start in range(0, self.n_samples, rows):
+            stop = min(start + rows, self.n_samples)
+            weight = None if row_weight is None else row_weight[start:stop]
+            yield weight, self.family_scores(theta, start, stop)
+
     def family_statistics(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ψ_i^(f) ∘ ψ_i^(g), without β: the diagonals of the meat by pairs of families.
 
         The result is (n_families, n_families, n_parameters); it adds up over shards, and scores are streamed.
         """
-        families, r = self.n_families, self.n_parameters
-        total = np.zeros((families, families, r))
-        rows = max(1, int(8_000_000 // max(1, r * families)))
-        for start in range(0, self.n_samples, rows):
-            stop = min(start + rows, self.n_samples)
-            block = self.family_scores(theta, start, stop)
-            weighted = block if row_weight is None else block * row_weight[start:stop, None, None]
+        families = self.n_families
+        total = np.zeros((families, families, self.n_parameters))
+        for weight, block in self.family_score_blocks(theta, row_weight):
             for f in range(families):
+                weighted = block[:, f] if weight is None else block[:, f] * weight[:, None]
                 for g in range(f, families):
-                    total[f, g] += np.einsum("ir,ir->r", weighted[:, f], block[:, g])
+                    total[f, g] += np.einsum("ir,ir->r", weighted, block[:, g])
         for f in range(families):
             for g in range(f):
                 total[f, g] = total[g, f]
         return total
+
+    def family_products(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ψ_i^(f) ψ_i^(g)ᵀ, without β: (n_families, n_families, n_parameters, n_parameters), scores streamed."""
+        families, r = self.n_families, self.n_parameters
+        total = np.zeros((families * r, families * r))
+        for weight, block in self.family_score_blocks(theta, row_weight):
+            flat = block.reshape(len(block), families * r)
+            total += (flat if weight is None else flat * weight[:, None]).T @ flat
+        return np.ascontiguousarray(total.reshape(families, r, families, r).transpose(0, 2, 1, 3))
+
+    @property
+    def exact_diagonal(self) -> bool:
+        """Whether `hessian_diagonal` is the diagonal itself and not something near it."""
+        return False
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
         """Approximate diagonal of −Σ_i w_i ∇² m_θ (positive), for preconditioning; None where it is not cheap."""
@@ -196,6 +221,11 @@ class SumProblem(Problem):
         for part, places in zip(self.parts, self.families, strict=True):
             result[list(places)] = part.betas
         return result
+
+    @property
+    def exact_diagonal(self) -> bool:
+        """Whether it is for every part."""
+        return all(part.exact_diagonal for part in self.used)
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
         """Sum of the parts' diagonals, if every part has one."""

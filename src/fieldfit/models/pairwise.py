@@ -9,9 +9,10 @@ the kernel computes is told in kernels/pairwise.hpp.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -130,25 +131,33 @@ class PairwiseProblem(Problem):
         _, edges, curvature = self._sums(_DIAGONAL, theta, None, row_weight)
         outside = curvature[self.edges[:, 0]] + curvature[self.edges[:, 1]]
         diagonal = sums_by(self.edge_parameter, edges + (self.gap * self.state0) ** 2 * outside, self.n_parameters)
-        uses = np.bincount(self.edge_parameter, minlength=self.n_parameters)
         if self.bias_parameter is not None:
             diagonal += sums_by(self.bias_parameter, self.gap**2 * curvature, self.n_parameters)
-            uses += np.bincount(self.bias_parameter, minlength=self.n_parameters)
-        for shared in np.flatnonzero(uses > 1)[:_MOST_EXACT_TIED]:
+        for shared in np.flatnonzero(self._uses > 1)[:_MOST_EXACT_TIED]:
             unit = np.zeros(self.n_parameters)
             unit[shared] = 1.0
             diagonal[shared] = -self.hessian_product(theta, unit, row_weight)[shared]
         return np.maximum(diagonal, 0.0)
+
+    @property
+    def exact_diagonal(self) -> bool:
+        """Whether few enough parameters are shared."""
+        return int(np.sum(self._uses > 1)) <= _MOST_EXACT_TIED
+
+    @property
+    def _uses(self) -> IntArray:
+        """How many edges and biases each parameter has (n_parameters,)."""
+        uses = np.bincount(self.edge_parameter, minlength=self.n_parameters)
+        if self.bias_parameter is not None:
+            uses += np.bincount(self.bias_parameter, minlength=self.n_parameters)
+        return uses
 
     def preconditioner(self, theta: FloatArray) -> SylvesterPreconditioner | None:
         """v ↦ M⁻¹ v with M near −Σ_i ∇² m_θ(X_i, Z_i), for dense graphs without shared parameters; else None.
 
         It costs about one evaluation, and each use four products of m × m matrices.
         """
-        uses = np.bincount(self.edge_parameter, minlength=self.n_parameters)
-        if self.bias_parameter is not None:
-            uses += np.bincount(self.bias_parameter, minlength=self.n_parameters)
-        if not self._dense or not (uses == 1).all():
+        if not self._dense or not (self._uses == 1).all():
             return None
         _, _, curvature = self._sums(_DIAGONAL, theta, None, None)
         mean, second = code_moments(self._bits)
@@ -176,21 +185,51 @@ class PairwiseProblem(Problem):
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the samples start..stop by family, without β."""
         codes = self._bits[start:stop]
+        return self._scores(theta, codes, [_of_samples(part, start, start + len(codes)) for part in self._parts])
+
+    def family_score_blocks(
+        self, theta: FloatArray, row_weight: FloatArray | None = None
+    ) -> Iterator[tuple[FloatArray | None, FloatArray]]:
+        """The same as a stream; where that saves half, equal samples with equal whole rows of Z come once."""
+        if self._equal is None:
+            yield from super().family_score_blocks(theta, row_weight)
+            return
+        first, number = self._equal
+        weight = np.bincount(number, row_weight, len(first)).astype(np.float64)
+        size = max(1, int(8_000_000 // max(1, self.n_parameters * self.n_families)))
+        for start in range(0, len(first), size):
+            rows = first[start : start + size]
+            parts = [part if part.rows is None else replace(part, rows=part.rows[rows]) for part in self._parts]
+            yield weight[start : start + size], self._scores(theta, self._bits[rows], parts)
+
+    @cached_property
+    def _equal(self) -> tuple[IntArray, IntArray] | None:
+        """The first of the samples that are equal in all variables and in Z, and the class of each; None if too few."""
+        if self._unit.inverse is None or any(part.indices is not None for part in self._parts):
+            return None
+        key = self._unit.inverse
+        for part in self._parts:
+            if part.rows is not None:
+                key = 2 * key + part.rows
+        _, first, number = np.unique(key, return_index=True, return_inverse=True)
+        return (first, number) if 2 * len(first) <= self.n_samples else None
+
+    def _scores(self, theta: FloatArray, codes: NDArray[np.uint8], parts: Sequence[FamilySelection]) -> FloatArray:
         scores = np.zeros((len(codes), self.n_families, self.n_parameters))
         if not len(codes):
             return scores
         a, b = self.edges.T
-        for f, part in enumerate(self._parts):
-            one = _of_samples(part, start, start + len(codes))
+        first, second = codes[:, a], codes[:, b]
+        for f, part in enumerate(parts):
             beta = part.beta if np.ndim(part.beta) else 1.0
-            layout = lay_out(codes, [one], [beta], self._edge_number, dense=self._dense, merge=False)
+            layout = lay_out(codes, [part], [beta], self._edge_number, dense=self._dense, merge=False)
             residual = np.zeros((len(codes), self.n_variables))
             pair_terms = np.zeros((len(codes), len(self.edges)))
             self._call(
                 layout, _SCORES, theta, None, None, np.empty(len(self.edges)), np.empty(self.n_variables),
                 residual=residual, pair_terms=pair_terms,
             )  # fmt: skip
-            ends = residual[:, a] * codes[:, b] + residual[:, b] * codes[:, a] + pair_terms
+            ends = residual[:, a] * second + residual[:, b] * first + pair_terms
             by_edge = self.gap**2 * ends + self.gap * self.state0 * (residual[:, a] + residual[:, b])
             self._add_columns(scores[:, f], self.edge_parameter, by_edge)
             if self.bias_parameter is not None:

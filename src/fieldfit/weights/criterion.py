@@ -158,14 +158,16 @@ class DiagonalForm:
 
 def _inverse_and_log_det(matrix: FloatArray) -> tuple[FloatArray, float] | None:
     """A⁻¹ and log det A of a positive definite matrix; None where it is not, or is singular up to rounding."""
-    from scipy.linalg import LinAlgError, cho_solve, cholesky
+    from scipy.linalg.lapack import dpotrf, dpotri  # the wrappers around them cost more than they do
 
-    try:
-        L = cholesky((matrix + matrix.T) / 2, lower=True, check_finite=False)
-    except LinAlgError:
+    if not len(matrix):
+        return matrix, 0.0
+    L, failed = dpotrf((matrix + matrix.T) / 2, lower=1, overwrite_a=1)
+    if failed:
         return None
     pivots = np.square(np.diagonal(L))
-    if pivots.min(initial=np.inf) <= _ZERO * pivots.max(initial=0.0):
+    if pivots.min() <= _ZERO * pivots.max():
         return None
-    inverse = cho_solve((L, True), np.eye(len(matrix)), check_finite=False)
-    return np.asarray(inverse), float(np.sum(np.log(pivots)))
+    inverse, _ = dpotri(L, lower=1)
+    lower = np.tril(inverse)
+    return np.asarray(lower + np.tril(lower, -1).T), float(np.sum(np.log(pivots)))
