@@ -148,6 +148,17 @@ class Problem(ABC):
             total += (flat if weight is None else flat * weight[:, None]).T @ flat
         return np.ascontiguousarray(total.reshape(families, r, families, r).transpose(0, 2, 1, 3))
 
+    def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ∇² m_θ(X_i, Z_i) as a dense matrix (n_parameters, n_parameters), one product for each parameter."""
+        r = self.n_parameters
+        result = np.empty((r, r))
+        unit = np.zeros(r)
+        for column in range(r):
+            unit[column] = 1.0
+            result[:, column] = self.hessian_product(theta, unit, row_weight)
+            unit[column] = 0.0
+        return (result + result.T) / 2
+
     @property
     def exact_diagonal(self) -> bool:
         """Whether `hessian_diagonal` is the diagonal itself and not something near it."""
@@ -221,6 +232,10 @@ class SumProblem(Problem):
         for part, places in zip(self.parts, self.families, strict=True):
             result[list(places)] = part.betas
         return result
+
+    def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Sum of the parts' matrices."""
+        return _total([part.hessian_matrix(theta, row_weight) for part in self.used])
 
     @property
     def exact_diagonal(self) -> bool:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fieldfit import _kernels
 from fieldfit.models.base import Problem
+from fieldfit.models.equal_samples import equal_samples
 from fieldfit.models.pairwise_layout import LARGEST_BLOCK, BlockFamily, EdgeNumbers, Layout, lay_out, sums_by
 from fieldfit.models.pairwise_preconditioner import SylvesterPreconditioner, code_moments
 from fieldfit.policies.selection import FamilySelection
@@ -205,14 +206,7 @@ class PairwiseProblem(Problem):
     @cached_property
     def _equal(self) -> tuple[IntArray, IntArray] | None:
         """The first of the samples that are equal in all variables and in Z, and the class of each; None if too few."""
-        if self._unit.inverse is None or any(part.indices is not None for part in self._parts):
-            return None
-        key = self._unit.inverse
-        for part in self._parts:
-            if part.rows is not None:
-                key = 2 * key + part.rows
-        _, first, number = np.unique(key, return_index=True, return_inverse=True)
-        return (first, number) if 2 * len(first) <= self.n_samples else None
+        return None if self._unit.inverse is None else equal_samples(self._bits, self._parts)
 
     def _scores(self, theta: FloatArray, codes: NDArray[np.uint8], parts: Sequence[FamilySelection]) -> FloatArray:
         scores = np.zeros((len(codes), self.n_families, self.n_parameters))

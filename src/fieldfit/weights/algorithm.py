@@ -191,18 +191,19 @@ def _inverse(
     criterion: LogDeterminant, beta: FloatArray, scale: float, precision: FloatArray
 ) -> Callable[[FloatArray], FloatArray] | None:
     """v ↦ H⁻¹v with the bread of the last round; None where that is singular."""
-    from scipy.linalg.lapack import dpotrf, dpotrs
-
     H = scale * np.einsum("g,gab->ab", beta, criterion.bread)
     places = np.arange(len(H))
     H[places, places] += precision
-    factor, failed = dpotrf(H, lower=1)
-    pivots = np.diagonal(factor)
-    if failed or float(pivots.min()) ** 2 <= _SINGULAR * float(pivots.max()) ** 2:
+    try:
+        pivots = np.diagonal(np.linalg.cholesky(H))
+    except np.linalg.LinAlgError:
         return None
+    if float(pivots.min()) ** 2 <= _SINGULAR * float(pivots.max()) ** 2:
+        return None
+    inverse = np.linalg.inv(H)
 
     def apply(v: FloatArray) -> FloatArray:
-        return np.asarray(dpotrs(factor, v, lower=1)[0])
+        return np.asarray(inverse @ v)
 
     return apply
 

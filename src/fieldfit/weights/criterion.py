@@ -158,16 +158,11 @@ class DiagonalForm:
 
 def _inverse_and_log_det(matrix: FloatArray) -> tuple[FloatArray, float] | None:
     """A⁻¹ and log det A of a positive definite matrix; None where it is not, or is singular up to rounding."""
-    from scipy.linalg.lapack import dpotrf, dpotri  # the wrappers around them cost more than they do
-
-    if not len(matrix):
-        return matrix, 0.0
-    L, failed = dpotrf((matrix + matrix.T) / 2, lower=1, overwrite_a=1)
-    if failed:
+    symmetric = (matrix + matrix.T) / 2
+    try:
+        pivots = np.square(np.diagonal(np.linalg.cholesky(symmetric)))
+    except np.linalg.LinAlgError:
         return None
-    pivots = np.square(np.diagonal(L))
-    if pivots.min() <= _ZERO * pivots.max():
+    if pivots.min(initial=np.inf) <= _ZERO * pivots.max(initial=0.0):
         return None
-    inverse, _ = dpotri(L, lower=1)
-    lower = np.tril(inverse)
-    return np.asarray(lower + np.tril(lower, -1).T), float(np.sum(np.log(pivots)))
+    return np.linalg.inv(symmetric), float(np.sum(np.log(pivots)))
