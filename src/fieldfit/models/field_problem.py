@@ -199,14 +199,18 @@ class FieldProblem(Problem):
         log_tables = self._log_tables(theta)
         _, usage = self._weighted(row_weight)
         columns = self.arrays.features.tocsc()
-        change = np.zeros((self.n_parameters, self.arrays.graph.table_size))
-        direction = np.zeros(self.arrays.graph.table_size)
-        for column in range(self.n_parameters):
-            own = slice(columns.indptr[column], columns.indptr[column + 1])
-            direction[columns.indices[own]] = columns.data[own]
-            self.programs.run(log_tables, self._used, weight=usage, direction=direction, marginal_slope=change[column])
-            direction[columns.indices[own]] = 0.0
-        result: FloatArray = change @ self.arrays.features
+        r, table_size = self.n_parameters, self.arrays.graph.table_size
+        result = np.empty((r, r))
+        direction = np.zeros(table_size)
+        size = max(1, 8_000_000 // max(1, table_size))
+        for start in range(0, r, size):
+            change = np.zeros((min(size, r - start), table_size))
+            for line, slope in enumerate(change, start):
+                own = slice(columns.indptr[line], columns.indptr[line + 1])
+                direction[columns.indices[own]] = columns.data[own]
+                self.programs.run(log_tables, self._used, weight=usage, direction=direction, marginal_slope=slope)
+                direction[columns.indices[own]] = 0.0
+            result[start : start + len(change)] = change @ self.arrays.features
         return (result + result.T) / 2
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:

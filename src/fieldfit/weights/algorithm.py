@@ -109,7 +109,8 @@ class _Alternation:
             solution = self._fit(criterion, self.tol if tight else max(self.tol, _LOOSE))
             criterion = self._criterion(number == 1)
             J = criterion.value(self.beta)
-            previous, self.beta = self.beta, minimise_on_simplex(criterion, self.ridge)
+            near = self.beta if number > 1 else None
+            previous, self.beta = self.beta, minimise_on_simplex(criterion, self.ridge, near)
             loss = J - criterion.value(self.beta)
             self.history.append(Round(number, previous, J, loss, -solution.value, solution.converged and tight))
             if solution.status is Status.INTERRUPTED:

@@ -15,8 +15,8 @@ from fieldfit.types import BoolArray, FloatArray
 
 _STEPS = 300
 _HALVINGS = 40
-#: A predicted decrease below this, relative to 1 + |value − first value|, is none.
-_NOTHING = 1e-13
+#: A predicted decrease below this is none.
+_NOTHING = 1e-12
 
 
 def descend(

@@ -78,17 +78,14 @@ def _search(criterion: Criterion, ridge: Ridge, near: FloatArray | None) -> Floa
     candidates = [shares(np.ones(groups)), centre, *corners]
     if np.any(ridge.beta0[use] > 0):
         candidates.append(shares(ridge.beta0))
-    starts = 0
-    if near is not None and np.any(near[use] > 0):
+    close = near is not None and bool(np.any(near[use] > 0))
+    if near is not None and close:
         candidates.append(shares(near))
-        starts = 1
     elif len(corners) > 1:
         candidates += _places(corners, centre)
-        starts = _STARTS
     found = [value_grad(alpha)[0] for alpha in candidates]
     if len(corners) > 1:
-        order = np.argsort(found, kind="stable")[:starts] if near is None else [len(candidates) - 1]
-        for place in order:
+        for place in [len(candidates) - 1] if close else _best_places(candidates, found):
             if np.isfinite(found[place]):
                 alpha = descend(value_grad, candidates[place], use)
                 candidates += [alpha, _without_small(alpha)]
@@ -111,6 +108,18 @@ def _places(corners: list[FloatArray], centre: FloatArray) -> list[FloatArray]:
     pairs = [(a, b) for place, a in enumerate(corners) for b in corners[:place]]
     edges = [share * a + (1 - share) * b for a, b in pairs for share in _ALONG_A_PAIR]
     return edges if len(corners) == 2 else near + edges
+
+
+def _best_places(candidates: list[FloatArray], found: list[float]) -> list[int]:
+    """Where to start: of two groups every point that is lower than its neighbours, of more the lowest few."""
+    values = np.array(found)
+    finite = np.flatnonzero(np.isfinite(values))
+    used = np.flatnonzero(np.max(candidates, axis=0) > 0)
+    if len(used) != 2:
+        return list(finite[np.argsort(values[finite], kind="stable")][:_STARTS])
+    order = finite[np.argsort(np.array(candidates)[finite, used[0]], kind="stable")]
+    line = np.concatenate(([np.inf], values[order], [np.inf]))
+    return list(order[(line[1:-1] <= line[:-2]) & (line[1:-1] < line[2:])])
 
 
 def _without_small(alpha: FloatArray) -> FloatArray:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.asymptotics.sandwich import hessian_matrix
 from fieldfit.types import BoolArray, FloatArray
 from fieldfit.weights.criterion import DiagonalForm, LogDeterminant
 from fieldfit.weights.gershgorin import Gershgorin, discs
@@ -56,7 +55,7 @@ class DataStatistics:
     def dense(self, theta: FloatArray) -> LogDeterminant:
         """The exact form: G Hessian matrices and one pass over the scores."""
         keep = np.flatnonzero(self.free)
-        bread = np.stack([-hessian_matrix(part, theta, self.row_weight) for part in self.problem.parts])
+        bread = np.stack([-part.hessian_matrix(theta, self.row_weight) for part in self.problem.parts])
         meat = self.problem.family_products(theta, self._product_weight)
         if len(keep) < len(theta):
             bread, meat = bread[:, keep][:, :, keep], meat[:, :, keep][:, :, :, keep]
@@ -101,14 +100,9 @@ class DataStatistics:
         own = part.hessian_diagonal(theta, self.row_weight) if good else None
         if own is not None:
             return own
-        result = np.zeros(r)
         if r <= MOST_STREAMED:
-            unit = np.zeros(r)
-            for column in np.flatnonzero(self.free):
-                unit[column] = 1.0
-                result[column] = -part.hessian_product(theta, unit, self.row_weight)[column]
-                unit[column] = 0.0
-            return result
+            return np.diagonal(-part.hessian_matrix(theta, self.row_weight))
+        result = np.zeros(r)
         # These errors do not cancel in J, so there are more probes.
         random, probes = np.random.default_rng(1), 4 * self.probes
         for _ in range(probes):
