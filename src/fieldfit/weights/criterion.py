@@ -148,11 +148,11 @@ class DiagonalForm:
         """J(β) and its gradient."""
         bread, meat = self._counted
         B = beta @ bread
-        half = np.einsum("ghr,h->gr", meat, beta)
+        half = beta @ meat  # Σ_h β_h M_gh, which is symmetric in g and h
         M = beta @ half
-        if np.min(B, initial=np.inf) <= 0 or np.min(M, initial=np.inf) <= 0:
+        if not ((B > 0).all() and (M > 0).all()):
             return np.inf, np.zeros(len(beta))
-        J = float(np.sum(np.log(M)) - 2 * np.sum(np.log(B)))
+        J = float(np.log(M).sum() - 2 * np.log(B).sum())
         return J, 2 * (half @ (1 / M)) - 2 * (bread @ (1 / B))
 
 

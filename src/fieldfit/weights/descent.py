@@ -21,8 +21,11 @@ _NOTHING = 1e-12
 
 def descend(
     value_grad: Callable[[FloatArray], tuple[float, FloatArray]], start: FloatArray, use: BoolArray
-) -> FloatArray:
-    """A local minimum from ``start`` (G,), whose value must be finite; groups that are not in ``use`` stay at 0."""
+) -> tuple[FloatArray, float]:
+    """A local minimum from ``start`` (G,), and its value; groups that are not in ``use`` stay at 0.
+
+    The value at the start must be finite.
+    """
     alpha = np.where(use, start, 0.0)
     value, slope = value_grad(alpha)
     matrix = np.eye(len(alpha)) * max(float(np.abs(slope).max()), 1e-8) * 4.0
@@ -49,7 +52,7 @@ def descend(
         moved, change = trial - alpha, new_slope - slope
         alpha, value, slope = trial, new_value, new_slope
         matrix, fresh = _updated(matrix, moved, change, fresh), False
-    return np.asarray(alpha)
+    return np.asarray(alpha), value
 
 
 def _step(matrix: FloatArray, slope: FloatArray, alpha: FloatArray, use: BoolArray) -> FloatArray:

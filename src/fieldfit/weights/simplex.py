@@ -22,7 +22,7 @@ _SMALL = 1e-9
 #: Descents from the best of the points that were looked at.
 _STARTS = 3
 #: Shares at which each pair of groups is looked at, and groups up to which all pairs are.
-_ALONG_A_PAIR = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
+_ALONG_A_PAIR = (0.03, 0.15, 0.35, 0.65, 0.85, 0.97)
 _MOST_PAIRED = 3
 
 
@@ -75,21 +75,24 @@ def _search(criterion: Criterion, ridge: Ridge, near: FloatArray | None) -> Floa
 
     corners = [row for row, good in zip(np.eye(groups), use, strict=True) if good]
     centre = use / max(int(use.sum()), 1)
-    candidates = [shares(np.ones(groups)), centre, *corners]
-    if np.any(ridge.beta0[use] > 0):
+    candidates = [shares(np.ones(groups)), *corners]
+    if np.any(ridge.beta0[use] > 0) and not np.allclose(shares(ridge.beta0), candidates[0]):
         candidates.append(shares(ridge.beta0))
     close = near is not None and bool(np.any(near[use] > 0))
     if near is not None and close:
         candidates.append(shares(near))
     elif len(corners) > 1:
-        candidates += _places(corners, centre)
+        candidates += [centre, *_places(corners, centre)]
     found = [value_grad(alpha)[0] for alpha in candidates]
     if len(corners) > 1:
         for place in [len(candidates) - 1] if close else _best_places(candidates, found):
             if np.isfinite(found[place]):
-                alpha = descend(value_grad, candidates[place], use)
-                candidates += [alpha, _without_small(alpha)]
-                found += [value_grad(alpha)[0], value_grad(candidates[-1])[0]]
+                alpha, lowest = descend(value_grad, candidates[place], use)
+                candidates.append(alpha)
+                found.append(lowest)
+                if np.any((alpha > 0) & (alpha < _SMALL)):
+                    candidates.append(_without_small(alpha))
+                    found.append(value_grad(candidates[-1])[0])
     best = int(np.argmin(found))
     if not np.isfinite(found[best]):
         raise IdentifiabilityError(
