@@ -12,6 +12,7 @@ so the gradient of the emissions stays factored until it is written down.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -177,6 +178,12 @@ class BoltzmannChainProblem(Problem):
     def betas(self) -> FloatArray:
         """The weight β of each family."""
         return np.array([family.beta for family in self.families])
+
+    def with_betas(self, betas: FloatArray) -> BoltzmannChainProblem:
+        """The same sequences and windows with other weights of the families."""
+        other = copy(self)
+        other.families = tuple(own._replace(beta=float(b)) for own, b in zip(self.families, betas, strict=True))
+        return other
 
     def _split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Transitions with the start as row K (K + 1, K), and emissions (K, V)."""

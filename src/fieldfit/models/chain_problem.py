@@ -13,6 +13,7 @@ so is one without any known label, whose log-probability is 0.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -161,6 +162,17 @@ class ChainProblem(Problem):
         """The weight β of each family."""
         return np.array([family.beta for family in self.families])
 
+    def with_betas(self, betas: FloatArray) -> ChainProblem:
+        """The same sequences and windows with other weights of the families."""
+        other = copy(self)
+        other.families = tuple(own._replace(beta=float(b)) for own, b in zip(self.families, betas, strict=True))
+        return other
+
+    @property
+    def _used(self) -> tuple[Windows, ...]:
+        """The families that sums need: those with a weight other than 0."""
+        return tuple(family for family in self.families if family.beta != 0) or self.families[:1]
+
     def _vector(self, theta: FloatArray) -> FloatArray:
         array = np.ascontiguousarray(theta, dtype=np.float64)
         if array.shape != (self.n_parameters,):
@@ -212,27 +224,27 @@ class ChainProblem(Problem):
         self, theta: FloatArray, row_weight: FloatArray | None = None, out: FloatArray | None = None
     ) -> tuple[float, FloatArray]:
         """Σ_i w_i m_θ(X_i, Z_i) and its gradient, which is written to ``out`` if that is given."""
-        return self._gradient(self._vector(theta), None, _maybe(row_weight), self.families, out=out)
+        return self._gradient(self._vector(theta), None, _maybe(row_weight), self._used, out=out)
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v, by derivatives through the same recursions.
 
         Negative semi-definite where all labels are known; otherwise the difference of two log Z's Hessians.
         """
-        return self._gradient(self._vector(theta), self._vector(v), _maybe(row_weight), self.families)[1]
+        return self._gradient(self._vector(theta), self._vector(v), _maybe(row_weight), self._used)[1]
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i Σ p(1 − p) x² over tokens and edges, p their marginals: covariances between tokens are left out.
 
         What unknown labels take away from it is left out too, so that it stays positive.
         """
-        return -self._gradient(self._vector(theta), None, _maybe(row_weight), self.families, squares=True)[1]
+        return -self._gradient(self._vector(theta), None, _maybe(row_weight), self._used, squares=True)[1]
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """m_θ(X_i, Z_i) for each sequence; only the forward recursion runs."""
         values = np.empty(self.n_samples)
         weights = self.layout.unpack(self._vector(theta))
-        families = list(self.families)
+        families = list(self._used)
         _kernels.chain_evaluate(
             self._tokens, weights, None, families, None, True, False, values, None, None, None, get_threads()
         )
@@ -243,7 +255,7 @@ class ChainProblem(Problem):
         values, products = np.empty(self.n_samples), np.empty(self.n_samples)
         weights = self.layout.unpack(self._vector(theta))
         direction = self.layout.unpack(self._vector(v), direction=True)
-        families = list(self.families)
+        families = list(self._used)
         _kernels.chain_evaluate(
             self._tokens, weights, direction, families, None, True, False, values, products, None, None, get_threads()
         )
