@@ -113,7 +113,9 @@ def _plan(
     rows, simulated = evidence_rows(model, pilot, random_state)
     passes = evidence_passes(model, rows, None if functionals is None else len(functionals))
     allowance = math.inf if asked is not None else _ALLOWANCE if target.seconds is None else _SHARE * target.seconds
-    ingredients, refused = build(wanted, model, dataset, rows, n, pilot.theta, passes=passes, allowance=allowance)
+    ingredients, refused = build(
+        wanted, model, dataset, rows, pilot.theta, precision=precision, passes=passes, allowance=allowance
+    )
     missing = [name for name in names if name in refused and asked is not None]
     if missing:
         raise FieldfitError(f"The policy with {missing[0]} cannot be planned: {refused[missing[0]]}")
