@@ -136,16 +136,20 @@ class FieldProblem(Problem):
         """The weight β of each family."""
         return self._betas
 
-    def configuration_use(self) -> tuple[FloatArray, FloatArray]:
-        """Of each configuration: the share of the samples that use it, and the products over entries of its tables."""
+    def configuration_use(self) -> tuple[FloatArray, IntArray, FloatArray, FloatArray, FloatArray]:
+        """Of each configuration the share of the samples that use it and its sum; of each sum its cost, cells and factors.
+
+        The cost is in products over entries of the sum's tables for one configuration, cells are numbers held at once.
+        """
         uses = sum(np.diff(usage.tocsc().indptr) for usage in self._family_usage)
-        per_program = np.array(
-            [p.cost + len(p.template.arrays["maps"]) + len(p.entry_offset) for p in self.programs.programs],
-            dtype=float,
-        )
-        counts = np.diff(self.configurations.config_ptr)
         share: FloatArray = np.asarray(uses, dtype=np.float64) / max(self.n_samples, 1)
-        return share, np.repeat(per_program, counts)
+        programs = self.programs.programs
+        counts = np.diff(self.configurations.config_ptr)
+        cost = [p.cost + len(p.template.arrays["maps"]) + len(p.entry_offset) for p in programs]
+        cells = [int(p.template.arrays["cell_count"][0]) for p in programs]
+        factors = [len(p.factors) for p in programs]
+        sums = np.array([cost, cells, factors], dtype=np.float64).reshape(3, len(programs))
+        return share, np.repeat(np.arange(len(programs)), counts), sums[0], sums[1], sums[2]
 
     @property
     def fixed_entries(self) -> int:
