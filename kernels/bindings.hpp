@@ -29,5 +29,6 @@ void bind_selection(nb::module_& module);
 void bind_pairwise(nb::module_& module);
 void bind_name_table(nb::module_& module);
 void bind_vectors(nb::module_& module);
+void bind_lasso(nb::module_& module);
 
 }  // namespace ff

@@ -52,4 +52,5 @@ NB_MODULE(_kernels, module) {
     ff::bind_pairwise(module);
     ff::bind_name_table(module);
     ff::bind_vectors(module);
+    ff::bind_lasso(module);
 }
