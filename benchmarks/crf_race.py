@@ -10,9 +10,9 @@ they are within 1e-4 of it. There our fit stops, so its F1 is that of the same o
 
 Every contestant is a process of its own, and its memory is the peak of that process above what it had when the sentences
 were encoded; the peer gets its feature names sentence by sentence. Clocks start when the trainer is called: what it
-compiles counts, reading does not. CRFsuite has one thread and reports processor seconds; on one thread so do we, which holds on a
-busy machine too, and on two threads ours are seconds on the wall, so that needs a quiet one. Needs python-crfsuite,
-FIELDFIT_DATA and Linux.
+compiles counts, reading does not. CRFsuite has one thread and reports processor seconds; on one thread so do we, which
+holds on a busy machine too, and on two threads ours are seconds on the wall, so that needs a quiet one. Needs
+python-crfsuite, FIELDFIT_DATA and Linux.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ def race(name: str, layout: str, sentences: int | None, iterations: int) -> None
         )
         if threads == 2:
             print(
-                f"{name} {layout:9s} at the same objective ({reached / peer['losses'][-1] - 1:+.1e} relative) F1 differs by "
-                f"{own['f1'] - peer['f1']:+.2f}"
+                f"{name} {layout:9s} at the same objective ({reached / peer['losses'][-1] - 1:+.1e} relative) F1 differs "
+                f"by {own['f1'] - peer['f1']:+.2f}"
             )
 
 
