@@ -136,7 +136,7 @@ def main() -> None:
         rates.append(product_rate())
     rate = max(rates)
     machine = (
-        f"{get_threads()} threads: product {rate / 1e9:.0f} GF/s, copy {bandwidth / 1e9:.0f} GB/s, "
+        f"threads: {get_threads()}; product {rate / 1e9:.0f} GF/s, copy {bandwidth / 1e9:.0f} GB/s, "
         f"exp {exponentials / 1e9:.1f} G/s"
     )
     print(machine)

@@ -45,17 +45,17 @@ rate of a large copy; the three rates are measured in the same run and stand in 
     "pl1": Section(
         "PL1 on ATIS against its gathers and scatters",
         ["gather_scatter.py"],
-        """The bare gather and scatter of the same entries is SciPy's sparse product and that of its transpose, into memory that
-is there already, on as many threads as ours.""",
+        """The bare gather and scatter of the same entries is SciPy's sparse product and that of its transpose, into memory
+that is there already, on as many threads as ours.""",
     ),
     "warmup": Section("The first fit of a process against the second", ["first_fit.py"]),
     "time": Section(
         "How the time of a fit goes",
         ["time_shares.py"],
-        """From the text file to θ. Scoring gathers the weights of each token's features; the recursion exponentiates the scores
-and goes forward and backward; the gradient sums the tokens' residuals over each feature (for the most frequent ones within
-the backward pass). The optimiser's share is its passes over θ, the gradient and six pairs of vectors: it grows with the
-number of weights, the recursion with K² and the number of tokens.""",
+        """From the text file to θ. Scoring gathers the weights of each token's features; the recursion exponentiates the
+scores and goes forward and backward; the gradient sums the tokens' residuals over each feature (for the most frequent ones
+within the backward pass). The optimiser's share is its passes over θ, the gradient and six pairs of vectors: it grows with
+the number of weights, the recursion with K² and the number of tokens.""",
     ),
     "crf": Section("CoNLL-2000 against CRFsuite, to the same objective", ["crf_race.py", "--only", "conll"]),
     "converged": Section(
