@@ -1,0 +1,107 @@
+"""Where the memory of a chain CRF's fit goes: what each stage adds to the process, and to its peak.
+
+    python benchmarks/fit_memory.py [--sentences N] [--only conll|atis]
+
+FL, σ² = 1, CRFsuite's model with observed pairs, in a process of its own; megabytes above what the process had after its
+imports, before it read anything. Beside that the sizes of the arrays that a fit cannot do without. The peer, in a process
+of its own too, gets the sentences from the same codes, one at a time. Needs FIELDFIT_DATA, python-crfsuite and Linux.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import warnings
+
+import numpy as np
+from chain_corpora import SIGMA2, TITLES, corpus, crfsuite_like, crfsuite_trainer, learn, plain, training_text
+from measure import child, forget_peak, memory
+
+import fieldfit as ff
+from fieldfit.models.chain_problem import ChainProblem
+from fieldfit.optim.memory import Memory
+from fieldfit.threads import one_blas_thread
+from fieldfit.types import ConvergenceWarning
+
+
+def own(name: str, sentences: int | None) -> dict[str, object]:
+    fit_model = ff.fit  # names are loaded when first used, and modules are not what is measured
+    with one_blas_thread():
+        np.ones((64, 64)) @ np.ones((64, 64))
+    base = forget_peak()
+    stages: list[tuple[str, float, float]] = []
+
+    def stage(title: str) -> None:
+        peak = memory()[1] - base
+        stages.append((title, forget_peak() - base, peak))
+
+    text = training_text(name, sentences)
+    stage("the text, read")
+    encoder, data = learn(name, text)
+    stage("the sentences, encoded")
+    del text, encoder
+    stage("the same without text and encoder")
+    model = crfsuite_like(data, "observed")
+    stage("the pairs seen")
+    problem = ChainProblem(model.layout, data, plain(0))
+    stage("compiled: features by token, tokens by feature")
+    problem.value_grad(np.zeros(model.n_parameters))
+    stage("after one evaluation")
+    residuals = problem._spare[0].nbytes / 2**20
+    del problem
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fit = fit_model(model, data, "FL", sigma2=SIGMA2, tol=1e-12, max_iter=15)
+    stage("after a fit")
+    # Six pairs, and eight vectors: two points, their gradients, the direction, 1/σ², and two that an evaluation makes.
+    pairs = Memory(model.n_parameters, 6, None)
+    vectors = (pairs.steps.nbytes + pairs.changes.nbytes) / 2**20 + 8 * 8 * model.n_parameters / 2**20
+    return {
+        "stages": stages,
+        "residuals": residuals,
+        "vectors": vectors,
+        "tokens": data.n_tokens,
+        "padded": model.layout.padded,
+        "weights": fit.model.n_parameters,
+    }
+
+
+def peer(name: str, sentences: int | None) -> dict[str, object]:
+    import pycrfsuite  # noqa: F401
+
+    encoder, data, _ = corpus(name, sentences)
+    before = forget_peak()
+    trainer = crfsuite_trainer(data, [str(label) for label in encoder.labels], "observed", 10)
+    appended = memory()[1] - before
+    with tempfile.TemporaryDirectory() as folder:
+        trainer.train(f"{folder}/model")
+    return {"appended": appended, "peak": memory()[1] - before}
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--child"]:
+        who, name, sentences = sys.argv[2:]
+        print(json.dumps((peer if who == "peer" else own)(name, int(sentences) or None)))
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sentences", type=int, default=None, help="use the first N training sentences (all)")
+    parser.add_argument("--only", choices=list(TITLES), default=None)
+    options = parser.parse_args()
+    for name in TITLES if options.only is None else [options.only]:
+        ours = child(__file__, "own", name, str(options.sentences or 0))
+        theirs = child(__file__, "peer", name, str(options.sentences or 0))
+        print(f"{TITLES[name]}: {ours['tokens']:,} tokens, {ours['weights']:,} weights")
+        for title, now, peak in ours["stages"]:
+            print(f"  {title:48s} {now:6.1f} MB, peak until then {peak:6.1f} MB")
+        print(f"  of it residuals, {ours['tokens']:,} x {ours['padded']} doubles: {ours['residuals']:.1f} MB")
+        print(f"  of it vectors of the optimiser: {ours['vectors']:.1f} MB")
+        print(
+            f"  CRFsuite above the encoded sentences: {theirs['appended']:.1f} MB when they are appended, "
+            f"peak {theirs['peak']:.1f} MB"
+        )
+
+
+if __name__ == "__main__":
+    main()
