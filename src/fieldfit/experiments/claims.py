@@ -40,8 +40,8 @@ HOW = """## How it was computed
   "Best β" is the β of the grid with the least train NLL.
 - {crf}
 - Boltzmann chain: {chain}
-- Measured seconds are the processor's, for one value and gradient on one thread, the best of five. Our kernels share
-  work that the
+- Measured seconds are the processor's, for one value and gradient on one thread, the least of all cells of a
+  fold that select the same windows. Our kernels share work that the
   FLOPs count for each component (windows with the same neighbours have one log Z), so the two axes tell different
   stories.
 """

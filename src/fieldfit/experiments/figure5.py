@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fieldfit.experiments.chain_figures import GRID_AXES, NLL, scale_note
 from fieldfit.experiments.chain_folds import FLOPS
-from fieldfit.experiments.chain_sweeps import POLICIES, averaged, records_of
+from fieldfit.experiments.chain_sweeps import POLICIES, averaged, records_of, with_least_seconds
 from fieldfit.experiments.reproduction import Reproduction
 from fieldfit.experiments.tables import columns_of, write_tables
 from fieldfit.report.figures import make_folder, save_figure
@@ -20,7 +20,7 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     """Compute the figure; with ``out``, draw it (against FLOPs and against seconds) and write its table."""
     by_policy = {}
     for higher in POLICIES:
-        records = records_of("grid", "sentiment", "crf", higher, scale, out)
+        records = with_least_seconds(records_of("grid", "sentiment", "crf", higher, scale, out))
         by_policy[higher] = averaged([record for record in records if record["sigma2"] == SIGMA2], GRID_AXES)
     rows = []
     for higher, records in by_policy.items():

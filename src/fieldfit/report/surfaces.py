@@ -119,14 +119,14 @@ class TradeOffPanel:
         bottom, top = axes.get_ylim()
         if self.zero:
             axes.axhline(0.0, color=MUTED, linewidth=1.0, linestyle="--", zorder=1)
-            axes.legend(fontsize=7, frameon=True, framealpha=0.8, edgecolor="none")
+            _legend_below(axes)
             _frame(axes, self.title, self.x_label, self.y_label)
             return
         steps_x = np.concatenate([[left], x[edge], [right]])
         steps_y = np.concatenate([[top], y[edge], [float(y[edge][-1])]])
         axes.fill_between(steps_x, bottom, steps_y, step="post", color="0.85", linewidth=0, zorder=0)
         axes.plot([], [], "s", color="0.85", markersize=7, label="not reached by any policy")
-        axes.legend(fontsize=7, frameon=True, framealpha=0.8, edgecolor="none")
+        _legend_below(axes)
         _frame(axes, self.title, self.x_label, self.y_label)
 
 
@@ -176,6 +176,11 @@ class BarPanel:
         _frame(axes, self.title, self.x_label, "")
 
 
+def _legend_below(axes: Any) -> None:
+    """Under the axis, because a cloud leaves no free corner."""
+    axes.legend(fontsize=7, frameon=False, ncol=3, loc="upper center", bbox_to_anchor=(0.5, -0.17), handletextpad=0.3)
+
+
 def _frame(axes: Any, title: str, x_label: str, y_label: str) -> None:
     axes.set_title(title, fontsize=9, loc="left")
     axes.set_xlabel(x_label)
@@ -197,4 +202,6 @@ def draw_surfaces(
 ) -> Figure:
     """A grid of panels with the caption below; sizes are of one panel, in inches."""
     drawers = [[panel.draw for panel in row] for row in rows]
-    return draw_grid(drawers, caption, width=width, height=height, margins=(0.5, 0.3), gaps=(0.33, 0.5))
+    # Legends under the axes need room.
+    below = 0.85 if any(isinstance(panel, TradeOffPanel) for row in rows for panel in row) else 0.5
+    return draw_grid(drawers, caption, width=width, height=height, margins=(below, 0.3), gaps=(0.33, 0.5))
