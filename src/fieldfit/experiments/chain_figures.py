@@ -34,6 +34,11 @@ from fieldfit.report.table import PlainTable
 
 TITLES = {"boltzmann-chain": "Boltzmann chain", "crf": "CRF"}
 NLL = {"train_nll": "train NLL", "test_nll": "test NLL"}
+#: What a policy costs: the label of the axis, and the factor that brings the column to its unit.
+COST_AXES = {
+    "flops": ("FLOPs of value and gradient", 1.0),
+    "evaluation_seconds": ("milliseconds of value and gradient (measured, one thread)", 1000.0),
+}
 GRID_AXES = ("sigma2", "lam", "beta")
 UNIT = "nats a sentence"
 
@@ -163,16 +168,13 @@ def reproduce_trade_off(number: int, source: str, model: str, out: Path | None, 
     files: list[Path] = []
     if out is not None:
         folder = make_folder(out)
-        for axis, label, suffix in (
-            ("flops", "FLOPs of value and gradient", ""),
-            ("evaluation_seconds", "seconds of value and gradient (measured, one thread)", "-seconds"),
-        ):
+        for axis, suffix in (("flops", ""), ("evaluation_seconds", "-seconds")):
             caption = (
                 f"Figure {number}. Accuracy and complexity for the {TITLES[model]} with the policies PL1/FL (left) and "
                 f"PL1/PL2 (right). Each point is a policy (λ, β) at one σ², mean over folds. The shaded region was not "
                 f"reached by any. {scale_note(scale, source)} {FLOPS[model] if axis == 'flops' else ''}"
             )
-            drawing = draw_surfaces(trade_off_rows(by_policy, axis, label), caption, width=4.6, height=3.2)
+            drawing = draw_surfaces(trade_off_rows(by_policy, axis), caption, width=4.6, height=3.2)
             files += save_figure(drawing, folder, f"{name}{suffix}")
         joined = [{"policy": f"PL1/{higher}"} | r for higher, own in by_policy.items() for r in own]
         files += write_tables(folder, name, joined, caption)
@@ -180,8 +182,9 @@ def reproduce_trade_off(number: int, source: str, model: str, out: Path | None, 
     return Reproduction(document, (table,), (FLOPS[model],), tuple(files))
 
 
-def trade_off_rows(by_policy: dict[str, list[dict[str, Any]]], axis: str, label: str) -> list[list[Drawable]]:
+def trade_off_rows(by_policy: dict[str, list[dict[str, Any]]], axis: str) -> list[list[Drawable]]:
     """Train above test, a column for each policy, a cloud for each σ²."""
+    label, unit = COST_AXES[axis]
     rows: list[list[Drawable]] = []
     for value, name in NLL.items():
         row: list[Drawable] = []
@@ -189,7 +192,7 @@ def trade_off_rows(by_policy: dict[str, list[dict[str, Any]]], axis: str, label:
             clouds = []
             for sigma2 in sorted({record["sigma2"] for record in records}):
                 own = [record for record in records if record["sigma2"] == sigma2]
-                clouds.append(Cloud(f"σ² = {sigma2:g}", columns_of(own, axis), columns_of(own, value)))
+                clouds.append(Cloud(f"σ² = {sigma2:g}", unit * columns_of(own, axis), columns_of(own, value)))
             y = np.concatenate([cloud.y for cloud in clouds])
             low, high = float(y.min()), float(np.quantile(y, 0.95))
             ends = (low - 0.12 * (high - low), high + 0.08 * (high - low))

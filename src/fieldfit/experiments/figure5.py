@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fieldfit.experiments.chain_figures import GRID_AXES, NLL, scale_note
+from fieldfit.experiments.chain_figures import COST_AXES, GRID_AXES, NLL, scale_note
 from fieldfit.experiments.chain_folds import FLOPS
 from fieldfit.experiments.chain_sweeps import POLICIES, averaged, records_of, with_least_seconds
 from fieldfit.experiments.reproduction import Reproduction
@@ -49,14 +49,12 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     )
     if out is not None:
         folder = make_folder(out)
-        for axis, label, suffix in (
-            ("flops", "FLOPs of value and gradient", ""),
-            ("evaluation_seconds", "seconds of value and gradient (measured, one thread)", "-seconds"),
-        ):
+        for axis, suffix in (("flops", ""), ("evaluation_seconds", "-seconds")):
+            label, unit = COST_AXES[axis]
             panels: list[Drawable] = []
             for value, name in NLL.items():
                 clouds = [
-                    Cloud(f"PL1/{higher}", columns_of(own, axis), columns_of(own, value))
+                    Cloud(f"PL1/{higher}", unit * columns_of(own, axis), columns_of(own, value))
                     for higher, own in by_policy.items()
                 ]
                 panels.append(TradeOffPanel(name, clouds, label, f"{name} (nats a document)"))
