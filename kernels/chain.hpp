@@ -84,6 +84,7 @@ struct ChainScratch {
     double* hot_gradient;     // n_chunks x n_hot x padded
     double* ends;             // n_chunks x 2 x padded
     double* column_gradient;  // n_chunks x n_columns
+    double* column_factors;   // (n_columns)
     double* threads;          // n_threads x thread_size
     int64_t thread_size;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "chain_log_space.hpp"
+#include "chain_own_edges.hpp"
 #include "chain_tangent.hpp"
 
 namespace ff::FF_ISA {
@@ -11,7 +12,7 @@ namespace {
 struct Room {
     double *scores, *tangent_scores, *psi, *alpha, *g, *nodes, *alpha_tangent, *g_tangent, *tops, *c, *beta, *rows;
     double *window_alpha, *window_g, *window_nodes, *window_alpha_tangent, *window_g_tangent, *window_c;
-    double *log_work, *edge_scores, *edge_tangent, *edge_out, *last_row, *run_weights;
+    double *log_work, *edge_scores, *edge_matrices, *edge_tangent, *edge_out, *last_row, *run_weights;
 };
 
 int64_t cut(const ChainData& data, int64_t width, bool tangent, double* base, Room* room) {
@@ -48,6 +49,7 @@ int64_t cut(const ChainData& data, int64_t width, bool tangent, double* base, Ro
     take(&r.run_weights, data.partial ? batch : 0);
     if (data.edge_ptr) {
         take(&r.edge_scores, (data.max_tokens + 1) * padded * padded);
+        take(&r.edge_matrices, (data.max_tokens + 1) * padded * padded);
         take(&r.edge_tangent, twice * (data.max_tokens + 1) * padded * padded);
         take(&r.edge_out, (data.max_tokens + 1) * padded * padded);
     }
@@ -193,13 +195,21 @@ struct Batch {
         return s;
     }
 
+    // One segment whose edges differ between tokens. Derivatives in a direction and squares are taken in log space.
+    void run_own_edges(Segment& s, int64_t sequence, int64_t position) const {
+        const double* matrices = room.edge_matrices + position * data.padded * data.padded;
+        s.good = false;
+        if (!chain.tangent && !chain.squares && s.length > 1)
+            own_edges_segment(chain, s, matrices, edges_from(position), room.beta);
+        if (!s.good) return run_log(s, sequence, position);
+        finish_log_z(s);
+        add_value(s, sequence, edges_from(position));
+    }
+
     // Up to four segments together; those that fail go to log space.
     void run_batch(Segment* segments, int64_t count, const int64_t* sequences, const int64_t* positions) const {
         if (data.edge_ptr) {
-            for (int64_t b = 0; b < count; ++b) {
-                segments[b].good = false;
-                run_log(segments[b], sequences[b], positions[b]);
-            }
+            for (int64_t b = 0; b < count; ++b) run_own_edges(segments[b], sequences[b], positions[b]);
             return;
         }
         if (chain.tangent) {

@@ -73,11 +73,18 @@ ScratchPool::Lease lay_out(const ChainTokens& tokens, int64_t width, bool tangen
     const ChainData& d = tokens.data();
     scratch.thread_size = FF_CALL(chain_room)(d, width, tangent);
     const int64_t square = d.padded * d.padded;
-    const int64_t sizes[] = {d.n_hot * d.padded,  tangent ? d.n_hot * d.padded : 0, 4 * square,
-                             parts * 4 * square,  parts * d.n_hot * d.padded,       parts * 2 * d.padded,
-                             parts * d.n_columns, n_threads * scratch.thread_size};
-    double** const places[] = {&scratch.hot_table,    &scratch.hot_tangent, &scratch.matrices,        &scratch.edges,
-                               &scratch.hot_gradient, &scratch.ends,        &scratch.column_gradient, &scratch.threads};
+    const int64_t sizes[] = {d.n_hot * d.padded,
+                             tangent ? d.n_hot * d.padded : 0,
+                             4 * square,
+                             parts * 4 * square,
+                             parts * d.n_hot * d.padded,
+                             parts * 2 * d.padded,
+                             parts * d.n_columns,
+                             d.n_columns,
+                             n_threads * scratch.thread_size};
+    double** const places[] = {&scratch.hot_table,       &scratch.hot_tangent,    &scratch.matrices,
+                               &scratch.edges,           &scratch.hot_gradient,   &scratch.ends,
+                               &scratch.column_gradient, &scratch.column_factors, &scratch.threads};
     int64_t used = 0;
     for (const int64_t size : sizes) used += (size + 7) / 8 * 8;
     ScratchPool::Lease lease = tokens.scratch().take(used);

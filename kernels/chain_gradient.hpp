@@ -39,7 +39,7 @@ void scatter_sequence(const ChainData& data, const double* residuals, bool squar
         start[j] += residuals[first * padded + j];
         end[j] += residuals[(last - 1) * padded + j];
     }
-    in_blocks(padded / 4, [&](auto size, int64_t block) {
+    in_blocks(padded / 4, [&](auto size, int64_t block) FF_ALWAYS {
         scatter_block<decltype(size)::value>(data, residuals, squares, first, last, 4 * block, hot_gradient);
     });
 }
@@ -70,7 +70,7 @@ FF_INLINE void gather_gradient(const ChainData& data, const double* residuals, b
     if (!data.pair_ptr) {
         double* row = state + feature * data.n_labels;
         const int64_t whole = data.n_labels / 4;
-        in_blocks(whole, [&](auto size, int64_t block) {
+        in_blocks(whole, [&](auto size, int64_t block) FF_ALWAYS {
             gather_residuals<decltype(size)::value>(data, residuals + 4 * block, squares, begin, end, row + 4 * block);
         });
         // The last labels do not fill a vector, and the next row of the parameters is not ours to write.

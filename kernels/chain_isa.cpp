@@ -86,6 +86,7 @@ void chain_evaluate(const ChainData& data, const ChainWeights& weights, const Ch
     Chain chain = prepare(data, weights, direction, scratch);
     chain.squares = squares;
     fill_hot_table(data, weights, scratch.hot_table);
+    fill_column_factors(data, weights, scratch.column_factors);
     if (direction) fill_hot_table(data, *direction, scratch.hot_tangent);
     const int64_t width = widest(data, families, n_families);
     const Batch shared{data,
@@ -134,6 +135,7 @@ void chain_sequence_scores(const ChainData& data, const ChainWeights& weights, c
     const int64_t square = data.padded * data.padded, r = places.n_parameters;
     const Chain chain = prepare(data, weights, nullptr, scratch);
     fill_hot_table(data, weights, scratch.hot_table);
+    fill_column_factors(data, weights, scratch.column_factors);
     const int64_t width = widest(data, families, n_families);
     (void)n_threads;
 #pragma omp parallel for schedule(dynamic, 4) num_threads(n_threads)

@@ -43,6 +43,27 @@ FF_INLINE double log_sum(const double* x, int64_t n) {
     return top + fast_log(total);
 }
 
+// Adds the residual x of token p to the token and to the edges beside the segment. Where labels count, x gets the known
+// label first, and the edge between two known ones its share.
+FF_INLINE void add_token(const Chain& chain, const Segment& s, const Edges& edges, int64_t p, bool observed,
+                         double* x) {
+    const int64_t padded = chain.padded, K = chain.n_labels;
+    const bool known = observed && s.labels[p] >= 0;
+    if (known) x[s.labels[p]] += s.weight;
+    double* out = s.residuals + p * padded;
+    for (int64_t j = 0; j < K; ++j) out[j] += x[j];
+    if (p == 0 && s.left >= 0) {
+        double* edge = edges.out + s.left * padded;
+        for (int64_t j = 0; j < K; ++j) edge[j] += x[j];
+    }
+    if (p == s.length - 1 && s.right >= 0) {
+        double* edge = edges.out + s.length * edges.out_stride + s.right;
+        for (int64_t j = 0; j < K; ++j) edge[j * padded] += x[j];
+    }
+    if (p > 0 && known && s.labels[p - 1] >= 0)
+        edges.out[p * edges.out_stride + s.labels[p - 1] * padded + s.labels[p]] += s.weight;
+}
+
 // The same in log space, with the derivatives as averages; `work`: (4 length + 4) rows.
 void log_segment(const Chain& chain, Segment& s, const Edges& edges, double* work) {
     const int64_t padded = chain.padded, K = chain.n_labels, n = s.length;
@@ -135,18 +156,7 @@ void log_segment(const Chain& chain, Segment& s, const Edges& edges, double* wor
             if (chain.squares) q *= 1.0 - q;
             x[j] = -s.weight * q;
         }
-        const bool known = observed && s.labels[p] >= 0;
-        if (known) x[s.labels[p]] += s.weight;
-        double* out = s.residuals + p * padded;
-        for (int64_t j = 0; j < K; ++j) out[j] += x[j];
-        if (p == 0 && s.left >= 0) {
-            double* edge = edges.out + s.left * padded;
-            for (int64_t j = 0; j < K; ++j) edge[j] += x[j];
-        }
-        if (p == n - 1 && s.right >= 0) {
-            double* edge = edges.out + n * edges.out_stride + s.right;
-            for (int64_t j = 0; j < K; ++j) edge[j * padded] += x[j];
-        }
+        add_token(chain, s, edges, p, observed, x);
         if (p == 0) continue;
         const double *before = a - padded, *dbefore = d - padded;
         const double* score = s.scores + p * padded;
@@ -161,7 +171,6 @@ void log_segment(const Chain& chain, Segment& s, const Edges& edges, double* wor
                 if (chain.squares) q *= 1.0 - q;
                 edge[i * padded + j] -= s.weight * q;
             }
-        if (known && s.labels[p - 1] >= 0) edge[s.labels[p - 1] * padded + s.labels[p]] += s.weight;
     }
 }
 

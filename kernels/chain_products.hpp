@@ -12,7 +12,8 @@ namespace ff::FF_ISA {
 namespace {
 
 typedef double v4 __attribute__((vector_size(32)));
-#define FF_INLINE static inline __attribute__((always_inline))
+#define FF_ALWAYS __attribute__((always_inline))
+#define FF_INLINE static inline FF_ALWAYS
 
 FF_INLINE v4 load(const double* p) {
     v4 v;

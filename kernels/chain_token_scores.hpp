@@ -64,7 +64,7 @@ FF_INLINE void score_tokens(const ChainData& data, const ChainWeights& weights, 
         std::memcpy(row, weights.base, static_cast<size_t>(padded) * sizeof(double));
         if (data.active && !data.active[token]) continue;
         if (token + ahead < data.n_tokens) fetch_ahead(data, weights, token + ahead);
-        in_blocks(padded / 4, [&](auto size, int64_t block) {
+        in_blocks(padded / 4, [&](auto size, int64_t block) FF_ALWAYS {
             gather_block<decltype(size)::value>(data, weights, hot_table, last_row, token, 4 * block, row);
         });
         if (data.pair_ptr) {

@@ -211,6 +211,37 @@ struct Worker : Batch {
         }
     }
 
+    // Windows of one token take a row and a column of scores: log space is cheaper for them.
+    bool takes_matrices() const {
+        bool wide = false;
+        for (int64_t f = 0; f < n_families; ++f) wide = wide || families[f].width != 1;
+        return wide && !chain.tangent && !chain.squares;
+    }
+
+    // exp(A_t - max A) of the edges into each token: the shared matrix but for the label pairs that have features
+    // there.
+    void fill_matrices(int64_t sequence) const {
+        const int64_t first = data.offsets[sequence], length = data.offsets[sequence + 1] - first;
+        const int64_t square = data.padded * data.padded;
+        for (int64_t t = 1; t < length; ++t) {
+            double* matrix = room.edge_matrices + t * square;
+            const double* score = room.edge_scores + t * square;
+            std::memcpy(matrix, chain.forward, static_cast<size_t>(square) * sizeof(double));
+            for (int64_t q = data.edge_ptr[first + t]; q < data.edge_ptr[first + t + 1]; ++q) {
+                const int64_t feature = data.edge_features[q];
+                if (!data.edge_values) {
+                    for (int64_t k = data.column_ptr[feature]; k < data.column_ptr[feature + 1]; ++k)
+                        matrix[data.columns[k]] *= scratch.column_factors[k];
+                    continue;
+                }
+                for (int64_t k = data.column_ptr[feature]; k < data.column_ptr[feature + 1]; ++k) {
+                    const double exponent = score[data.columns[k]] - chain.top;
+                    matrix[data.columns[k]] = exponent < largest_exponent ? fast_exp(exponent) : __builtin_nan("");
+                }
+            }
+        }
+    }
+
     void scatter_edges(int64_t sequence) const {
         const int64_t first = data.offsets[sequence], length = data.offsets[sequence + 1] - first;
         const int64_t square = data.padded * data.padded;
@@ -261,6 +292,7 @@ struct Worker : Batch {
         exponentiate(room.scores, room.psi, room.tops, tokens, padded);
         if (data.edge_ptr) {
             fill_edges(sequences[0], weights, room.edge_scores);
+            if (takes_matrices()) fill_matrices(sequences[0]);
             if (direction) fill_edges(sequences[0], *direction, room.edge_tangent);
             std::memset(room.edge_out, 0, static_cast<size_t>((tokens + 1) * padded * padded) * sizeof(double));
         }

@@ -139,6 +139,18 @@ def test_a_known_label_more_never_raises_the_likelihood():
     assert (model.log_likelihood(theta, full) <= model.log_likelihood(theta, data) + 1e-12).all()
 
 
+def test_simulated_labels_are_unknown_where_the_given_ones_are():
+    data, model, theta = make("all pairs")
+    drawn = model.simulate(data, theta, 1)
+    np.testing.assert_array_equal(drawn.labels < 0, data.labels < 0)
+    assert (drawn.labels != data.labels).any()
+    bare = replace(data, labels=np.full_like(data.labels, -1))
+    full = model.simulate(bare, theta, 1)
+    assert full.labels.min() >= 0
+    known = data.labels >= 0
+    np.testing.assert_array_equal(full.labels[known], drawn.labels[known])
+
+
 def test_training_without_any_label_is_refused():
     data = random_sequences(8)
     nothing = replace(data, labels=np.full_like(data.labels, -1))

@@ -278,7 +278,10 @@ class ChainCRF(Model):
         return result
 
     def simulate(self, dataset: Sequences, theta: Any, random_state: int = 0) -> Sequences:
-        """The same observations with labels drawn from p_θ(y | x)."""
+        """The same observations with labels drawn from p_θ(y | x).
+
+        Labels that are unknown stay unknown, unless all are: observations without any label get a full draw.
+        """
         from dataclasses import replace
 
         random = np.random.Generator(np.random.Philox(random_state))
@@ -288,6 +291,9 @@ class ChainCRF(Model):
             None,
             lambda chains: sample_labels(chains, random.random(len(chains.scores))),
         )
+        unknown = dataset.labels < 0
+        if not unknown.all():
+            labels = np.where(unknown, dataset.labels, labels)
         return replace(dataset, labels=labels)
 
     def posterior_decode(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> Int32Array:
