@@ -87,9 +87,7 @@ class _Alternation:
         self.groups = groups = mixture.groups
         self.beta = groups.written() if options.beta0 is None else check_betas(groups, options.beta0)
         self.judged = mixture.judged(self.beta, options.formula)
-        self.statistics = DataStatistics(
-            self.judged, objective.free, objective.row_weight, counts, options.probes
-        )
+        self.statistics = DataStatistics(self.judged, objective.free, objective.row_weight, counts, options.probes)
         self.forms = _forms(groups, mixture.selection, int(objective.free.sum()), options)
         self.form, self.note = self.forms.rounds, self.forms.note
         self.ridge = Ridge(options.gamma, self.beta, groups.normaliser)
