@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fieldfit.models.base import Problem
 from fieldfit.types import BoolArray, FloatArray
 from fieldfit.weights.criterion import DiagonalForm, LogDeterminant
 from fieldfit.weights.gershgorin import Gershgorin, discs
@@ -110,12 +111,15 @@ class DataStatistics:
             result -= signs * part.hessian_product(theta, signs, self.row_weight)
         return np.maximum(result / probes, 0.0)
 
-    def gershgorin(self, theta: FloatArray, beta: FloatArray) -> Gershgorin:
-        """Discs of bread(β) and meat(β) for some of the parameters, one product with each matrix for a row."""
+    def gershgorin(self, theta: FloatArray, beta: FloatArray, mixed: Problem | None = None) -> Gershgorin:
+        """Discs of bread(β) and meat(β) for some of the parameters, one product with each matrix for a row.
+
+        ``mixed`` is the problem with the weights β, where there is one that is faster than the groups one by one.
+        """
         keep = np.flatnonzero(self.free)
         random = np.random.default_rng(2)
         rows = np.sort(random.choice(len(keep), min(SAMPLED_DISCS, len(keep)), replace=False))
-        mixed = self.problem.with_betas(beta)
+        mixed = self.problem.with_betas(beta) if mixed is None else mixed
         breads, meats = [], []
         unit = np.zeros(mixed.n_parameters)
         for row in keep[rows]:
