@@ -26,10 +26,13 @@ def weights_option(text: str | None) -> Any:
 
 def print_weights(found: WeightsResult) -> None:
     """How β was chosen, and the rounds."""
+    from textwrap import fill
+
     from fieldfit.cli.output import print_table, say
 
     say("")
-    say(str(found))
+    for line in str(found).splitlines():
+        say(fill(line, 80, subsequent_indent="  "))
     if found.history:
         say("")
         print_table(history_table(found))

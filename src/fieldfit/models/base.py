@@ -51,6 +51,8 @@ class Problem(ABC):
     n_families: int
     #: What "auto" stands for: the general choice by what the problem offers, or L-BFGS without a preconditioner.
     optimiser: ClassVar[Literal["auto", "lbfgs"]] = "auto"
+    #: Whether the scores of many samples are computed at once; else only few samples are asked for them.
+    streams_scores: ClassVar[bool] = True
 
     @abstractmethod
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:

@@ -23,6 +23,8 @@ from fieldfit.weights.reweighted import Reweighted
 
 #: Parameters up to which scores are streamed for the diagonals.
 MOST_STREAMED = 2_000
+#: Samples up to which scores are streamed even where they come one by one.
+FEW_SAMPLES = 500
 #: Parameters from which a problem's own diagonal of the Hessian is taken, if it has one (it may be approximate).
 OWN_DIAGONAL_FROM = 64
 #: Rows of bread and meat whose discs are looked at where there are too many.
@@ -64,7 +66,8 @@ class DataStatistics:
 
     def diagonal(self, theta: FloatArray) -> DiagonalForm:
         """The diagonal form: r × G and r × G² numbers."""
-        if self.problem.n_parameters <= MOST_STREAMED:
+        few = self.problem.n_samples <= FEW_SAMPLES or all(part.streams_scores for part in self.problem.parts)
+        if self.problem.n_parameters <= MOST_STREAMED and few:
             meat = self.problem.family_statistics(theta, self._product_weight)
         else:
             meat = self._sketched_meat(theta)
