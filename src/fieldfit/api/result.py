@@ -367,6 +367,7 @@ class Fit:
             "separated": list(self.separated),
             "dropped_rows": self.dropped_rows.tolist(),
             "cost": None if self.cost is None else self.cost.to_dict(),
+            "weights": None if self.weights is None else self.weights.to_dict(),
         }
 
     def summary(self, rows: int = 20, *, kind: Kind = "robust", level: float = 0.95) -> str:

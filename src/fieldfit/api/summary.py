@@ -21,6 +21,8 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
     ]
     if fit.cost is not None:
         lines.append(f"cost of an evaluation: {fit.cost.components:,} components, {fit.cost.flops:,.0f} FLOPs")
+    if fit.weights is not None:
+        lines += str(fit.weights).splitlines()
     if fit.separated:
         lines.append(f"optimum at infinity: {', '.join(fit.separated)}")
     if len(fit.dropped_rows):

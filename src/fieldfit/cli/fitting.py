@@ -79,7 +79,8 @@ def fit_options(
     policy: Annotated[str, typer.Option("--policy", "-p", help="What to select, such as 'PL1 + 0.2*PL2'.")] = "PL1",
     sigma2: Annotated[float | None, typer.Option("--sigma2", help="Variance of the penalty (no penalty).")] = None,
     weights: Annotated[
-        str | None, typer.Option("--weights", metavar="B1,B2,…", help="β of each term, in place of the policy's own.")
+        str | None,
+        typer.Option("--weights", metavar="B1,B2,…", help="β of each term, in place of the policy's own, or auto."),
     ] = None,
     seed: Seed = 0,
     method: Annotated[Method, typer.Option("--method", help="The optimiser.")] = Method.auto,
@@ -132,12 +133,12 @@ def read_data(path: Path, options: FitOptions, states: Sequence[Any] | None) -> 
 def run_fit(build: Callable[[], tuple[Model, Table]], options: FitOptions) -> None:
     """Fit, save and print. Ctrl-C during the fit keeps what there is and exits with 130."""
     from fieldfit.cli.showing import fit_document, print_fit
-    from fieldfit.cli.values import as_numbers
+    from fieldfit.cli.weighting import weights_option
     from fieldfit.policies import Policy
 
     use_threads(options.threads)
     policy = Policy.parse(options.policy)
-    betas = None if options.weights is None else as_numbers(options.weights, "--weights")
+    betas = weights_option(options.weights)
     check_folder(options.out)
     model, table = build()
     from fieldfit.api.fitting import fit

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldfit.cli.output import print_table, say
+from fieldfit.cli.weighting import print_weights
 from fieldfit.report.table import PlainTable
 from fieldfit.types import FieldfitError
 
@@ -65,6 +66,8 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> Non
     if len(fit.dropped_rows):
         shown = ", ".join(map(str, fit.dropped_rows[:10])) + (", …" if len(fit.dropped_rows) > 10 else "")
         say(f"left out, too wide to sum out their missing values: {len(fit.dropped_rows)} rows ({shown})")
+    if fit.weights is not None:
+        print_weights(fit.weights)
     if rows:
         say("")
         print_table(parameter_table(fit, rows, order, level))

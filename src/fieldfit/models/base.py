@@ -51,6 +51,8 @@ class Problem(ABC):
     n_families: int
     #: What "auto" stands for: the general choice by what the problem offers, or L-BFGS without a preconditioner.
     optimiser: ClassVar[Literal["auto", "lbfgs"]] = "auto"
+    #: Whether the scores of many samples are computed at once; else only few samples are asked for them.
+    streams_scores: ClassVar[bool] = True
 
     @abstractmethod
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
@@ -108,15 +110,20 @@ class Problem(ABC):
             stop = min(start + rows, self.n_samples)
             yield start, self.scores(theta, start, stop)
 
+    @property
+    def block_rows(self) -> int:
+        """Samples in a block of scores: fresh pages cost more than the arithmetic, laying out many blocks too."""
+        return max(256, int(2_000_000 // max(1, self.n_parameters * self.n_families)))
+
     def family_score_blocks(
         self, theta: FloatArray, row_weight: FloatArray | None = None
     ) -> Iterator[tuple[FloatArray | None, FloatArray]]:
-        """Stream the scores by family as (weights, block (k, n_families, n_parameters)), at most about 64 MB at a time.
+        """Stream the scores by family as (weights, block (k, n_families, n_parameters)), about 16 MB at a time.
 
         Weighted sums over all blocks are those over the samples: samples that share their scores may come once, with
         the sum of their weights.
         """
-        rows = max(1, int(8_000_000 // max(1, self.n_parameters * self.n_families)))
+        rows = self.block_rows
         for start in range(0, self.n_samples, rows):
             stop = min(start + rows, self.n_samples)
             weight = None if row_weight is None else row_weight[start:stop]

@@ -82,6 +82,8 @@ class _Point:
 class BoltzmannChainProblem(Problem):
     """Sums over the sequences of a Boltzmann chain."""
 
+    streams_scores = False
+
     def __init__(self, n_labels: int, n_symbols: int, dataset: Sequences, families: tuple[Windows, ...]) -> None:
         check_labels(dataset)
         self.n_labels, self.n_symbols = n_labels, n_symbols

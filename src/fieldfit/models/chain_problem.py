@@ -128,6 +128,7 @@ class ChainProblem(Problem):
     # On CoNLL-2000 (2,000 sentences, σ² = 1) to 1e-4 of the optimum: 103 iterations, 223 with the diagonal as a
     # preconditioner, 422 Hessian products by Newton's method.
     optimiser = "lbfgs"
+    streams_scores = False
 
     def __init__(self, layout: ChainLayout, dataset: Sequences, families: tuple[Windows, ...]) -> None:
         self.layout = layout

@@ -15,8 +15,8 @@ from fieldfit.types import IntArray
 def equal_samples(codes: NDArray[Any], parts: Sequence[FamilySelection]) -> tuple[IntArray, IntArray] | None:
     """The first sample of each class (classes,) and the class of each sample (n,).
 
-    ``codes`` (n, m) are integers of at least −1. None where the classes are more than half as many as the samples, and where
-    components are selected one by one: then samples seldom share them.
+    ``codes`` (n, m) are integers of at least −1. None where the classes are more than half as many as the samples, and
+    where components are selected one by one: then samples seldom share them.
     """
     n, m = codes.shape
     if n == 0 or any(part.indices is not None for part in parts):

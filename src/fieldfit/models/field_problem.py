@@ -230,7 +230,7 @@ class FieldProblem(Problem):
             return
         first, number = self._equal
         weight = np.bincount(number, row_weight, len(first)).astype(np.float64)
-        size = max(1, int(8_000_000 // max(1, self.n_parameters * self.n_families)))
+        size = self.block_rows
         for start in range(0, len(first), size):
             yield weight[start : start + size], self._scores(theta, first[start : start + size])
 

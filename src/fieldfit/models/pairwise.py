@@ -197,7 +197,7 @@ class PairwiseProblem(Problem):
             return
         first, number = self._equal
         weight = np.bincount(number, row_weight, len(first)).astype(np.float64)
-        size = max(1, int(8_000_000 // max(1, self.n_parameters * self.n_families)))
+        size = self.block_rows
         for start in range(0, len(first), size):
             rows = first[start : start + size]
             parts = [part if part.rows is None else replace(part, rows=part.rows[rows]) for part in self._parts]
@@ -223,8 +223,15 @@ class PairwiseProblem(Problem):
                 layout, _SCORES, theta, None, None, np.empty(len(self.edges)), np.empty(self.n_variables),
                 residual=residual, pair_terms=pair_terms,
             )  # fmt: skip
-            ends = residual[:, a] * second + residual[:, b] * first + pair_terms
-            by_edge = self.gap**2 * ends + self.gap * self.state0 * (residual[:, a] + residual[:, b])
+            at_a, at_b = residual[:, a], residual[:, b]
+            # In place: these blocks are as large as all the scores of a family.
+            by_edge = pair_terms
+            by_edge += at_a * second
+            by_edge += at_b * first
+            if self.gap != 1.0:
+                by_edge *= self.gap**2
+            if self.state0 != 0.0:
+                by_edge += self.gap * self.state0 * (at_a + at_b)
             self._add_columns(scores[:, f], self.edge_parameter, by_edge)
             if self.bias_parameter is not None:
                 self._add_columns(scores[:, f], self.bias_parameter, self.gap * residual)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,10 +14,13 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 _MOST_NAMED = 12
 
 
-def plot_weights(history: pd.DataFrame, *, title: str = "Automatic weights") -> Figure:
+def plot_weights(
+    history: pd.DataFrame, chosen: Sequence[float] | None = None, *, title: str = "Automatic weights"
+) -> Figure:
     """β by round above; below what that β loses against the best at the round's θ.
 
-    ``history`` has the columns ``round`` and ``loss``, and one column ``β[name]`` for each weight.
+    ``history`` has the columns ``round`` and ``loss``, and one column ``β[name]`` for each weight; ``chosen`` are the
+    weights that were taken in the end, drawn as open marks (the last round's if left out).
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -30,10 +34,15 @@ def plot_weights(history: pd.DataFrame, *, title: str = "Automatic weights") -> 
         colour = _COLOURS[place % len(_COLOURS)]
         values = history[name].to_numpy()
         above.plot(rounds, values, color=colour, marker="o", markersize=4, linewidth=1.8, clip_on=False)
-        ends.append((float(values[-1]), str(name)[2:-1], colour))
+        taken = float(values[-1] if chosen is None else chosen[place])
+        above.scatter(
+            [rounds[-1]], [taken], s=70, marker="D", facecolors="none", edgecolors=colour, linewidths=1.5, zorder=3,
+            clip_on=False,
+        )  # fmt: skip
+        ends.append((taken, str(name)[2:-1], colour))
     if len(columns) <= _MOST_NAMED:
         _name_ends(above, ends)
-    above.set_ylabel("weight β")
+    above.set_ylabel("weight β (◇ taken)")
     above.set_ylim(bottom=0)
     above.set_title(title, loc="left", fontsize=11)
     below.plot(

@@ -168,7 +168,9 @@ class _Alternation:
             exact = self.statistics.dense(theta)
         history = tuple(self.history)
         if exact is None or exact.short:
-            discs = self.statistics.gershgorin(theta, beta)
+            # The published formula has another Z than the fit.
+            mixed = self.mixture.at(beta) if options.formula == "exact" else None
+            discs = self.statistics.gershgorin(theta, beta, mixed)
             return WeightsResult(
                 beta, groups.names, groups.policy(beta), history, converged, message + self.note, self.form,
                 options.formula, options.gamma, J, None, None, discs, None, False, theta,

@@ -165,4 +165,4 @@ def _inverse_and_log_det(matrix: FloatArray) -> tuple[FloatArray, float] | None:
         return None
     if pivots.min(initial=np.inf) <= _ZERO * pivots.max(initial=0.0):
         return None
-    return np.linalg.inv(symmetric), float(np.sum(np.log(pivots)))
+    return np.asarray(np.linalg.inv(symmetric), dtype=np.float64), float(np.sum(np.log(pivots)))

@@ -78,7 +78,7 @@ class WeightsResult:
         title = f"Automatic weights, {self.form} form" + (" (published)" if self.formula == "published" else "")
         if self.fell_back:
             title += f"; {self.names[int(np.argmax(self.beta))]} alone was better and is taken"
-        return plot_weights(self.table(), title=title)
+        return plot_weights(self.table(), self.beta.tolist(), title=title)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fieldfit.models.base import Problem
 from fieldfit.types import BoolArray, FloatArray
 from fieldfit.weights.criterion import DiagonalForm, LogDeterminant
 from fieldfit.weights.gershgorin import Gershgorin, discs
@@ -22,6 +23,8 @@ from fieldfit.weights.reweighted import Reweighted
 
 #: Parameters up to which scores are streamed for the diagonals.
 MOST_STREAMED = 2_000
+#: Samples up to which scores are streamed even where they come one by one.
+FEW_SAMPLES = 500
 #: Parameters from which a problem's own diagonal of the Hessian is taken, if it has one (it may be approximate).
 OWN_DIAGONAL_FROM = 64
 #: Rows of bread and meat whose discs are looked at where there are too many.
@@ -63,7 +66,8 @@ class DataStatistics:
 
     def diagonal(self, theta: FloatArray) -> DiagonalForm:
         """The diagonal form: r × G and r × G² numbers."""
-        if self.problem.n_parameters <= MOST_STREAMED:
+        few = self.problem.n_samples <= FEW_SAMPLES or all(part.streams_scores for part in self.problem.parts)
+        if self.problem.n_parameters <= MOST_STREAMED and few:
             meat = self.problem.family_statistics(theta, self._product_weight)
         else:
             meat = self._sketched_meat(theta)
@@ -110,12 +114,15 @@ class DataStatistics:
             result -= signs * part.hessian_product(theta, signs, self.row_weight)
         return np.maximum(result / probes, 0.0)
 
-    def gershgorin(self, theta: FloatArray, beta: FloatArray) -> Gershgorin:
-        """Discs of bread(β) and meat(β) for some of the parameters, one product with each matrix for a row."""
+    def gershgorin(self, theta: FloatArray, beta: FloatArray, mixed: Problem | None = None) -> Gershgorin:
+        """Discs of bread(β) and meat(β) for some of the parameters, one product with each matrix for a row.
+
+        ``mixed`` is the problem with the weights β, where there is one that is faster than the groups one by one.
+        """
         keep = np.flatnonzero(self.free)
         random = np.random.default_rng(2)
         rows = np.sort(random.choice(len(keep), min(SAMPLED_DISCS, len(keep)), replace=False))
-        mixed = self.problem.with_betas(beta)
+        mixed = self.problem.with_betas(beta) if mixed is None else mixed
         breads, meats = [], []
         unit = np.zeros(mixed.n_parameters)
         for row in keep[rows]:

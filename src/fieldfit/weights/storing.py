@@ -63,8 +63,8 @@ def from_plain(header: Any, arrays: dict[str, NDArray[Any]], policy: Policy, r: 
     if settled.dtype != np.bool_ or settled.shape != (rounds,):
         raise FileFormatError(f"the history has {rounds} rounds and {settled.shape} marks of convergence")
     history = tuple(
-        Round(number + 1, betas[number], *map(float, lines[number]), bool(settled[number]))
-        for number in range(rounds)
+        Round(number, beta_then, float(J), float(loss), float(objective), bool(done))
+        for number, (beta_then, (J, loss, objective), done) in enumerate(zip(betas, lines, settled, strict=True), 1)
     )
     pure = None
     if "pure" in arrays:

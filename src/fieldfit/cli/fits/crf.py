@@ -112,6 +112,7 @@ def crf(
     """Fit a linear-chain CRF (a tagger) to labelled sentences; the label is the last column."""
     from fieldfit.cli.output import InterruptedFitError, check_folder, collected_warnings, note, print_json
     from fieldfit.cli.progress import shown_progress
+    from fieldfit.cli.weighting import weights_option
     from fieldfit.estimators.crf_tagger import CRFTagger
     from fieldfit.policies import Policy
 
@@ -122,7 +123,7 @@ def crf(
         common.policy,
         sigma2=_sigma2(common.sigma2),
         l1=common.l1,
-        weights=_weights(common.weights),
+        weights=weights_option(common.weights),
         min_count=min_count,
         all_pairs=all_pairs,
         all_transitions=all_transitions,
@@ -171,12 +172,6 @@ def _sigma2(text: str) -> Any:
     return numbers if len(numbers) > 1 else numbers[0]
 
 
-def _weights(text: str | None) -> Any:
-    from fieldfit.cli.values import as_numbers
-
-    return text if text in (None, "auto") else as_numbers(text, "--weights")
-
-
 def _document(tagger: CRFTagger, warned: list[str], options: TrainingOptions) -> dict[str, Any]:
     document = {
         **tagger.fit_.report(),
@@ -197,6 +192,7 @@ def _document(tagger: CRFTagger, warned: list[str], options: TrainingOptions) ->
 
 def _print(tagger: CRFTagger, rows: int) -> None:
     from fieldfit.cli.output import print_table, say
+    from fieldfit.cli.weighting import print_weights
     from fieldfit.report.table import PlainTable
 
     fit = tagger.fit_
@@ -207,6 +203,8 @@ def _print(tagger: CRFTagger, rows: int) -> None:
     say(f"policy: {fit.policy}; sigma2: {'none' if tagger.sigma2_ is None else format(tagger.sigma2_, 'g')}")
     say(f"{fit.message} ({fit.iterations} iterations, {fit.evaluations} evaluations, {fit.seconds:.2f} s)")
     say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")
+    if fit.weights is not None:
+        print_weights(fit.weights)
     if hasattr(tagger, "cv_results_"):
         lines = tuple(
             tuple(float(value) for value in row)

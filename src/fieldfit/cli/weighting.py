@@ -1,0 +1,69 @@
+"""Automatic weights on the command line: the option, the history as a table, the trajectory as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fieldfit.types import FieldfitError
+
+if TYPE_CHECKING:
+    from fieldfit.api.result import Fit
+    from fieldfit.report.table import PlainTable
+    from fieldfit.weights import WeightsResult
+
+_FILES = ("weights.png", "weights.svg", "weights.csv")
+#: Weights beyond which the history has columns for the largest ones only: it must fit a terminal.
+_MOST_COLUMNS = 4
+
+
+def weights_option(text: str | None) -> Any:
+    """``--weights``: nothing, "auto", or one β for each term."""
+    from fieldfit.cli.values import as_numbers
+
+    return text if text in (None, "auto") else as_numbers(text, "--weights")
+
+
+def print_weights(found: WeightsResult) -> None:
+    """How β was chosen, and the rounds."""
+    from textwrap import fill
+
+    from fieldfit.cli.output import print_table, say
+
+    say("")
+    for line in str(found).splitlines():
+        say(fill(line, 80, subsequent_indent="  "))
+    if found.history:
+        say("")
+        print_table(history_table(found))
+
+
+def history_table(found: WeightsResult) -> PlainTable:
+    """A line for each round: β, J, and what that β loses against the best at the round's θ."""
+    from fieldfit.report.table import PlainTable
+
+    order = sorted(range(len(found.names)), key=lambda place: -found.beta[place])[:_MOST_COLUMNS]
+    shown = sorted(order)
+    columns = ("round", *(f"β[{found.names[place]}]" for place in shown), "J", "loss", "objective")
+    rows = tuple(
+        (line.round, *(float(line.beta[place]) for place in shown), line.J, line.loss, line.objective)
+        for line in found.history
+    )
+    formats = ("", *(".4f" for _ in shown), ".4f", ".2g", ".4f")
+    hidden = len(found.names) - len(shown)
+    note = f"and {hidden} smaller weights" if hidden else ""
+    return PlainTable("", columns, rows, note, formats)
+
+
+def write_weights(fit: Fit, folder: Path) -> list[str]:
+    """Picture and table of the trajectory; FieldfitError for a fit without automatic weights."""
+    from fieldfit.data.atomic import atomic_writer
+    from fieldfit.report.figures import make_folder, save_figure
+
+    if fit.weights is None or not fit.weights.history:
+        raise FieldfitError("This fit has no automatic weights to draw: fit it with --weights auto.")
+    make_folder(folder)
+    save_figure(fit.weights.plot(), folder, "weights")
+    with atomic_writer(folder / "weights.csv") as file:
+        file.write(fit.weights.table().to_csv(index=False).encode())
+    return [str(folder / name) for name in _FILES]
