@@ -133,7 +133,9 @@ class Plan:
             )
         elif best.policy != "FL":
             lines.append("Nothing that was looked at is clearly more accurate at a higher price.")
-        if math.isfinite(self.budget):
+        if math.isfinite(self.budget) and self.spent == 0:
+            lines.append(f"The pilot is paid: all of the budget of {self._cost(self.budget)} is for the fit.")
+        elif math.isfinite(self.budget):
             lines.append(f"Of the budget of {self._cost(self.budget)} the pilot has used {self._cost(self.spent)}.")
         lines.append(
             f"Variance: {self.kind}, {self.method}, with the selection noise, for these {self.n:,} samples. "

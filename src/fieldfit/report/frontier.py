@@ -92,6 +92,7 @@ def draw_frontier(
         axes.set_xlabel(cost)
         axes.set_ylabel(variance)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
     return drawing
 
 
