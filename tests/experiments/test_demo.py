@@ -20,13 +20,15 @@ def test_the_demo_prints_and_writes_everything(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "274 parameters, 200 images to fit, 100 held out" in printed
     assert "std. error" in printed
+    assert "Plan for boltzmann: 200 samples, 274 parameters" in printed
+    assert "(recommended)" in printed
     assert "independent exact draws" in printed
     assert sorted(path.name for path in out.iterdir()) == [
-        "cost-variance.png", "couplings.png", "index.html", "samples.png",
+        "cost-variance.png", "couplings.png", "index.html", "plan.png", "samples.png",
     ]  # fmt: skip
     page = (out / "index.html").read_text(encoding="utf-8")
-    assert page.count("data:image/png;base64,") == 3
-    assert page.count("<table>") == 3
+    assert page.count("data:image/png;base64,") == 4
+    assert page.count("<table>") == 4
 
 
 def test_nowhere_to_write_is_a_sentence(tmp_path, capsys):

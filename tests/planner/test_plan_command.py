@@ -46,3 +46,33 @@ def test_potts_and_refusals(data, capsys):
     assert "boltzmann, potts" in capsys.readouterr().err
     assert main(["plan", str(data), "--budget", "soon"]) == 2
     assert "10s" in capsys.readouterr().err
+
+
+@pytest.fixture
+def sentences(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = []
+    for _ in range(60):
+        for _ in range(int(rng.integers(2, 8))):
+            word = int(rng.integers(6))
+            lines.append(f"w{word} t{word % 3} {'ABC'[(word + int(rng.integers(2))) % 3]}")
+        lines.append("")
+    path = tmp_path / "train.txt"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_tagger_is_planned_from_a_file_of_sentences(sentences, capsys):
+    command = ["plan", "crf", str(sentences), "--sigma2", "10", "-p", "PL1", "-p", "FL", "--budget", "60s", "--json"]
+    assert main(command) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {own["policy"] for own in document["policies"]} == {"PL1", "FL"}
+    assert document["reference"] == "FL"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"), [(["crf"], "needs a file of sentences"), (["a.csv", "b.csv"], "takes one table")]
+)
+def test_what_is_planned_must_be_one_file(arguments, text, capsys):
+    assert main(["plan", *arguments]) == 2
+    assert text in capsys.readouterr().err

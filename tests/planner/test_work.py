@@ -135,3 +135,22 @@ def test_sequences_are_timed_as_a_line_with_a_share_that_selection_does_not_save
     assert work.work(1.0, "single")["seconds"] == pytest.approx(5.0)
     assert work.work(0.5, "single")["seconds"] == pytest.approx(line.at(150))
     assert work.work(0.5, "whole")["seconds"] == pytest.approx(line.at(100))
+
+
+def test_each_family_is_fitted_for_its_own_number_of_evaluations():
+    from fieldfit.planner.convergence import optimise, penalised, steps_of
+
+    model = ff.BoltzmannMachine.grid(4, 4)
+    theta = np.random.default_rng(3).normal(size=model.n_parameters)
+    data = model.read(model.sample(theta, 400, random_state=0).values)
+    found = {}
+    for text in ("PL1", "FL"):
+        problem = model.compile(data, Policy.parse(text).bind(model.structure()).draw(0, 0, data.n))
+        steps = steps_of(problem, data.n, None)
+        solution = optimise(penalised(problem, data.n, None), data.n)
+        assert steps.converged
+        assert steps.count == solution.evaluations + solution.hessian_products
+        assert steps.equivalents > solution.evaluations
+        found[text] = steps
+    # PL1 has a preconditioner, FL takes many Hessian products.
+    assert found["FL"].count > 2 * found["PL1"].count

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from fieldfit.models.base import Model
-from fieldfit.models.field import FieldModel
+from fieldfit.models.work import clock
 from fieldfit.objective import precision_of
 from fieldfit.planner.planning import make_plan
 from fieldfit.planner.result import Plan
@@ -44,11 +43,10 @@ def plan(
     Give one of ``budget``, ``flops`` and ``efficiency``; with none of them the most accurate policy is recommended.
     """
     target = Target.of(budget, flops, efficiency)
-    began = time.perf_counter()
+    began = clock()
     dataset = model.read(data)
-    reading = time.perf_counter() - began
-    if isinstance(model, FieldModel) and not model.named:
-        model = model.with_names(dataset.names)
+    reading = clock() - began
+    model = model.complete(dataset)
     precision = None if sigma2 is None else precision_of(sigma2, model.parameter_names)
     return make_plan(
         model,

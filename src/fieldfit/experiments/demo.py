@@ -2,9 +2,10 @@
 
     python -m fieldfit.experiments.demo --out demo-output
 
-Three parts. All digits on the grid with a coupling for each edge: fits by several policies, the held-out likelihood, and
-couplings with standard errors. The same grid with one coupling for each direction: what each policy costs and how
-accurate theory says that it is. One field for each digit: samples from it.
+Four parts. A plan: which policy to buy with a budget, before anything is fitted. All digits on the grid with a coupling
+for each edge: fits by the recommended policy and by others, the held-out likelihood, and couplings with standard errors.
+The same grid with one coupling for each direction: what each policy costs and how accurate theory says that it is. One
+field for each digit: samples from it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ TRAIN = 1200
 FREE_POLICIES = ("PL1", "Partition(2)", "FL")
 TIED_POLICIES = ("FL", "PL1", "PL2(connected)", "0.5*PL1", "PL1 + 0.2*PL2(connected)", "0.25*PL2(connected)")
 DRAWS = 2000
+#: For the pilot of the plan and the fit that it recommends.
+BUDGET = "10s"
 #: Couplings are listed where each of the four joint states of the two pixels occurs in so many images: the others are
 #: decided by the penalty more than by the data, and look surer than they are.
 SEEN = 20
@@ -65,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(out: Path) -> None:
-    """All three parts, printed as they are done."""
+    """All four parts, printed as they are done."""
     began = time.perf_counter()
     folder = make_folder(out)
     images, label = digits()
@@ -74,7 +77,8 @@ def run(out: Path) -> None:
         f"{len(images):,} images of 8×8 pixels (scikit-learn's digits), a pixel is 1 from grey level {INK_FROM} of 16 "
         f"on. Every pixel is coupled with its up to eight neighbours. Penalty: σ² = {SIGMA2:g}."
     )
-    _free_grid(images, folder, page)
+    recommended = _plan(images, folder, page)
+    _free_grid(images, recommended, folder, page)
     _tied_grid(images, folder, page)
     _each_digit(images, label, folder, page)
     page.write(folder / "index.html")
@@ -91,21 +95,47 @@ def _picture(drawing: Any, folder: Path, name: str, caption: str, page: Page) ->
     page.picture(path.read_bytes(), caption)
 
 
+# --- the plan -----------------------------------------------------------------------------------------------------
+
+
+def _split(images: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Images to fit and images held out."""
+    order = np.random.default_rng(0).permutation(len(images))
+    return images[order[:TRAIN]], images[order[TRAIN:]]
+
+
+def _plan(images: NDArray[np.int64], folder: Path, page: Page) -> str:
+    """What the budget buys for the grid with a coupling for each edge; the policy that is recommended."""
+    model = ff.BoltzmannMachine.grid(SIDE, SIDE, neighbours=8, biases=True)
+    plan = ff.plan(model, _split(images)[0], BUDGET, sigma2=SIGMA2)
+    page.heading(f"A plan: what {BUDGET} can buy")
+    _show(plan.plain_table(12), page)
+    print("\n" + plan.explain(), flush=True)
+    for line in plan.explain().split("\n"):
+        page.paragraph(line)
+    caption = (
+        "Cost against variance, predicted from a pilot. Nothing reaches the shaded region; diamond: recommended."
+    )
+    _picture(plan.plot(), folder, "plan", caption, page)
+    return plan.best
+
+
 # --- a coupling for each edge --------------------------------------------------------------------------------------
 
 
-def _free_grid(images: NDArray[np.int64], folder: Path, page: Page) -> None:
+def _free_grid(images: NDArray[np.int64], recommended: str, folder: Path, page: Page) -> None:
     model = ff.BoltzmannMachine.grid(SIDE, SIDE, neighbours=8, biases=True)
-    order = np.random.default_rng(0).permutation(len(images))
-    train, test = images[order[:TRAIN]], images[order[TRAIN:]]
-    fits = {policy: ff.fit(model, train, policy, sigma2=SIGMA2) for policy in FREE_POLICIES}
+    train, test = _split(images)
+    policies = dict.fromkeys((recommended, *FREE_POLICIES))
+    fits = {policy: ff.fit(model, train, policy, sigma2=SIGMA2) for policy in policies}
     errors = {policy: fit.standard_errors() for policy, fit in fits.items()}
     rows = []
     for policy, fit in fits.items():
         assert fit.cost is not None
         held_out = -float(np.mean(model.conditional(fit.theta, test, range(model.m))))
         ratio = float(np.median((errors[policy] / errors["FL"]) ** 2))
-        rows.append((policy, fit.cost.components, fit.cost.flops, fit.seconds, held_out, ratio))
+        shown = policy + (" (recommended)" if policy == recommended else "")
+        rows.append((shown, fit.cost.components, fit.cost.flops, fit.seconds, held_out, ratio))
     page.heading("A coupling for each edge")
     _show(
         PlainTable(
@@ -118,7 +148,7 @@ def _free_grid(images: NDArray[np.int64], folder: Path, page: Page) -> None:
         ),
         page,
     )
-    fit, error = fits["PL1"], errors["PL1"]
+    fit, error = fits[recommended], errors[recommended]
     couplings = len(model.edges)
     theta, error = fit.theta[:couplings], error[:couplings]
     seen = np.array([_least_seen(train[:, j], train[:, k]) >= SEEN for j, k in model.edges])
@@ -126,7 +156,7 @@ def _free_grid(images: NDArray[np.int64], folder: Path, page: Page) -> None:
     largest = np.argsort(-np.abs(z))[:10]
     _show(
         PlainTable(
-            "The ten couplings that are surest to differ from 0 (PL1)",
+            f"The ten couplings that are surest to differ from 0 ({recommended})",
             ("pixels", "coupling", "std. error", "z"),
             tuple((fit.parameter_names[p], float(theta[p]), float(error[p]), float(z[p])) for p in largest),
             f"Of {int(seen.sum())} couplings whose pixels show each of their four joint states in {SEEN} images or more.",
@@ -140,7 +170,7 @@ def _free_grid(images: NDArray[np.int64], folder: Path, page: Page) -> None:
         theta[seen],
         z[seen],
         images.mean(axis=0).reshape(SIDE, SIDE),
-        "Couplings of neighbouring pixels (PL1)",
+        f"Couplings of neighbouring pixels ({recommended})",
     )
     caption = "Couplings: red pixels tend to be inked together, blue ones not. The wider a line, the larger its |z|. "
     _picture(drawing, folder, "couplings", caption + "Shade: how often a pixel is inked.", page)

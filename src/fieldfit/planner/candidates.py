@@ -189,6 +189,7 @@ def listed(
             seconds=costs.seconds(own.lam),
             flops=costs.flops(own.lam),
             operations=costs.operations(own.lam),
+            evaluations=costs.steps(own.lam),
             variance=math.exp(min(own.value, 700.0)) if math.isfinite(own.value) else math.inf,
             error=evidence.error(own.lam, own.beta),
             affordable=own.cost <= left,

@@ -20,6 +20,8 @@ from fieldfit.types import FloatArray
 #: A penalty for each sample so weak that it only keeps parameters finite that the pilot's samples do not determine.
 RIDGE = 1e-4
 _GTOL = 1e-6  # that of `fit`
+#: Seconds below which a fit is timed twice: what the first one loads for the first time would count as the optimiser's.
+_SHORT = 0.1
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,9 @@ def optimise(objective: Objective, n: int) -> Solution:
 def steps_of(problem: Problem, n: int, precision: FloatArray | None) -> Steps:
     """Fit the problem and account for it: Hessian products and preconditioners as so many evaluations."""
     objective = penalised(problem, n, precision)
-    began = clock()
-    solution = optimise(objective, n)
-    seconds = clock() - began
+    solution, seconds = _timed_fit(objective, n)
+    if seconds < _SHORT:
+        seconds = min(seconds, _timed_fit(objective, n)[1])
     x = np.asarray(solution.x)
     direction = np.ones_like(x)
     one = _least(lambda: objective.value_grad(x))
@@ -74,6 +76,12 @@ def steps_of(problem: Problem, n: int, precision: FloatArray | None) -> Steps:
         equivalents += _least(lambda: (objective.preconditioner, objective.hessian_diagonal)) / one
     count = solution.evaluations + solution.hessian_products
     return Steps(count, equivalents, max(seconds - equivalents * one, 0.0), solution.converged)
+
+
+def _timed_fit(objective: Objective, n: int) -> tuple[Solution, float]:
+    began = clock()
+    solution = optimise(objective, n)
+    return solution, clock() - began
 
 
 def _least(run: Callable[[], object]) -> float:

@@ -7,7 +7,6 @@ partition: with the weights E[Z]) it answers all that the variance needs of it, 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from fieldfit.asymptotics.moments import weighted_selection
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.cost import expected_flops
 from fieldfit.models.field import FieldModel
-from fieldfit.models.work import FamilyWork, Work, combine
+from fieldfit.models.work import FamilyWork, Work, clock, combine, least_seconds
 from fieldfit.planner.convergence import Steps, steps_of
 from fieldfit.planner.counting import family_work
 from fieldfit.policies import Policy
@@ -110,11 +109,9 @@ def build(
             if plain in refused:
                 continue
             if plain not in compiled:
-                began = time.perf_counter()
+                began = clock()
                 problem = model.compile(rows, everything(bound, count))
-                setup = time.perf_counter() - began
-                problem.value_grad(theta)
-                needed = setup + (passes + _USUAL_STEPS) * (time.perf_counter() - began - setup)
+                needed = clock() - began + (passes + _USUAL_STEPS) * least_seconds(problem, theta)
                 if found and needed > allowance:
                     refused[plain] = (
                         f"{plain} is left out: its moments alone would take about {needed:.2g} s, too much of the budget."

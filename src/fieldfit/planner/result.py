@@ -35,6 +35,7 @@ class Candidate:
     seconds: float
     flops: float
     operations: float
+    evaluations: float  # of a fit, everything that the optimiser does counted in them (timed)
     variance: float
     error: float  # standard error of the variance from the pilot's samples, relative
     affordable: bool
@@ -132,16 +133,27 @@ class Plan:
             )
         elif best.policy != "FL":
             lines.append("Nothing that was looked at is clearly more accurate at a higher price.")
-        if math.isfinite(self.budget):
+        if math.isfinite(self.budget) and self.spent == 0:
+            lines.append(f"The pilot is paid: all of the budget of {self._cost(self.budget)} is for the fit.")
+        elif math.isfinite(self.budget):
             lines.append(f"Of the budget of {self._cost(self.budget)} the pilot has used {self._cost(self.spent)}.")
         lines.append(
             f"Variance: {self.kind}, {self.method}, with the selection noise, for these {self.n:,} samples. "
-            f"Cost: setting up + {self.evaluations} evaluations, as many as the pilot on {self.pilot_rows:,} samples."
+            f"Cost: {self._account()}."
         )
         return "\n".join([*lines, *self.notes])
 
     def __str__(self) -> str:
         return self.explain()
+
+    def _account(self) -> str:
+        """What a cost consists of."""
+        if self.unit == "flops":
+            return f"{self.evaluations} evaluations, as many as the pilot on {self.pilot_rows:,} samples"
+        return (
+            f"setting up + the work of {self.best_candidate.evaluations:.0f} evaluations, as much as a fit to at most "
+            f"{self.pilot_rows:,} samples took"
+        )
 
     def _cost(self, value: float) -> str:
         return format_seconds(value) if self.unit == "seconds" else f"{value:.3g} FLOPs"

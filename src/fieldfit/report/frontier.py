@@ -6,9 +6,10 @@ import html
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fieldfit.report.figures import ACCENT, BLUE, INK, MUTED, figure, figure_bytes
+from fieldfit.report.labels import name_points
 from fieldfit.report.page import Page
 from fieldfit.report.table import PlainTable
 
@@ -86,10 +87,12 @@ def draw_frontier(
                 color=ACCENT if own.on_frontier else BLUE, markersize=8 if chosen else 4.5 if own.on_frontier else 3.5,
                 elinewidth=0.8, capsize=0, alpha=1 if own.on_frontier or chosen else 0.55, zorder=4 if chosen else 3,
             )  # fmt: skip
-        _name(axes, _named(shown, best), (left, right), (bottom, top))
+        named = [(_short(own.name), own.cost, own.variance) for own in _named(shown, best)]
+        name_points(axes, named, [(own.cost, own.variance) for own in shown])
         axes.set_xlabel(cost)
         axes.set_ylabel(variance)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
     return drawing
 
 
@@ -103,33 +106,8 @@ def _named(points: Sequence[FrontierPoint], best: str) -> list[FrontierPoint]:
     return [*plain, *edge[: max(0, _MOST_NAMED - len(plain))]]
 
 
-def _name(
-    axes: Any, points: Sequence[FrontierPoint], across: tuple[float, float], along: tuple[float, float]
-) -> None:
-    """Names beside the points, at the first of a few places where they cover no other name."""
-    from math import log
-
-    taken: list[tuple[float, float, float, float]] = []
-    for own in points:
-        text = own.name if len(own.name) < 34 else own.name[:32] + "…"
-        x = 470 * log(own.cost / across[0]) / log(across[1] / across[0])
-        y = 275 * (own.variance - along[0]) / (along[1] - along[0])
-        wide = 4.6 * len(text)
-        for dx, dy in ((7, 4), (7, -11), (7, 15), (-wide - 6, 4), (-wide - 6, -11), (7, 26), (7, -22), (7, 37)):
-            box = (x + dx, y + dy, x + dx + wide, y + dy + 9)
-            inside = box[2] < 478 and box[0] > 0 and box[1] > 0 and box[3] < 278
-            if inside and all(box[2] < b[0] or b[2] < box[0] or box[3] < b[1] or b[3] < box[1] for b in taken):
-                taken.append(box)
-                axes.annotate(
-                    text,
-                    (own.cost, own.variance),
-                    (dx, dy),
-                    textcoords="offset points",
-                    fontsize=8,
-                    color=INK,
-                    zorder=5,
-                )
-                break
+def _short(name: str) -> str:
+    return name if len(name) < 34 else name[:32] + "…"
 
 
 def frontier_html(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fieldfit.report.figures import ACCENT, BLUE, MUTED, figure
+from fieldfit.report.labels import name_points
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,24 +50,9 @@ def draw_cost_variance(points: Sequence[Point], cost: str, variance: str) -> Fig
         top = max(p.variance + 2 * p.error for p in points)
         axes.set_ylim(min(0.95, 0.97 * min(p.variance - 2 * p.error for p in points)), top + 0.08 * (top - 0.9))
         axes.axhline(1.0, color=MUTED, linewidth=0.7, linestyle=(0, (4, 4)))
-        _label(axes, points)
+        name_points(axes, [(p.name, p.cost, p.variance) for p in points], [(p.cost, p.variance) for p in points], 8.5)
         axes.set_xlabel(cost)
         axes.set_ylabel(variance)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if str(f"{value:e}")[0] in "25" else "")
     return drawing
-
-
-def _label(axes: object, points: Sequence[Point]) -> None:
-    """Names right of the points, above or below where two would overlap."""
-    placed: list[tuple[float, float]] = []
-    span = max(p.variance for p in points) - min(p.variance for p in points) or 1.0
-    for point in sorted(points, key=lambda p: p.variance):
-        shift = 0.0
-        while any(abs(point.variance + shift - y) < 0.05 * span and 0.3 < point.cost / x < 3 for x, y in placed):
-            shift += 0.025 * span
-        placed.append((point.cost, point.variance + shift))
-        offset = 22 * shift / (0.1 * span)
-        axes.annotate(  # type: ignore[attr-defined]
-            point.name, (point.cost, point.variance), xytext=(7, 3 + offset), textcoords="offset points", fontsize=8.5
-        )

@@ -1,4 +1,7 @@
-"""`fieldfit plan DATA --budget 10s`: which policy buys the most accuracy, before a fit is paid for."""
+"""`fieldfit plan DATA --budget 10s`: which policy buys the most accuracy, before a fit is paid for.
+
+`fieldfit plan crf FILE` plans a tagger from a file of sentences.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldfit.cli.fitting import DataFile, EdgesOption, TiedOption
+from fieldfit.cli.chains import Format, SeparatorOption
+from fieldfit.cli.fitting import EdgesOption, TiedOption
 from fieldfit.cli.shared import Json, Seed, Threads, use_threads
 
 if TYPE_CHECKING:
@@ -18,7 +22,10 @@ _FILES = ("plan.png", "plan.svg", "plan.html", "plan.csv")
 
 
 def plan(
-    data: DataFile,
+    data: Annotated[
+        list[str],
+        typer.Argument(metavar="[crf] DATA", help="A table of samples; or the word crf and a file of sentences."),
+    ],
     budget: Annotated[
         str | None, typer.Option("--budget", "-b", metavar="TIME", help="Such as 10s, 500ms or 2min, pilot included.")
     ] = None,
@@ -44,6 +51,11 @@ def plan(
     header: Annotated[
         bool | None, typer.Option("--header/--no-header", help="Whether line 1 has names (looked at).")
     ] = None,
+    features: Annotated[
+        str, typer.Option("--features", help="crf: conll2000, tagger, columns, or a file of CRF++ templates.")
+    ] = "columns",
+    kind: Annotated[Format, typer.Option("--format", help="crf: columns, or CRFsuite's text.")] = Format.columns,
+    separator: SeparatorOption = None,
     policy: Annotated[
         list[str] | None, typer.Option("--policy", "-p", help="Compare this policy (several times); a grid of them.")
     ] = None,
@@ -66,11 +78,17 @@ def plan(
     from fieldfit.report.figures import make_folder
 
     use_threads(threads)
-    field, table = _model_and_table(data, model, biases, states, edges, tied, as_list(columns), header)
+    chosen: Any
+    if is_crf(data):
+        chosen, samples = _chain_and_sentences(Path(data[1]), features, kind, separator)
+    else:
+        chosen, samples = _model_and_table(
+            Path(data[0]), model, biases, states, edges, tied, as_list(columns), header
+        )
     with collected_warnings() as warned:
         found = make(
-            field,
-            table,
+            chosen,
+            samples,
             budget,
             flops=flops,
             efficiency=efficiency,
@@ -102,6 +120,43 @@ def write_plan(found: Any, folder: Path) -> list[str]:
     with atomic_writer(folder / "plan.csv") as file:
         file.write(found.table.to_csv(index=False).encode())
     return [str(folder / name) for name in _FILES]
+
+
+def is_crf(data: list[str]) -> bool:
+    """Whether a tagger is to be planned; refuses more than one file."""
+    from fieldfit.types import DataError
+
+    if len(data) == 2 and data[0] == "crf":
+        return True
+    if len(data) > 1:
+        raise DataError(
+            f"plan takes one table (fieldfit plan data.csv), or the word crf and a file of sentences; got {' '.join(data)}."
+        )
+    if data[0] == "crf" and not Path("crf").exists():
+        raise DataError("plan crf needs a file of sentences: fieldfit plan crf train.txt --features conll2000.")
+    return False
+
+
+def _chain_and_sentences(path: Path, features: str, kind: Format, separator: str | None) -> tuple[Any, Any]:
+    """A linear-chain CRF as `fit crf` makes it by default, and its sentences."""
+    from fieldfit.cli.chains import read_sentences
+    from fieldfit.data.encoders import names_of
+    from fieldfit.estimators.sequence_input import learn_sequences
+    from fieldfit.models.chain_crf import ChainCRF
+
+    text = read_sentences(path, kind, separator)
+    encoder, sequences = learn_sequences(text, None, features if kind is Format.columns else None, 1)
+    labels, names = names_of(encoder)
+    pairs = range(encoder.n_features, sequences.n_features)
+    chain = ChainCRF(
+        sequences.n_labels,
+        sequences.n_features,
+        label_pairs=pairs if len(pairs) else False,
+        state_features=encoder.n_features,
+        labels=labels,
+        features=names,
+    )
+    return chain.complete(sequences), sequences
 
 
 def _folded(text: str) -> str:
