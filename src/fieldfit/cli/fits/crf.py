@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldfit.cli.chains import Format, SentenceFile, SeparatorOption, load_tagger, read_sentences
+from fieldfit.cli.chains import (
+    Format,
+    LabelledFile,
+    SeparatorOption,
+    as_betas,
+    as_sigma2,
+    load_tagger,
+    read_sentences,
+)
 from fieldfit.cli.shared import Json, Out, Seed, Threads, takes, use_threads
 
 if TYPE_CHECKING:
@@ -87,7 +95,7 @@ def training_options(
 
 @takes(training_options)
 def crf(
-    train: SentenceFile,
+    train: LabelledFile,
     features: Annotated[
         str, typer.Option("--features", help="conll2000, tagger, columns, or a file of CRF++ templates.")
     ] = "columns",
@@ -120,9 +128,9 @@ def crf(
     check_folder(common.out)
     tagger = CRFTagger(
         common.policy,
-        sigma2=_sigma2(common.sigma2),
+        sigma2=as_sigma2(common.sigma2),
         l1=common.l1,
-        weights=_weights(common.weights),
+        weights=as_betas(common.weights),
         min_count=min_count,
         all_pairs=all_pairs,
         all_transitions=all_transitions,
@@ -160,21 +168,6 @@ def crf(
 def _count(text: ColumnText | AttributeText) -> int:
     offsets = getattr(text, "offsets", None)
     return len(text.rows.offsets if offsets is None else offsets) - 1  # type: ignore[union-attr]
-
-
-def _sigma2(text: str) -> Any:
-    from fieldfit.cli.values import as_numbers
-
-    if text in ("none", "cv"):
-        return None if text == "none" else text
-    numbers = as_numbers(text, "--sigma2")
-    return numbers if len(numbers) > 1 else numbers[0]
-
-
-def _weights(text: str | None) -> Any:
-    from fieldfit.cli.values import as_numbers
-
-    return text if text in (None, "auto") else as_numbers(text, "--weights")
 
 
 def _document(tagger: CRFTagger, warned: list[str], options: TrainingOptions) -> dict[str, Any]:
