@@ -46,6 +46,7 @@ class TrainingOptions:
     max_iter: int
     dev: Path | None
     patience: int
+    check_every: int
     metric: str
     start: Path | None
     threads: int | None
@@ -74,6 +75,7 @@ def training_options(
         Path | None, typer.Option("--dev", metavar="FILE", help="Stop when this file is tagged no better.")
     ] = None,
     patience: Annotated[int, typer.Option("--patience", min=1, help="Iterations without a better score.")] = 10,
+    check_every: Annotated[int, typer.Option("--check-every", min=1, help="Tag --dev every so many iterations.")] = 5,
     metric: Annotated[Metric, typer.Option("--metric", help="The score on --dev.")] = Metric.accuracy,
     start: Annotated[
         Path | None, typer.Option("--start", metavar="MODEL.ff", help="Start from the weights of a saved tagger.")
@@ -88,8 +90,8 @@ def training_options(
 ) -> TrainingOptions:
     """Collect the options of training."""
     return TrainingOptions(
-        policy, sigma2, l1, weights, seed, tol, max_iter, dev, patience, metric.value, start, threads, progress, rows,
-        out, json,
+        policy, sigma2, l1, weights, seed, tol, max_iter, dev, patience, check_every, metric.value, start, threads,
+        progress, rows, out, json,
     )  # fmt: skip
 
 
@@ -140,6 +142,7 @@ def crf(
         tol=common.tol,
         metric=common.metric,
         patience=common.patience,
+        check_every=common.check_every,
         random_state=common.seed,
         features=features if kind is Format.columns else None,
     )
