@@ -111,8 +111,9 @@ def test_ctrl_c_keeps_the_estimate(run, train, monkeypatch, tmp_path):
 
 def test_development_data_stop_the_fit_and_a_model_starts_another(run, train, model):
     ran = run(
-        "fit", "crf", train, "--dev", train, "--patience", 2, "--metric", "f1", "--json", "--features", "tagger"
-    )
+        "fit", "crf", train, "--dev", train, "--patience", 2, "--check-every", 1, "--metric", "f1", "--json",
+        "--features", "tagger",
+    )  # fmt: skip
     document = ran.json
     assert "stopped early" in document["message"]
     scores = [score for _, score in document["development_scores"]]

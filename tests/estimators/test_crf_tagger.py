@@ -195,12 +195,60 @@ def test_sample_weights_are_copies(toy):
 def test_early_stopping_keeps_the_best_weights(toy, unseen):
     _, X, y = toy
     for metric in ("accuracy", "f1"):
-        fitted = ff.CRFTagger(sigma2=1000, patience=2, metric=metric).fit(X, y, unseen[1], unseen[2])
+        fitted = ff.CRFTagger(sigma2=1000, patience=2, check_every=1, metric=metric)
+        fitted.fit(X, y, unseen[1], unseen[2])
         scores = [score for _, score in fitted.development_scores_]
         assert fitted.score(unseen[1], unseen[2]) == pytest.approx(max(scores))
         assert "stopped early" in fitted.fit_.message
         assert len(scores) == int(np.argmax(scores)) + 3
         assert not fitted.fit_.converged
+
+
+def test_the_development_data_are_looked_at_now_and_then(toy, unseen):
+    _, X, y = toy
+    common = {"sigma2": 1000, "tol": 1e-3, "patience": 1000}
+    often = ff.CRFTagger(check_every=1, **common).fit(X, y, *unseen[1:])
+    seldom = ff.CRFTagger(check_every=8, **common).fit(X, y, *unseen[1:])
+    last = seldom.n_iter_
+    assert last == often.n_iter_ > 8
+    assert last % 8
+    places = [*range(0, last, 8), last]  # the start, every eighth, and where the optimiser ended
+    every = dict(often.development_scores_)
+    assert seldom.development_scores_ == [(place, every[place]) for place in places]
+    best = max(seldom.development_scores_, key=lambda look: (look[1], -look[0]))
+    assert seldom.score(*unseen[1:]) == pytest.approx(best[1])
+    if best[0] != last:
+        assert seldom.fit_.message.startswith("kept the best of the run")
+    assert ff.CRFTagger().check_every == 5
+    # Patience counts iterations: 10 of them are two looks, and so are 6.
+    for patience in (6, 10):
+        stopped = ff.CRFTagger(sigma2=1000, patience=patience).fit(X, y, *unseen[1:])
+        looks = [place for place, _ in stopped.development_scores_]
+        scores = [score for _, score in stopped.development_scores_]
+        assert looks == list(range(0, looks[-1] + 1, 5))
+        assert len(looks) == int(np.argmax(scores)) + 3
+    for wrong in ({"patience": 0}, {"check_every": 0}):
+        with pytest.raises(ModelError, match="at least 1"):
+            ff.CRFTagger(**wrong).fit(X, y)
+
+
+def test_cross_validation_of_sigma2_counts_sentences_by_their_weights(toy):
+    """Half of the sentences have labels that make no sense: which σ² is best depends on which half counts."""
+    _, X, y = toy
+    rng = np.random.default_rng(0)
+    noise = [[str(rng.choice(["B-NP", "I-NP", "O", "B-VP"])) for _ in labels] for labels in y]
+    grid = [0.02, 50.0]
+    for halves, expected in (([1.0, 0.0], 50.0), ([0.0, 1.0], 0.02)):
+        weight = np.repeat(halves, len(X))
+        assert ff.CRFTagger("PL1", sigma2=grid).fit(X + X, y + noise, sample_weight=weight).sigma2_ == expected
+    same = ff.CRFTagger("PL1", sigma2=grid).fit(X, y, sample_weight=np.ones(len(X)))
+    plain = ff.CRFTagger("PL1", sigma2=grid).fit(X, y)
+    np.testing.assert_allclose(
+        same.cv_results_.to_numpy()[:, 1:].astype(float),
+        plain.cv_results_.to_numpy()[:, 1:].astype(float),
+        rtol=1e-10,
+        atol=1e-12,
+    )
 
 
 def test_a_warm_start_is_matched_by_names(toy):
@@ -378,10 +426,14 @@ def test_files_that_are_no_taggers_are_refused(toy, tmp_path):
         ff.CRFTagger().predict([[{"w": "a"}]])
 
 
-def test_verbose_prints_each_iteration(toy, capsys):
-    ff.CRFTagger(verbose=True).fit(*toy[1:])
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("iteration    0  objective")
+def test_verbose_prints_each_iteration_as_the_command_line_does(toy, capsys):
+    fitted = ff.CRFTagger(verbose=True).fit(*toy[1:])
+    head, *lines = capsys.readouterr().err.splitlines()
+    assert head.split() == ["iteration", "objective", "gradient", "seconds", "left"]
+    assert [int(line.split()[0]) for line in lines] == list(range(fitted.n_iter_ + 1))
+    assert float(lines[-1].split()[1]) == pytest.approx(fitted.fit_.objective, abs=1e-6)
+    ff.CRFTagger(verbose=True).fit(*toy[1:], progress=False)
+    assert capsys.readouterr().err == ""
 
 
 # --- scikit-learn -----------------------------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from fieldfit.types import FieldfitError, FloatArray
 
 
 class EarlyStopping:
-    """Asks ``score(theta)`` (larger is better) every ``every`` iterations; stops after ``patience`` of them in vain.
+    """Asks ``score(theta)`` (larger is better) every ``every`` iterations; stops after ``patience`` looks in vain.
 
-    One object serves one fit. Afterwards ``best_theta``, ``best_score`` and ``best_iteration`` say where it was best,
-    and ``history`` has (iteration, score).
+    The spacing is fixed, so that the result never depends on how fast the machine is. The start and the last θ are looked
+    at too. One object serves one fit. Afterwards ``best_theta``, ``best_score`` and ``best_iteration`` say where it was
+    best, and ``history`` has (iteration, score).
     """
 
     def __init__(self, score: Callable[[FloatArray], float], *, patience: int = 5, every: int = 1) -> None:
@@ -26,19 +27,29 @@ class EarlyStopping:
         self.stopped = False
 
     def __call__(self, state: Progress, theta: FloatArray) -> bool:
-        """Look at this iteration; true when it is time to stop."""
+        """Look at this iteration, if it is one to look at; true when it is time to stop."""
         if state.iteration % self.every:
             return False
-        value = float(self._score(theta))
-        self.history.append((state.iteration, value))
-        if value > self.best_score or self.best_theta is None:
-            self.best_theta, self.best_score, self.best_iteration = theta.copy(), value, state.iteration
+        self._look(state.iteration, theta)
         self.stopped = state.iteration - self.best_iteration >= self.patience * self.every
         return self.stopped
+
+    def finish(self, iteration: int, theta: FloatArray) -> None:
+        """Look at the θ where the optimiser ended by itself, which may lie between two looks."""
+        if not self.stopped and (not self.history or self.history[-1][0] != iteration):
+            self._look(iteration, theta)
+
+    def _look(self, iteration: int, theta: FloatArray) -> None:
+        value = float(self._score(theta))
+        self.history.append((iteration, value))
+        if value > self.best_score or self.best_theta is None:
+            self.best_theta, self.best_score, self.best_iteration = theta.copy(), value, iteration
 
     @property
     def message(self) -> str:
         """Why the fit ended, and which θ it has."""
+        if not self.stopped:
+            return f"kept the best of the run: development score {self.best_score:.6g} at iteration {self.best_iteration}"
         return (
             f"stopped early: development score {self.best_score:.6g} was best at iteration {self.best_iteration}, "
             f"and no better in {self.patience} looks"

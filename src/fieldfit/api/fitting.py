@@ -16,13 +16,15 @@ import numpy as np
 
 from fieldfit.api.early_stopping import EarlyStopping
 from fieldfit.api.identify import check_identified
+from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
 from fieldfit.data.samples import Table, constant_columns
 from fieldfit.models.base import Dataset, Model
 from fieldfit.models.cost import selection_cost
 from fieldfit.models.field import FieldModel
 from fieldfit.objective import Objective, l1_weights, precision_of
-from fieldfit.optim import Progress, Solution, minimise
+from fieldfit.optim import Progress, Solution, Status, minimise
+from fieldfit.optim.l1_penalty import L1Penalty
 from fieldfit.policies import Policy, as_policy
 from fieldfit.types import (
     BoolArray,
@@ -59,7 +61,7 @@ def fit(
     tol: float = 1e-6,
     max_iter: int = 1000,
     wide_rows: str = "refuse",
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[Progress], object] | bool | None = None,
     stopping: EarlyStopping | None = None,
 ) -> Fit:
     """Maximise the stochastic composite likelihood of ``policy`` over θ.
@@ -85,7 +87,8 @@ def fit(
     tol : largest entry of the gradient, for each sample, at which the fit has converged
     wide_rows : what to do with samples whose missing values cannot be summed out: "refuse" or "drop" (they are listed
         in ``fit.dropped_rows``)
-    progress : called after each iteration with the iteration, objective, gradient norm and seconds; a true answer stops
+    progress : True prints a line for each iteration on stderr; or a function that is called after each one with the
+        iteration, objective, gradient norm and seconds, and whose true answer stops the fit
     stopping : `EarlyStopping` on development data; the fit has the θ that it found best
 
     On Ctrl-C the best θ so far comes back, marked as not converged.
@@ -148,8 +151,10 @@ def fit(
         objective = Objective(mixture.at(found.beta), precision, initial, free, row_weight)
     scale = float(dataset.n if row_weight is None else row_weight.sum())
 
+    tell = as_callback(progress, max_iter, tol * max(scale, 1.0))
+
     def report(state: Progress, x: FloatArray) -> object:
-        told = None if progress is None else progress(state)
+        told = None if tell is None else tell(state)
         return (stopping is not None and stopping(state, objective.full(x))) or told
 
     plain = objective.problem.optimiser == "lbfgs" and method != "newton"
@@ -167,14 +172,17 @@ def fit(
         max_iter=max_iter,
         callback=report,
     )
+    interrupted = solution.status is Status.INTERRUPTED
+    early = stopping is not None and (stopping.stopped or solution.converged)
+    if stopping is not None and not interrupted:
+        stopping.finish(solution.iterations, objective.full(solution.x))
     if stopping is not None and stopping.best_theta is not None:
         solution = _best_of(solution, stopping, objective, absolute)
     theta = objective.full(solution.x).copy()
-    early = stopping is not None and stopping.stopped
     separated = () if early or not unpenalised else _separated(objective, solution.x, theta, names)
     if separated:
         warnings.warn(SeparationWarning(_separation_message(separated)), stacklevel=2)
-    elif not (solution.converged or early or solution.message == "stopped: interrupted"):
+    elif not (solution.converged or early or interrupted):
         warnings.warn(
             ConvergenceWarning(
                 f"The fit did not converge ({solution.message}; gradient norm {solution.gradient_norm:.3g} after "
@@ -221,15 +229,17 @@ def _best_of(
         return replace(solution, message=stopping.message if stopping.stopped else solution.message)
     x = theta[objective.free]
     value, gradient = objective.value_grad(x)
-    penalty = 0.0 if absolute is None else float(absolute @ np.abs(theta))
+    penalty, norm = 0.0, float(np.abs(gradient).max(initial=0.0))
+    if absolute is not None:
+        penalty, norm = L1Penalty(absolute[objective.free], x.size).look(x, np.ascontiguousarray(gradient))
     return replace(
         solution,
         x=x,
         value=value + penalty,
         gradient=gradient,
-        gradient_norm=float(np.abs(gradient).max(initial=0.0)),
+        gradient_norm=norm,
         converged=False,
-        message=stopping.message,
+        message=solution.message if solution.status is Status.INTERRUPTED else stopping.message,
     )
 
 

@@ -37,7 +37,7 @@ def cross_validate(
     penalty). ``score`` is what is measured on the held-out samples: ``"FL"``, or where that is too wide a composite
     likelihood such as ``"PL1"``. Each line has the mean NLL, its standard error over samples, and the standard
     error of its difference to the best line (the folds are the same for all, so differences are much more certain).
-    ``options`` go to `fit`.
+    ``options`` go to `fit`. Where the data have sample weights, samples count by them in the fits and in the means.
     """
     import pandas as pd
 
@@ -49,9 +49,10 @@ def cross_validate(
     if folds < 2:
         raise FieldfitError(f"Cross-validation needs at least 2 folds; got {folds}.")
     lines, losses = [], []
+    weight: FloatArray | None = None
     for name, candidate in models.items():
         dataset = candidate.read(data)
-        n = dataset.n
+        n, weight = dataset.n, dataset.sample_weight
         if n < 2 * folds:
             raise DataError(f"{n} samples are too few for {folds} folds.")
         member = fold_members(n, folds, random_state)
@@ -76,15 +77,22 @@ def cross_validate(
     matrix = np.stack(losses)
     if matrix.shape[1] == 0:
         raise DataError("There are no samples to score.")
-    means = matrix.mean(axis=1)
+    means, errors = weighted_means(matrix, weight)
     best = int(means.argmin())
-    frame["nll"] = means
-    frame["std_error"] = matrix.std(axis=1, ddof=1) / np.sqrt(matrix.shape[1])
-    frame["excess"] = means - means[best]
-    frame["excess_std_error"] = (matrix - matrix[best]).std(axis=1, ddof=1) / np.sqrt(matrix.shape[1])
+    frame["nll"], frame["std_error"] = means, errors
+    frame["excess"], frame["excess_std_error"] = weighted_means(matrix - matrix[best], weight)
     if list(models) == [""]:
         frame = frame.drop(columns="model")
     return frame.sort_values("nll", kind="stable").reset_index(drop=True)
+
+
+def weighted_means(values: FloatArray, weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """Means over samples of values (lines, n) with weights (n,), None for equal ones, and their standard errors."""
+    n = values.shape[1]
+    share = np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
+    means = values @ share
+    errors = np.sqrt(n / (n - 1) * ((values - means[:, None]) ** 2 @ share**2))
+    return means, errors
 
 
 def fold_members(n: int, folds: int, random_state: int) -> IntArray:

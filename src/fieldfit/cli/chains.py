@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fieldfit.data.columns import ColumnText
     from fieldfit.data.encoders import Encoder
     from fieldfit.estimators.crf_tagger import CRFTagger
+    from fieldfit.estimators.symbol_tagger import SymbolTagger
 
 
 class Format(StrEnum):
@@ -25,7 +26,12 @@ class Format(StrEnum):
 SentenceFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="One token a line, a blank line between sentences (gzip too).")
 ]
-SavedTagger = Annotated[Path, typer.Argument(metavar="MODEL.ff", help="A tagger saved by fit crf.")]
+LabelledFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="One token a line, its label last; a blank line between sentences.")
+]
+SavedTagger = Annotated[
+    Path, typer.Argument(metavar="MODEL.ff", help="A tagger saved by fit crf or fit boltzmann-chain.")
+]
 SeparatorOption = Annotated[
     str | None, typer.Option("--separator", metavar="TEXT", help="Between columns (any run of spaces and tabs).")
 ]
@@ -50,10 +56,31 @@ def read_for(encoder: Encoder, path: Path, separator: str | None) -> ColumnText 
 
 
 def load_tagger(path: Path) -> CRFTagger:
-    """The tagger in a file."""
+    """The CRF in a file."""
     from fieldfit.estimators.crf_tagger import CRFTagger
 
     return CRFTagger.load(path)
+
+
+def load_labeller(path: Path) -> CRFTagger | SymbolTagger:
+    """What labels sentences in a file: a CRF, or a Boltzmann chain that was trained on columns."""
+    from fieldfit.api.files import load
+    from fieldfit.estimators.crf_tagger import CRFTagger
+    from fieldfit.estimators.symbol_tagger import SymbolTagger
+    from fieldfit.models.boltzmann_chain import BoltzmannChain
+
+    fitted = load(path)
+    return SymbolTagger(fitted) if isinstance(fitted.model, BoltzmannChain) else CRFTagger.load(path)
+
+
+def as_sigma2(text: str) -> Any:
+    """--sigma2: None for none, "cv", a number, or a list of numbers to choose from."""
+    from fieldfit.cli.values import as_numbers
+
+    if text in ("none", "cv"):
+        return None if text == "none" else text
+    numbers = as_numbers(text, "--sigma2")
+    return numbers if len(numbers) > 1 else numbers[0]
 
 
 def sentence_lines(text: Any) -> list[list[list[str]]]:

@@ -73,6 +73,12 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> Non
         print_table(parameter_table(fit, rows, order, level))
 
 
+def parameter_rows(fit: Fit, rows: int) -> list[tuple[str, float]]:
+    """The ``rows`` parameters of largest size: name and estimate."""
+    places = np.argsort(-np.abs(fit.theta), kind="stable")[:rows].tolist()
+    return [(fit.parameter_names[place], float(fit.theta[place])) for place in places]
+
+
 def parameter_table(fit: Fit, rows: int, order: str, level: float) -> PlainTable:
     """The first ``rows`` parameters in this order: largest |z|, largest |estimate|, by name, or as in the model."""
     errors, interval = accuracy(fit, level)

@@ -60,6 +60,7 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         tol: float = 1e-6,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        verbose: bool = False,
     ) -> None:
         self.policy = policy
         self.sigma2 = sigma2
@@ -73,6 +74,7 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.tol = tol
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -102,6 +104,7 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
                 sample_weight=sample_weight,
                 tol=self.tol,
                 max_iter=self.max_iter,
+                progress=self.verbose,
             )
         assert isinstance(self.fit_.model, FieldModel)
         self.model_: FieldModel = self.fit_.model

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldfit.cli.chains import SavedTagger, SentenceFile, SeparatorOption, load_tagger, read_for
+from fieldfit.cli.chains import SavedTagger, SentenceFile, SeparatorOption, load_labeller, read_for
 from fieldfit.cli.shared import Json, Threads, use_threads
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def evaluate(
     from fieldfit.types import DataError
 
     use_threads(threads)
-    tagger = load_tagger(path)
+    tagger = load_labeller(path)
     text = read_for(tagger.encoder_, file, separator)
     gold = gold_labels(tagger.encoder_, text, None)
     if any(label is None for labels in gold for label in labels):

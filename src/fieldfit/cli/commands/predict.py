@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldfit.cli.chains import SavedTagger, SentenceFile, SeparatorOption, load_tagger, read_for, sentence_lines
+from fieldfit.cli.chains import SavedTagger, SentenceFile, SeparatorOption, load_labeller, read_for, sentence_lines
 from fieldfit.cli.shared import Json, Out, Threads, use_threads
 
 if TYPE_CHECKING:
     from fieldfit.estimators.crf_tagger import CRFTagger
+    from fieldfit.estimators.symbol_tagger import SymbolTagger
 
 
 class Decoding(StrEnum):
@@ -47,7 +48,7 @@ def predict(
     check_folder(out)
     if nbest is not None and (marginals or decoding is Decoding.posterior):
         raise FieldfitError("--nbest gives whole sequences: it cannot go with --marginals or --decoding posterior.")
-    tagger = load_tagger(path)
+    tagger = load_labeller(path)
     text = read_for(tagger.encoder_, file, separator)
     found = (
         _nbest(tagger, text, nbest) if nbest is not None else _tagged(tagger, text, decoding.value, marginals, json)
@@ -64,7 +65,9 @@ def predict(
         note(f"{len(found):,} sentences; written to {out}")
 
 
-def _tagged(tagger: CRFTagger, text: Any, decoding: str, marginals: bool, all_of_them: bool) -> list[dict[str, Any]]:
+def _tagged(
+    tagger: CRFTagger | SymbolTagger, text: Any, decoding: str, marginals: bool, all_of_them: bool
+) -> list[dict[str, Any]]:
     predicted = tagger.predict(text, decoding=decoding)
     if not marginals:
         return [{"predicted": labels} for labels in predicted]
@@ -77,7 +80,7 @@ def _tagged(tagger: CRFTagger, text: Any, decoding: str, marginals: bool, all_of
     return sentences
 
 
-def _nbest(tagger: CRFTagger, text: Any, count: int) -> list[dict[str, Any]]:
+def _nbest(tagger: CRFTagger | SymbolTagger, text: Any, count: int) -> list[dict[str, Any]]:
     return [
         {"paths": [{"predicted": labels, "log_probability": value} for labels, value in paths]}
         for paths in tagger.predict_nbest(text, count)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldfit.cli.chains import Format, SentenceFile, SeparatorOption, load_tagger, read_sentences
+from fieldfit.cli.chains import (
+    Format,
+    LabelledFile,
+    SeparatorOption,
+    as_sigma2,
+    load_tagger,
+    read_sentences,
+)
 from fieldfit.cli.shared import Json, Out, Seed, Threads, takes, use_threads
 
 if TYPE_CHECKING:
@@ -38,6 +45,7 @@ class TrainingOptions:
     max_iter: int
     dev: Path | None
     patience: int
+    check_every: int
     metric: str
     start: Path | None
     threads: int | None
@@ -66,6 +74,7 @@ def training_options(
         Path | None, typer.Option("--dev", metavar="FILE", help="Stop when this file is tagged no better.")
     ] = None,
     patience: Annotated[int, typer.Option("--patience", min=1, help="Iterations without a better score.")] = 10,
+    check_every: Annotated[int, typer.Option("--check-every", min=1, help="Tag --dev every so many iterations.")] = 5,
     metric: Annotated[Metric, typer.Option("--metric", help="The score on --dev.")] = Metric.accuracy,
     start: Annotated[
         Path | None, typer.Option("--start", metavar="MODEL.ff", help="Start from the weights of a saved tagger.")
@@ -80,14 +89,14 @@ def training_options(
 ) -> TrainingOptions:
     """Collect the options of training."""
     return TrainingOptions(
-        policy, sigma2, l1, weights, seed, tol, max_iter, dev, patience, metric.value, start, threads, progress, rows,
-        out, json,
+        policy, sigma2, l1, weights, seed, tol, max_iter, dev, patience, check_every, metric.value, start, threads,
+        progress, rows, out, json,
     )  # fmt: skip
 
 
 @takes(training_options)
 def crf(
-    train: SentenceFile,
+    train: LabelledFile,
     features: Annotated[
         str, typer.Option("--features", help="conll2000, tagger, columns, or a file of CRF++ templates.")
     ] = "columns",
@@ -121,7 +130,7 @@ def crf(
     check_folder(common.out)
     tagger = CRFTagger(
         common.policy,
-        sigma2=_sigma2(common.sigma2),
+        sigma2=as_sigma2(common.sigma2),
         l1=common.l1,
         weights=weights_option(common.weights),
         min_count=min_count,
@@ -133,6 +142,7 @@ def crf(
         tol=common.tol,
         metric=common.metric,
         patience=common.patience,
+        check_every=common.check_every,
         random_state=common.seed,
         features=features if kind is Format.columns else None,
     )
@@ -161,15 +171,6 @@ def crf(
 def _count(text: ColumnText | AttributeText) -> int:
     offsets = getattr(text, "offsets", None)
     return len(text.rows.offsets if offsets is None else offsets) - 1  # type: ignore[union-attr]
-
-
-def _sigma2(text: str) -> Any:
-    from fieldfit.cli.values import as_numbers
-
-    if text in ("none", "cv"):
-        return None if text == "none" else text
-    numbers = as_numbers(text, "--sigma2")
-    return numbers if len(numbers) > 1 else numbers[0]
 
 
 def _document(tagger: CRFTagger, warned: list[str], options: TrainingOptions) -> dict[str, Any]:

@@ -1,0 +1,75 @@
+"""The progress of a fit in lines: iteration, objective, gradient norm, seconds, and about how many are left."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+
+from fieldfit.optim import Progress
+from fieldfit.types import FieldfitError
+
+#: Iterations back from which the pace of the gradient norm is taken: single ones jump.
+_SPAN = 10
+#: The names of the columns of a line.
+HEAD = f"{'iteration':>9}  {'objective':>16}  {'gradient':>10}  {'seconds':>8}  {'left':>8}"
+
+
+class TimeLeft:
+    """Seconds that a fit still takes: until the gradient norm, falling at its recent pace, is ``target``, at most
+    until ``max_iter``. ``target`` is unknown (None) where the number of samples is.
+    """
+
+    def __init__(self, max_iter: int, target: float | None) -> None:
+        self._max_iter, self._target = max_iter, target
+        self._seen: list[tuple[int, float, float]] = []
+
+    def __call__(self, state: Progress) -> float | None:
+        """About how many seconds are left, or None while nothing is known."""
+        self._seen.append((state.iteration, math.log(max(state.gradient_norm, 1e-300)), state.seconds))
+        first, last = self._seen[max(0, len(self._seen) - 1 - _SPAN)], self._seen[-1]
+        steps = last[0] - first[0]
+        if steps < 3:
+            return None
+        iterations = float(self._max_iter - last[0])
+        if self._target is not None:
+            fall = (first[1] - last[1]) / steps
+            missing = last[1] - math.log(max(self._target, 1e-300))
+            if missing <= 0:
+                iterations = 0.0
+            elif fall > 0:
+                iterations = min(iterations, missing / fall)
+        return iterations * (last[2] - first[2]) / steps
+
+
+class ProgressLines:
+    """Makes the line of each iteration of one fit; `HEAD` names its columns."""
+
+    def __init__(self, max_iter: int, target: float | None = None) -> None:
+        self._left = TimeLeft(max_iter, target)
+
+    def __call__(self, state: Progress) -> str:
+        """The line of this iteration."""
+        seconds = self._left(state)
+        rest = "–" if seconds is None else f"{seconds:.1f}"
+        return f"{state.iteration:9d}  {-state.value:16.6f}  {state.gradient_norm:10.3g}  {state.seconds:8.2f}  {rest:>8}"
+
+
+def as_callback(
+    progress: Callable[[Progress], object] | bool | None, max_iter: int, target: float
+) -> Callable[[Progress], object] | None:
+    """What is called after each iteration: the user's function, or for True one that prints on stderr."""
+    if progress is None or progress is False:
+        return None
+    if progress is not True:
+        if not callable(progress):
+            raise FieldfitError(f"progress must be True, False or a function; got {progress!r}.")
+        return progress
+    lines = ProgressLines(max_iter, target)
+
+    def tell(state: Progress) -> None:
+        if state.iteration == 0:
+            print(HEAD, file=sys.stderr)
+        print(lines(state), file=sys.stderr)
+
+    return tell

@@ -1,0 +1,85 @@
+"""What a tagger's training decides before the fit: the model, the σ², and when to stop by development data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fieldfit.api.early_stopping import EarlyStopping
+from fieldfit.api.validation import cross_validate
+from fieldfit.data.chunks import chunk_scores
+from fieldfit.data.encoders import Encoder, names_of
+from fieldfit.data.sequences import Sequences
+from fieldfit.estimators.sequence_input import encode_sequences, gold_labels, split_sentences
+from fieldfit.models.chain_crf import ChainCRF
+from fieldfit.types import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: The σ² that ``sigma2="cv"`` tries.
+SIGMA2_GRID = (0.1, 1.0, 10.0, 100.0)
+
+
+def chain_model(
+    encoder: Encoder, sequences: Sequences, *, all_pairs: bool, all_transitions: bool, start_end: bool
+) -> ChainCRF:
+    """The chain of the encoder's features and labels; templates without a B line have no transitions at all."""
+    labels, names = names_of(encoder)
+    pairs = range(encoder.n_features, sequences.n_features)
+    without = getattr(getattr(encoder, "spec", None), "transitions", True) is False
+    return ChainCRF(
+        sequences.n_labels,
+        sequences.n_features,
+        pairs="all" if all_pairs else "observed",
+        transitions="none" if without else "all" if all_transitions else "observed",
+        start=start_end and not without,
+        end=start_end and not without,
+        label_pairs=pairs if len(pairs) else False,
+        state_features=encoder.n_features,
+        labels=labels,
+        features=names,
+    )
+
+
+def sigma2_grid(sigma2: Any) -> list[Any] | None:
+    """The σ² to choose from by cross-validation; None where one is given."""
+    if isinstance(sigma2, str) and sigma2 == "cv":
+        return list(SIGMA2_GRID)
+    return list(sigma2) if isinstance(sigma2, list | tuple) else None
+
+
+def validated_sigma2(
+    model: ChainCRF,
+    sequences: Sequences,
+    policy: Any,
+    grid: Sequence[Any],
+    folds: int,
+    sample_weight: Any,
+    options: dict[str, Any],
+) -> tuple[float | None, pd.DataFrame]:
+    """The σ² of the least held-out negative log-likelihood, with the table of all; sentences count by their weights."""
+    table = cross_validate(
+        model, sequences.weighted(sample_weight), policy, sigma2=list(grid), folds=folds, **options
+    )
+    best = table["sigma2"].iloc[0]
+    return (None if best is None or best != best else float(best)), table
+
+
+def development_stopping(
+    encoder: Encoder, model: ChainCRF, X: Any, y: Any, *, metric: str, patience: int, check_every: int
+) -> EarlyStopping:
+    """Stop when sentences X are tagged no better for ``patience`` iterations; they are tagged every ``check_every``."""
+    sequences = encode_sequences(encoder, X, y)
+    gold = gold_labels(encoder, X, y)
+    names = np.array(list(encoder.labels), dtype=object)
+
+    def score(theta: FloatArray) -> float:
+        codes = model.predict(theta, sequences)
+        if metric == "accuracy":  # labels never seen are −1, and so wrong
+            return float(np.mean(codes == sequences.labels)) if len(codes) else 0.0
+        return chunk_scores(gold, split_sentences(names[codes].tolist(), sequences.offsets)).f1
+
+    return EarlyStopping(score, patience=-(-patience // check_every), every=check_every)

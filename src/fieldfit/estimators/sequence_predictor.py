@@ -1,0 +1,138 @@
+"""What a fitted chain CRF answers about sentences: labels, probabilities, likelihoods and scores."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from fieldfit.api.result import Fit
+from fieldfit.data.chunks import chunk_scores
+from fieldfit.data.encoders import Encoder
+from fieldfit.data.label_scores import token_accuracy
+from fieldfit.data.sequences import Sequences
+from fieldfit.estimators.sequence_input import encode_sequences, gold_labels, split_sentences
+from fieldfit.estimators.settings import threads_of
+from fieldfit.models.chain_crf import ChainCRF
+from fieldfit.threads import use_threads
+from fieldfit.types import DataError, FloatArray, Int32Array, ModelError
+
+
+class SequencePredictor:
+    """The predictions of an estimator that holds a fitted chain (``fit_``) and its encoder (``encoder_``)."""
+
+    fit_: Fit
+    encoder_: Encoder
+    classes_: list[Any]
+    n_jobs: int | None
+    metric: str
+
+    @property
+    def model_(self) -> ChainCRF:
+        """The fitted chain."""
+        check_is_fitted(self, "fit_")
+        model = self.fit_.model
+        if not isinstance(model, ChainCRF):
+            raise ModelError(f"A CRFTagger holds a chain CRF; this fit is of the kind {model.kind!r}.")
+        return model
+
+    def _encode(self, X: Any, y: Any = None, unknown_labels: str = "mark") -> Sequences:
+        check_is_fitted(self, "fit_")
+        return encode_sequences(self.encoder_, X, y, unknown_labels=unknown_labels)
+
+    def _named(self, codes: Int32Array, offsets: Any) -> list[list[Any]]:
+        # The names are looked up as a whole: a loop over tokens would take longer than the decoding.
+        names = np.array(self.classes_, dtype=object)
+        return split_sentences(names[codes].tolist(), offsets)
+
+    def _given(self, given: Any, sequences: Sequences) -> Int32Array | None:
+        if given is None:
+            return None
+        lengths = sequences.lengths.tolist()
+        if len(given) != len(lengths):
+            raise DataError(f"X has {len(lengths)} sentences, but given has {len(given)}.")
+        codes = np.full(sequences.n_tokens, -1, dtype=np.int32)
+        place = 0
+        for index, (labels, expected) in enumerate(zip(given, lengths, strict=True)):
+            if labels is not None and len(labels) != expected:
+                raise DataError(f"X[{index}] has {expected} tokens, but given[{index}] has {len(labels)} labels.")
+            for position, label in enumerate(labels or ()):
+                if label is None:
+                    continue
+                code = self.encoder_.labels.code(label)
+                if code < 0:
+                    raise DataError(f"given[{index}][{position}] is {label!r}, not one of the labels of training.")
+                codes[place + position] = code
+            place += expected
+        return codes
+
+    def predict(self, X: Any, *, decoding: str = "viterbi", given: Any = None) -> list[list[Any]]:
+        """The labels of each sentence: the best sequence ("viterbi"), or the best label of each token ("posterior").
+
+        ``given`` fixes labels: for each sentence None, or a list with a label or None for each token.
+        """
+        sequences = self._encode(X)
+        if decoding not in ("viterbi", "posterior"):
+            raise ModelError(f"decoding must be 'viterbi' or 'posterior'; got {decoding!r}.")
+        with use_threads(threads_of(self.n_jobs)):
+            decode = self.model_.predict if decoding == "viterbi" else self.model_.posterior_decode
+            codes = decode(self.fit_.theta, sequences, self._given(given, sequences))
+        return self._named(codes, sequences.offsets)
+
+    def predict_single(self, x: Any) -> list[Any]:
+        """The labels of one sentence."""
+        return self.predict([x])[0]
+
+    def predict_nbest(self, X: Any, n: int = 5, *, given: Any = None) -> list[list[tuple[list[Any], float]]]:
+        """For each sentence its ``n`` most probable label sequences (fewer if it has fewer) with log p(y | x)."""
+        sequences = self._encode(X)
+        with use_threads(threads_of(self.n_jobs)):
+            paths, values = self.model_.n_best(self.fit_.theta, sequences, n, self._given(given, sequences))
+        names = np.array([*self.classes_, None], dtype=object)  # −1, the code of no path, is the last
+        by_rank = [split_sentences(names[path].tolist(), sequences.offsets) for path in paths]
+        return [
+            [(by_rank[rank][s], float(values[s, rank])) for rank in range(n) if np.isfinite(values[s, rank])]
+            for s in range(sequences.n_sequences)
+        ]
+
+    def predict_proba(self, X: Any, *, given: Any = None) -> list[FloatArray]:
+        """p(y_t | x) of each sentence as (tokens, labels), the labels in the order of ``classes_``."""
+        sequences = self._encode(X)
+        with use_threads(threads_of(self.n_jobs)):
+            probabilities = self.model_.marginals(self.fit_.theta, sequences, self._given(given, sequences))
+        bounds = sequences.offsets.tolist()
+        return [probabilities[a:b] for a, b in pairwise(bounds)]
+
+    def predict_marginals(self, X: Any, *, given: Any = None) -> list[list[dict[Any, float]]]:
+        """The same as a dict from labels to probabilities for each token, as sklearn-crfsuite gives them."""
+        classes = self.classes_ if hasattr(self, "classes_") else []
+        return [
+            [dict(zip(classes, row, strict=True)) for row in sentence.tolist()]
+            for sentence in self.predict_proba(X, given=given)
+        ]
+
+    def predict_marginals_single(self, x: Any) -> list[dict[Any, float]]:
+        """The marginals of one sentence."""
+        return self.predict_marginals([x])[0]
+
+    def edge_marginals(self, X: Any, *, given: Any = None) -> list[FloatArray]:
+        """p(y_{t−1}, y_t | x) of each sentence as (tokens, labels, labels); 0 at the first token."""
+        sequences = self._encode(X)
+        pairs = self.model_.edge_marginals(self.fit_.theta, sequences, self._given(given, sequences))
+        bounds = sequences.offsets.tolist()
+        return [pairs[a:b] for a, b in pairwise(bounds)]
+
+    def log_likelihood(self, X: Any, y: Any = None) -> FloatArray:
+        """log p(y | x) of each sentence (n,); a label that training never saw is refused."""
+        sequences = self._encode(X, y, "error")
+        with use_threads(threads_of(self.n_jobs)):
+            return self.model_.log_likelihood(self.fit_.theta, sequences)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Token accuracy or chunk F1, by ``metric``; a label that training never saw counts as wrong."""
+        check_is_fitted(self, "fit_")
+        gold = gold_labels(self.encoder_, X, y)
+        predicted = self.predict(X)
+        return token_accuracy(gold, predicted) if self.metric == "accuracy" else chunk_scores(gold, predicted).f1
