@@ -4,12 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*)
 
-.PHONY: demo test check unit format sanitize clean
+.PHONY: demo test reproduce check unit format sanitize clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m fieldfit.experiments.demo --out demo-output
 
 test: check unit
+
+reproduce: $(VENV)/.installed
+	$(BIN)/fieldfit reproduce all --scale small --out reproduction-output
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -47,4 +50,4 @@ $(SANITIZED)/.installed: $(SOURCES)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(SANITIZED) build demo-output
+	rm -rf $(VENV) $(SANITIZED) build demo-output reproduction-output

@@ -22,11 +22,13 @@ using Out2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 void bind_random(nb::module_& module);
 void bind_elementwise(nb::module_& module);
 void bind_chain(nb::module_& module);
+void bind_chain_decode(nb::module_& module);
 void bind_elimination(nb::module_& module);
 void bind_gibbs(nb::module_& module);
 void bind_selection(nb::module_& module);
 void bind_pairwise(nb::module_& module);
 void bind_name_table(nb::module_& module);
 void bind_vectors(nb::module_& module);
+void bind_lasso(nb::module_& module);
 
 }  // namespace ff

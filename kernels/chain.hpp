@@ -4,6 +4,11 @@
 // last label are part of s. A segment is a run of tokens whose labels are free given the label before it and the label
 // after it (where there are any): the whole sequence is one, a window of PLk is another, and one recursion serves
 // both. Rows of labels are padded to a multiple of four numbers; the padding has the score -inf, the probability 0.
+//
+// Unknown labels inside a segment are summed out of its likelihood: the log of the summed probability is the score of
+// what is known, plus log Z of each run of unknown labels given the labels beside it, minus log Z of the segment. A
+// window beside an unknown label, or without a known one inside, counts nothing. So a run lies in a window as a whole
+// or not at all, and one recursion with the (negated) weight of all segments around it is enough.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +37,8 @@ struct ChainData {
     int64_t max_tokens;          // of one sequence
     int64_t max_batch_tokens;    // of chain_batch sequences that go together
     const int64_t* offsets;      // (n_sequences + 1)
-    const int32_t* labels;       // (n_tokens); may be -1 where nothing looks
+    const int32_t* labels;       // (n_tokens); -1 is unknown
+    bool partial;                // whether any is
     const uint8_t* active;       // (n_tokens), tokens in some selected segment; null: all
     const int64_t* chunk_ptr;    // (n_chunks + 1) into order
     const int64_t* order;        // sequences by chunk, longest first within a chunk
@@ -94,6 +100,13 @@ struct ChainOutput {
     double* columns;      // (n_columns)
 };
 
+// Where the weights are in θ: state, transitions, start, end and columns follow each other.
+struct ChainPlaces {
+    int64_t n_parameters, n_state, n_transitions;
+    const int64_t* transitions;  // (n_transitions), places in a padded x padded matrix
+    bool start, end;             // whether there are such weights
+};
+
 }  // namespace ff
 
 // The doubles of scratch that each thread needs.
@@ -103,5 +116,13 @@ FF_DECLARE_LEVELS(void chain_evaluate(const ff::ChainData& data, const ff::Chain
                                       const ff::ChainWeights* direction, const ff::ChainFamily* families,
                                       int64_t n_families, const double* row_weight, bool observed, bool squares,
                                       const ff::ChainScratch& scratch, const ff::ChainOutput& out, int n_threads))
+// ∇ log-likelihood of the sequences first..last by family, without β: scores (last - first) x n_families x
+// n_parameters. Of `out` only values and residuals are used, as scratch; `scratch.edges` has 4 x padded x padded for
+// each thread.
+FF_DECLARE_LEVELS(void chain_sequence_scores(const ff::ChainData& data, const ff::ChainWeights& weights,
+                                             const ff::ChainFamily* families, int64_t n_families, int64_t first,
+                                             int64_t last, const ff::ChainPlaces& places,
+                                             const ff::ChainScratch& scratch, const ff::ChainOutput& out,
+                                             double* scores, int n_threads))
 FF_DECLARE_LEVELS(void chain_token_scores(const ff::ChainData& data, const ff::ChainWeights& weights, double* hot_table,
                                           double* scores, int n_threads))

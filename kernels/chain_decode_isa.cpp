@@ -1,20 +1,9 @@
 #include "chain_decode.hpp"
-#include "chain_segment.hpp"
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "chain_log_space.hpp"
+#include "thread_number.hpp"
 
 namespace ff::FF_ISA {
 namespace {
-
-int thread_number() {
-#ifdef _OPENMP
-    return omp_get_thread_num();
-#else
-    return 0;
-#endif
-}
 
 // The label before `label` on the best path, found again from the stored row: the same sums give the same bits.
 int32_t best_before(const double* row, const double* edge, int64_t label, int64_t K, int64_t padded) {

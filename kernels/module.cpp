@@ -45,10 +45,12 @@ NB_MODULE(_kernels, module) {
     ff::bind_random(module);
     ff::bind_elementwise(module);
     ff::bind_chain(module);
+    ff::bind_chain_decode(module);
     ff::bind_elimination(module);
     ff::bind_gibbs(module);
     ff::bind_selection(module);
     ff::bind_pairwise(module);
     ff::bind_name_table(module);
     ff::bind_vectors(module);
+    ff::bind_lasso(module);
 }

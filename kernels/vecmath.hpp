@@ -24,14 +24,19 @@ static inline int64_t double_to_bits(double value) {
     return bits;
 }
 
-static inline double fast_exp(double x) {
-    // x = k ln 2 + r with |r| <= ln 2 / 2; adding 1.5 * 2^52 rounds to the nearest integer and leaves it in the low
-    // bits.
-    constexpr double shift = 0x1.8p52;
-    const double clamped = x < -708.39 ? -708.39 : (x > 709.78 ? 709.78 : x);
-    const double rounded = clamped * 1.4426950408889634074 + shift;
-    const double k = rounded - shift;
-    double r = clamped - k * 0x1.62e42fefa3800p-1;
+// exp(x) = p 2^k with p near 1, for x within -708.39..709.78; 2^k is in the low bits of `rounded`.
+struct ReducedExp {
+    double p, rounded;
+};
+
+// Adding 1.5 * 2^52 rounds to the nearest integer and leaves it in the low bits.
+constexpr double exp_shift = 0x1.8p52;
+
+static inline __attribute__((always_inline)) ReducedExp reduced_exp(double x) {
+    // x = k ln 2 + r with |r| <= ln 2 / 2
+    const double rounded = x * 1.4426950408889634074 + exp_shift;
+    const double k = rounded - exp_shift;
+    double r = x - k * 0x1.62e42fefa3800p-1;
     r = r - k * 0x1.ef35793c76730p-45;
     double p = 1.0 / 6227020800.0;
     p = p * r + 1.0 / 479001600.0;
@@ -47,15 +52,28 @@ static inline double fast_exp(double x) {
     p = p * r + 0.5;
     p = p * r + 1.0;
     p = p * r + 1.0;
+    return {p, rounded};
+}
+
+static inline double fast_exp(double x) {
+    const double clamped = x < -708.39 ? -708.39 : (x > 709.78 ? 709.78 : x);
+    const ReducedExp reduced = reduced_exp(clamped);
     // 2^k in two steps of half the exponent, so that k = 1024 (x just below the overflow) does not wrap.
-    const int64_t whole = double_to_bits(rounded) - double_to_bits(shift);
+    const int64_t whole = double_to_bits(reduced.rounded) - double_to_bits(exp_shift);
     const int64_t half = whole >> 1;
     const double scale1 = bits_to_double(static_cast<int64_t>(static_cast<uint64_t>(half + 1023) << 52));
     const double scale2 = bits_to_double(static_cast<int64_t>(static_cast<uint64_t>(whole - half + 1023) << 52));
-    double result = p * scale1 * scale2;
+    double result = reduced.p * scale1 * scale2;
     result = x < -708.39 ? 0.0 : result;
     result = x > 709.78 ? __builtin_inf() : result;
     return x != x ? x : result;
+}
+
+// exp of what is at most 0 and no NaN, without the steps that only large arguments need.
+static inline __attribute__((always_inline)) double fast_exp_negative(double x) {
+    const ReducedExp reduced = reduced_exp(x < -708.39 ? -708.39 : x);
+    const double scale = bits_to_double((double_to_bits(reduced.rounded) - double_to_bits(exp_shift) + 1023) << 52);
+    return x < -708.39 ? 0.0 : reduced.p * scale;
 }
 
 static inline double fast_log(double x) {

@@ -25,7 +25,7 @@ struct PairSource {
     const double* old_point;
     const double* new_gradient;
     const double* old_gradient;
-    const double* search_gradient;  // q: the gradient, or the pseudo-gradient under an L1 penalty
+    const double* search_gradient;  // q: the gradient
     const double* diagonal;
     const double* new_image;
     const double* old_image;
@@ -41,7 +41,6 @@ struct Combination {
     const double* change_weight;
     double scale;
     double step;
-    bool orthant;  // keep the direction and the trial in the orthant of the pseudo-gradient
 };
 
 }  // namespace ff
@@ -58,18 +57,15 @@ FF_DECLARE_LEVELS(double combine_rows_float(const Combination& how, const float*
 FF_DECLARE_LEVELS(double combine_rows_double(const Combination& how, const double* steps, const double* changes,
                                              int64_t n, int64_t used, double* direction, double* trial, double* partial,
                                              int threads))
-// trial = point + step · direction; with a pseudo-gradient, coordinates that would leave its orthant become 0.
-FF_DECLARE_LEVELS(void step_along(const double* point, const double* direction, const double* pseudo, double step,
-                                  int64_t n, double* trial, int threads))
+// trial = point + step · direction.
+FF_DECLARE_LEVELS(void step_along(const double* point, const double* direction, double step, int64_t n, double* trial,
+                                  int threads))
 // kept = gradient; sums = gradient · direction (0 without one), max |gradient|, 0 or NaN (NaN: not all are finite).
 FF_DECLARE_LEVELS(void keep_gradient(const double* gradient, const double* direction, int64_t n, double* kept,
                                      double* partial, double* sums, int threads))
 // Pseudo-gradient of f(x) + Σ l1 |x|; sums = Σ l1 |x|, max |pseudo|.
 FF_DECLARE_LEVELS(void pseudo_gradient(const double* point, const double* gradient, const double* l1, int64_t n,
                                        double* pseudo, double* partial, double* sums, int threads))
-// sums = Σ l1 |trial|, pseudo · (trial − point).
-FF_DECLARE_LEVELS(void orthant_progress(const double* point, const double* trial, const double* pseudo,
-                                        const double* l1, int64_t n, double* partial, double* sums, int threads))
 // x += alpha p, r −= alpha Hp, z = r / diagonal (z null: not wanted); sums = r·r, r·z (r·r without z), max |r|.
 FF_DECLARE_LEVELS(void cg_update(double alpha, const double* p, const double* product, const double* diagonal,
                                  int64_t n, double* x, double* r, double* z, double* partial, double* sums,

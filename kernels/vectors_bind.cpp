@@ -81,7 +81,7 @@ void bind_history(nb::module_& module) {
         [](In<double> point, In<double> search_gradient, Maybe diagonal, Maybe image,
            nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu> steps,
            nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu> changes, In<double> step_weight,
-           In<double> change_weight, double scale, double step, bool orthant, Out<double> direction, Out<double> trial,
+           In<double> change_weight, double scale, double step, Out<double> direction, Out<double> trial,
            int n_threads) {
             const char* name = "combine_rows";
             const int64_t n = static_cast<int64_t>(point.shape(0)), used = static_cast<int64_t>(step_weight.shape(0));
@@ -100,8 +100,7 @@ void bind_history(nb::module_& module) {
                                   step_weight.data(),
                                   change_weight.data(),
                                   scale,
-                                  step,
-                                  orthant};
+                                  step};
             const int threads = need_threads(name, n_threads);
             nb::gil_scoped_release release;
             std::vector<double> partial(static_cast<size_t>(vector_chunks(n)));
@@ -114,8 +113,8 @@ void bind_history(nb::module_& module) {
         },
         nb::arg("point"), nb::arg("search_gradient"), nb::arg("diagonal").none(), nb::arg("image").none(),
         nb::arg("steps").noconvert(), nb::arg("changes").noconvert(), nb::arg("step_weight"), nb::arg("change_weight"),
-        nb::arg("scale"), nb::arg("step"), nb::arg("orthant"), nb::arg("direction").noconvert(),
-        nb::arg("trial").noconvert(), nb::arg("n_threads"),
+        nb::arg("scale"), nb::arg("step"), nb::arg("direction").noconvert(), nb::arg("trial").noconvert(),
+        nb::arg("n_threads"),
         "direction = -(scale M^-1 q + sum of weighted rows), trial = point + step direction; gives q.direction.");
 }
 
@@ -126,18 +125,16 @@ void bind_vectors(nb::module_& module) {
     bind_history<double>(module);
     module.def(
         "step_along",
-        [](In<double> point, In<double> direction, Maybe pseudo, double step, Out<double> trial, int n_threads) {
+        [](In<double> point, In<double> direction, double step, Out<double> trial, int n_threads) {
             const int64_t n = static_cast<int64_t>(point.shape(0));
             need_length("step_along", "direction", direction.shape(0), n);
             need_length("step_along", "trial", trial.shape(0), n);
-            const double* q = pointer("step_along", "pseudo", pseudo, n);
             const int threads = need_threads("step_along", n_threads);
             nb::gil_scoped_release release;
-            FF_CALL(step_along)(point.data(), direction.data(), q, step, n, trial.data(), threads);
+            FF_CALL(step_along)(point.data(), direction.data(), step, n, trial.data(), threads);
         },
-        nb::arg("point"), nb::arg("direction").noconvert(), nb::arg("pseudo").none(), nb::arg("step"),
-        nb::arg("trial").noconvert(), nb::arg("n_threads"),
-        "trial = point + step direction, kept in the orthant of the pseudo-gradient if given.");
+        nb::arg("point"), nb::arg("direction").noconvert(), nb::arg("step"), nb::arg("trial").noconvert(),
+        nb::arg("n_threads"), "trial = point + step direction.");
     module.def(
         "keep_gradient",
         [](In<double> gradient, Maybe direction, Out<double> kept, int n_threads) {
@@ -174,25 +171,6 @@ void bind_vectors(nb::module_& module) {
         },
         nb::arg("point"), nb::arg("gradient"), nb::arg("l1"), nb::arg("pseudo").noconvert(), nb::arg("n_threads"),
         "Pseudo-gradient of f(x) + sum l1 |x|; gives sum l1 |x| and max |pseudo|.");
-    module.def(
-        "orthant_progress",
-        [](In<double> point, In<double> trial, In<double> pseudo, In<double> l1, int n_threads) {
-            const int64_t n = static_cast<int64_t>(point.shape(0));
-            need_length("orthant_progress", "trial", trial.shape(0), n);
-            need_length("orthant_progress", "pseudo", pseudo.shape(0), n);
-            need_length("orthant_progress", "l1", l1.shape(0), n);
-            const int threads = need_threads("orthant_progress", n_threads);
-            double sums[2];
-            {
-                nb::gil_scoped_release release;
-                std::vector<double> partial(static_cast<size_t>(vector_chunks(n) * 2));
-                FF_CALL(orthant_progress)
-                (point.data(), trial.data(), pseudo.data(), l1.data(), n, partial.data(), sums, threads);
-            }
-            return std::make_tuple(sums[0], sums[1]);
-        },
-        nb::arg("point"), nb::arg("trial").noconvert(), nb::arg("pseudo"), nb::arg("l1"), nb::arg("n_threads"),
-        "Gives sum l1 |trial| and pseudo.(trial - point).");
     module.def(
         "cg_update",
         [](double alpha, In<double> p, In<double> product, Maybe diagonal, Out<double> x, Out<double> r,

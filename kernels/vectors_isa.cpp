@@ -88,23 +88,11 @@ static inline double combine_rows(const Combination& how, const T* steps, const 
         const double* x = how.point + first;
         double *d = direction + first, *out = trial + first;
         double slope = 0.0;
-        if (how.orthant) {
-            for (int64_t i = 0; i < length; ++i) {
-                // total is minus the direction: it goes downhill where it has the sign of the pseudo-gradient.
-                const double di = total[i] * q[i] > 0.0 ? -total[i] : 0.0;
-                const double moved = x[i] + how.step * di;
-                const double side = x[i] != 0.0 ? x[i] : -q[i];
-                d[i] = di;
-                out[i] = moved * side > 0.0 ? moved : 0.0;
-                slope += q[i] * di;
-            }
-        } else {
 #pragma omp simd reduction(+ : slope)
-            for (int64_t i = 0; i < length; ++i) {
-                d[i] = -total[i];
-                out[i] = x[i] - how.step * total[i];
-                slope -= q[i] * total[i];
-            }
+        for (int64_t i = 0; i < length; ++i) {
+            d[i] = -total[i];
+            out[i] = x[i] - how.step * total[i];
+            slope -= q[i] * total[i];
         }
         partial[c] = slope;
     });
@@ -133,21 +121,11 @@ double combine_rows_double(const Combination& how, const double* steps, const do
     return combine_rows(how, steps, changes, n, used, direction, trial, partial, threads);
 }
 
-void step_along(const double* point, const double* direction, const double* pseudo, double step, int64_t n,
-                double* trial, int threads) {
+void step_along(const double* point, const double* direction, double step, int64_t n, double* trial, int threads) {
     for_chunks(n, threads, [&](int64_t, int64_t first, int64_t length) {
         const double *x = point + first, *d = direction + first;
         double* out = trial + first;
-        if (pseudo) {
-            const double* q = pseudo + first;
-            for (int64_t i = 0; i < length; ++i) {
-                const double moved = x[i] + step * d[i];
-                const double side = x[i] != 0.0 ? x[i] : -q[i];
-                out[i] = moved * side > 0.0 ? moved : 0.0;
-            }
-        } else {
-            for (int64_t i = 0; i < length; ++i) out[i] = x[i] + step * d[i];
-        }
+        for (int64_t i = 0; i < length; ++i) out[i] = x[i] + step * d[i];
     });
 }
 
@@ -205,22 +183,6 @@ void pseudo_gradient(const double* point, const double* gradient, const double* 
         sums[0] += partial[2 * c];
         sums[1] = larger(partial[2 * c + 1], sums[1]);
     }
-}
-
-void orthant_progress(const double* point, const double* trial, const double* pseudo, const double* l1, int64_t n,
-                      double* partial, double* sums, int threads) {
-    for_chunks(n, threads, [&](int64_t c, int64_t first, int64_t length) {
-        const double *x0 = point + first, *x1 = trial + first, *q = pseudo + first, *weight = l1 + first;
-        double penalty = 0.0, slope = 0.0;
-#pragma omp simd reduction(+ : penalty, slope)
-        for (int64_t i = 0; i < length; ++i) {
-            penalty += weight[i] * __builtin_fabs(x1[i]);
-            slope += q[i] * (x1[i] - x0[i]);
-        }
-        partial[2 * c] = penalty;
-        partial[2 * c + 1] = slope;
-    });
-    add_in_order(partial, vector_chunks(n), 2, sums);
 }
 
 void cg_update(double alpha, const double* p, const double* product, const double* diagonal, int64_t n, double* x,

@@ -157,7 +157,6 @@ def combine_rows(
     change_weight: NDArray[float64],
     scale: float,
     step: float,
-    orthant: bool,
     direction: NDArray[float64],
     trial: NDArray[float64],
     n_threads: int,
@@ -165,7 +164,6 @@ def combine_rows(
 def step_along(
     point: NDArray[float64],
     direction: NDArray[float64],
-    pseudo: NDArray[float64] | None,
     step: float,
     trial: NDArray[float64],
     n_threads: int,
@@ -178,13 +176,6 @@ def pseudo_gradient(
     gradient: NDArray[float64],
     l1: NDArray[float64],
     pseudo: NDArray[float64],
-    n_threads: int,
-) -> tuple[float, float]: ...
-def orthant_progress(
-    point: NDArray[float64],
-    trial: NDArray[float64],
-    pseudo: NDArray[float64],
-    l1: NDArray[float64],
     n_threads: int,
 ) -> tuple[float, float]: ...
 def cg_update(
@@ -238,6 +229,18 @@ def chain_evaluate(
     gradient: tuple[NDArray[float64], ...] | None,
     n_threads: int,
 ) -> None: ...
+def chain_sequence_scores(
+    tokens: ChainTokens,
+    weights: tuple[NDArray[float64], ...],
+    families: list[Any],
+    first: int,
+    transition_places: NDArray[int64],
+    start: bool,
+    end: bool,
+    residuals: NDArray[float64],
+    scores: NDArray[float64],
+    n_threads: int,
+) -> None: ...
 def chain_scores(
     tokens: ChainTokens, weights: tuple[NDArray[float64], ...], scores: NDArray[float64], n_threads: int
 ) -> None: ...
@@ -269,3 +272,16 @@ def chain_marginals(
     log_z: NDArray[float64],
     n_threads: int,
 ) -> None: ...
+def lasso_descent(
+    gradient: NDArray[float64],
+    scale: NDArray[float64],
+    left: NDArray[float64],
+    right: NDArray[float64],
+    curvature: NDArray[float64],
+    point: NDArray[float64],
+    l1: NDArray[float64],
+    limit: int,
+    tol: float,
+    step: NDArray[float64],
+    products: NDArray[float64],
+) -> int: ...

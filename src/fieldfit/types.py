@@ -22,6 +22,10 @@ class DataError(FieldfitError, ValueError):
     """The data cannot be read as samples of the model."""
 
 
+class MissingDataError(DataError):
+    """A data set of the catalogue is not on this machine."""
+
+
 class ModelError(FieldfitError, ValueError):
     """The model is not well formed, or its parameters have the wrong shape."""
 

@@ -106,11 +106,23 @@ def test_l1_by_parameter_and_on_fields():
         ff.fit(ff.ChainCRF(3, 6, pairs="all"), data, "FL", sigma2=4, l1=[1.0, 2.0])
 
 
-def test_unlabelled_sequences_are_refused_with_their_place():
+def test_unknown_labels_are_summed_out_but_not_all_of_them():
     data = sequences()
     labels = data.labels.copy()
+    labels[np.random.default_rng(3).random(len(labels)) < 0.3] = -1
+    partial = Sequences(data.offsets, data.indptr, data.indices, None, labels, 6, 3)
+    for policy in ("FL", "PL1 + 0.5*PL2 + FL"):
+        fit = ff.fit(ff.ChainCRF(3, 6), partial, policy, sigma2=1)
+        assert fit.converged
+        # The full labels are more probable under it than under no knowledge at all.
+        assert fit.model.log_likelihood(fit.theta, data).sum() > -data.n_tokens * np.log(3)
+    nothing = Sequences(data.offsets, data.indptr, data.indices, None, np.full_like(labels, -1), 6, 3)
+    with pytest.raises(DataError, match="tokens has a known label"):
+        ff.fit(ff.ChainCRF(3, 6, pairs="all"), nothing, "FL", sigma2=1)
+    symbols = sequences(symbols=True)
+    labels = symbols.labels.copy()
     labels[5] = -1
-    wrong = Sequences(data.offsets, data.indptr, data.indices, None, labels, 6, 3)
-    sentence, token = data.locate(5)
+    sentence, token = symbols.locate(5)
+    wrong = Sequences(symbols.offsets, symbols.indptr, symbols.indices, None, labels, 6, 3)
     with pytest.raises(DataError, match=rf"Token {token} of sequence {sentence} .* has no known label"):
-        ff.fit(ff.ChainCRF(3, 6), wrong, "FL", sigma2=1)
+        ff.fit(ff.BoltzmannChain(3, 6), wrong, "FL", sigma2=1)

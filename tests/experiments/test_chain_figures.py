@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fieldfit.data.sequences import Sequences
-from fieldfit.experiments import chain_sweeps, claim_rows, claims
+from fieldfit.experiments import chain_sweeps, claim_rows, claims, figure13
 from fieldfit.experiments.beta_heuristic import CountedDiagonal, heuristic_beta, heuristic_cell
 from fieldfit.experiments.chain_data import chain_data, draw_fold
 from fieldfit.experiments.chain_figures import (
@@ -290,8 +290,8 @@ def test_claims_without_data_say_so(tmp_path, monkeypatch):
         raise DataError("The data file conll2000/train.txt is not there.")
 
     monkeypatch.setattr(claim_rows, "records_of", no_rows)
-    monkeypatch.setattr(claim_rows.figure13, "records_of", no_rows)
-    rows = claim_rows.all_claims(claim_rows.Evidence(tmp_path, "small"))
+    monkeypatch.setattr(figure13, "records_of", no_rows)
+    rows = claims.all_claims(claim_rows.Evidence(tmp_path, "small"))
     missing = [row for row in rows if row.measured == "not measured"]
     assert len(missing) == 5
     assert {row.verdict for row in missing} == {"cannot tell"}

@@ -10,7 +10,8 @@ import pytest
 import fieldfit as ff
 from fieldfit.api.theory import asymptotics
 from fieldfit.cli.app import run
-from fieldfit.experiments import figure2, figure3
+from fieldfit.experiments import figure2, figure3, selection_noise
+from fieldfit.experiments.chain_data import chain_data
 from fieldfit.experiments.mixtures import FORMULAS, family_mixtures
 from fieldfit.experiments.reproduction import experiment_names
 from fieldfit.report.panels import lower_left
@@ -107,3 +108,38 @@ def test_reproduce_finds_the_figures_and_takes_a_scale(tmp_path, capsys):
     assert len(document["files"]) == 4
     assert run(["reproduce", "figure-3", "--scale", "huge"]) == 2
     assert {"figure-1", "figure-2", "figure-3"} <= set(experiment_names())
+
+
+def test_without_data_the_other_figures_come_out(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FIELDFIT_DATA", str(tmp_path))
+    chain_data.cache_clear()  # other tests may have read it
+    assert run(["reproduce", "all", "--out", str(tmp_path / "out"), "--json"]) == 0
+    streams = capsys.readouterr()
+    document = json.loads(streams.out)
+    names = [own["experiment"] for own in document["experiments"]]
+    assert names == ["figure-1", "figure-2", "figure-3", "selection-noise", "report"]
+    assert sorted(document["left_out"]) == sorted(f"figure-{k}" for k in range(4, 15))
+    assert "conll2000/train.txt" in streams.err
+    assert not list((tmp_path / "out").glob("sweeps/*"))  # no store full of failed cells
+    assert run(["reproduce", "figure-7"]) == 2
+
+
+def test_log_root_det_is_unbiased_and_its_error_is_right():
+    random = np.random.default_rng(8)
+    root = np.tril(random.normal(size=(4, 4))) + 3 * np.eye(4)
+    truth = np.linalg.slogdet(root @ root.T)[1] / 4
+    found = [selection_noise.log_root_det(random.normal(size=(25, 4)) @ root.T) for _ in range(2000)]
+    values, errors = np.array(found).T
+    assert values.std() == pytest.approx(errors[0], rel=0.08)
+    assert values.mean() == pytest.approx(truth, abs=4 * errors[0] / np.sqrt(2000))
+
+
+def test_fits_have_the_exact_variance_and_not_the_published_one(tmp_path):
+    found = selection_noise.reproduce(tmp_path, "small")
+    for row in selection_noise.comparison(found.document["points"]):
+        assert abs(row["fits"] - row["exact"]) < 3.5 * row["error"]
+        if row["alpha"] < 0.6:
+            assert row["fits"] - row["published"] > 2 * row["error"]
+    always = [r for r in found.document["points"] if r["way"] == selection_noise.ALWAYS]
+    assert (np.diff([r["variance"] for r in always]) <= 1e-12).all()  # more of PL2 never hurts at the best β
+    assert (tmp_path / "selection-noise.png").stat().st_size > 10_000

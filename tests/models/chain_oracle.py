@@ -79,12 +79,18 @@ def windows_of(width, length):
 
 
 def window_log_likelihood(nodes, edges, labels, window):
-    """log p(y_window | all other labels): all sequences that differ from the given one inside the window only."""
+    """log p(known labels of the window | known labels outside): all sequences that agree with what is known.
+
+    0 where a label beside the window is unknown (-1): such windows do not count.
+    """
     first, last = window
-    scores = []
-    for inside in itertools.product(range(nodes.shape[1]), repeat=last - first):
-        scores.append(path_score(nodes, edges, [*labels[:first], *inside, *labels[last:]]))
-    return path_score(nodes, edges, list(labels)) - log_sum(scores)
+    if (first > 0 and labels[first - 1] < 0) or (last < len(labels) and labels[last] < 0):
+        return 0.0
+    choices = [range(nodes.shape[1]) if y < 0 else [y] for y in labels]
+    above = [path_score(nodes, edges, path) for path in itertools.product(*choices)]
+    choices[first:last] = [range(nodes.shape[1])] * (last - first)
+    below = [path_score(nodes, edges, path) for path in itertools.product(*choices)]
+    return log_sum(above) - log_sum(below)
 
 
 def composite(tables, data, families):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from chain_oracle import FULL, LENGTHS, K, central_gradient, composite, crf_tables, mixtures, plain, random_sequences
 
+from fieldfit import _kernels
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.chain_problem import ChainProblem
@@ -69,6 +70,31 @@ def test_scores_of_sequences_add_up(options):
     np.testing.assert_allclose(scores.sum(axis=0), problem.value_grad(theta)[1], atol=1e-12)
     np.testing.assert_allclose(scores @ v, problem.row_products(theta, v), atol=1e-12)
     np.testing.assert_allclose(scores.T @ (scores @ v), problem.score_product(theta, v), atol=1e-11)
+
+
+@pytest.mark.parametrize("valued", [True, False])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_scores_by_family_are_gradients_of_single_sequences(options, valued):
+    # 600 tokens make several chunks, so that some features are frequent enough for the table of hot ones.
+    lengths = np.random.default_rng(0).integers(0, 30, 40)
+    data = random_sequences(2, lengths=lengths, n_features=40, valued=valued)
+    model = ChainCRF(K, 40, **OPTIONS[options]).observe(data)
+    theta = np.random.default_rng(1).normal(size=model.n_parameters)
+    families = mixtures(lengths)["sparse and FL"] + (plain(1, 0.3), mixtures(lengths)["rows"][1])
+    problem = ChainProblem(model.layout, data, families)
+    assert problem._tokens.n_hot > 0
+    scores = problem.family_scores(theta, 3, 37)
+    assert scores.shape == (34, len(families), model.n_parameters)
+    for row in range(3, 37):
+        for place, family in enumerate(families):
+            own = family.subset(np.array([row]))._replace(beta=1.0)
+            single = ChainProblem(model.layout, data.subset([row]), (own,))
+            np.testing.assert_allclose(scores[row - 3, place], single.value_grad(theta)[1], rtol=0, atol=1e-12)
+    set_threads(1)
+    try:
+        np.testing.assert_array_equal(scores, problem.family_scores(theta, 3, 37))
+    finally:
+        set_threads(None)
 
 
 @pytest.mark.parametrize("options", ["all pairs", "observed", "label pairs"])
@@ -240,11 +266,6 @@ def test_a_shard_sum_is_the_whole():
 
 def test_bad_input_is_refused():
     data, model, theta = make("observed")
-    unknown = Sequences(
-        data.offsets, data.indptr, data.indices, data.values, np.where(np.arange(16) == 6, -1, data.labels), 5, K
-    )
-    with pytest.raises(DataError, match="Token 1 of sequence 3"):
-        ChainProblem(model.layout, unknown, (FULL,))
     with pytest.raises(ModelError, match="observe"):
         _ = ChainCRF(K, 5).n_parameters
     with pytest.raises(ModelError, match="'observed' or 'all'"):
@@ -261,6 +282,33 @@ def test_bad_input_is_refused():
         ChainProblem(model.layout, data, (FULL,)).value_grad(theta[:4])
     with pytest.raises(ValueError, match="row_weight"):
         ChainProblem(model.layout, data, (FULL,)).value_grad(theta, np.ones(2))
+    whole = ChainProblem(model.layout, data, (FULL,))
+    for start, stop in ((-1, 2), (3, 7)):
+        with pytest.raises(ValueError, match="sequences that do not exist"):
+            whole.family_scores(theta, start, stop)
+    for change, message in (
+        ({"first": 4}, "sequences that do not exist"),
+        ({"transition_places": np.array([16])}, "sequences x families x parameters"),
+        ({"transition_places": np.full(K * K, 16)}, "outside the label pairs"),
+        ({"start": False}, "sequences x families x parameters"),
+        ({"families": [FULL, FULL]}, "sequences x families x parameters"),
+        ({"residuals": np.empty((16, 3))}, "n_tokens x padded"),
+        ({"n_threads": 0}, "n_threads"),
+    ):
+        given = {
+            "tokens": whole._tokens,
+            "weights": model.layout.unpack(theta),
+            "families": [FULL],
+            "first": 0,
+            "transition_places": model.layout.transition_places,
+            "start": True,
+            "end": True,
+            "residuals": np.empty((16, 4)),
+            "scores": np.empty((3, 1, model.n_parameters)),
+            "n_threads": 1,
+        }
+        with pytest.raises(ValueError, match=message):
+            _kernels.chain_sequence_scores(**{**given, **change})
     bad = plain(2)._replace(indptr=np.array([0, 1, 1, 1, 1, 1, 1]), indices=np.array([3]))
     problem = ChainProblem(model.layout, data, (bad,))
     with pytest.raises(ValueError, match="outside its sequence"):

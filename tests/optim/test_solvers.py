@@ -7,7 +7,7 @@ import pytest
 from optimisation_problems import all_problems, double_well, logistic_data, logistic_functions, quadratic, rosenbrock
 from scipy.special import expit
 
-from fieldfit.optim import Status, minimise, minimise_lbfgs, minimise_newton
+from fieldfit.optim import Status, minimise, minimise_lbfgs, minimise_newton, minimise_proximal
 from fieldfit.threads import set_threads
 from fieldfit.types import FieldfitError
 
@@ -333,8 +333,11 @@ def test_threads_do_not_change_the_bits(size, l1):
     try:
         for threads in (1, 2):
             set_threads(threads)
-            l1_weights = None if l1 is None else l1 / size
-            results.append(minimise_lbfgs(fun, np.zeros(size), gtol=0.0, max_iter=15, history=4, l1=l1_weights))
+            options = {"gtol": 0.0, "max_iter": 15, "history": 4}
+            if l1 is None:
+                results.append(minimise_lbfgs(fun, np.zeros(size), **options))
+            else:
+                results.append(minimise_proximal(fun, np.zeros(size), l1 / size, **options))
     finally:
         set_threads(None)
     np.testing.assert_array_equal(results[0].x, results[1].x)
@@ -388,7 +391,7 @@ def test_memory_matches_the_two_loop_recursion():
         for (s, y), alpha in zip(pairs, reversed(alphas), strict=True):
             r += (alpha - y @ r / (s @ y)) * s
         direction, trial = np.empty((2, size))
-        slope = memory.direction(x, g, None, False, direction, trial)
+        slope = memory.direction(x, g, None, direction, trial)
         np.testing.assert_allclose(direction, -r, rtol=1e-9, atol=1e-9 * np.abs(r).max())
         assert slope == pytest.approx(-g @ r, rel=1e-9)
 

@@ -9,7 +9,7 @@ import pytest
 import fieldfit as ff
 from fieldfit.models.cost import expected_flops
 from fieldfit.planner import evidence as gathering
-from fieldfit.planner.planning import ENOUGH
+from fieldfit.planner.choice import ENOUGH
 from fieldfit.policies import Policy
 from fieldfit.types import DataError, FieldfitError, ModelError, PolicyError
 
@@ -67,6 +67,22 @@ def test_more_money_never_buys_less(five):
     model, _, x = five
     found = [ff.plan(model, x, flops=budget).best_candidate.variance for budget in (5e6, 9e6, 1.3e7, 4e7)]
     assert all(more <= less * (1 + ENOUGH) for less, more in itertools.pairwise(found))
+
+
+def test_another_budget_from_the_same_pilot_is_all_for_the_fit(five):
+    model, _, x = five
+    plan = ff.plan(model, x, flops=1e12)
+    assert plan.best == "FL"
+    plain = next(own for own in plan.candidates if own.policy == "PL1")
+    other = plan.within(flops=1.01 * plain.flops)
+    assert other.spent == 0.0
+    assert other.best == "PL1"
+    assert other.best_candidate.variance == pytest.approx(plain.variance)
+    half = plan.within(flops=0.5 * plain.flops).best_candidate
+    assert half.affordable
+    assert half.flops <= 0.5 * plain.flops
+    assert half.variance > plain.variance
+    assert plan.within(efficiency=1.06).best_candidate.variance <= 1.06
 
 
 def test_plain_policies_are_called_by_their_names(five):
@@ -230,7 +246,7 @@ def test_too_few_samples_are_refused(five):
 
 @pytest.mark.parametrize(("text", "seconds"), [("10s", 10), ("500ms", 0.5), ("2 min", 120), ("1h", 3600), (3, 3)])
 def test_budgets_as_text(text, seconds):
-    from fieldfit.api.plan import parse_seconds
+    from fieldfit.planner.target import parse_seconds
 
     assert parse_seconds(text) == pytest.approx(seconds)
 

@@ -9,6 +9,8 @@ import fieldfit as ff
 from fieldfit.data.samples import Table
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.planner import calibration as calibrating
+from fieldfit.planner import calibration_runs
+from fieldfit.planner.counting import policy_work
 from fieldfit.policies import Policy
 
 
@@ -23,21 +25,24 @@ def table(model, n, seed=0):
 def test_counted_blocks_are_those_that_the_kernel_gets(m, n, text):
     model = ff.BoltzmannMachine(m)
     data = table(model, n)
-    work = calibrating.run_work(model, data, text, np.zeros(model.n_parameters))
+    work = policy_work(model, data, text, np.zeros(model.n_parameters))
     layout = model.compile(data, Policy.parse(text).bind(model.structure()).draw(3, 0, n))._layout
     entries = sum(amount for kind, amount in work.items() if kind.startswith("entry"))
     assert entries == pytest.approx(len(layout.entry_component), rel=0.08)
-    assert work["dense"] == pytest.approx(layout.n * (16 if m == 6 else 32) * 32, rel=0.08)
+    lanes = -(-layout.n // 64) * 64  # the kernel's tiles
+    assert work["dense"] == pytest.approx(lanes * (16 if m == 6 else 32) * 32, rel=0.08)
 
 
 def test_counted_configurations_are_those_of_the_compiled_problem():
     model = ff.Potts.grid(3, 3, 3)
     data = table(model, 500)
     for text in ("PL1", "0.4*PL1", "FL"):
-        work = calibrating.run_work(model, data, text, np.zeros(model.n_parameters))
+        work = policy_work(model, data, text, np.zeros(model.n_parameters))
         problem = model.compile(data, Policy.parse(text).bind(model.structure()).draw(1, 0, data.n))
         assert isinstance(problem, FieldProblem)
-        assert work["configuration"] == pytest.approx(problem.configurations.count, rel=0.05)
+        assert work["setup_configuration"] == pytest.approx(problem.configurations.count, rel=0.05)
+        factors = [len(program.factors) for program in problem.programs.programs]
+        assert work["configuration"] == pytest.approx(np.diff(problem.configurations.config_ptr) @ factors, rel=0.05)
 
 
 @pytest.mark.parametrize("text", ["0.2*PL1/row", "0.15*PL2/row + 0.1*PL1/row", "0.01*PL1"])
@@ -63,8 +68,10 @@ def test_samples_without_components_are_left_out_and_change_nothing(m, text):
 
 
 def test_calibration_is_cached_and_read_again(measured, tmp_path, monkeypatch):
-    runs = calibrating._runs()
-    monkeypatch.setattr(calibrating, "_runs", lambda: [runs[0], runs[14], runs[17]])
+    runs = calibration_runs.runs()
+    monkeypatch.setattr(calibration_runs, "runs", lambda: [runs[0], runs[14], runs[17]])
+    monkeypatch.setattr(calibrating, "_BUSY", np.inf)
+    monkeypatch.setattr(calibrating, "_WORTH_KEEPING", np.inf)
     first = calibrating.calibration()
     assert first.source == "measured now"
     files = list((tmp_path / "cache").glob("*.json"))
@@ -90,7 +97,41 @@ def test_a_cache_that_cannot_be_written_is_no_error(measured, tmp_path, monkeypa
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     monkeypatch.setenv("FIELDFIT_CACHE", str(blocked))
-    runs = calibrating._runs()
-    monkeypatch.setattr(calibrating, "_runs", lambda: [runs[0]])
+    runs = calibration_runs.runs()
+    monkeypatch.setattr(calibration_runs, "runs", lambda: [runs[0]])
     assert calibrating.calibration().source == "measured now"
     assert blocked.read_text() == "not a folder"
+
+
+@pytest.mark.parametrize(("error", "waited", "kept"), [(0.05, 0.1, True), (0.6, 0.1, False), (0.05, 2.0, False)])
+def test_rates_from_a_busy_machine_are_not_kept(measured, tmp_path, monkeypatch, error, waited, kept):
+    found = calibrating.Calibration({"call": 1e-5}, error, "measured now", waited=waited)
+    monkeypatch.setattr(calibration_runs, "measure", lambda: found)
+    assert calibrating.calibration() is found
+    assert calibrating.calibration() is found  # known to the process
+    assert len(list((tmp_path / "cache").glob("*.json"))) == int(kept)
+
+
+def test_threads_share_tasks_and_nothing_else():
+    rates = {"call": 1.0, "dense": 1.0, "eliminate8": 1.0}
+    work = {"call": 1.0, "dense": 8.0, "eliminate8": 6.0, "pairwise_tasks": 4.0, "elimination_tasks": 1.0}
+    one = calibrating.Calibration(rates, 0.0, "")
+    assert one.evaluation_seconds(work) == pytest.approx(15)
+    two = calibrating.Calibration(rates, 0.0, "", threads=2, gain=1.0, fork=0.5)
+    assert two.evaluation_seconds(work) == pytest.approx(1 + 4 + 0.5 + 6)
+    three = calibrating.Calibration(rates, 0.0, "", threads=3, gain=0.5)
+    # Four tasks on three threads take two rounds: twice as fast at best, half of that gain is reached.
+    assert three.evaluation_seconds(work) == pytest.approx(1 + 8 / 1.5 + 6)
+
+
+def test_sequences_are_timed_as_a_line_with_a_share_that_selection_does_not_save():
+    from fieldfit.models.work import Line, TimedWork
+
+    line = Line.through(100, 3.0, 50, 2.0)
+    assert line.at(200) == pytest.approx(5.0)
+    assert Line.through(100, 1.0, 50, 2.0).at(200) == pytest.approx(1.0)  # noise: nothing for each sample
+    assert Line.through(100, 1.0, 50, 0.0).at(200) == pytest.approx(2.0)  # noise: nothing fixed
+    work = TimedWork(200, line, Line(0.0, 0.01), base=0.5)
+    assert work.work(1.0, "single")["seconds"] == pytest.approx(5.0)
+    assert work.work(0.5, "single")["seconds"] == pytest.approx(line.at(150))
+    assert work.work(0.5, "whole")["seconds"] == pytest.approx(line.at(100))

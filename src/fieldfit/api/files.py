@@ -20,6 +20,7 @@ from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.cost import Cost
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError, FileFormatError
+from fieldfit.weights.storing import from_plain, to_plain
 
 #: Parameters up to which a saved fit carries its bread and meat.
 _MOST_SAVED = 1_000
@@ -70,6 +71,10 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
     arrays |= {f"model_{name}": array for name, array in model_arrays.items()}
     if fit.encoder is not None:
         arrays |= {f"encoder_{name}": array for name, array in fit.encoder.to_arrays().items()}
+    weights = None
+    if fit.weights is not None:
+        weights, weight_arrays = to_plain(fit.weights)
+        arrays |= {f"weights_{name}": array for name, array in weight_arrays.items()}
     header: dict[str, Any] = {
         "kind": "fit",
         "model_kind": fit.model.kind,
@@ -79,6 +84,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "separated": list(fit.separated),
         "cost": None if fit.cost is None else fit.cost.to_dict(),
         "total_weight": total,
+        "weights": weights,
         "fit": {name: getattr(fit, name) for name in _PLAIN},
     }
     write_container(path, header, arrays)
@@ -115,9 +121,13 @@ def load(path: str | os.PathLike[str]) -> Fit:
             if bread.shape != (r, r) or meat.shape != (r, r):
                 raise FileFormatError(f"{path} has a bread of shape {bread.shape} for {r} parameters.")
             moments = Moments(bread, meat, float(header["total_weight"]), "the data, as saved")
+        policy = Policy.parse(header["policy"])
+        weights = None
+        if header.get("weights") is not None:  # files of older versions have no such entry
+            weights = from_plain(header["weights"], _part(arrays, "weights_"), policy, r)
         return Fit(
             model=model,
-            policy=Policy.parse(header["policy"]),
+            policy=policy,
             theta=theta,
             sigma2=arrays["sigma2"],
             free=arrays["free"],
@@ -127,6 +137,7 @@ def load(path: str | os.PathLike[str]) -> Fit:
             saved_moments=moments,
             l1=l1,
             encoder=encoder,
+            weights=weights,
             **{name: header["fit"][name] for name in _PLAIN},
         )
     except FileFormatError:

@@ -34,7 +34,7 @@ from fieldfit.types import (
     SeparationWarning,
     WidthError,
 )
-from fieldfit.weights import AutoWeights, as_options, automatic_weights
+from fieldfit.weights import AutoWeights, Mixture, as_options, automatic_weights
 
 #: Parameters this far out along whose directions the curvature is this small (a standard error above 10) are on
 #: their way to infinity; below the last number, relative to the largest, it is a gauge freedom of the model.
@@ -142,9 +142,10 @@ def fit(
         )
         # The same Z with the chosen weights; the fit goes on from where the last round left θ.
         chosen = found.policy
-        selection = chosen.bind(model.structure(dataset)).draw(random_state, 0, dataset.n)
+        mixture = Mixture.of(bound, automatic.by, selection, problem, partial(model.compile, dataset))
+        selection = mixture.selected(found.beta)
         initial = found.theta
-        objective = Objective(model.compile(dataset, selection), precision, initial, free, row_weight)
+        objective = Objective(mixture.at(found.beta), precision, initial, free, row_weight)
     scale = float(dataset.n if row_weight is None else row_weight.sum())
 
     def report(state: Progress, x: FloatArray) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +9,10 @@ from typing import Any
 from fieldfit.models.base import Model
 from fieldfit.models.field import FieldModel
 from fieldfit.objective import precision_of
-from fieldfit.planner.planning import Target, make_plan
+from fieldfit.planner.planning import make_plan
 from fieldfit.planner.result import Plan
+from fieldfit.planner.target import Target
 from fieldfit.policies import Policy
-from fieldfit.types import FieldfitError
-
-_UNITS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def plan(
@@ -46,16 +43,7 @@ def plan(
 
     Give one of ``budget``, ``flops`` and ``efficiency``; with none of them the most accurate policy is recommended.
     """
-    given = [value for value in (budget, flops, efficiency) if value is not None]
-    if len(given) > 1:
-        raise FieldfitError("Give one of budget, flops and efficiency, not several: each of them decides alone.")
-    target = Target(
-        None if budget is None else parse_seconds(budget),
-        None if flops is None else _positive(flops, "flops"),
-        None if efficiency is None else _positive(efficiency, "efficiency"),
-    )
-    if efficiency is not None and efficiency < 1:
-        raise FieldfitError(f"efficiency is {efficiency:g}; nothing is better than maximum likelihood, which has 1.")
+    target = Target.of(budget, flops, efficiency)
     began = time.perf_counter()
     dataset = model.read(data)
     reading = time.perf_counter() - began
@@ -72,20 +60,3 @@ def plan(
         random_state=random_state,
         reading=reading,
     )
-
-
-def parse_seconds(text: str | float) -> float:
-    """``10s``, ``500ms``, ``2min``, ``1h`` or a number of seconds."""
-    if not isinstance(text, str):
-        return _positive(text, "budget")
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?\d+)?)\s*([a-z]*)\s*", text)
-    if match is None or (match[2] or "s") not in _UNITS:
-        raise FieldfitError(f"budget is {text!r}; write a time such as 10s, 500ms, 2min or 1h.")
-    return _positive(float(match[1]) * _UNITS[match[2] or "s"], "budget")
-
-
-def _positive(value: float, name: str) -> float:
-    number = float(value)
-    if not 0 < number < float("inf"):
-        raise FieldfitError(f"{name} is {value!r}; it must be a positive number.")
-    return number

@@ -85,15 +85,8 @@ def efficiency(covariance: FloatArray, reference: FloatArray, kind: str) -> floa
 
 
 def hessian_matrix(problem: Problem, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-    """Σ_i w_i ∇² m_θ(X_i, Z_i) as a dense matrix, one product for each parameter."""
-    r = problem.n_parameters
-    result = np.empty((r, r))
-    unit = np.zeros(r)
-    for column in range(r):
-        unit[column] = 1.0
-        result[:, column] = problem.hessian_product(theta, unit, row_weight)
-        unit[column] = 0.0
-    return (result + result.T) / 2
+    """Σ_i w_i ∇² m_θ(X_i, Z_i) as a dense matrix."""
+    return problem.hessian_matrix(theta, row_weight)
 
 
 def robust_moments(

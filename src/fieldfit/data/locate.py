@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fieldfit.data.catalogue import CATALOGUE, DataSet, set_of_file
-from fieldfit.types import DataError
+from fieldfit.types import DataError, MissingDataError
 
 
 def data_folder() -> Path:
@@ -40,7 +40,7 @@ def find_data(name: str) -> Path:
         else f"The catalogue does not know it; it knows {', '.join(s.name for s in CATALOGUE)}."
     )
     where = "FIELDFIT_DATA" if os.environ.get("FIELDFIT_DATA") else "the user's cache folder"
-    raise DataError(
+    raise MissingDataError(
         f"The data file {name} is not in {data_folder()} ({where}). {published} Put it there, or set the environment "
         f"variable FIELDFIT_DATA to the folder that holds {name}."
     )

@@ -20,9 +20,9 @@ import numpy as np
 from fieldfit.experiments.chain_folds import ChainFold
 from fieldfit.experiments.chunking import (
     draw_policy,
+    fit_and_measure,
     fit_chain,
     fold_of,
-    measured,
     objective_of,
     one_thread,
     sigma2_of,
@@ -129,5 +129,5 @@ def heuristic_cell(coordinates: Mapping[str, Any], seed: int) -> dict[str, Any]:
         beta, theta, rounds, settled = heuristic_beta(fold, higher, lam, sigma2, str(coordinates["formula"]), own)
         families = weighted(draw_policy(fold, higher, lam, own)[1], beta)
         objective = objective_of(fold.problem(families), fold, sigma2)
-        found = fit_chain(objective, theta)
-        return measured(fold, families, objective, found) | {"beta": beta, "rounds": rounds, "settled": settled}
+        found = fit_and_measure(fold, families, objective, theta)
+        return found | {"beta": beta, "rounds": rounds, "settled": settled}

@@ -21,6 +21,11 @@ from fieldfit.data.sequences import Sequences
 from fieldfit.types import DataError, Int32Array, IntArray
 
 SOURCES = ("conll2000", "sentiment", "synthetic")
+#: What a source reads, by its names in the catalogue.
+FILES = {
+    "conll2000": ("conll2000/train.txt", "conll2000/test.txt"),
+    "sentiment": ("sentiment/finegrained.txt",),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +66,14 @@ def chain_data(name: str) -> ChainData:
     raise DataError(f"There is no source of sequences named {name!r}; there are {', '.join(SOURCES)}.")
 
 
+def need_data(name: str) -> None:
+    """Refuse a source whose files are not on this machine."""
+    from fieldfit.data.locate import find_data
+
+    for file in FILES.get(name, ()):
+        find_data(file)
+
+
 def draw_fold(data: ChainData, fold: int, seed: int, n_train: int, n_test: int | None) -> Fold:
     """Fold number ``fold``: the same for every policy, so that policies are compared on the same sentences.
 
@@ -88,7 +101,7 @@ def _conll2000() -> ChainData:
     from fieldfit.data.columns import join_texts, read_columns
     from fieldfit.data.locate import find_data
 
-    parts = [read_columns(find_data(f"conll2000/{part}.txt")) for part in ("train", "test")]
+    parts = [read_columns(find_data(file)) for file in FILES["conll2000"]]
     encoder, features = ColumnEncoder.fit(join_texts(parts), "conll2000")
     # The first template is the word by itself, and its features come first.
     words = next(iter(encoder.block_sizes.values()))

@@ -19,7 +19,7 @@ import numpy as np
 from fieldfit.data.sequences import Sequences
 from fieldfit.experiments.chain_data import ChainData, chain_data, draw_fold
 from fieldfit.models.base import Problem
-from fieldfit.models.boltzmann_chain_problem import BoltzmannChainProblem
+from fieldfit.models.boltzmann_chain_problem import BoltzmannChainProblem, Segments
 from fieldfit.models.chain_layout import ChainLayout
 from fieldfit.models.chain_problem import ChainProblem, Windows
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelError
@@ -51,19 +51,9 @@ class ChainFold(Protocol):
 
 def window_counts(lengths: IntArray, family: Windows) -> tuple[IntArray, IntArray]:
     """The width and the number of neighbours of every selected window."""
-    if family.indptr is not None and family.indices is not None:
-        rows, start = np.repeat(np.arange(len(lengths)), np.diff(family.indptr)), family.indices
-    else:
-        windows = np.minimum(lengths, 1)
-        if family.width > 0:
-            windows = np.where(lengths > family.width, lengths - family.width + 1, windows)
-        if family.rows is not None:
-            windows = np.where(family.rows > 0, windows, 0)
-        rows = np.repeat(np.arange(len(lengths)), windows)
-        start = np.arange(len(rows)) - np.repeat(np.cumsum(windows) - windows, windows)
-    width = lengths[rows] if family.width == 0 else np.minimum(family.width, lengths[rows])
+    segments = Segments(np.concatenate(([0], np.cumsum(lengths))), family)
     # The start state is a neighbour as well: it has weights of its own.
-    return width, 1 + (start + width < lengths[rows]).astype(np.int64)
+    return segments.width, 1 + segments.has_right.astype(np.int64)
 
 
 def window_flops(lengths: IntArray, families: tuple[Windows, ...], n_labels: int, per_token: float) -> float:

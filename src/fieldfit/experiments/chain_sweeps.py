@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fieldfit.experiments.chain_data import need_data
 from fieldfit.experiments.sweep import Sweep, open_sweep, run_sweep
 from fieldfit.experiments.tables import check_scale
 from fieldfit.types import FloatArray, SweepError
@@ -138,6 +139,7 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
 
 def records_of(kind: str, source: str, model: str, higher: str, scale: str, out: Path | None) -> list[dict[str, Any]]:
     """The finished cells of a sweep, which is run (or resumed) first where cells are missing."""
+    need_data(source)  # once, and not as an error of every cell
     sweep: Sweep = KINDS[kind](source, model, higher, scale)
     folder = Path(_scratch().name) if out is None else Path(out) / "sweeps"
     folder.mkdir(parents=True, exist_ok=True)

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from fieldfit.data.atomic import atomic_writer
+from fieldfit.experiments.chain_claims import chunking_claims, heuristic_claims, regulariser_claims, sentiment_claims
 from fieldfit.experiments.chain_figures import scale_note
 from fieldfit.experiments.chain_folds import FLOPS
 from fieldfit.experiments.chain_sweeps import SCALES, SEED
-from fieldfit.experiments.claim_rows import CLOSE, Evidence, Row, all_claims
+from fieldfit.experiments.claim_rows import CLOSE, Evidence, Row
 from fieldfit.experiments.reproduction import Reproduction
+from fieldfit.experiments.theory_claims import data_claims, theory_claims
 from fieldfit.report.figures import make_folder
 from fieldfit.report.page import Page
 from fieldfit.report.table import PlainTable
+from fieldfit.types import DataError
 
 HOW = """## How it was computed
 
@@ -37,10 +40,29 @@ HOW = """## How it was computed
   "Best β" is the β of the grid with the least train NLL.
 - {crf}
 - Boltzmann chain: {chain}
-- Measured seconds are those of one value and gradient on one thread, the best of five. Our kernels share work that the
+- Measured seconds are the processor's, for one value and gradient on one thread, the best of five. Our kernels share
+  work that the
   FLOPs count for each component (windows with the same neighbours have one log Z), so the two axes tell different
   stories.
 """
+
+
+def all_claims(evidence: Evidence) -> list[Row]:
+    """Every row; those that need data that is not there are left out with a row that says so."""
+    rows = list(theory_claims(evidence.scale))
+    parts: tuple[tuple[str, Callable[[], Iterator[Row]]], ...] = (
+        ("CoNLL-2000", data_claims),
+        ("the sentiment set", lambda: sentiment_claims(evidence)),
+        ("CoNLL-2000", lambda: chunking_claims(evidence)),
+        ("CoNLL-2000", lambda: heuristic_claims(evidence)),
+        ("CoNLL-2000", lambda: regulariser_claims(evidence)),
+    )
+    for name, claims in parts:
+        try:
+            rows += list(claims())
+        except DataError as error:
+            rows.append(Row("", f"Claims about {name}", "not measured", None, str(error)))
+    return rows
 
 
 def markdown(rows: list[Row], scale: str, made: str, pictures: Sequence[str] = ()) -> str:
@@ -94,7 +116,7 @@ def reproduce(out: Path | None, scale: str = "small", page_path: Path | None = N
     if out is not None:
         folder = make_folder(out)
         target = folder / "reproduction.md" if page_path is None else page_path
-        found = sorted(folder.glob("figure-*.png"), key=_in_order)
+        found = [*sorted(folder.glob("figure-*.png"), key=_in_order), *folder.glob("selection-noise.png")]
         page = Page("fieldfit: what the paper says and what we measured")
         page.paragraph(made)
         page.table(table)

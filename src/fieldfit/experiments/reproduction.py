@@ -1,8 +1,9 @@
 """What an experiment hands back, and how `fieldfit reproduce` finds the experiments.
 
-An experiment is a module of this package with a function ``reproduce(out, scale)``: figure1.py is called figure-1, and
-claims.py, which compares the paper's sentences with the figures' numbers, is called report. ``out``
-is a folder for its pictures and tables, or None for none; ``scale`` is "small" (seconds) or "paper".
+An experiment is a module of this package with a function ``reproduce(out, scale)``: figure1.py is called figure-1,
+selection_noise.py, which the paper does not have, selection-noise, and claims.py, which compares the paper's sentences
+with the figures' numbers, report. ``out`` is a folder for its pictures and tables, or None for none;
+``scale`` is "small" (seconds) or "paper".
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def experiment_names() -> dict[str, str]:
         if match:
             found[f"{match[1]}-{match[2]}"] = module.name
     ordered = sorted(found.items(), key=lambda item: (item[0].split("-")[0], int(item[0].split("-")[1])))
-    return {**dict(ordered), "report": "claims"}  # last: it reads what the figures have left in their stores
+    # The report is last: it reads what the figures have left in their stores.
+    return {**dict(ordered), "selection-noise": "selection_noise", "report": "claims"}
 
 
 def reproduce(name: str, out: Path | None, scale: str = "small") -> Reproduction:

@@ -80,6 +80,14 @@ class Problem(ABC):
     def betas(self) -> FloatArray:
         """The weight β of each family (n_families,)."""
 
+    def with_betas(self, betas: FloatArray) -> Problem | None:
+        """The same samples and selected components with other weights β of the families (n_families,), or None.
+
+        Nothing is compiled again, and families of weight 0 cost nothing in sums over samples. None is for problems that
+        cannot do this; the caller then compiles one.
+        """
+        return None
+
     def score_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ψ_i ψ_iᵀ v, in two passes and without storing a score."""
         products = self.row_products(theta, v)
@@ -100,25 +108,61 @@ class Problem(ABC):
             stop = min(start + rows, self.n_samples)
             yield start, self.scores(theta, start, stop)
 
+    def family_score_blocks(
+        self, theta: FloatArray, row_weight: FloatArray | None = None
+    ) -> Iterator[tuple[FloatArray | None, FloatArray]]:
+        """Stream the scores by family as (weights, block (k, n_families, n_parameters)), at most about 64 MB at a time.
+
+        Weighted sums over all blocks are those over the samples: samples that share their scores may come once, with
+        the sum of their weights.
+        """
+        rows = max(1, int(8_000_000 // max(1, self.n_parameters * self.n_families)))
+        for start in range(0, self.n_samples, rows):
+            stop = min(start + rows, self.n_samples)
+            weight = None if row_weight is None else row_weight[start:stop]
+            yield weight, self.family_scores(theta, start, stop)
+
     def family_statistics(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ψ_i^(f) ∘ ψ_i^(g), without β: the diagonals of the meat by pairs of families.
 
         The result is (n_families, n_families, n_parameters); it adds up over shards, and scores are streamed.
         """
-        families, r = self.n_families, self.n_parameters
-        total = np.zeros((families, families, r))
-        rows = max(1, int(8_000_000 // max(1, r * families)))
-        for start in range(0, self.n_samples, rows):
-            stop = min(start + rows, self.n_samples)
-            block = self.family_scores(theta, start, stop)
-            weighted = block if row_weight is None else block * row_weight[start:stop, None, None]
+        families = self.n_families
+        total = np.zeros((families, families, self.n_parameters))
+        for weight, block in self.family_score_blocks(theta, row_weight):
             for f in range(families):
+                weighted = block[:, f] if weight is None else block[:, f] * weight[:, None]
                 for g in range(f, families):
-                    total[f, g] += np.einsum("ir,ir->r", weighted[:, f], block[:, g])
+                    total[f, g] += np.einsum("ir,ir->r", weighted, block[:, g])
         for f in range(families):
             for g in range(f):
                 total[f, g] = total[g, f]
         return total
+
+    def family_products(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ψ_i^(f) ψ_i^(g)ᵀ, without β: (n_families, n_families, n_parameters, n_parameters), scores streamed."""
+        families, r = self.n_families, self.n_parameters
+        total = np.zeros((families * r, families * r))
+        for weight, block in self.family_score_blocks(theta, row_weight):
+            flat = block.reshape(len(block), families * r)
+            total += (flat if weight is None else flat * weight[:, None]).T @ flat
+        return np.ascontiguousarray(total.reshape(families, r, families, r).transpose(0, 2, 1, 3))
+
+    def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ∇² m_θ(X_i, Z_i) as a dense matrix (n_parameters, n_parameters), one product for each parameter."""
+        r = self.n_parameters
+        result = np.empty((r, r))
+        unit = np.zeros(r)
+        for column in range(r):
+            unit[column] = 1.0
+            result[:, column] = self.hessian_product(theta, unit, row_weight)
+            unit[column] = 0.0
+        return (result + result.T) / 2
+
+    @property
+    def exact_diagonal(self) -> bool:
+        """Whether `hessian_diagonal` is the diagonal itself and not something near it."""
+        return False
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
         """Approximate diagonal of −Σ_i w_i ∇² m_θ (positive), for preconditioning; None where it is not cheap."""
@@ -141,26 +185,38 @@ class SumProblem(Problem):
         self.n_samples = parts[0].n_samples
         self.n_parameters = parts[0].n_parameters
         self.n_families = sum(map(len, self.families))
+        #: The parts that sums need: those with a weight other than 0.
+        self.used = tuple(part for part in self.parts if part.betas.any()) or self.parts[:1]
+
+    def with_betas(self, betas: FloatArray) -> SumProblem | None:
+        """The parts with their own of the new weights."""
+        parts = []
+        for part, places in zip(self.parts, self.families, strict=True):
+            other = part.with_betas(betas[list(places)])
+            if other is None:
+                return None
+            parts.append(other)
+        return SumProblem(parts, self.families)
 
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
         """Sum of the parts' values and gradients."""
-        value, gradient = self.parts[0].value_grad(theta, row_weight)
-        for part in self.parts[1:]:
+        value, gradient = self.used[0].value_grad(theta, row_weight)
+        for part in self.used[1:]:
             more, slope = part.value_grad(theta, row_weight)
             value, gradient = value + more, gradient + slope
         return value, gradient
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the parts' Hessian products."""
-        return _total([part.hessian_product(theta, v, row_weight) for part in self.parts])
+        return _total([part.hessian_product(theta, v, row_weight) for part in self.used])
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """Sum of the parts' values for each sample."""
-        return _total([part.row_values(theta) for part in self.parts])
+        return _total([part.row_values(theta) for part in self.used])
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """Sum of the parts' products for each sample."""
-        return _total([part.row_products(theta, v) for part in self.parts])
+        return _total([part.row_products(theta, v) for part in self.used])
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """The parts' scores, each family at its place."""
@@ -177,10 +233,19 @@ class SumProblem(Problem):
             result[list(places)] = part.betas
         return result
 
+    def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Sum of the parts' matrices."""
+        return _total([part.hessian_matrix(theta, row_weight) for part in self.used])
+
+    @property
+    def exact_diagonal(self) -> bool:
+        """Whether it is for every part."""
+        return all(part.exact_diagonal for part in self.used)
+
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
         """Sum of the parts' diagonals, if every part has one."""
         total = np.zeros(self.n_parameters)
-        for part in self.parts:
+        for part in self.used:
             diagonal = part.hessian_diagonal(theta, row_weight)
             if diagonal is None:
                 return None

@@ -12,6 +12,9 @@ so the gradient of the emissions stays factored until it is written down.
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,7 +43,7 @@ def symbols_of(dataset: Sequences) -> IntArray:
     return dataset.indices.astype(np.int64)
 
 
-class _Segments:
+class Segments:
     """The selected windows of one family: sequence, first token and width of each."""
 
     def __init__(self, offsets: IntArray, family: Windows) -> None:
@@ -64,6 +67,18 @@ class _Segments:
         self.has_right = start + self.width < length
 
 
+@dataclass(frozen=True)
+class _Point:
+    """What depends on θ alone: c_y, p(v | y), and the weights that the kernel takes with c_y as the score of label y."""
+
+    theta: FloatArray
+    A: FloatArray
+    B: FloatArray
+    c: FloatArray
+    p: FloatArray
+    weights: tuple[FloatArray, ...]
+
+
 class BoltzmannChainProblem(Problem):
     """Sums over the sequences of a Boltzmann chain."""
 
@@ -78,6 +93,7 @@ class BoltzmannChainProblem(Problem):
         self._count(dataset)
         self._sign(dataset)
         self._open()
+        self._last: tuple[_Point, FloatArray | None] | None = None
 
     # What was observed ------------------------------------------------------------------------------------------------
 
@@ -92,7 +108,7 @@ class BoltzmannChainProblem(Problem):
         # Row K of the transitions is the start: the edge into the first token of a sequence.
         self._edge_place = before * K + labels
         self._symbol_place = labels * V + symbols_of(dataset)
-        self._segments = tuple(_Segments(dataset.offsets, family) for family in self.families)
+        self._segments = tuple(Segments(dataset.offsets, family) for family in self.families)
         self._token_times, self._edge_times = [], []
         for segments in self._segments:
             change = np.zeros(len(labels) + 2)
@@ -150,10 +166,12 @@ class BoltzmannChainProblem(Problem):
         assert n == len(lengths)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_tokens"}
+        left_out = ("_tokens", "_last", "_whole")
+        return {key: value for key, value in self.__dict__.items() if key not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._last = None
         self._open()
 
     @property
@@ -161,10 +179,45 @@ class BoltzmannChainProblem(Problem):
         """The weight β of each family."""
         return np.array([family.beta for family in self.families])
 
+    def with_betas(self, betas: FloatArray) -> BoltzmannChainProblem:
+        """The same sequences and windows with other weights of the families."""
+        other = copy(self)
+        other.families = tuple(own._replace(beta=float(b)) for own, b in zip(self.families, betas, strict=True))
+        return other
+
     def _split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Transitions with the start as row K (K + 1, K), and emissions (K, V)."""
         K = self.n_labels
         return theta[: K * K + K].reshape(K + 1, K), theta[K * K + K :].reshape(K, self.n_symbols)
+
+    def _at(self, theta: FloatArray) -> _Point:
+        """The point θ; conjugate gradients ask for the same one again and again, so the last is kept."""
+        if self._last is not None and np.array_equal(self._last[0].theta, theta):
+            return self._last[0]
+        own = np.array(theta, dtype=np.float64)
+        A, B = self._split(own)
+        c, p = _normalise(B)
+        point = _Point(own, A, B, c, p, self._weights(A, c, False))
+        self._last = (point, None)
+        return point
+
+    @cached_property
+    def _whole(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Weights of the signatures and observed counts when every row counts once: they do not depend on θ."""
+        return self._window_weight(None, self.betas), *self._observed(None, self.betas)
+
+    def _signature_weight(self, row_weight: FloatArray | None) -> FloatArray:
+        return self._whole[0] if row_weight is None else self._window_weight(row_weight, self.betas)
+
+    def _labels(self, point: _Point, row_weight: FloatArray | None, signature_weight: FloatArray) -> FloatArray:
+        """Minus the expected label counts (K,) at the point."""
+        if row_weight is not None:
+            return self._expect(point.weights, None, signature_weight)[1]
+        if self._last is None or self._last[0] is not point or self._last[1] is None:
+            self._last = (point, self._expect(point.weights, None, signature_weight)[1])
+        found = self._last[1]
+        assert found is not None
+        return found
 
     def _weights(self, A: FloatArray, base: FloatArray, direction: bool) -> tuple[FloatArray, ...]:
         K, padded = self.n_labels, self.padded
@@ -181,12 +234,15 @@ class BoltzmannChainProblem(Problem):
         direction: tuple[FloatArray, ...] | None,
         weight: FloatArray,
         squares: bool = False,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Minus the expected transitions (K + 1, K) and label counts (K,) of all signatures (or derivatives)."""
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Minus: the expected transitions (K + 1, K) and label counts (K,) of all signatures (or their derivatives), and
+        log Z of each signature, times its weight.
+        """
         K, padded = self.n_labels, self.padded
         residuals = np.empty((self._n_tokens, padded))
         edges, start, end = np.zeros((padded, padded)), np.zeros(padded), np.zeros(padded)
         n = len(self._width)
+        values = np.empty(n)
         _kernels.chain_evaluate(
             self._tokens,
             weights,
@@ -195,13 +251,13 @@ class BoltzmannChainProblem(Problem):
             weight,
             False,
             squares,
-            np.empty(n),
+            values,
             None if direction is None else np.empty(n),
             residuals,
             (np.zeros(0), edges, start, end, np.zeros(0)),
             get_threads(),
         )
-        return np.vstack([edges[:K, :K], start[:K]]), residuals[:, :K].sum(axis=0)
+        return np.vstack([edges[:K, :K], start[:K]]), residuals[:, :K].sum(axis=0), values
 
     def _log_z(
         self, weights: tuple[FloatArray, ...], direction: tuple[FloatArray, ...] | None
@@ -253,16 +309,22 @@ class BoltzmannChainProblem(Problem):
     def _value_grad(
         self, theta: FloatArray, row_weight: FloatArray | None, betas: FloatArray
     ) -> tuple[float, FloatArray]:
-        A, B = self._split(np.ascontiguousarray(theta, dtype=np.float64))
-        c, p = _normalise(B)
-        weights = self._weights(A, c, False)
-        signature_weight = self._window_weight(row_weight, betas)
-        counts_a, counts_b = self._observed(row_weight, betas)
-        log_z, _ = self._log_z(weights, None)
-        edges, labels = self._expect(weights, None, signature_weight)
-        value = counts_a @ A.reshape(-1) + counts_b @ B.reshape(-1) - signature_weight @ log_z
-        emissions = counts_b.reshape(B.shape) + labels[:, None] * p
-        return float(value), np.concatenate([counts_a + edges.reshape(-1), emissions.reshape(-1)])
+        point = self._at(theta)
+        A, B = point.A, point.B
+        if row_weight is None and np.array_equal(betas, self.betas):
+            signature_weight, counts_a, counts_b = self._whole
+        else:
+            signature_weight = self._window_weight(row_weight, betas)
+            counts_a, counts_b = self._observed(row_weight, betas)
+        edges, labels, minus_log_zs = self._expect(point.weights, None, signature_weight)
+        value = counts_a @ A.reshape(-1) + counts_b @ B.reshape(-1) + minus_log_zs.sum()
+        gradient = np.empty(self.n_parameters)
+        cut = len(counts_a)
+        np.add(counts_a, edges.reshape(-1), out=gradient[:cut])
+        emissions = gradient[cut:].reshape(B.shape)
+        np.multiply(labels[:, None], point.p, out=emissions)
+        emissions += counts_b.reshape(B.shape)
+        return float(value), gradient
 
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
         """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
@@ -270,42 +332,44 @@ class BoltzmannChainProblem(Problem):
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ v: observed counts are linear in θ, so only the log Z have a part in it."""
-        A, B = self._split(np.ascontiguousarray(theta, dtype=np.float64))
+        point = self._at(theta)
         dA, dB = self._split(np.ascontiguousarray(v, dtype=np.float64))
-        c, p = _normalise(B)
-        dc = np.einsum("yv,yv->y", p, dB)
-        weights, direction = self._weights(A, c, False), self._weights(dA, dc, True)
-        signature_weight = self._window_weight(row_weight, self.betas)
-        _, labels = self._expect(weights, None, signature_weight)
-        edges, slopes = self._expect(weights, direction, signature_weight)
-        emissions = p * (slopes[:, None] + labels[:, None] * (dB - dc[:, None]))
-        return np.concatenate([edges.reshape(-1), emissions.reshape(-1)])
+        dc = np.einsum("yv,yv->y", point.p, dB)
+        direction = self._weights(dA, dc, True)
+        signature_weight = self._signature_weight(row_weight)
+        labels = self._labels(point, row_weight, signature_weight)
+        edges, slopes, _ = self._expect(point.weights, direction, signature_weight)
+        product = np.empty(self.n_parameters)
+        product[: edges.size] = edges.reshape(-1)
+        # p(v|y) (slope_y + n_y (dB − dc_y)), written without temporaries of the emissions' size.
+        emissions = product[edges.size :].reshape(dB.shape)
+        np.multiply(labels[:, None], dB, out=emissions)
+        emissions += (slopes - labels * dc)[:, None]
+        emissions *= point.p
+        return product
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ p(1 − p) over tokens and edges, p their marginals: covariances between tokens are left out."""
-        A, B = self._split(np.ascontiguousarray(theta, dtype=np.float64))
-        c, p = _normalise(B)
-        weights = self._weights(A, c, False)
-        signature_weight = self._window_weight(row_weight, self.betas)
-        _, labels = self._expect(weights, None, signature_weight)
-        edges, spread = self._expect(weights, None, signature_weight, squares=True)
+        point = self._at(theta)
+        signature_weight = self._signature_weight(row_weight)
+        labels = self._labels(point, row_weight, signature_weight)
+        edges, spread, _ = self._expect(point.weights, None, signature_weight, squares=True)
         # Σ_t γ p − (γ p)² with Σ γ = −labels and Σ γ² = Σ γ − Σ γ(1 − γ).
-        emissions = -labels[:, None] * p - (-labels + spread)[:, None] * p**2
+        emissions = -labels[:, None] * point.p - (-labels + spread)[:, None] * point.p**2
         return np.concatenate([-edges.reshape(-1), emissions.reshape(-1)])
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """m_θ(X_i, Z_i) for each sequence."""
-        A, B = self._split(np.ascontiguousarray(theta, dtype=np.float64))
-        log_z, _ = self._log_z(self._weights(A, _normalise(B)[0], False), None)
-        return self._by_row(A, B, log_z)
+        point = self._at(theta)
+        log_z, _ = self._log_z(point.weights, None)
+        return self._by_row(point.A, point.B, log_z)
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """ψ_iᵀ v for each sequence."""
-        A, B = self._split(np.ascontiguousarray(theta, dtype=np.float64))
+        point = self._at(theta)
         dA, dB = self._split(np.ascontiguousarray(v, dtype=np.float64))
-        c, p = _normalise(B)
-        dc = np.einsum("yv,yv->y", p, dB)
-        _, slopes = self._log_z(self._weights(A, c, False), self._weights(dA, dc, True))
+        dc = np.einsum("yv,yv->y", point.p, dB)
+        _, slopes = self._log_z(point.weights, self._weights(dA, dc, True))
         assert slopes is not None
         return self._by_row(dA, dB, slopes)
 

@@ -2,7 +2,9 @@
 
     p_θ(y | x) = exp( Σ_t Σ_f x_tf w(f, y_t) + Σ_t T(y_{t−1}, y_t) + start(y_1) + end(y_T) − log Z(x) )
 
-FL is log p(y | x) of a sequence, PLk log p(y_w | y_left, y_right, x) of its windows of k tokens. With
+FL is log p(y | x) of a sequence, PLk log p(y_w | y_left, y_right, x) of its windows of k tokens. Unknown labels are
+summed out: FL is then the log-probability of the known ones, log Z(known labels fixed) − log Z. So it is in a window, but
+a window beside an unknown label is left out: there is nothing to condition on. With
 ``transitions="observed", start=False, end=False`` it is CRFsuite's model, and with ``pairs="all"`` that with all
 possible states.
 """
@@ -183,7 +185,15 @@ class ChainCRF(Model):
         return data.weighted(sample_weight, weight_kind)
 
     def complete(self, dataset: Sequences) -> ChainCRF:
-        """The model with the weights that these sequences show, unless they are known already."""
+        """The model with the weights that these sequences show, unless they are known already.
+
+        Labels may be unknown (−1) here and there, but not everywhere.
+        """
+        if dataset.n_tokens and int(dataset.labels.max()) < 0:
+            raise DataError(
+                f"None of the {dataset.n_tokens} tokens has a known label, so there is nothing to learn from. Give labels "
+                "to some of them; those of the others are summed out."
+            )
         return self.observe(dataset) if self._layout is None else self
 
     def structure(self, dataset: Sequences) -> SequenceStructure:
@@ -300,7 +310,7 @@ class ChainCRF(Model):
         return np.concatenate(labels, axis=1), np.concatenate(values)
 
     def log_likelihood(self, theta: FloatArray, dataset: Sequences) -> FloatArray:
-        """log p(y | x) of each sequence (n_sequences,), 0 for an empty one."""
+        """log p(y | x) of each sequence (n_sequences,), 0 for an empty one; unknown labels are summed out."""
         self._check(dataset)
         whole = Windows(0, 1.0, None, None, None)
         return ChainProblem(self.layout, dataset, (whole,)).row_values(self.check_theta(theta))

@@ -78,7 +78,8 @@ class ChainLayout:
         return self.bounds[-1]
 
     @cached_property
-    def _transition_places(self) -> IntArray:
+    def transition_places(self) -> IntArray:
+        """The label pairs of transitions as places in a padded matrix."""
         rows, columns = np.divmod(self.transition_pairs, self.n_labels)
         return rows * self.padded + columns
 
@@ -101,7 +102,7 @@ class ChainLayout:
         K, padded = self.n_labels, self.padded
         a, b, c, d, e = self.bounds
         transitions = np.zeros((padded, padded))
-        transitions.reshape(-1)[self._transition_places] = theta[a:b]
+        transitions.reshape(-1)[self.transition_places] = theta[a:b]
         base = np.zeros(padded)
         if not direction:
             base[K:] = -np.inf
@@ -115,7 +116,7 @@ class ChainLayout:
     def pack(self, gradient: FloatArray, transitions: FloatArray, start: FloatArray, end: FloatArray) -> None:
         """Put the small blocks into a gradient whose state and column blocks are filled already."""
         a, b, c, d, _ = self.bounds
-        gradient[a:b] = transitions.reshape(-1)[self._transition_places]
+        gradient[a:b] = transitions.reshape(-1)[self.transition_places]
         if self.start:
             gradient[b:c] = start[: self.n_labels]
         if self.end:

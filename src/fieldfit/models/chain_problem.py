@@ -2,10 +2,18 @@
 
 For a window w of sequence (x, y) with the labels ℓ and r beside it, log p(y_w | ℓ, r, x) = score(y_w, ℓ, r) − log Z(ℓ, r)
 where Z sums over the labels in w. The whole sequence is the window without ℓ and r.
+
+Labels that are unknown (−1) are summed out: a window counts with the log of the summed probability,
+
+    log p(known labels of w | ℓ, r, x) = log Z(known labels fixed, ℓ, r) − log Z(ℓ, r),
+
+which is no longer concave in θ. A window beside an unknown label has nothing to be conditioned on and is left out, and
+so is one without any known label, whose log-probability is 0.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,7 +82,7 @@ def active_tokens(offsets: IntArray, families: tuple[Windows, ...]) -> NDArray[n
 
 
 def check_labels(dataset: Sequences) -> None:
-    """Refuse sequences without all their labels: they have no likelihood."""
+    """Refuse sequences without all their labels, for models that do not sum them out."""
     if dataset.n_tokens and int(dataset.labels.min()) < 0:
         token = int(np.flatnonzero(dataset.labels < 0)[0])
         sequence = int(np.searchsorted(dataset.offsets, token, side="right")) - 1
@@ -122,7 +130,6 @@ class ChainProblem(Problem):
     optimiser = "lbfgs"
 
     def __init__(self, layout: ChainLayout, dataset: Sequences, families: tuple[Windows, ...]) -> None:
-        check_labels(dataset)
         self.layout = layout
         self.dataset = dataset
         self.families = families
@@ -154,6 +161,17 @@ class ChainProblem(Problem):
     def betas(self) -> FloatArray:
         """The weight β of each family."""
         return np.array([family.beta for family in self.families])
+
+    def with_betas(self, betas: FloatArray) -> ChainProblem:
+        """The same sequences and windows with other weights of the families."""
+        other = copy(self)
+        other.families = tuple(own._replace(beta=float(b)) for own, b in zip(self.families, betas, strict=True))
+        return other
+
+    @property
+    def _used(self) -> tuple[Windows, ...]:
+        """The families that sums need: those with a weight other than 0."""
+        return tuple(family for family in self.families if family.beta != 0) or self.families[:1]
 
     def _vector(self, theta: FloatArray) -> FloatArray:
         array = np.ascontiguousarray(theta, dtype=np.float64)
@@ -206,21 +224,27 @@ class ChainProblem(Problem):
         self, theta: FloatArray, row_weight: FloatArray | None = None, out: FloatArray | None = None
     ) -> tuple[float, FloatArray]:
         """Σ_i w_i m_θ(X_i, Z_i) and its gradient, which is written to ``out`` if that is given."""
-        return self._gradient(self._vector(theta), None, _maybe(row_weight), self.families, out=out)
+        return self._gradient(self._vector(theta), None, _maybe(row_weight), self._used, out=out)
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """Σ_i w_i ∇² m_θ(X_i, Z_i) v, by derivatives through the same recursions."""
-        return self._gradient(self._vector(theta), self._vector(v), _maybe(row_weight), self.families)[1]
+        """Σ_i w_i ∇² m_θ(X_i, Z_i) v, by derivatives through the same recursions.
+
+        Negative semi-definite where all labels are known; otherwise the difference of two log Z's Hessians.
+        """
+        return self._gradient(self._vector(theta), self._vector(v), _maybe(row_weight), self._used)[1]
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """Σ_i w_i Σ p(1 − p) x² over tokens and edges, p their marginals: covariances between tokens are left out."""
-        return -self._gradient(self._vector(theta), None, _maybe(row_weight), self.families, squares=True)[1]
+        """Σ_i w_i Σ p(1 − p) x² over tokens and edges, p their marginals: covariances between tokens are left out.
+
+        What unknown labels take away from it is left out too, so that it stays positive.
+        """
+        return -self._gradient(self._vector(theta), None, _maybe(row_weight), self._used, squares=True)[1]
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """m_θ(X_i, Z_i) for each sequence; only the forward recursion runs."""
         values = np.empty(self.n_samples)
         weights = self.layout.unpack(self._vector(theta))
-        families = list(self.families)
+        families = list(self._used)
         _kernels.chain_evaluate(
             self._tokens, weights, None, families, None, True, False, values, None, None, None, get_threads()
         )
@@ -231,22 +255,30 @@ class ChainProblem(Problem):
         values, products = np.empty(self.n_samples), np.empty(self.n_samples)
         weights = self.layout.unpack(self._vector(theta))
         direction = self.layout.unpack(self._vector(v), direction=True)
-        families = list(self.families)
+        families = list(self._used)
         _kernels.chain_evaluate(
             self._tokens, weights, direction, families, None, True, False, values, products, None, None, get_threads()
         )
         return products
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
-        """Scores by family without β, sequence by sequence: for models with few parameters."""
-        theta = self._vector(theta)
+        """Scores of the sequences start..stop by family, without β: dense, for models with few parameters."""
+        layout = self.layout
         result = np.empty((stop - start, self.n_families, self.n_parameters))
-        for row in range(start, stop):
-            chosen = np.array([row])
-            families = tuple(family.subset(chosen)._replace(beta=1.0) for family in self.families)
-            single = ChainProblem(self.layout, self.dataset.subset(chosen), families)
-            for place, family in enumerate(families):
-                result[row - start, place] = single._gradient(theta, None, None, (family,))[1]
+        residuals = self._residuals()
+        _kernels.chain_sequence_scores(
+            self._tokens,
+            layout.unpack(self._vector(theta)),
+            list(self.families),
+            start,
+            layout.transition_places,
+            layout.start,
+            layout.end,
+            residuals,
+            result,
+            get_threads(),
+        )
+        self._spare.append(residuals)
         return result
 
 

@@ -18,6 +18,9 @@ where log φ = F θ + offset and μ_c are the marginals of configuration c.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,12 +28,16 @@ from numpy.typing import NDArray
 
 from fieldfit.inference import Configurations, ProgramSet, check_tables
 from fieldfit.models.base import Problem
+from fieldfit.models.equal_samples import equal_samples
 from fieldfit.models.field_compiler import FieldArrays, FieldCompiler, Group, collect
 from fieldfit.policies.selection import Selection
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+#: Entries up to which expectations of the features by configuration are a dense matrix.
+_MOST_DENSE = 4_000_000
 
 
 class FieldProblem(Problem):
@@ -57,13 +64,33 @@ class FieldProblem(Problem):
         codes_of = [np.array(lines, dtype=np.int32) for lines in compiler.matrices]
         self.configurations = self.programs.configure(codes_of)
         self._assemble(collected)
+        self._codes, self._parts = codes, selection.parts
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """The families together, each with its β, and the configurations that they use."""
         total_o, total_r = self._family_counts[0] * self._betas[0], self._family_usage[0] * self._betas[0]
         for beta, counts, usage in zip(self._betas[1:], self._family_counts[1:], self._family_usage[1:], strict=True):
-            total_o, total_r = total_o + beta * counts, total_r + beta * usage
+            if beta != 0:
+                total_o, total_r = total_o + beta * counts, total_r + beta * usage
         self._counts, self._usage = total_o.tocsr(), total_r.tocsr()
         self._counts.eliminate_zeros()  # a weight of 0 must not meet a log table of −inf
+        self._used = self.configurations
+        if not self._betas.all():
+            self._usage.eliminate_zeros()
+            needed = np.unique(self._usage.indices)
+            if len(needed) < self.configurations.count:
+                self._used = self._subset(needed, self._program_of(needed))[0]
+                self._usage = self._usage[:, needed]
         self._count_total = np.asarray(self._counts.sum(axis=0)).ravel()
         self._usage_total = np.asarray(self._usage.sum(axis=0)).ravel()
+
+    def with_betas(self, betas: FloatArray) -> FieldProblem:
+        """The same samples and programs with other weights of the families; lists of weights are multiplied."""
+        other = copy(self)
+        other._betas = np.array(betas, dtype=np.float64)
+        other._weigh()
+        return other
 
     def _assemble(self, collected: list[list[Group]]) -> None:
         from scipy.sparse import coo_array
@@ -109,16 +136,20 @@ class FieldProblem(Problem):
         """The weight β of each family."""
         return self._betas
 
-    def configuration_use(self) -> tuple[FloatArray, FloatArray]:
-        """Of each configuration: the share of the samples that use it, and the products over entries of its tables."""
+    def configuration_use(self) -> tuple[FloatArray, IntArray, FloatArray, FloatArray, FloatArray]:
+        """Of each configuration the share of the samples that use it and its sum; of each sum its cost, cells and factors.
+
+        The cost is in products over entries of the sum's tables for one configuration, cells are numbers held at once.
+        """
         uses = sum(np.diff(usage.tocsc().indptr) for usage in self._family_usage)
-        per_program = np.array(
-            [p.cost + len(p.template.arrays["maps"]) + len(p.entry_offset) for p in self.programs.programs],
-            dtype=float,
-        )
-        counts = np.diff(self.configurations.config_ptr)
         share: FloatArray = np.asarray(uses, dtype=np.float64) / max(self.n_samples, 1)
-        return share, np.repeat(per_program, counts)
+        programs = self.programs.programs
+        counts = np.diff(self.configurations.config_ptr)
+        cost = [p.cost + len(p.template.arrays["maps"]) + len(p.entry_offset) for p in programs]
+        cells = [int(p.template.arrays["cell_count"][0]) for p in programs]
+        factors = [len(p.factors) for p in programs]
+        sums = np.array([cost, cells, factors], dtype=np.float64).reshape(3, len(programs))
+        return share, np.repeat(np.arange(len(programs)), counts), sums[0], sums[1], sums[2]
 
     @property
     def fixed_entries(self) -> int:
@@ -132,9 +163,9 @@ class FieldProblem(Problem):
         """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
         log_tables = self._log_tables(theta)
         counts, usage = self._weighted(row_weight)
-        log_z = np.empty(self.configurations.count)
+        log_z = np.empty(self._used.count)
         expected = np.zeros(self.arrays.graph.table_size)
-        self.programs.run(log_tables, self.configurations, weight=usage, log_z=log_z, marginals=expected)
+        self.programs.run(log_tables, self._used, weight=usage, log_z=log_z, marginals=expected)
         used = counts != 0
         value = float(counts[used] @ log_tables[used] + usage @ log_z)
         return value, self.arrays.features.T @ (counts + expected)
@@ -145,7 +176,7 @@ class FieldProblem(Problem):
         _, usage = self._weighted(row_weight)
         change = np.zeros(self.arrays.graph.table_size)
         self.programs.run(
-            log_tables, self.configurations, weight=usage, direction=self.arrays.features @ v, marginal_slope=change
+            log_tables, self._used, weight=usage, direction=self.arrays.features @ v, marginal_slope=change
         )
         result: FloatArray = self.arrays.features.T @ change
         return result
@@ -153,8 +184,8 @@ class FieldProblem(Problem):
     def row_values(self, theta: FloatArray) -> FloatArray:
         """m_θ(X_i, Z_i) for each sample."""
         log_tables = self._log_tables(theta)
-        log_z = np.empty(self.configurations.count)
-        self.programs.run(log_tables, self.configurations, log_z=log_z)
+        log_z = np.empty(self._used.count)
+        self.programs.run(log_tables, self._used, log_z=log_z)
         result: FloatArray = self._counts @ log_tables + self._usage @ log_z
         return result
 
@@ -162,36 +193,80 @@ class FieldProblem(Problem):
         """ψ_iᵀ v for each sample."""
         log_tables = self._log_tables(theta)
         direction = self.arrays.features @ v
-        slope = np.empty(self.configurations.count)
-        self.programs.run(log_tables, self.configurations, direction=direction, slope=slope)
+        slope = np.empty(self._used.count)
+        self.programs.run(log_tables, self._used, direction=direction, slope=slope)
         result: FloatArray = self._counts @ direction + self._usage @ slope
         return result
 
+    def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ∇² m_θ(X_i, Z_i) as a dense matrix: the derivative of the marginals along every column of F."""
+        log_tables = self._log_tables(theta)
+        _, usage = self._weighted(row_weight)
+        columns = self.arrays.features.tocsc()
+        r, table_size = self.n_parameters, self.arrays.graph.table_size
+        result = np.empty((r, r))
+        direction = np.zeros(table_size)
+        size = max(1, 8_000_000 // max(1, table_size))
+        for start in range(0, r, size):
+            change = np.zeros((min(size, r - start), table_size))
+            for line, slope in enumerate(change, start):
+                own = slice(columns.indptr[line], columns.indptr[line + 1])
+                direction[columns.indices[own]] = columns.data[own]
+                self.programs.run(log_tables, self._used, weight=usage, direction=direction, marginal_slope=slope)
+                direction[columns.indices[own]] = 0.0
+            result[start : start + len(change)] = change @ self.arrays.features
+        return (result + result.T) / 2
+
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the samples start..stop by family."""
+        return self._scores(theta, np.arange(start, min(stop, self.n_samples)))
+
+    def family_score_blocks(
+        self, theta: FloatArray, row_weight: FloatArray | None = None
+    ) -> Iterator[tuple[FloatArray | None, FloatArray]]:
+        """The same as a stream; where that saves half, equal samples with equal whole rows of Z come once."""
+        if self._equal is None:
+            yield from super().family_score_blocks(theta, row_weight)
+            return
+        first, number = self._equal
+        weight = np.bincount(number, row_weight, len(first)).astype(np.float64)
+        size = max(1, int(8_000_000 // max(1, self.n_parameters * self.n_families)))
+        for start in range(0, len(first), size):
+            yield weight[start : start + size], self._scores(theta, first[start : start + size])
+
+    @cached_property
+    def _equal(self) -> tuple[IntArray, IntArray] | None:
+        return equal_samples(self._codes, self._parts)
+
+    def _scores(self, theta: FloatArray, rows: IntArray) -> FloatArray:
         log_tables = self._log_tables(theta)
-        usages = [usage[start:stop] for usage in self._family_usage]
+        usages = [usage[rows] for usage in self._family_usage]
         needed = np.unique(np.concatenate([usage.indices for usage in usages]))
-        marginals = self._config_marginals(log_tables, needed)
-        result = np.empty((stop - start, self.n_families, self.n_parameters))
+        expected = self._config_marginals(log_tables, needed) @ self.arrays.features
+        if expected.shape[0] * expected.shape[1] <= _MOST_DENSE:
+            expected = expected.toarray()
+        result = np.empty((len(rows), self.n_families, self.n_parameters))
         for family, usage in enumerate(usages):
-            expected = usage[:, needed] @ marginals
-            block = (self._family_counts[family][start:stop] + expected) @ self.arrays.features
-            result[:, family] = block.toarray()
+            observed = self._family_counts[family][rows] @ self.arrays.features
+            block = usage[:, needed] @ expected
+            result[:, family] = observed.toarray() + (block if isinstance(block, np.ndarray) else block.toarray())
         return result
 
     def _config_marginals(self, log_tables: FloatArray, needed: IntArray) -> csr_array:
         """Marginals of the chosen configurations as a sparse matrix (configurations, table_size)."""
         from scipy.sparse import csr_array
 
-        counts = np.diff(self.configurations.config_ptr)
-        program_of = np.repeat(np.arange(len(counts)), counts)[needed]
+        program_of = self._program_of(needed)
         chosen, entries = self._subset(needed, program_of)
         lengths = self.programs.entry_counts[program_of]
         indptr = np.concatenate(([0], np.cumsum(lengths)))
         each = np.empty(int(indptr[-1]))
         self.programs.run(log_tables, chosen, each=each, each_start=indptr[:-1].astype(np.int64))
         return csr_array((each, entries, indptr), shape=(len(needed), self.arrays.graph.table_size))
+
+    def _program_of(self, needed: IntArray) -> IntArray:
+        """The program of each of these configurations."""
+        return np.searchsorted(self.configurations.config_ptr, needed, side="right") - 1
 
     def _subset(self, needed: IntArray, program_of: IntArray) -> tuple[Configurations, IntArray]:
         """Some of the configurations, and the flat table entries of their reduced factors in kernel order."""

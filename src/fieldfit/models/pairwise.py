@@ -9,7 +9,10 @@ the kernel computes is told in kernels/pairwise.hpp.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -17,6 +20,7 @@ from numpy.typing import NDArray
 
 from fieldfit import _kernels
 from fieldfit.models.base import Problem
+from fieldfit.models.equal_samples import equal_samples
 from fieldfit.models.pairwise_layout import LARGEST_BLOCK, BlockFamily, EdgeNumbers, Layout, lay_out, sums_by
 from fieldfit.models.pairwise_preconditioner import SylvesterPreconditioner, code_moments
 from fieldfit.policies.selection import FamilySelection
@@ -98,9 +102,9 @@ class PairwiseProblem(Problem):
         self._dense = 2 * len(self.edges) > _DENSE_FROM * m * m
         self._ends = self.edges.ravel().astype(np.int64)
         self._adjacency = _adjacency(m, self.edges)
-        self._layout = lay_out(
-            self._bits, parts, [p.beta for p in parts], self._edge_number, dense=self._dense, merge=True
-        )
+        own = [p.beta if np.ndim(p.beta) else 1.0 for p in parts]
+        self._unit = lay_out(self._bits, parts, own, self._edge_number, dense=self._dense, merge=True)
+        self._layout = self._unit.with_betas(self.betas)
 
     @property
     def dense(self) -> bool:
@@ -128,25 +132,33 @@ class PairwiseProblem(Problem):
         _, edges, curvature = self._sums(_DIAGONAL, theta, None, row_weight)
         outside = curvature[self.edges[:, 0]] + curvature[self.edges[:, 1]]
         diagonal = sums_by(self.edge_parameter, edges + (self.gap * self.state0) ** 2 * outside, self.n_parameters)
-        uses = np.bincount(self.edge_parameter, minlength=self.n_parameters)
         if self.bias_parameter is not None:
             diagonal += sums_by(self.bias_parameter, self.gap**2 * curvature, self.n_parameters)
-            uses += np.bincount(self.bias_parameter, minlength=self.n_parameters)
-        for shared in np.flatnonzero(uses > 1)[:_MOST_EXACT_TIED]:
+        for shared in np.flatnonzero(self._uses > 1)[:_MOST_EXACT_TIED]:
             unit = np.zeros(self.n_parameters)
             unit[shared] = 1.0
             diagonal[shared] = -self.hessian_product(theta, unit, row_weight)[shared]
         return np.maximum(diagonal, 0.0)
+
+    @property
+    def exact_diagonal(self) -> bool:
+        """Whether few enough parameters are shared."""
+        return int(np.sum(self._uses > 1)) <= _MOST_EXACT_TIED
+
+    @property
+    def _uses(self) -> IntArray:
+        """How many edges and biases each parameter has (n_parameters,)."""
+        uses = np.bincount(self.edge_parameter, minlength=self.n_parameters)
+        if self.bias_parameter is not None:
+            uses += np.bincount(self.bias_parameter, minlength=self.n_parameters)
+        return uses
 
     def preconditioner(self, theta: FloatArray) -> SylvesterPreconditioner | None:
         """v ↦ M⁻¹ v with M near −Σ_i ∇² m_θ(X_i, Z_i), for dense graphs without shared parameters; else None.
 
         It costs about one evaluation, and each use four products of m × m matrices.
         """
-        uses = np.bincount(self.edge_parameter, minlength=self.n_parameters)
-        if self.bias_parameter is not None:
-            uses += np.bincount(self.bias_parameter, minlength=self.n_parameters)
-        if not self._dense or not (uses == 1).all():
+        if not self._dense or not (self._uses == 1).all():
             return None
         _, _, curvature = self._sums(_DIAGONAL, theta, None, None)
         mean, second = code_moments(self._bits)
@@ -174,31 +186,72 @@ class PairwiseProblem(Problem):
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the samples start..stop by family, without β."""
         codes = self._bits[start:stop]
+        return self._scores(theta, codes, [_of_samples(part, start, start + len(codes)) for part in self._parts])
+
+    def family_score_blocks(
+        self, theta: FloatArray, row_weight: FloatArray | None = None
+    ) -> Iterator[tuple[FloatArray | None, FloatArray]]:
+        """The same as a stream; where that saves half, equal samples with equal whole rows of Z come once."""
+        if self._equal is None:
+            yield from super().family_score_blocks(theta, row_weight)
+            return
+        first, number = self._equal
+        weight = np.bincount(number, row_weight, len(first)).astype(np.float64)
+        size = max(1, int(8_000_000 // max(1, self.n_parameters * self.n_families)))
+        for start in range(0, len(first), size):
+            rows = first[start : start + size]
+            parts = [part if part.rows is None else replace(part, rows=part.rows[rows]) for part in self._parts]
+            yield weight[start : start + size], self._scores(theta, self._bits[rows], parts)
+
+    @cached_property
+    def _equal(self) -> tuple[IntArray, IntArray] | None:
+        """The first of the samples that are equal in all variables and in Z, and the class of each; None if too few."""
+        return None if self._unit.inverse is None else equal_samples(self._bits, self._parts)
+
+    def _scores(self, theta: FloatArray, codes: NDArray[np.uint8], parts: Sequence[FamilySelection]) -> FloatArray:
         scores = np.zeros((len(codes), self.n_families, self.n_parameters))
         if not len(codes):
             return scores
         a, b = self.edges.T
-        for f, part in enumerate(self._parts):
-            one = _of_samples(part, start, start + len(codes))
+        first, second = codes[:, a], codes[:, b]
+        for f, part in enumerate(parts):
             beta = part.beta if np.ndim(part.beta) else 1.0
-            layout = lay_out(codes, [one], [beta], self._edge_number, dense=self._dense, merge=False)
+            layout = lay_out(codes, [part], [beta], self._edge_number, dense=self._dense, merge=False)
             residual = np.zeros((len(codes), self.n_variables))
             pair_terms = np.zeros((len(codes), len(self.edges)))
             self._call(
                 layout, _SCORES, theta, None, None, np.empty(len(self.edges)), np.empty(self.n_variables),
                 residual=residual, pair_terms=pair_terms,
             )  # fmt: skip
-            ends = residual[:, a] * codes[:, b] + residual[:, b] * codes[:, a] + pair_terms
+            ends = residual[:, a] * second + residual[:, b] * first + pair_terms
             by_edge = self.gap**2 * ends + self.gap * self.state0 * (residual[:, a] + residual[:, b])
-            np.add.at(scores[:, f].T, self.edge_parameter, by_edge.T)
+            self._add_columns(scores[:, f], self.edge_parameter, by_edge)
             if self.bias_parameter is not None:
-                np.add.at(scores[:, f].T, self.bias_parameter, self.gap * residual.T)
+                self._add_columns(scores[:, f], self.bias_parameter, self.gap * residual)
         return scores
+
+    @staticmethod
+    def _add_columns(scores: FloatArray, parameter: IntArray, columns: FloatArray) -> None:
+        """scores[:, parameter[j]] += columns[:, j]; several j may share one parameter."""
+        if len(np.unique(parameter)) == len(parameter):
+            scores[:, parameter] += columns
+        else:
+            np.add.at(scores.T, parameter, columns.T)
 
     @property
     def betas(self) -> FloatArray:
         """The weight β of each family; 1 where the components have their own."""
         return np.array([1.0 if np.ndim(part.beta) else float(part.beta) for part in self._parts])
+
+    def with_betas(self, betas: FloatArray) -> PairwiseProblem:
+        """The same samples and blocks with other weights of the families; lists of weights are multiplied."""
+        other = copy(self)
+        other._parts = tuple(
+            replace(part, beta=part.beta * b if np.ndim(part.beta) else float(b))
+            for part, b in zip(self._parts, betas, strict=True)
+        )
+        other._layout = self._unit.with_betas(betas)
+        return other
 
     # -- θ and the kernel's weights and biases -----------------------------------------------------------------------
 
@@ -236,7 +289,7 @@ class PairwiseProblem(Problem):
 
     def _by_sample(self, mode: int, theta: FloatArray, v: FloatArray | None) -> FloatArray:
         layout = self._layout
-        row_out = np.zeros((len(layout.parts), layout.n))
+        row_out = np.zeros((len(layout.used), layout.n))
         entry_out = np.zeros(len(layout.entry_component))
         self._call(layout, mode, theta, v, None, _NONE, _NONE, row_out=row_out, entry_out=entry_out)
         return layout.by_sample(self.n_samples, row_out, entry_out)

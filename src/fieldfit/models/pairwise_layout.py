@@ -66,7 +66,8 @@ class Part:
 class Layout:
     """Samples, blocks and selection as the kernel's arrays.
 
-    ``meta`` goes with the stored ``row_weight`` and ``entry_weight``, ``meta_weighted`` with those of `weights`.
+    ``meta`` goes with the stored ``row_weight`` and ``entry_weight``, ``meta_weighted`` with those of `weights`; line i
+    of both is part ``used[i]``.
     """
 
     n: int
@@ -80,6 +81,7 @@ class Layout:
     indptr: IntArray
     entry_component: Int32Array
     parts: tuple[Part, ...]
+    used: tuple[int, ...]
     masks: tuple[NDArray[np.bool_] | None, ...]
     inverse: IntArray | None
     row_weight: FloatArray
@@ -101,10 +103,21 @@ class Layout:
                 )
         return np.concatenate(lines), np.concatenate(entries)
 
+    def with_betas(self, betas: FloatArray) -> Layout:
+        """The same with the weights of each family multiplied by β; families of weight 0 are left out."""
+        every = range(len(self.parts))
+        used = tuple(number for number in every if betas[self.parts[number].family] != 0) or tuple(every)[:1]
+        beta = self.beta.copy()
+        for number, part in enumerate(self.parts):
+            first, length = self.meta[number, 4], self.meta[number, 1]
+            beta[first : first + length] *= betas[part.family]
+        lines = list(used)
+        return replace(self, beta=beta, meta=self.meta[lines], meta_weighted=self.meta_weighted[lines], used=used)
+
     def by_sample(self, n_samples: int, row_out: FloatArray, entry_out: FloatArray) -> FloatArray:
         """Sums over the parts of the kernel's numbers for each sample (n_samples,)."""
         total = np.zeros(n_samples)
-        for number, part in enumerate(self.parts):
+        for number, part in enumerate(self.parts[place] for place in self.used):
             if part.entries is None:
                 line = row_out[number] if self.inverse is None else row_out[number][self.inverse]
                 mask = self.masks[part.family]
@@ -274,6 +287,7 @@ def lay_out(
         indptr=_joined(indptr, np.int64),
         entry_component=_joined(components, np.int32),
         parts=tuple(layout_parts),
+        used=tuple(range(len(layout_parts))),
         masks=masks,
         inverse=inverse,
         row_weight=NO_FLOATS,

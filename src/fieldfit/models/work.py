@@ -1,47 +1,35 @@
 """The operations that our kernels really do for a family of a policy, by kind, as a function of n, λ and the law of Z.
 
-| kind               | one for each                                                     | where                          |
-|--------------------|------------------------------------------------------------------|--------------------------------|
-| call, field_call   | evaluation                                                       | everywhere, exact sums         |
-| dense, edge        | sample × m² (rounded up to whole panels), sample × 2·edges       | local fields of pairwise fields|
-| panel              | sample × m                                                       | the same, dense                |
-| single             | sample × variable                                                | PL1 drawn whole                |
-| flipK              | block of K variables × 2^K states                                | PLK drawn whole                |
-| entryK             | drawn block of K variables                                       | blocks drawn one by one        |
-| configuration      | distinct configuration of the clamped variables                  | exact sums by elimination      |
-| eliminate          | entry of all tables of a configuration, for each factor of it    | exact sums by elimination      |
-| table              | entry of the model's tables                                      | exact sums by elimination      |
-| seconds            | second, where a family was timed and not counted                 | sequences                      |
-
-Samples that are equal in all variables are seen once by the pairwise kernels, and configurations once by eliminations: both
-are expected numbers of distinct values, Σ_p 1 − (1 − q)^c for a value p that c samples have and each uses with
-probability q. The full likelihood of a field is one configuration, whatever n. Kinds whose names begin with ``setup``
-are paid once for a fit: drawing Z and compiling.
+`pairwise_work` and `elimination_work` count them and say which kinds there are; families of sequences are timed and not
+counted (kind ``seconds``, one for each second). Kinds whose names begin with ``setup`` are paid once for a fit: drawing Z
+and compiling. Kinds in SERIAL run on one thread, all others are split into ``tasks`` that threads share.
 """
 
 from __future__ import annotations
 
+import math
+import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-import numpy as np
+from dataclasses import dataclass
+from typing import Protocol
 
 from fieldfit.models.base import Problem
-from fieldfit.models.field_problem import FieldProblem
-from fieldfit.models.pairwise import PairwiseProblem
-from fieldfit.models.pairwise_layout import distinct_rows
-from fieldfit.policies.structure import BoundFamily
+from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray
 
-#: Kinds that families of one fit share: their work is that of the family with most of it, not the sum.
-_SHARED = ("call", "field_call", "panel", "dense", "edge", "table", "setup_call", "setup_pack")
 Work = dict[str, float]
 
-
-def _whole(count: int, unit: int) -> int:
-    return -(-count // unit) * unit
+#: Kinds of an evaluation that one thread does, whatever the number of threads.
+SERIAL = ("call", "field_call", "sums", "table")
+#: Kinds that exact sums split into "elimination_tasks"; every other kind is split into "pairwise_tasks".
+ELIMINATION = ("configuration", "eliminate1", "eliminate8")
+TASKS = ("pairwise_tasks", "elimination_tasks")
+#: Kinds that families of one fit share: their work is that of the family with most of it, not the sum.
+_SHARED = (
+    "call", "field_call", "panel", "dense", "edge", "table", "sums", "expand", "transpose", *TASKS,
+    "setup_call", "setup_field_call", "setup_pack", "setup_sort", "setup_edge",
+)  # fmt: skip
 
 
 class FamilyWork(Protocol):
@@ -60,131 +48,67 @@ def combine(parts: Sequence[Mapping[str, float]]) -> Work:
     return total
 
 
-@dataclass(frozen=True)
-class PairwiseWork:
-    """Blocks of k variables through the pairwise kernels. ``repeats`` (distinct samples,) or None where not merged."""
-
-    n: int
-    m: int
-    n_edges: int
-    dense: bool
-    k: int
-    components: int
-    repeats: FloatArray | None
-
-    @classmethod
-    def of(cls, problem: PairwiseProblem, family: BoundFamily, codes: Any) -> PairwiseWork:
-        """The work of a family of blocks of one size, on all samples ``codes`` (n, m)."""
-        distinct, inverse = distinct_rows(codes.astype(np.uint8))
-        repeats = None if inverse is None else np.bincount(inverse, minlength=len(distinct)).astype(float)
-        size, k = int(family.size or 1), int(getattr(family, "block_size", 1))
-        return cls(len(codes), codes.shape[1], len(problem.edges), problem.dense, k, size, repeats)
-
-    def work(self, lam: float, law: str) -> Work:
-        """Rows for the local fields, blocks for the states."""
-        drawn = lam if law == "whole" else 1.0 if law == "partition" else 1 - (1 - lam) ** self.components
-        rows = self._distinct(drawn)
-        result: Work = {"call": 1.0, "setup_call": 1.0, "setup_pack": float(self.n * self.m)}
-        if self.dense:
-            # The kernel's matrix has whole panels of columns and whole words of rows.
-            result["panel"] = rows * _whole(self.m, 16)
-            result["dense"] = rows * _whole(self.m, 16) * _whole(self.m, 32)
-        else:
-            result["edge"] = rows * 2.0 * self.n_edges
-        result["setup_block"] = float(self.components) if self.k > 1 else 0.0
-        if law == "whole" or lam >= 1.0:
-            if self.k == 1:
-                result["single"] = rows * self.m
-            else:
-                result[f"flip{min(self.k, 4)}"] = rows * self.components * 2.0**self.k
-            return result
-        entries = self._distinct(lam) * self.components
-        result[f"entry{min(self.k, 4)}"] = entries * 2.0 ** max(self.k - 4, 0)
-        result["setup_entry"] = self.n * lam * self.components
-        return result
-
-    def _distinct(self, probability: float) -> float:
-        """Distinct samples that are selected."""
-        if self.repeats is None:
-            return self.n * probability
-        return float(np.sum(1 - (1 - probability) ** self.repeats))
+def whole(count: float, unit: int) -> float:
+    """``count`` rounded up to whole units."""
+    return float(math.ceil(count / unit - 1e-9) * unit)
 
 
 @dataclass(frozen=True)
-class EliminationWork:
-    """Any components by exact sums. ``share`` of the samples use a configuration that costs ``cost`` table entries."""
+class Line:
+    """fixed + each · samples seconds."""
 
-    n: int
-    components: int
-    table: int
-    factors: float  # mean number of factors that a component touches
-    share: FloatArray = field(repr=False)
-    cost: FloatArray = field(repr=False)
+    fixed: float
+    each: float
 
     @classmethod
-    def of(cls, problem: FieldProblem, family: BoundFamily, n: int) -> EliminationWork:
-        """From the family compiled with everything selected on a part of the samples."""
-        share, cost = problem.configuration_use()
-        factors = problem.fixed_entries / max(1, problem.n_samples * int(family.size or 1))
-        table = problem.arrays.graph.table_size
-        return cls(n, int(family.size or 1), table, factors, share, cost)
+    def through(cls, rows: int, seconds: float, fewer: int, less: float) -> Line:
+        """Through two timings, with neither part negative: noise can tilt the line."""
+        each = min(max((seconds - less) / max(rows - fewer, 1), 0.0), seconds / max(rows, 1))
+        return cls(seconds - each * rows, each)
 
-    def work(self, lam: float, law: str) -> Work:
-        """Distinct configurations among the selected samples."""
-        with np.errstate(divide="ignore"):
-            used = -np.expm1(self.n * lam * np.log1p(-np.minimum(self.share, 1.0)))
-        pairs = self.n * lam * self.components
-        return {
-            "call": 1.0,
-            "field_call": 1.0,
-            "table": float(self.table),
-            "configuration": float(used.sum()),
-            "eliminate": float(used @ self.cost),
-            "setup_call": 1.0,
-            "setup_component": float(self.components),
-            "setup_pair": pairs * (1.0 + self.factors),
-            "setup_configuration": float(used.sum()),
-        }
+    def at(self, rows: float) -> float:
+        """Seconds for so many samples."""
+        return self.fixed + self.each * rows
 
 
 @dataclass(frozen=True)
 class TimedWork:
-    """Families whose operations are not counted: seconds for each sample, timed on a part of them."""
+    """Families whose operations are not counted: timed on some of the samples, and on fewer.
+
+    ``base`` is the share of an evaluation that is done whatever is selected (scores of tokens), where components are
+    drawn one by one.
+    """
 
     n: int
-    seconds: float
-    setup_seconds: float
-
-    @classmethod
-    def of(cls, problem: Problem, theta: FloatArray, setup: float, n: int) -> TimedWork:
-        """Time a few evaluations; ``setup`` are the seconds that drawing and compiling took for these samples."""
-        times = []
-        for _ in range(5):
-            began = time.perf_counter()
-            problem.value_grad(theta)
-            times.append(time.perf_counter() - began)
-        rows = max(problem.n_samples, 1)
-        return cls(n, min(times) / rows, setup / rows)
+    evaluation: Line
+    setup: Line
+    base: float = 0.0
 
     def work(self, lam: float, law: str) -> Work:
-        """Proportional to what is selected."""
+        """Seconds for what is selected."""
+        samples = self.n * (lam if law == "whole" else self.base + (1 - self.base) * lam)
         return {
             "call": 1.0,
-            "seconds": self.n * lam * self.seconds,
-            "setup_call": 1.0,
-            "setup_seconds": self.n * (0.1 + 0.9 * lam) * self.setup_seconds,
+            "seconds": self.evaluation.at(samples),
+            "setup_seconds": self.setup.at(self.n * (0.2 + 0.8 * lam)),
         }
 
 
-def family_work(
-    problem: Problem, family: BoundFamily, codes: Any, n: int, theta: FloatArray, setup_seconds: float
-) -> FamilyWork:
-    """The work of a family on all n samples, from the problem compiled with everything selected on some of them.
+#: Whether the system counts CPU seconds of a thread finely enough to time an evaluation.
+_FINE = hasattr(time, "thread_time") and time.get_clock_info("thread_time").resolution <= 1e-6
 
-    ``codes`` (n, m) are the samples of a field, None for sequences.
-    """
-    if isinstance(problem, PairwiseProblem) and codes is not None:
-        return PairwiseWork.of(problem, family, codes)
-    if isinstance(problem, FieldProblem):
-        return EliminationWork.of(problem, family, n)
-    return TimedWork.of(problem, theta, setup_seconds, n)
+
+def clock() -> float:
+    """CPU seconds of this thread where the kernels use no other one, else the wall clock."""
+    return time.thread_time() if _FINE and get_threads() == 1 else time.perf_counter()
+
+
+def typical_seconds(problem: Problem, theta: FloatArray, repeats: int = 7, most_seconds: float = 0.05) -> float:
+    """The median seconds of a few evaluations, after one that brings the data into the cache; at least two are timed."""
+    problem.value_grad(theta)
+    times: list[float] = []
+    while len(times) < 2 or (len(times) < repeats and sum(times) < most_seconds):
+        began = clock()
+        problem.value_grad(theta)
+        times.append(clock() - began)
+    return statistics.median(times)

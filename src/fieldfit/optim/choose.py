@@ -4,7 +4,8 @@ On the pseudo-likelihood of dense pairwise fields (benchmarks/optimisers.py) an 
 about the same, and
 - with an operator for a preconditioner L-BFGS needs about five evaluations, and Newton the same in all: L-BFGS;
 - without one, truncated Newton needs about half the products that L-BFGS needs evaluations: Newton.
-A diagonal helps neither much there. Where a product costs several evaluations (chains), L-BFGS.
+A diagonal helps neither much there. Where a product costs several evaluations (chains), L-BFGS. With an L1 penalty
+proximal quasi-Newton steps.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Literal
 
 from fieldfit.optim.lbfgs import minimise_lbfgs
 from fieldfit.optim.newton import HessianProduct, minimise_newton
-from fieldfit.optim.preconditioner import Preconditioner
+from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
+from fieldfit.optim.proximal import minimise_proximal
 from fieldfit.optim.run import ValueGradient, start_point
 from fieldfit.optim.solution import Callback, Solution
 from fieldfit.threads import one_blas_thread
@@ -45,7 +47,7 @@ def minimise(
 
     ``fun(x)`` gives (value, gradient), ``hessian_product(x, v)`` the Hessian times v at ``product_cost`` evaluations
     each, ``hessian_diagonal(x)`` its diagonal (positive), ``hessian(x)`` the matrix; ``preconditioner`` and the rest
-    as in `minimise_lbfgs`.
+    as in `minimise_lbfgs`, and with ``l1`` as in `minimise_proximal`.
     """
     if method not in ("auto", "lbfgs", "newton"):
         raise FieldfitError(f"The method must be 'auto', 'lbfgs' or 'newton'; got {method!r}.")
@@ -72,6 +74,13 @@ def minimise(
             )
         if preconditioner is None and hessian_diagonal is not None:
             preconditioner = hessian_diagonal(start_point(x0))
+        if l1 is not None:
+            diagonal, operator = split_preconditioner(preconditioner, len(x0))
+            if operator is not None:
+                raise FieldfitError("An L1 penalty needs a diagonal preconditioner; got a callable.")
+            return minimise_proximal(
+                fun, x0, l1, gtol=gtol, ftol=ftol, max_iter=max_iter, diagonal=diagonal, callback=callback
+            )
         return minimise_lbfgs(
             fun,
             x0,
@@ -81,5 +90,4 @@ def minimise(
             history=history,
             preconditioner=preconditioner,
             callback=callback,
-            l1=l1,
         )

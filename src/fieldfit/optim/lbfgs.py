@@ -1,4 +1,4 @@
-"""Limited-memory BFGS for any number of parameters, with a preconditioner and L1 penalties.
+"""Limited-memory BFGS for any number of parameters, with a preconditioner.
 
 In the common case an iteration is one evaluation of the objective and two passes over the history (`memory`), all in
 compiled code. Pairs without positive curvature are left out, so a function that is not convex is safe.
@@ -14,7 +14,6 @@ import numpy as np
 from fieldfit import _kernels
 from fieldfit.optim.line_search import Outcome, wolfe_search
 from fieldfit.optim.memory import Memory
-from fieldfit.optim.orthant import OrthantPenalty, backtrack
 from fieldfit.optim.preconditioner import InverseProduct, Preconditioner, split_preconditioner
 from fieldfit.optim.run import Run, ValueGradient, small_change, start_point
 from fieldfit.optim.solution import Callback, Solution, Status
@@ -32,27 +31,20 @@ def minimise_lbfgs(
     history: int = 10,
     preconditioner: Preconditioner | None = None,
     callback: Callback | None = None,
-    l1: FloatArray | float | None = None,
 ) -> Solution:
-    """Minimise fun(x) + Σ l1 |x| from x0 (n_parameters,), where ``fun(x)`` gives (value, gradient).
+    """Minimise fun(x) from x0 (n_parameters,), where ``fun(x)`` gives (value, gradient).
 
-    It has converged when max |gradient| ≤ ``gtol`` (of the pseudo-gradient with ``l1``), or, with ``ftol`` > 0, when
-    an iteration lowers the value by at most ftol · max(|value|, 1). ``history`` is the number of pairs kept;
-    ``preconditioner`` the diagonal of an approximate Hessian or a callable v ↦ M⁻¹v (a diagonal only, with ``l1``).
-    ``fun`` must not keep the array it is given: later calls overwrite it. A KeyboardInterrupt inside ``fun`` ends the
-    run at the last accepted point.
+    It has converged when max |gradient| ≤ ``gtol``, or, with ``ftol`` > 0, when an iteration lowers the value by at
+    most ftol · max(|value|, 1). ``history`` is the number of pairs kept; ``preconditioner`` the diagonal of an
+    approximate Hessian or a callable v ↦ M⁻¹v. ``fun`` must not keep the array it is given: later calls overwrite it. A
+    KeyboardInterrupt inside ``fun`` ends the run at the last accepted point.
     """
     if history < 1:
         raise FieldfitError(f"L-BFGS needs a history of at least 1 pair; got {history}.")
     x = start_point(x0)
     diagonal, operator = split_preconditioner(preconditioner, x.size)
-    if l1 is not None and operator is not None:
-        raise FieldfitError(
-            "An L1 penalty needs a diagonal preconditioner, because steps must stay in one orthant; got a callable."
-        )
-    penalty = None if l1 is None else OrthantPenalty(l1, x.size)
     run = Run(fun, x.size, callback)
-    descent = _Descent(run, x, Memory(x.size, history, diagonal), diagonal is not None, operator, penalty)
+    descent = _Descent(run, x, Memory(x.size, history, diagonal), diagonal is not None, operator)
     try:
         status = descent.iterate(gtol, ftol, max_iter)
     except KeyboardInterrupt:
@@ -81,14 +73,12 @@ class _Descent:
         memory: Memory,
         scaled: bool,
         operator: InverseProduct | None,
-        penalty: OrthantPenalty | None,
     ) -> None:
         self.current = _Point(x, np.full(x.size, np.nan))
         self._run = run
         self._memory = memory
         self._scaled = scaled or operator is not None
         self._operator = operator
-        self._penalty = penalty
         self._trial = _Point(np.empty(x.size), np.empty(x.size))
         self._trial_norm = math.nan
         self._direction = np.empty(x.size)
@@ -130,25 +120,17 @@ class _Descent:
         return finite and math.isfinite(value)
 
     def _look(self, x: FloatArray, gradient: FloatArray, value: float, norm: float) -> None:
-        """Make x the current point; ``value`` is that of the smooth part."""
-        if self._penalty is not None:
-            absolute, norm = self._penalty.look(x, gradient)
-            value += absolute
+        """Make x the current point."""
         self.current = _Point(x, gradient, value, norm)
         if self._operator is not None:
             self._image = self._operator(gradient)
 
-    @property
-    def _search_gradient(self) -> FloatArray:
-        return self.current.gradient if self._penalty is None else self._penalty.pseudo
-
     def _search(self) -> tuple[Outcome, float]:
-        """Find a better point and leave it in the trial buffers; also gives its smooth value."""
+        """Find a better point and leave it in the trial buffers; also gives its value."""
         slope = self._memory.direction(
             self.current.x,
-            self._search_gradient,
+            self.current.gradient,
             self._image,
-            self._penalty is not None,
             self._direction,
             self._trial.x,
         )
@@ -156,31 +138,24 @@ class _Descent:
             return Outcome.FAILED, math.nan
         # Nothing is known of the scale before the first pair: a step of length 1 then.
         first = 1.0 if self._scaled or len(self._memory) else min(1.0, 1.0 / math.sqrt(-slope))
-        smooth = math.nan
+        value = math.nan
 
         def evaluate(step: float) -> tuple[float, float]:
-            nonlocal smooth
+            nonlocal value
             if step != 1.0 or moved:
-                pseudo = None if self._penalty is None else self._penalty.pseudo
-                _kernels.step_along(self.current.x, self._direction, pseudo, step, self._trial.x, get_threads())
+                _kernels.step_along(self.current.x, self._direction, step, self._trial.x, get_threads())
             moved.append(step)
-            smooth, gradient = self._run.evaluate(self._trial.x)
+            value, gradient = self._run.evaluate(self._trial.x)
             slope, self._trial_norm, finite = _kernels.keep_gradient(
                 gradient, self._direction, self._trial.gradient, get_threads()
             )
-            if not finite and smooth != -math.inf:
+            if not finite and value != -math.inf:
                 return math.nan, math.nan
-            if self._penalty is None:
-                return smooth, slope
-            absolute, promise = self._penalty.progress(self.current.x, self._trial.x)
-            return smooth + absolute, promise
+            return value, slope
 
         moved: list[float] = []
-        if self._penalty is None:
-            _, outcome = wolfe_search(evaluate, self.current.value, slope, first)
-        else:
-            _, outcome = backtrack(evaluate, self.current.value, first)
-        return outcome, smooth
+        _, outcome = wolfe_search(evaluate, self.current.value, slope, first)
+        return outcome, value
 
     def _accept(self, value: float) -> None:
         """Move to the trial point and take the pair into the memory."""
@@ -191,5 +166,5 @@ class _Descent:
         if self._image is not None and old_image is not None:
             images = (self._image, old_image)
         self._memory.append(
-            (self.current.x, old.x), (self.current.gradient, old.gradient), self._search_gradient, images
+            (self.current.x, old.x), (self.current.gradient, old.gradient), self.current.gradient, images
         )

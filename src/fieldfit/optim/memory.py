@@ -86,13 +86,12 @@ class Memory:
         point: FloatArray,
         search_gradient: FloatArray,
         image: FloatArray | None,
-        orthant: bool,
         direction: FloatArray,
         trial: FloatArray,
     ) -> float:
         """Fill ``direction`` with d and ``trial`` with point + d; returns q·d.
 
-        With ``orthant`` both are kept to where the pseudo-gradient q points; ``image`` is M⁻¹q of an operator M.
+        ``image`` is M⁻¹q of an operator M.
         """
         used = max(self._order) + 1 if self._order else 0
         scale, step_weight, change_weight = self._coefficients(used)
@@ -107,7 +106,6 @@ class Memory:
             change_weight,
             scale,
             1.0,
-            orthant,
             direction,
             trial,
             get_threads(),

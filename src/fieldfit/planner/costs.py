@@ -2,8 +2,8 @@
 
     cost = setting up (reading, drawing Z, compiling) + evaluations × cost of one evaluation
 
-The number of evaluations (with Hessian products, which cost about the same) is that of the pilot's own fit, and is taken to
-be the same for every policy and number of samples: the shape of the objective changes little with either.
+In seconds the number of evaluations (with Hessian products and preconditioners) is that of the ingredient that takes most,
+fitted alone to the pilot's samples. FLOPs compare policies by what one evaluation takes: there it is that of the pilot.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.models.work import Work, combine
+from fieldfit.models.work import TASKS, Work, combine
 from fieldfit.planner.calibration import Calibration
 from fieldfit.planner.ingredients import Ingredient
 from fieldfit.types import FloatArray
@@ -25,7 +25,7 @@ class FitCosts:
 
     ingredients: Sequence[Ingredient]
     n: int
-    evaluations: int
+    evaluations: int  # of the pilot, for FLOPs
     rates: Calibration
     reading: float = 0.0  # seconds to read the data, which every fit does
 
@@ -34,10 +34,20 @@ class FitCosts:
         chosen = [one.work(float(own)) for one, own in zip(self.ingredients, lam, strict=True) if own > 0]
         return combine(chosen)
 
+    def steps(self, lam: FloatArray) -> float:
+        """Evaluations of a fit, everything that it does counted in them."""
+        return max(
+            (one.steps.equivalents for one, own in zip(self.ingredients, lam, strict=True) if own > 0), default=0
+        )
+
     def seconds(self, lam: FloatArray) -> float:
         """Seconds of a fit on this machine."""
         work = self.work(lam)
-        return self.reading + self.rates.setup_seconds(work) + self.evaluations * self.rates.evaluation_seconds(work)
+        overhead = max(
+            (one.steps.overhead for one, own in zip(self.ingredients, lam, strict=True) if own > 0), default=0
+        )
+        setup = self.reading + self.rates.setup_seconds(work) + overhead
+        return setup + self.steps(lam) * self.rates.evaluation_seconds(work)
 
     def flops(self, lam: FloatArray) -> float:
         """The paper's FLOPs of a fit."""
@@ -47,6 +57,7 @@ class FitCosts:
     def operations(self, lam: FloatArray) -> float:
         """The operations that the kernels do in the evaluations of a fit, of all kinds together."""
         work = self.work(lam)
-        skipped = ("call", "field_call", "seconds")
+        skipped = ("call", "field_call", "seconds", *TASKS)
         counted = (a for kind, a in work.items() if not kind.startswith("setup") and kind not in skipped)
-        return self.evaluations * sum(counted)
+        steps = max((one.steps.count for one, own in zip(self.ingredients, lam, strict=True) if own > 0), default=0)
+        return steps * sum(counted)

@@ -18,7 +18,9 @@ from fieldfit.asymptotics.moments import weighted_selection
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.cost import expected_flops
 from fieldfit.models.field import FieldModel
-from fieldfit.models.work import FamilyWork, Work, combine, family_work
+from fieldfit.models.work import FamilyWork, Work, combine
+from fieldfit.planner.convergence import Steps, steps_of
+from fieldfit.planner.counting import family_work
 from fieldfit.policies import Policy
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
@@ -27,11 +29,16 @@ from fieldfit.types import FieldfitError, FloatArray, PolicyError, WidthError
 
 #: Components × states of a block that a family may have to be thought of without being asked for.
 MOST_STATES = 60_000
+#: Evaluations that a fit is expected to take before it has been tried.
+_USUAL_STEPS = 40
 
 
 @dataclass(frozen=True)
 class Ingredient:
-    """``name`` as in a policy's text; ``law`` is "single", "whole" or "partition"; ``flops`` of a sample at λ = 1."""
+    """``name`` as in a policy's text; ``law`` is "single", "whole" or "partition"; ``flops`` of a sample at λ = 1.
+
+    ``steps`` are the evaluations of a fit.
+    """
 
     name: str
     law: str
@@ -39,6 +46,7 @@ class Ingredient:
     problem: Problem
     flops: float
     works: tuple[tuple[FamilyWork, float], ...]
+    steps: Steps
 
     def work(self, lam: float) -> Work:
         """Operations of a fit on all samples, by kind; λ is relative to the law's own."""
@@ -79,22 +87,22 @@ def build(
     model: Model,
     dataset: Any,
     rows: Any,
-    n: int,
     theta: FloatArray,
     *,
+    precision: FloatArray | None,
     passes: float,
     allowance: float,
 ) -> tuple[list[Ingredient], dict[str, str]]:
     """The ingredients on the samples ``rows``, and why some of them cannot be had.
 
-    ``dataset`` are all n samples. The moments of a family take about ``passes`` evaluations: those that would take more
-    than what is left of ``allowance`` (seconds) are left out.
+    ``dataset`` are all samples, ``precision`` is that of the fit's penalty. The moments of a family take about ``passes``
+    evaluations, and so does a fit: families that would take more than what is left of ``allowance`` (seconds) are left out.
     """
     structure = model.structure(rows)
     count = n_samples(rows)
     found: list[Ingredient] = []
     refused: dict[str, str] = {}
-    compiled: dict[str, tuple[Problem, float]] = {}
+    compiled: dict[str, tuple[Problem, Steps]] = {}
     for name in names:
         try:
             bound = Policy.parse(name).bind(structure)
@@ -106,27 +114,26 @@ def build(
                 problem = model.compile(rows, everything(bound, count))
                 setup = time.perf_counter() - began
                 problem.value_grad(theta)
-                needed = setup + passes * (time.perf_counter() - began - setup)
+                needed = setup + (passes + _USUAL_STEPS) * (time.perf_counter() - began - setup)
                 if found and needed > allowance:
                     refused[plain] = (
                         f"{plain} is left out: its moments alone would take about {needed:.2g} s, too much of the budget."
                     )
                     continue
                 allowance -= needed
-                compiled[plain] = problem, setup
-            problem, setup = compiled[plain]
+                compiled[plain] = problem, steps_of(problem, count, precision)
+            problem, steps = compiled[plain]
         except (WidthError, PolicyError, MemoryError) as error:
             refused[name] = str(error)
             continue
         law = "whole" if "/" in name else "partition" if not bound.everything else "single"
-        codes = dataset.codes if isinstance(model, FieldModel) else None
         works = []
         for family, lam in zip(bound.families, bound.lams(None if family_listed(bound) else 0), strict=True):
             alone = problem
             if len(bound.families) > 1:
                 alone = model.compile(rows, Selection(count, (FamilySelection(family, 1.0),)))
-            works.append((family_work(alone, family, codes, n, theta, setup), float(np.mean(lam))))
-        found.append(Ingredient(name, law, bound, problem, sample_flops(model, bound, rows), tuple(works)))
+            works.append((family_work(model, alone, family, dataset, theta), float(np.mean(lam))))
+        found.append(Ingredient(name, law, bound, problem, sample_flops(model, bound, rows), tuple(works), steps))
     return found, refused
 
 

@@ -9,15 +9,10 @@ from typing import Any
 import numpy as np
 
 from fieldfit.models.base import Model
-from fieldfit.objective import Objective
-from fieldfit.optim import minimise
+from fieldfit.planner.convergence import optimise, penalised
 from fieldfit.planner.ingredients import n_samples
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray, ModelError
-
-#: A penalty for each sample so weak that it only keeps parameters finite that the pilot's samples do not determine.
-_RIDGE = 1e-4
-_GTOL = 1e-6  # that of `fit`
 
 
 @dataclass(frozen=True)
@@ -77,20 +72,7 @@ def run_pilot(model: Model, dataset: Any, random_state: int, precision: FloatArr
         rows = dataset.subset(chosen)
     bound = Policy.parse("PL1").bind(model.structure(rows))
     problem = model.compile(rows, bound.draw(random_state, 0, n))
-    r = model.n_parameters
-    weight = np.full(r, _RIDGE * n)
-    if precision is not None:
-        weight = np.maximum(weight, precision)
-    objective = Objective(problem, weight, np.zeros(r), np.ones(r, dtype=bool))
-    solution = minimise(
-        objective.value_grad,
-        np.zeros(r),
-        hessian_product=objective.hessian_product,
-        hessian_diagonal=objective.hessian_diagonal,
-        preconditioner=objective.preconditioner,
-        gtol=_GTOL * n,
-        max_iter=300,
-    )
+    solution = optimise(penalised(problem, n, precision), n)
     return Pilot(
         np.asarray(solution.x, dtype=np.float64).copy(),
         rows,

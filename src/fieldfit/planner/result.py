@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from fieldfit.planner.target import Target
 from fieldfit.report.frontier import FrontierPoint, draw_frontier, frontier_html
 from fieldfit.report.panels import Panel, Series, draw_panels
 from fieldfit.report.table import PlainTable
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 #: (family, policy, λ, variance) rows, computed when they are asked for.
 Curves = Callable[[], list[tuple[str, str, float, float]]]
+#: The same plan for another target, the pilot being paid.
+Again = Callable[[Target], "Plan"]
 #: A policy counts as better if its variance is at least this much lower.
 _BETTER = 0.01
 
@@ -65,6 +68,7 @@ class Plan:
     evaluations: int
     theta: FloatArray = field(repr=False)
     curves: Curves = field(repr=False)
+    again: Again = field(repr=False)
     calibration_error: float = float("nan")
     notes: tuple[str, ...] = ()
 
@@ -85,6 +89,12 @@ class Plan:
         frame = pd.DataFrame(rows, columns=list(columns))
         frame["recommended"] = frame["policy"] == self.best
         return frame
+
+    def within(
+        self, budget: str | float | None = None, *, flops: float | None = None, efficiency: float | None = None
+    ) -> Plan:
+        """The plan for another budget from the same pilot. That is paid already: all of the budget is for the fit."""
+        return self.again(Target.of(budget, flops, efficiency))
 
     @property
     def next_better(self) -> Candidate | None:

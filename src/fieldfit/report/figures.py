@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,37 @@ def figure(width: float, height: float) -> Iterator[Figure]:
         raise FieldfitError("Pictures need matplotlib: pip install 'fieldfit[plot]'.") from error
     with rc_context(_STYLE):
         yield Figure(figsize=(width, height))
+
+
+def draw_grid(
+    rows: Sequence[Sequence[Callable[[Any], object]]],
+    caption: str,
+    *,
+    width: float,
+    height: float,
+    margins: tuple[float, float],
+    gaps: tuple[float, float],
+) -> Figure:
+    """Panels in rows with the caption below; each entry draws into the axes that it is given.
+
+    ``width``, ``height`` are of one panel and ``margins`` are below and above all panels, in inches; ``gaps`` between
+    columns and rows are shares of a panel.
+    """
+    across = max(map(len, rows))
+    lines = textwrap.wrap(caption, int(across * width * 15.5)) if caption else []
+    below = 0.19 * len(lines) + (0.15 if lines else 0.0)
+    total = height * len(rows) + below
+    with figure(across * width, total) as drawing:
+        grid = drawing.add_gridspec(
+            len(rows), across, left=0.75 / (across * width), right=1 - 0.15 / (across * width),
+            bottom=(below + margins[0]) / total, top=1 - margins[1] / total, wspace=gaps[0], hspace=gaps[1],
+        )  # fmt: skip
+        for i, row in enumerate(rows):
+            for j, draw in enumerate(row):
+                draw(drawing.add_subplot(grid[i, j]))
+        if lines:
+            drawing.text(0.15 / (across * width), (below - 0.05) / total, "\n".join(lines), va="top", fontsize=8.5)
+    return drawing
 
 
 def figure_bytes(drawing: Figure, kind: str, dpi: int = 150) -> bytes:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldfit.report.figures import INK, MUTED, figure
+from fieldfit.report.figures import INK, MUTED, draw_grid
 from fieldfit.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Series:
     y: FloatArray
     kind: str = "line"
     texts: tuple[str, ...] = ()  # one beside each point
+    error: FloatArray | None = None  # half the length of a bar through each circle
 
 
 @dataclass(frozen=True)
@@ -60,21 +61,8 @@ def draw_panels(
     rows: Sequence[Sequence[Panel]], caption: str = "", *, width: float = 4.3, height: float = 3.5
 ) -> Figure:
     """A grid of panels with the caption below; sizes are of one panel, in inches."""
-    across = max(map(len, rows))
-    lines = textwrap.wrap(caption, int(across * width * 15.5)) if caption else []
-    below = 0.19 * len(lines) + (0.15 if lines else 0.0)
-    total = height * len(rows) + below
-    with figure(across * width, total) as drawing:
-        grid = drawing.add_gridspec(
-            len(rows), across, left=0.75 / (across * width), right=1 - 0.15 / (across * width),
-            bottom=(below + 0.55) / total, top=1 - 0.35 / total, wspace=0.27, hspace=0.42,
-        )  # fmt: skip
-        for i, row in enumerate(rows):
-            for j, panel in enumerate(row):
-                _draw(drawing.add_subplot(grid[i, j]), panel)
-        if lines:
-            drawing.text(0.15 / (across * width), (below - 0.05) / total, "\n".join(lines), va="top", fontsize=8.5)
-    return drawing
+    drawers = [[partial(_draw, panel=panel) for panel in row] for row in rows]
+    return draw_grid(drawers, caption, width=width, height=height, margins=(0.55, 0.35), gaps=(0.27, 0.42))
 
 
 def _draw(axes: Any, panel: Panel) -> None:
@@ -88,7 +76,10 @@ def _draw(axes: Any, panel: Panel) -> None:
     coloured = 0
     for series in panel.series:
         if series.kind == "circles":
-            axes.plot(series.x, series.y, "o", color="black", markersize=7, label=series.label, zorder=5)
+            axes.plot(series.x, series.y, "o", color="black", markersize=7 if series.error is None else 4,
+                      label=series.label, zorder=5)  # fmt: skip
+            if series.error is not None:
+                axes.errorbar(series.x, series.y, series.error, fmt="none", ecolor="black", capsize=3, zorder=5)
         else:
             _draw_coloured(axes, series, coloured)
             coloured += 1

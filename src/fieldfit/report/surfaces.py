@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fieldfit.report.figures import ACCENT, BLUE, INK, MUTED, figure
+from fieldfit.report.figures import ACCENT, BLUE, INK, MUTED, draw_grid
 from fieldfit.report.panels import COLOURS, lower_left
 from fieldfit.types import FloatArray
 
@@ -197,18 +196,5 @@ def draw_surfaces(
     rows: Sequence[Sequence[Drawable]], caption: str = "", *, width: float = 2.9, height: float = 2.6
 ) -> Figure:
     """A grid of panels with the caption below; sizes are of one panel, in inches."""
-    across = max(map(len, rows))
-    lines = textwrap.wrap(caption, int(across * width * 15.5)) if caption else []
-    below = 0.19 * len(lines) + (0.15 if lines else 0.0)
-    total = height * len(rows) + below
-    with figure(across * width, total) as drawing:
-        grid = drawing.add_gridspec(
-            len(rows), across, left=0.75 / (across * width), right=1 - 0.15 / (across * width),
-            bottom=(below + 0.5) / total, top=1 - 0.3 / total, wspace=0.33, hspace=0.5,
-        )  # fmt: skip
-        for i, row in enumerate(rows):
-            for j, panel in enumerate(row):
-                panel.draw(drawing.add_subplot(grid[i, j]))
-        if lines:
-            drawing.text(0.15 / (across * width), (below - 0.05) / total, "\n".join(lines), va="top", fontsize=8.5)
-    return drawing
+    drawers = [[panel.draw for panel in row] for row in rows]
+    return draw_grid(drawers, caption, width=width, height=height, margins=(0.5, 0.3), gaps=(0.33, 0.5))

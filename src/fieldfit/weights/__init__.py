@@ -1,7 +1,8 @@
 """Automatic weights β: Algorithm 1 of the paper, with the right second moments of the selection (Section 6)."""
 
 from fieldfit.weights.algorithm import automatic_weights
+from fieldfit.weights.mixture import Mixture
 from fieldfit.weights.options import AutoWeights, as_options
 from fieldfit.weights.result import Round, WeightsResult
 
-__all__ = ["AutoWeights", "Round", "WeightsResult", "as_options", "automatic_weights"]
+__all__ = ["AutoWeights", "Mixture", "Round", "WeightsResult", "as_options", "automatic_weights"]

@@ -28,17 +28,29 @@ class Judgement:
     gershgorin: Gershgorin
 
 
-def judge(exact: LogDeterminant, beta: FloatArray, groups: Groups, ridge: Ridge, *, fallback: bool) -> Judgement:
-    """Compare β with every pure policy by the exact J, and the diagonal form's optimum with the exact one."""
+def judge(
+    exact: LogDeterminant,
+    beta: FloatArray,
+    groups: Groups,
+    ridge: Ridge,
+    *,
+    fallback: bool,
+    best: FloatArray | None = None,
+) -> Judgement:
+    """Compare β with every pure policy by the exact J, and the diagonal form's optimum with the exact one.
+
+    ``best`` is the exact optimum, if it is known.
+    """
     diagonal = DiagonalForm(np.einsum("grr->gr", exact.bread), np.einsum("ghrr->ghr", exact.meat))
-    loss = exact.value(minimise_on_simplex(diagonal, ridge)) - exact.value(minimise_on_simplex(exact, ridge))
+    optimum = minimise_on_simplex(exact, ridge) if best is None else best
+    loss = exact.value(minimise_on_simplex(diagonal, ridge)) - exact.value(optimum)
     corners = [groups.normalised(row) for row in np.eye(groups.count)]
     values = [exact.value(corner) for corner in corners]
     J = exact.value(beta)
-    best = int(np.argmin(values))
-    fell_back = fallback and values[best] < J - _BETTER
+    purest = int(np.argmin(values))
+    fell_back = fallback and values[purest] < J - _BETTER
     if fell_back:
-        beta, J = corners[best], values[best]
+        beta, J = corners[purest], values[purest]
     bread = np.einsum("g,gab->ab", beta, exact.bread)
     meat = np.einsum("g,h,ghab->ab", beta, beta, exact.meat, optimize=True)
     pure = dict(zip(groups.names, map(float, values), strict=True))

@@ -148,24 +148,21 @@ class DiagonalForm:
         """J(β) and its gradient."""
         bread, meat = self._counted
         B = beta @ bread
-        half = np.einsum("ghr,h->gr", meat, beta)
+        half = beta @ meat  # Σ_h β_h M_gh, which is symmetric in g and h
         M = beta @ half
-        if np.min(B, initial=np.inf) <= 0 or np.min(M, initial=np.inf) <= 0:
+        if not ((B > 0).all() and (M > 0).all()):
             return np.inf, np.zeros(len(beta))
-        J = float(np.sum(np.log(M)) - 2 * np.sum(np.log(B)))
+        J = float(np.log(M).sum() - 2 * np.log(B).sum())
         return J, 2 * (half @ (1 / M)) - 2 * (bread @ (1 / B))
 
 
 def _inverse_and_log_det(matrix: FloatArray) -> tuple[FloatArray, float] | None:
     """A⁻¹ and log det A of a positive definite matrix; None where it is not, or is singular up to rounding."""
-    from scipy.linalg import LinAlgError, cho_solve, cholesky
-
+    symmetric = (matrix + matrix.T) / 2
     try:
-        L = cholesky((matrix + matrix.T) / 2, lower=True, check_finite=False)
-    except LinAlgError:
+        pivots = np.square(np.diagonal(np.linalg.cholesky(symmetric)))
+    except np.linalg.LinAlgError:
         return None
-    pivots = np.square(np.diagonal(L))
     if pivots.min(initial=np.inf) <= _ZERO * pivots.max(initial=0.0):
         return None
-    inverse = cho_solve((L, True), np.eye(len(matrix)), check_finite=False)
-    return np.asarray(inverse), float(np.sum(np.log(pivots)))
+    return np.linalg.inv(symmetric), float(np.sum(np.log(pivots)))

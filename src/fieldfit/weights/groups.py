@@ -82,12 +82,31 @@ class Groups:
             result.append(Selection(selection.n, tuple(parts), selection.start))
         return result
 
-    def weighted(self, selection: Selection, beta: FloatArray) -> Selection:
-        """The drawn Z with the weights β; what has weight 0 is left out."""
+    @property
+    def family_shares(self) -> FloatArray | None:
+        """Weights of the families (groups, families) for weight 1 of a group; None where components have their own.
+
+        A family whose components are written with weights of their own has those in the compiled problem, so its share
+        brings their mean to 1.
+        """
+        if self.by != "term":
+            return None
+        shares = np.zeros((self.count, len(self.bound.families)))
+        for group, members in enumerate(self.members):
+            for family, _ in members:
+                beta = self.bound.betas[family]
+                mean = float(np.mean(beta)) if isinstance(beta, np.ndarray) else 1.0
+                if mean == 0:
+                    return None
+                shares[group, family] = 1.0 / mean
+        return shares
+
+    def weighted(self, selection: Selection, beta: FloatArray, *, every: bool = False) -> Selection:
+        """The drawn Z with the weights β; what has weight 0 is left out, unless ``every`` part is wanted."""
         parts = []
         for family, part in enumerate(selection.parts):
             own = [g for g, members in enumerate(self.members) if members[0][0] == family or (family, -1) in members]
-            if not np.any(beta[own] > 0):
+            if not every and not np.any(beta[own] > 0):
                 continue
             value = beta[own] if self.by == "component" else float(beta[own[0]]) * self.relative[family]
             parts.append(replace(part, beta=value))

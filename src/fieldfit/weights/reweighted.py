@@ -7,7 +7,7 @@ Groups of weight 0 are not evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -16,10 +16,21 @@ from fieldfit.types import FloatArray
 
 
 class Reweighted(Problem):
-    """The groups' problems with weights β; a family of this problem is a group."""
+    """The groups' problems with weights β; a family of this problem is a group.
 
-    def __init__(self, parts: Sequence[Problem], betas: FloatArray) -> None:
+    Where the groups are sums of the families of one problem, ``whole`` is that problem and ``shares`` (groups, its
+    families) says with which weights: then scores come from one pass over it.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Problem],
+        betas: FloatArray,
+        whole: Problem | None = None,
+        shares: FloatArray | None = None,
+    ) -> None:
         self.parts = tuple(parts)
+        self.whole, self.shares = whole, shares
         self._betas = np.array(betas, dtype=np.float64)
         self.n_samples = parts[0].n_samples
         self.n_parameters = parts[0].n_parameters
@@ -27,7 +38,7 @@ class Reweighted(Problem):
 
     def with_betas(self, betas: FloatArray) -> Reweighted:
         """The same parts with other weights."""
-        return Reweighted(self.parts, betas)
+        return Reweighted(self.parts, betas, self.whole, self.shares)
 
     @property
     def betas(self) -> FloatArray:
@@ -69,7 +80,19 @@ class Reweighted(Problem):
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """ψ_g of each group, without β: (stop − start, groups, n_parameters)."""
-        return np.stack([part.scores(theta, start, stop) for part in self.parts], axis=1)
+        if self.whole is None or self.shares is None:
+            return np.stack([part.scores(theta, start, stop) for part in self.parts], axis=1)
+        return _grouped(self.whole.family_scores(theta, start, stop), self.shares)
+
+    def family_score_blocks(
+        self, theta: FloatArray, row_weight: FloatArray | None = None
+    ) -> Iterator[tuple[FloatArray | None, FloatArray]]:
+        """The same as a stream, in the blocks of the whole problem."""
+        if self.whole is None or self.shares is None:
+            yield from super().family_score_blocks(theta, row_weight)
+            return
+        for weight, block in self.whole.family_score_blocks(theta, row_weight):
+            yield weight, _grouped(block, self.shares)
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
         """Σ_g β_g of the parts' diagonals, if every part has one."""
@@ -80,3 +103,11 @@ class Reweighted(Problem):
                 return None
             total += beta * diagonal
         return total
+
+
+def _grouped(block: FloatArray, shares: FloatArray) -> FloatArray:
+    """Scores of groups from those of families."""
+    if np.array_equal(shares, np.eye(len(shares))):
+        return block
+    result: FloatArray = np.einsum("ifr,gf->igr", block, shares)
+    return result

@@ -2,23 +2,28 @@
 
 J does not change with the scale of β, and its natural coordinates are the groups' shares of the information,
 α_g ∝ β_g tr B_g: in them the optimum is seldom near a corner, however many components a family has. J is a difference of
-concave functions and may have several minima, so the search starts in many places, every corner (a pure policy)
-is looked at, and the best of all is taken: the result is never worse than a pure policy or equal weights.
+concave functions and may have several minima, so J is looked at in many places, the descent starts from the best of
+them, every corner (a pure policy) is a candidate, and the best of all is taken: the result is never worse than a pure
+policy or equal weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.types import BoolArray, FloatArray, IdentifiabilityError
+from fieldfit.threads import one_blas_thread
+from fieldfit.types import FloatArray, IdentifiabilityError
 from fieldfit.weights.criterion import Criterion
+from fieldfit.weights.descent import descend
 
 _SMALL = 1e-9
-
-ValueGradient = Callable[[FloatArray], tuple[float, FloatArray]]
+#: Descents from the best of the points that were looked at.
+_STARTS = 3
+#: Shares at which each pair of groups is looked at, and groups up to which all pairs are.
+_ALONG_A_PAIR = (0.03, 0.15, 0.35, 0.65, 0.85, 0.97)
+_MOST_PAIRED = 3
 
 
 @dataclass(frozen=True)
@@ -38,16 +43,17 @@ class Ridge:
         return self.gamma * float(away @ away), slope
 
 
-def minimise_on_simplex(criterion: Criterion, ridge: Ridge) -> FloatArray:
-    """The best normalised β (G,). IdentifiabilityError where no β determines the parameters."""
-    from threadpoolctl import threadpool_limits
+def minimise_on_simplex(criterion: Criterion, ridge: Ridge, near: FloatArray | None = None) -> FloatArray:
+    """The best normalised β (G,). IdentifiabilityError where no β determines the parameters.
 
+    ``near`` is a β from which the only descent starts, where the best is known to be close.
+    """
     # Hundreds of small factorisations: a pool of BLAS threads would cost more than it brings.
-    with threadpool_limits(1, user_api="blas"):
-        return _search(criterion, ridge)
+    with one_blas_thread():
+        return _search(criterion, ridge, near)
 
 
-def _search(criterion: Criterion, ridge: Ridge) -> FloatArray:
+def _search(criterion: Criterion, ridge: Ridge, near: FloatArray | None) -> FloatArray:
     information = criterion.information
     use = information > 0
     groups = len(information)
@@ -58,8 +64,10 @@ def _search(criterion: Criterion, ridge: Ridge) -> FloatArray:
         if not np.any(x > 0):
             return np.inf, np.zeros(groups)
         J, slope = criterion.value_grad(x)
-        more, extra = ridge.value_grad(x)
-        return J + more, np.where(use, (slope + extra) / scale, 0.0)
+        if ridge.gamma > 0:
+            more, extra = ridge.value_grad(x)
+            J, slope = J + more, slope + extra
+        return J, np.where(use, slope / scale, 0.0)
 
     def shares(beta: FloatArray) -> FloatArray:
         alpha = np.where(use, beta * scale, 0.0)
@@ -67,16 +75,26 @@ def _search(criterion: Criterion, ridge: Ridge) -> FloatArray:
 
     corners = [row for row, good in zip(np.eye(groups), use, strict=True) if good]
     centre = use / max(int(use.sum()), 1)
-    inside = [centre, shares(np.ones(groups)), *([shares(ridge.beta0)] if np.any(ridge.beta0[use] > 0) else [])]
-    candidates = [*inside, *corners]
+    candidates = [shares(np.ones(groups)), *corners]
+    if np.any(ridge.beta0[use] > 0) and not np.allclose(shares(ridge.beta0), candidates[0]):
+        candidates.append(shares(ridge.beta0))
+    close = near is not None and bool(np.any(near[use] > 0))
+    if near is not None and close:
+        candidates.append(shares(near))
+    elif len(corners) > 1:
+        candidates += [centre, *_places(corners, centre)]
+    found = [value_grad(alpha)[0] for alpha in candidates]
     if len(corners) > 1:
-        starts = [*inside, *(0.9 * corner + 0.1 * centre for corner in corners)]
-        for start in starts:
-            found = _descend(value_grad, start, use)
-            candidates += [found, _without_small(found)]
-    values = [value_grad(alpha)[0] for alpha in candidates]
-    best = int(np.argmin(values))
-    if not np.isfinite(values[best]):
+        for place in [len(candidates) - 1] if close else _best_places(candidates, found):
+            if np.isfinite(found[place]):
+                alpha, lowest = descend(value_grad, candidates[place], use)
+                candidates.append(alpha)
+                found.append(lowest)
+                if np.any((alpha > 0) & (alpha < _SMALL)):
+                    candidates.append(_without_small(alpha))
+                    found.append(value_grad(candidates[-1])[0])
+    best = int(np.argmin(found))
+    if not np.isfinite(found[best]):
         raise IdentifiabilityError(
             "No weights of these families determine the parameters: the bread is singular for all of them. "
             "Add components (PL1 covers all variables), fix parameters, or take more samples."
@@ -85,32 +103,26 @@ def _search(criterion: Criterion, ridge: Ridge) -> FloatArray:
     return np.asarray(x / float(ridge.normaliser @ x))
 
 
-def _descend(value_grad: ValueGradient, start: FloatArray, use: BoolArray) -> FloatArray:
-    """Sequential quadratic programming on the simplex from one start; the start itself where that fails."""
-    from scipy.optimize import Bounds, LinearConstraint, minimize
+def _places(corners: list[FloatArray], centre: FloatArray) -> list[FloatArray]:
+    """Where J is looked at before a descent: along the edges of the simplex, or near its corners where it has many."""
+    near = [0.9 * corner + 0.1 * centre for corner in corners]
+    if len(corners) > _MOST_PAIRED:
+        return near
+    pairs = [(a, b) for place, a in enumerate(corners) for b in corners[:place]]
+    edges = [share * a + (1 - share) * b for a, b in pairs for share in _ALONG_A_PAIR]
+    return edges if len(corners) == 2 else near + edges
 
-    first = value_grad(start)[0]
-    if not np.isfinite(first):
-        return start
 
-    def finite(alpha: FloatArray) -> tuple[float, FloatArray]:
-        value, slope = value_grad(np.maximum(alpha, 0.0))
-        # A wall, not infinity: the line search must be able to step back from it.
-        return (value - first, slope) if np.isfinite(value) else (1e6, np.zeros_like(slope))
-
-    solution = minimize(
-        finite,
-        start,
-        jac=True,
-        method="SLSQP",
-        bounds=Bounds(np.zeros(len(start)), use.astype(np.float64)),
-        constraints=LinearConstraint(np.ones((1, len(start))), 1.0, 1.0),
-        options={"ftol": 1e-14, "maxiter": 300},
-    )
-    alpha = np.clip(np.asarray(solution.x, dtype=np.float64), 0.0, 1.0)
-    if not np.all(np.isfinite(alpha)) or alpha.sum() <= 0:
-        return start
-    return np.asarray(alpha / alpha.sum())
+def _best_places(candidates: list[FloatArray], found: list[float]) -> list[int]:
+    """Where to start: of two groups every point that is lower than its neighbours, of more the lowest few."""
+    values = np.array(found)
+    finite = np.flatnonzero(np.isfinite(values))
+    used = np.flatnonzero(np.max(candidates, axis=0) > 0)
+    if len(used) != 2:
+        return list(finite[np.argsort(values[finite], kind="stable")][:_STARTS])
+    order = finite[np.argsort(np.array(candidates)[finite, used[0]], kind="stable")]
+    line = np.concatenate(([np.inf], values[order], [np.inf]))
+    return list(order[(line[1:-1] <= line[:-2]) & (line[1:-1] < line[2:])])
 
 
 def _without_small(alpha: FloatArray) -> FloatArray:

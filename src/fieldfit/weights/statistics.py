@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.asymptotics.sandwich import hessian_matrix
 from fieldfit.types import BoolArray, FloatArray
 from fieldfit.weights.criterion import DiagonalForm, LogDeterminant
 from fieldfit.weights.gershgorin import Gershgorin, discs
@@ -56,19 +55,11 @@ class DataStatistics:
     def dense(self, theta: FloatArray) -> LogDeterminant:
         """The exact form: G Hessian matrices and one pass over the scores."""
         keep = np.flatnonzero(self.free)
-        r, groups = len(keep), self.problem.n_families
-        bread = np.stack(
-            [-hessian_matrix(part, theta, self.row_weight)[np.ix_(keep, keep)] for part in self.problem.parts]
-        )
-        meat = np.zeros((groups * r, groups * r))
-        rows = max(1, int(8_000_000 // max(1, self.problem.n_parameters * groups)))
-        weight = self._product_weight
-        for start in range(0, self.problem.n_samples, rows):
-            stop = min(start + rows, self.problem.n_samples)
-            block = self.problem.family_scores(theta, start, stop)[:, :, keep].reshape(stop - start, groups * r)
-            meat += (block if weight is None else block * weight[start:stop, None]).T @ block
-        blocks = meat.reshape(groups, r, groups, r).transpose(0, 2, 1, 3)
-        return LogDeterminant(bread / self._total, np.ascontiguousarray(blocks) / self._total)
+        bread = np.stack([-part.hessian_matrix(theta, self.row_weight) for part in self.problem.parts])
+        meat = self.problem.family_products(theta, self._product_weight)
+        if len(keep) < len(theta):
+            bread, meat = bread[:, keep][:, :, keep], meat[:, :, keep][:, :, :, keep]
+        return LogDeterminant(bread / self._total, meat / self._total)
 
     def diagonal(self, theta: FloatArray) -> DiagonalForm:
         """The diagonal form: r × G and r × G² numbers."""
@@ -105,17 +96,13 @@ class DataStatistics:
         """Few parameters: a Hessian product for each. More: the problem's own diagonal, else products or probes."""
         part = self.problem.parts[place]
         r = part.n_parameters
-        own = part.hessian_diagonal(theta, self.row_weight) if r >= OWN_DIAGONAL_FROM else None
+        good = part.exact_diagonal or r >= OWN_DIAGONAL_FROM
+        own = part.hessian_diagonal(theta, self.row_weight) if good else None
         if own is not None:
             return own
-        result = np.zeros(r)
         if r <= MOST_STREAMED:
-            unit = np.zeros(r)
-            for column in np.flatnonzero(self.free):
-                unit[column] = 1.0
-                result[column] = -part.hessian_product(theta, unit, self.row_weight)[column]
-                unit[column] = 0.0
-            return result
+            return np.diagonal(-part.hessian_matrix(theta, self.row_weight))
+        result = np.zeros(r)
         # These errors do not cancel in J, so there are more probes.
         random, probes = np.random.default_rng(1), 4 * self.probes
         for _ in range(probes):

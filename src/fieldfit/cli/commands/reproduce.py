@@ -35,19 +35,30 @@ def reproduce(
     json: Json = False,
 ) -> None:
     """Compute a figure of the paper, and draw it with --out."""
-    from fieldfit.cli.output import print_json
+    from fieldfit.cli.output import note, print_json
     from fieldfit.experiments.reproduction import experiment_names
     from fieldfit.experiments.reproduction import reproduce as run
+    from fieldfit.types import MissingDataError
 
     use_threads(threads)
     documents = []
+    left_out: dict[str, str] = {}
     for one in experiment_names() if name == "all" else (name,):
-        result = run(one, out, scale.value)
+        try:
+            result = run(one, out, scale.value)
+        except MissingDataError as error:
+            if name != "all":
+                raise
+            left_out[one] = str(error)
+            continue
         documents.append(result.document | {"files": [str(path) for path in result.files]})
         if not json:
             _show(result)
     if json:
-        print_json({"experiments": documents} if name == "all" else documents[0])
+        print_json({"experiments": documents, "left_out": left_out} if name == "all" else documents[0])
+    for why in dict.fromkeys(left_out.values()):
+        names = ", ".join(one for one, own in left_out.items() if own == why)
+        note(f"Left out for want of data: {names}. {why}")
 
 
 def _show(result: Reproduction) -> None:

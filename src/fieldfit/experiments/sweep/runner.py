@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -146,7 +147,8 @@ def _until_finished(store: Store, sweep: Sweep, run: str, jobs: int) -> None:
 
 def _work_here(store: Store, sweep: Sweep, run: str) -> None:
     with _noting_interrupts() as interrupted:
-        work_in(
+        finish = partial(
+            work_in,
             store,
             run,
             sweep.experiment.function,
@@ -155,17 +157,9 @@ def _work_here(store: Store, sweep: Sweep, run: str) -> None:
             stop=interrupted,
             interrupted=interrupted,
         )
+        finish()
         for key in store.suspects():  # left by a run with worker processes; here they get their second try
-            work_in(
-                store,
-                run,
-                sweep.experiment.function,
-                sweep.resolved_constants(),
-                warm=sweep.warm_start_axis is not None,
-                stop=interrupted,
-                interrupted=interrupted,
-                only=key,
-            )
+            finish(only=key)
 
 
 def _work_in_processes(store: Store, sweep: Sweep, run: str, jobs: int) -> None:

@@ -1,0 +1,248 @@
+// The tokens of a chain model: read-only, checked once, features sorted by how often they occur.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "chain.hpp"
+#include "chain_arrays.hpp"
+#include "scratch_pool.hpp"
+
+namespace ff {
+
+// Owns the arrays that it was given, and what it derives from them: features by frequency and by token.
+class ChainTokens {
+  public:
+    ChainTokens(In<int64_t> offsets, In<int64_t> indptr, In<int32_t> indices, Maybe<double> values, In<int32_t> labels,
+                int64_t n_labels, int64_t n_features, Maybe<uint8_t> active, Maybe<int64_t> pair_ptr,
+                Maybe<int32_t> pair_labels, Maybe<int64_t> edge_ptr, Maybe<int32_t> edge_features,
+                Maybe<double> edge_values, Maybe<int64_t> column_ptr, Maybe<int32_t> columns, bool transpose)
+        : offsets_(offsets),
+          labels_(labels),
+          active_(active),
+          pair_ptr_(pair_ptr),
+          pair_labels_(pair_labels),
+          edge_ptr_(edge_ptr),
+          edge_features_(edge_features),
+          edge_values_(edge_values),
+          column_ptr_(column_ptr),
+          columns_(columns) {
+        ChainData& d = data_;
+        need(offsets.shape(0) >= 1, "ChainTokens: offsets needs n_sequences + 1 entries");
+        need(n_labels >= 1 && n_labels < (int64_t(1) << 20), "ChainTokens: n_labels must be at least 1");
+        need(n_features >= 0 && n_features < (int64_t(1) << 31), "ChainTokens: n_features does not fit");
+        d.n_sequences = static_cast<int64_t>(offsets.shape(0)) - 1;
+        d.n_tokens = static_cast<int64_t>(labels.shape(0));
+        need(d.n_tokens < (int64_t(1) << 31), "ChainTokens: more than 2^31 tokens; split the sequences into shards");
+        d.n_labels = n_labels;
+        d.n_features = n_features;
+        d.padded = (n_labels + chain_lane - 1) / chain_lane * chain_lane;
+        check_pointers(offsets, d.n_sequences, d.n_tokens, "ChainTokens: offsets must rise from 0 to n_tokens");
+        check_pointers(indptr, d.n_tokens, static_cast<int64_t>(indices.shape(0)),
+                       "ChainTokens: indptr must rise from 0 to the number of indices");
+        check_range(indices, 0, n_features, "ChainTokens: a feature index is outside 0..n_features-1");
+        check_range(labels, -1, n_labels, "ChainTokens: a label is outside -1..n_labels-1");
+        d.partial = std::any_of(labels.data(), labels.data() + d.n_tokens, [](int32_t y) { return y < 0; });
+        need(!values || values->shape(0) == indices.shape(0), "ChainTokens: values and indices differ in length");
+        need(!active || static_cast<int64_t>(active->shape(0)) == d.n_tokens, "ChainTokens: active needs n_tokens");
+        need(pair_ptr.has_value() == pair_labels.has_value(), "ChainTokens: pair_ptr and pair_labels go together");
+        if (pair_ptr) {
+            n_state_ = static_cast<int64_t>(pair_labels->shape(0));
+            need(n_state_ < (int64_t(1) << 31), "ChainTokens: more than 2^31 pairs");
+            check_pointers(*pair_ptr, n_features, n_state_, "ChainTokens: pair_ptr must rise from 0 to the pairs");
+            check_range(*pair_labels, 0, n_labels, "ChainTokens: a pair's label is outside 0..n_labels-1");
+        } else {
+            need(n_labels > 1, "ChainTokens: with one label, list the pairs: a row would be shorter than its padding");
+            n_state_ = n_features * n_labels;
+        }
+        d.n_columns = 0;
+        if (edge_ptr) {
+            need(edge_features && column_ptr && columns && column_ptr->shape(0) >= 1,
+                 "ChainTokens: label-pair features need edge_ptr, edge_features, column_ptr and columns");
+            const int64_t n_edge_features = static_cast<int64_t>(column_ptr->shape(0)) - 1;
+            check_pointers(*edge_ptr, d.n_tokens, static_cast<int64_t>(edge_features->shape(0)),
+                           "ChainTokens: edge_ptr must rise from 0 to the number of edge_features");
+            check_range(*edge_features, 0, n_edge_features, "ChainTokens: an edge feature is out of range");
+            need(!edge_values || edge_values->shape(0) == edge_features->shape(0),
+                 "ChainTokens: edge_values and edge_features differ in length");
+            d.n_columns = static_cast<int64_t>(columns->shape(0));
+            check_pointers(*column_ptr, n_edge_features, d.n_columns, "ChainTokens: column_ptr must rise to columns");
+            check_range(*columns, 0, d.padded * d.padded, "ChainTokens: a column is outside the label pairs");
+        }
+        d.offsets = offsets_.data();
+        d.labels = labels_.data();
+        d.active = pointer(active_);
+        d.pair_ptr = pointer(pair_ptr_);
+        d.pair_labels = pointer(pair_labels_);
+        d.edge_ptr = pointer(edge_ptr_);
+        d.edge_features = pointer(edge_features_);
+        d.edge_values = pointer(edge_values_);
+        d.column_ptr = pointer(column_ptr_);
+        d.columns = pointer(columns_);
+        nb::gil_scoped_release release;
+        make_chunks();
+        split_features(indptr.data(), indices.data(), values ? values->data() : nullptr, transpose);
+    }
+
+    const ChainData& data() const { return data_; }
+    int64_t n_state() const { return n_state_; }
+    ScratchPool& scratch() const { return scratch_; }
+
+  private:
+    // Sequences that are sorted by length, so that those which go together are about equally long.
+    static constexpr int64_t sorted_together = 16 * chain_batch;
+
+    // Chunks of about equal numbers of tokens, whatever the threads; fewer where the sums of edges are large.
+    void make_chunks() {
+        ChainData& d = data_;
+        const int64_t bytes = 4 * d.padded * d.padded * 8 + d.n_columns * 8;
+        int64_t chunks = std::clamp<int64_t>((int64_t(48) << 20) / bytes, 4, 16);
+        chunks = std::clamp<int64_t>(std::min(chunks, d.n_tokens / 256), 1, chunks);
+        d.n_chunks = chunks;
+        chunk_ptr_.assign(static_cast<size_t>(chunks) + 1, 0);
+        order_.resize(static_cast<size_t>(d.n_sequences));
+        for (int64_t i = 0; i < d.n_sequences; ++i) order_[static_cast<size_t>(i)] = i;
+        int64_t sequence = 0;
+        for (int64_t c = 0; c < chunks; ++c) {
+            const int64_t until = c + 1 == chunks ? d.n_tokens + 1 : d.n_tokens / chunks * (c + 1);
+            while (sequence < d.n_sequences && d.offsets[sequence] < until) ++sequence;
+            chunk_ptr_[static_cast<size_t>(c) + 1] = c + 1 == chunks ? d.n_sequences : sequence;
+        }
+        auto length = [&](int64_t i) { return d.offsets[i + 1] - d.offsets[i]; };
+        d.max_tokens = d.max_batch_tokens = 0;
+        for (int64_t c = 0; c < chunks; ++c) {
+            const int64_t begin = chunk_ptr_[static_cast<size_t>(c)], end = chunk_ptr_[static_cast<size_t>(c) + 1];
+            // By length among neighbours only: sequences that are close in the data share features in the cache.
+            for (int64_t q = begin; q < end; q += sorted_together)
+                std::stable_sort(order_.begin() + q, order_.begin() + std::min(q + sorted_together, end),
+                                 [&](int64_t a, int64_t b) { return length(a) > length(b); });
+            for (int64_t q = begin; q < end; q += chain_batch) {
+                int64_t tokens = 0;
+                for (int64_t b = q; b < std::min(q + chain_batch, end); ++b) {
+                    tokens += length(order_[static_cast<size_t>(b)]);
+                    d.max_tokens = std::max(d.max_tokens, length(order_[static_cast<size_t>(b)]));
+                }
+                d.max_batch_tokens = std::max(d.max_batch_tokens, tokens);
+            }
+        }
+        d.chunk_ptr = chunk_ptr_.data();
+        d.order = order_.data();
+    }
+
+    // The most frequent features get rows of a table that fits the second-level cache; the others go by token and
+    // (where a gradient will be asked for) by feature. Tokens that are not active lose their features.
+    void split_features(const int64_t* indptr, const int32_t* indices, const double* values, bool transpose) {
+        ChainData& d = data_;
+        const size_t n_tokens = static_cast<size_t>(d.n_tokens), n_features = static_cast<size_t>(d.n_features);
+        std::vector<int64_t> count(n_features + 1, 0);
+        for (int64_t t = 0; t < d.n_tokens; ++t)
+            if (!d.active || d.active[t])
+                for (int64_t q = indptr[t]; q < indptr[t + 1]; ++q) ++count[static_cast<size_t>(indices[q])];
+        const int64_t limit = std::max<int64_t>(1, (int64_t(384) << 10) / (d.padded * 8));
+        std::vector<int32_t> frequent;
+        for (int64_t f = 0; f < d.n_features; ++f)
+            if (count[static_cast<size_t>(f)] >= 2 * d.n_chunks) frequent.push_back(static_cast<int32_t>(f));
+        std::stable_sort(frequent.begin(), frequent.end(), [&](int32_t a, int32_t b) {
+            return count[static_cast<size_t>(a)] > count[static_cast<size_t>(b)];
+        });
+        if (static_cast<int64_t>(frequent.size()) > limit) frequent.resize(static_cast<size_t>(limit));
+        hot_features_ = frequent;
+        d.n_hot = static_cast<int64_t>(hot_features_.size());
+        std::vector<int32_t> hot_of(n_features, -1);
+        for (size_t h = 0; h < hot_features_.size(); ++h)
+            hot_of[static_cast<size_t>(hot_features_[h])] = static_cast<int32_t>(h);
+        hot_ptr_.assign(n_tokens + 1, 0);
+        cold_ptr_.assign(n_tokens + 1, 0);
+        for (int64_t t = 0; t < d.n_tokens; ++t) {
+            int64_t hot = 0, cold = 0;
+            if (!d.active || d.active[t])
+                for (int64_t q = indptr[t]; q < indptr[t + 1]; ++q) {
+                    if (hot_of[static_cast<size_t>(indices[q])] >= 0)
+                        ++hot;
+                    else
+                        cold += d.pair_ptr ? d.pair_ptr[indices[q] + 1] - d.pair_ptr[indices[q]] : 1;
+                }
+            hot_ptr_[static_cast<size_t>(t) + 1] = hot_ptr_[static_cast<size_t>(t)] + hot;
+            cold_ptr_[static_cast<size_t>(t) + 1] = cold_ptr_[static_cast<size_t>(t)] + cold;
+        }
+        hot_rows_.resize(static_cast<size_t>(hot_ptr_[n_tokens]));
+        cold_places_.resize(static_cast<size_t>(cold_ptr_[n_tokens]));
+        if (d.pair_ptr) cold_labels_.resize(cold_places_.size());
+        if (values) {
+            hot_values_.resize(hot_rows_.size());
+            cold_values_.resize(cold_places_.size());
+        }
+        feature_ptr_.assign(n_features + 1, 0);
+        size_t hot = 0, cold = 0;
+        for (int64_t t = 0; t < d.n_tokens; ++t) {
+            if (d.active && !d.active[t]) continue;
+            for (int64_t q = indptr[t]; q < indptr[t + 1]; ++q) {
+                const int32_t row = hot_of[static_cast<size_t>(indices[q])];
+                if (row >= 0) {
+                    if (values) hot_values_[hot] = values[q];
+                    hot_rows_[hot++] = row;
+                } else if (d.pair_ptr) {
+                    ++feature_ptr_[static_cast<size_t>(indices[q]) + 1];
+                    for (int64_t pair = d.pair_ptr[indices[q]]; pair < d.pair_ptr[indices[q] + 1]; ++pair) {
+                        if (values) cold_values_[cold] = values[q];
+                        cold_labels_[cold] = d.pair_labels[pair];
+                        cold_places_[cold++] = static_cast<int32_t>(pair);
+                    }
+                } else {
+                    ++feature_ptr_[static_cast<size_t>(indices[q]) + 1];
+                    if (values) cold_values_[cold] = values[q];
+                    cold_places_[cold++] = indices[q];
+                }
+            }
+        }
+        if (transpose) {
+            for (size_t f = 0; f < n_features; ++f) feature_ptr_[f + 1] += feature_ptr_[f];
+            const size_t entries = static_cast<size_t>(feature_ptr_[n_features]);
+            feature_tokens_.resize(entries);
+            if (values) feature_values_.resize(entries);
+            std::copy(feature_ptr_.begin(), feature_ptr_.end(), count.begin());
+            for (int64_t t = 0; t < d.n_tokens; ++t) {
+                if (d.active && !d.active[t]) continue;
+                for (int64_t q = indptr[t]; q < indptr[t + 1]; ++q) {
+                    const size_t feature = static_cast<size_t>(indices[q]);
+                    if (hot_of[feature] >= 0) continue;
+                    const size_t at = static_cast<size_t>(count[feature]++);
+                    feature_tokens_[at] = static_cast<int32_t>(t);
+                    if (values) feature_values_[at] = values[q];
+                }
+            }
+        } else {
+            feature_ptr_.clear();
+        }
+        d.hot_ptr = hot_ptr_.data();
+        d.hot_rows = hot_rows_.data();
+        d.hot_values = values ? hot_values_.data() : nullptr;
+        d.cold_ptr = cold_ptr_.data();
+        d.cold_places = cold_places_.data();
+        d.cold_labels = d.pair_ptr ? cold_labels_.data() : nullptr;
+        d.cold_values = values ? cold_values_.data() : nullptr;
+        d.hot_features = hot_features_.data();
+        d.feature_ptr = transpose ? feature_ptr_.data() : nullptr;
+        d.feature_tokens = feature_tokens_.data();
+        d.feature_values = values ? feature_values_.data() : nullptr;
+    }
+
+    In<int64_t> offsets_;
+    In<int32_t> labels_;
+    Maybe<uint8_t> active_;
+    Maybe<int64_t> pair_ptr_;
+    Maybe<int32_t> pair_labels_;
+    Maybe<int64_t> edge_ptr_;
+    Maybe<int32_t> edge_features_;
+    Maybe<double> edge_values_;
+    Maybe<int64_t> column_ptr_;
+    Maybe<int32_t> columns_;
+    std::vector<int64_t> chunk_ptr_, order_, hot_ptr_, cold_ptr_, feature_ptr_;
+    std::vector<int32_t> hot_features_, hot_rows_, cold_places_, cold_labels_, feature_tokens_;
+    std::vector<double> hot_values_, cold_values_, feature_values_;
+    mutable ScratchPool scratch_;
+    ChainData data_{};
+    int64_t n_state_ = 0;
+};
+
+}  // namespace ff

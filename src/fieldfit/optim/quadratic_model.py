@@ -1,0 +1,100 @@
+"""A quasi-Newton model of a smooth function on some of its coordinates, and its minimum under an L1 penalty.
+
+The last steps s_i and changes of the gradient y_i, restricted to the coordinates F, give the matrix
+
+    B = σD − [σDS  Y] M⁻¹ [σDS  Y]ᵀ,     M = [σSᵀDS  L; Lᵀ  −C],   σ = y·D⁻¹y / s·y of the newest pair,
+
+with C the diagonal and L the part below it of SᵀY (Byrd, Nocedal and Schnabel, "Representations of quasi-Newton matrices
+and their use in limited memory methods", 1994). Restricting the pairs, rather than the inverse of a B of all coordinates,
+is what makes B a model of the Hessian on F: (B_FF)⁻¹ and (B⁻¹)_FF differ by all that the coordinates at 0 would do
+if they could move.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fieldfit import _kernels
+from fieldfit.optim.memory import SINGLE_PRECISION_FROM
+from fieldfit.types import FloatArray, IntArray
+
+#: A pair whose steps and changes are closer to orthogonal than this says nothing on the curvature.
+_LEAST_CURVATURE = 1e-8
+
+
+class QuadraticModel:
+    """At most ``capacity`` pairs of vectors of length ``size``; ``diagonal`` (size,) is D, None for ones."""
+
+    def __init__(self, size: int, capacity: int, diagonal: FloatArray | None) -> None:
+        dtype = np.float32 if size >= SINGLE_PRECISION_FROM else np.float64
+        self._steps = np.empty((capacity, size), dtype=dtype)
+        self._changes = np.empty((capacity, size), dtype=dtype)
+        self._diagonal = diagonal
+        self._order: list[int] = []  # rows from the oldest pair to the newest
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def clear(self) -> None:
+        """Forget all pairs."""
+        self._order.clear()
+
+    def append(self, step: FloatArray, change: FloatArray) -> None:
+        """Take in a pair, unless its curvature is not positive; the oldest one makes room."""
+        if not step @ change > _LEAST_CURVATURE * float(np.sqrt((step @ step) * (change @ change))):
+            return
+        full = len(self._order) == len(self._steps)
+        row = self._order.pop(0) if full else min(set(range(len(self._order) + 1)) - set(self._order))
+        self._steps[row], self._changes[row] = step, change
+        self._order.append(row)
+
+    def lowest(
+        self,
+        free: IntArray,
+        gradient: FloatArray,
+        point: FloatArray,
+        l1: FloatArray,
+        first_scale: float,
+        tol: float,
+        passes: int,
+    ) -> FloatArray | None:
+        """The step d on the coordinates ``free`` that makes gᵀd + ½dᵀBd + Σ l1 |x + d| lowest, roughly.
+
+        ``gradient``, ``point`` and ``l1`` are those of the free coordinates; without pairs B is ``first_scale`` · D.
+        Roughly: by at most ``passes`` of coordinate descent, which end when none moves a coordinate by more than ``tol``
+        in units of the gradient. None if rounding has spoilt B.
+        """
+        metric = np.ones(len(free)) if self._diagonal is None else self._diagonal[free]
+        scale, left, right = self._matrix(free, metric, first_scale)
+        curvature = scale - np.einsum("ij,ij->i", left, right)
+        if not (np.isfinite(curvature).all() and (curvature > 0).all()):
+            return None
+        step, products = np.zeros(len(free)), np.zeros(left.shape[1])
+        _kernels.lasso_descent(gradient, scale, left, right, curvature, point, l1, passes, tol, step, products)
+        return step if np.isfinite(step).all() else None
+
+    def _matrix(
+        self, free: IntArray, metric: FloatArray, first_scale: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The diagonal σD and the thin matrices of B = σD − left · rightᵀ."""
+        rows = np.array(self._order, dtype=np.int64)
+        S = self._steps[rows[:, None], free].astype(np.float64, copy=False)
+        Y = self._changes[rows[:, None], free].astype(np.float64, copy=False)
+        own = np.einsum("ij,ij->i", S, Y)
+        size = np.sqrt(np.einsum("ij,ij->i", S, S) * np.einsum("ij,ij->i", Y, Y))
+        useful = own > _LEAST_CURVATURE * size
+        S, Y = S[useful], Y[useful]
+        if not len(S):
+            nothing = np.zeros((len(free), 0))
+            return first_scale * metric, nothing, nothing
+        sigma = float((Y[-1] / metric) @ Y[-1]) / float(S[-1] @ Y[-1])
+        products = S @ Y.T
+        below = np.tril(products, -1)
+        scaled = sigma * metric * S
+        middle = np.block([[scaled @ S.T, below], [below.T, -np.diag(np.diag(products))]])
+        thin = np.concatenate([scaled, Y])
+        try:
+            solved = np.linalg.solve(middle, thin)
+        except np.linalg.LinAlgError:
+            solved = np.full_like(thin, np.nan)
+        return sigma * metric, np.ascontiguousarray(solved.T), np.ascontiguousarray(thin.T)

@@ -1,0 +1,68 @@
+"""What is asked of a plan: a budget in seconds or FLOPs, or an accuracy."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from fieldfit.types import FieldfitError
+
+_UNITS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+NO_EFFICIENCY = (
+    "efficiency is relative to maximum likelihood, which is too wide to compute for this model. Give a budget in seconds "
+    "or flops."
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is asked for: at most so many seconds or FLOPs, or at most so much variance relative to the MLE."""
+
+    seconds: float | None = None
+    flops: float | None = None
+    efficiency: float | None = None
+    paid: bool = False  # the pilot is: all of the budget is for the fit
+
+    @classmethod
+    def of(cls, budget: str | float | None, flops: float | None, efficiency: float | None) -> Target:
+        """From what a user gives, one of the three or none."""
+        if sum(value is not None for value in (budget, flops, efficiency)) > 1:
+            raise FieldfitError("Give one of budget, flops and efficiency, not several: each of them decides alone.")
+        if efficiency is not None and efficiency < 1:
+            raise FieldfitError(
+                f"efficiency is {efficiency:g}; nothing is better than maximum likelihood, which has 1."
+            )
+        return cls(
+            None if budget is None else parse_seconds(budget),
+            None if flops is None else _positive(flops, "flops"),
+            None if efficiency is None else _positive(efficiency, "efficiency"),
+        )
+
+    @property
+    def unit(self) -> str:
+        """The cost that counts."""
+        return "flops" if self.flops is not None else "seconds"
+
+    @property
+    def limit(self) -> float:
+        """The budget, infinite where accuracy is asked for."""
+        given = self.flops if self.flops is not None else self.seconds
+        return math.inf if given is None else given
+
+
+def parse_seconds(text: str | float) -> float:
+    """``10s``, ``500ms``, ``2min``, ``1h`` or a number of seconds."""
+    if not isinstance(text, str):
+        return _positive(text, "budget")
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?\d+)?)\s*([a-z]*)\s*", text)
+    if match is None or (match[2] or "s") not in _UNITS:
+        raise FieldfitError(f"budget is {text!r}; write a time such as 10s, 500ms, 2min or 1h.")
+    return _positive(float(match[1]) * _UNITS[match[2] or "s"], "budget")
+
+
+def _positive(value: float, name: str) -> float:
+    number = float(value)
+    if not 0 < number < float("inf"):
+        raise FieldfitError(f"{name} is {value!r}; it must be a positive number.")
+    return number

@@ -1,0 +1,110 @@
+"""`WeightsResult` as plain JSON values and arrays, and back: numbers in arrays, so that the same bits return."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.policies.policy import Policy
+from fieldfit.types import FileFormatError, FloatArray
+from fieldfit.weights.gershgorin import Gershgorin
+from fieldfit.weights.result import Round, WeightsResult
+
+_TEXTS = ("message", "form", "formula")
+_TRUTHS = ("converged", "fell_back")
+_NUMBERS = ("gamma", "J")
+_MAYBE = ("J_exact", "diagonal_loss")
+
+
+def to_plain(result: WeightsResult) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Header and arrays; the policy is not among them, because it is that of the fit."""
+    header: dict[str, Any] = {name: getattr(result, name) for name in (*_TEXTS, *_TRUTHS, *_NUMBERS, *_MAYBE)}
+    header["names"] = list(result.names)
+    history, groups = result.history, len(result.names)
+    arrays: dict[str, NDArray[Any]] = {
+        "beta": result.beta,
+        "theta": result.theta,
+        "history_beta": np.array([line.beta for line in history], dtype=np.float64).reshape(len(history), groups),
+        "history": np.array([(line.J, line.loss, line.objective) for line in history]).reshape(len(history), 3),
+        "history_converged": np.array([line.theta_converged for line in history], dtype=bool),
+    }
+    if result.pure is not None:
+        arrays["pure"] = np.array([result.pure[name] for name in result.names])
+    discs = result.gershgorin
+    if discs is not None:
+        header["gershgorin"] = {"lower": discs.lower, "upper": discs.upper, "sampled": discs.sampled}
+        arrays |= {"bread_radius": discs.bread_radius, "meat_radius": discs.meat_radius}
+    return header, arrays
+
+
+def from_plain(header: Any, arrays: dict[str, NDArray[Any]], policy: Policy, r: int) -> WeightsResult:
+    """The result again, for a model of ``r`` parameters; FileFormatError where its pieces do not fit together."""
+    if not isinstance(header, dict) or not isinstance(header["names"], list):
+        raise FileFormatError("the automatic weights are not a table of named values")
+    names = tuple(_typed(header["names"], str, "names"))
+    if len(names) != len(set(names)):
+        raise FileFormatError("two of the automatic weights have the same name")
+    values: dict[str, Any] = {}
+    for fields, kind in ((_TEXTS, str), (_TRUTHS, bool)):
+        values |= dict(zip(fields, _typed([header[name] for name in fields], kind, ", ".join(fields)), strict=True))
+    values |= {name: _number(header[name], name) for name in _NUMBERS}
+    values |= {name: None if header[name] is None else _number(header[name], name) for name in _MAYBE}
+
+    groups = len(names)
+    beta = _vector(arrays["beta"], "beta", groups)
+    if not np.all(beta >= 0) or not np.all(np.isfinite(beta)):
+        raise FileFormatError(f"the automatic weights must be finite and at least 0; they are {beta.tolist()}")
+    rounds = len(arrays["history"])
+    betas = _table(arrays["history_beta"], "history_beta", (rounds, groups))
+    lines = _table(arrays["history"], "history", (rounds, 3))
+    settled = arrays["history_converged"]
+    if settled.dtype != np.bool_ or settled.shape != (rounds,):
+        raise FileFormatError(f"the history has {rounds} rounds and {settled.shape} marks of convergence")
+    history = tuple(
+        Round(number + 1, betas[number], *map(float, lines[number]), bool(settled[number])) for number in range(rounds)
+    )
+    pure = None
+    if "pure" in arrays:
+        pure = dict(zip(names, map(float, _vector(arrays["pure"], "pure", groups)), strict=True))
+    discs, plain = None, header.get("gershgorin")
+    if plain is not None:
+        (sampled,) = _typed([plain["sampled"]], bool, "sampled")
+        count = len(arrays["bread_radius"])
+        discs = Gershgorin(
+            _vector(arrays["bread_radius"], "bread_radius", count),
+            _vector(arrays["meat_radius"], "meat_radius", count),
+            _number(plain["lower"], "lower"),
+            _number(plain["upper"], "upper"),
+            sampled,
+        )
+    return WeightsResult(
+        beta=beta, names=names, policy=policy, history=history, pure=pure, gershgorin=discs,
+        theta=_vector(arrays["theta"], "theta", r), **values,
+    )  # fmt: skip
+
+
+def _typed(values: list[Any], kind: type[Any], what: str) -> list[Any]:
+    for value in values:
+        if not isinstance(value, kind):
+            raise FileFormatError(f"{what} of the automatic weights must be {kind.__name__}, not {value!r}")
+    return values
+
+
+def _number(value: Any, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise FileFormatError(f"{what} of the automatic weights must be a number, not {value!r}")
+    return float(value)
+
+
+def _vector(array: NDArray[Any], what: str, length: int) -> FloatArray:
+    return _table(array, what, (length,))
+
+
+def _table(array: NDArray[Any], what: str, shape: tuple[int, ...]) -> FloatArray:
+    if array.dtype != np.float64 or array.shape != shape:
+        raise FileFormatError(
+            f"{what} of the automatic weights has {array.dtype} {array.shape}; it must have float64 {shape}"
+        )
+    return array
