@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from fieldfit import _kernels
 from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
 from fieldfit.threads import get_threads
 from fieldfit.types import FieldfitError, FloatArray
+
+#: Steps whose additions to bᵀx stand for the error before them.
+_DELAY = 5
 
 #: v ↦ Hv
 Product = Callable[[FloatArray], FloatArray]
@@ -85,10 +88,14 @@ def conjugate_gradients(
     b: FloatArray,
     *,
     tol: float = 1e-8,
+    energy_tol: float | None = None,
     max_iter: int | None = None,
     preconditioner: Preconditioner | None = None,
 ) -> tuple[FloatArray, Conjugate]:
     """Solve H x = b to ‖b − Hx‖₂ ≤ tol · ‖b‖₂; ``max_iter`` is 10 · n_parameters + 10 unless given.
+
+    With ``energy_tol`` the solve ends as well when bᵀH⁻¹b is known to that relative error: each step adds α r·z to bᵀx,
+    which rises to bᵀH⁻¹b, and what the last few steps have added bounds what was missing before them.
 
     ``product(v)`` gives Hv and must not keep v. If pᵀHp ≤ 0 turns up, x is the last iterate before it and
     ``positive`` is false: H is singular or indefinite.
@@ -107,6 +114,7 @@ def conjugate_gradients(
         residual = math.sqrt(state.rr) / scale
         return state.x, Conjugate(iterations, products, residual, residual <= tol, positive, message)
 
+    energy, added = 0.0, [math.inf] * _DELAY
     for iteration in range(max_iter):
         image = checked_product(product, state.p)
         curvature = state.dot(state.p, image)
@@ -114,9 +122,14 @@ def conjugate_gradients(
             return report(iteration, iteration + 1, True, "stopped: a product is not finite")
         if curvature <= 0:
             return report(iteration, iteration + 1, False, "stopped: the matrix is not positive definite")
+        added[iteration % _DELAY] = state.rz**2 / curvature
+        energy += added[iteration % _DELAY]
         beta = state.advance(state.rz / curvature, image)
         if math.sqrt(state.rr) <= tol * scale:
             return report(iteration + 1, iteration + 1, True, "converged: residual below tolerance")
+        if energy_tol is not None and sum(added) <= energy_tol * energy:
+            message = "converged: the quadratic form is within its tolerance"
+            return state.x, replace(report(iteration + 1, iteration + 1, True, message)[1], converged=True)
         if not state.rz > 0:
             return report(iteration + 1, iteration + 1, False, "stopped: the preconditioner is not positive definite")
         state.turn(beta)
