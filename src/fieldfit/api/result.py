@@ -235,17 +235,31 @@ class Fit:
         )
 
     def functional(
-        self, g: Any, gradient: Any = None, *, kind: Kind = "robust", level: float = 0.95, name: str | None = None
+        self,
+        g: Any,
+        gradient: Any = None,
+        *,
+        kind: Kind = "robust",
+        level: float = 0.95,
+        name: str | None = None,
+        debias: bool = False,
     ) -> Estimate:
         """A smooth function of θ with its standard error (delta method), for any number of parameters.
 
         ``g`` is a parameter's name or number, a mapping from parameters to coefficients
         (``{"x0:x1": 1, "x2:x3": -1}`` is a difference of two couplings), a vector of coefficients, or a function of θ;
         ``gradient`` is the function's gradient (a function of θ or a vector; by differences if left out).
+        ``debias`` undoes a penalty's pull on it by one Newton step (see `debiased`); NaN where only the penalty holds it.
         """
         half = check_level(level)
         found, value, slope = value_and_gradient(g, gradient, self.theta, self.model.parameter_names)
-        variance = float(self.accuracy(kind).covariance_of(slope[None])[0, 0])
+        if debias:
+            from fieldfit.api.debias import debiased_value
+
+            step, variance = debiased_value(self, slope, kind)
+            value += step
+        else:
+            variance = float(self.accuracy(kind).covariance_of(slope[None])[0, 0])
         error = float(np.sqrt(max(variance, 0.0))) if variance == variance else float("nan")
         return Estimate(name or found, value, error, value - half * error, value + half * error, level, kind)
 
@@ -274,15 +288,16 @@ class Fit:
 
     # --- robustness -------------------------------------------------------------------------------------------------
 
-    def influence(self, data: Any = None, *, parameters: Any = None) -> FloatArray:
+    def influence(self, data: Any = None, *, parameters: Any = None, rows: Any = None) -> FloatArray:
         """How much each observation moves each parameter: 𝓘 = (H + P)⁻¹ ψ (Equation 18), (n, parameters).
 
         For the fitted samples (``data=None``) with their drawn Z: θ̂ minus what it would be without them. For new ones
-        expected over Z: what adding them would change.
+        expected over Z: what adding them would change. ``parameters`` chooses columns and ``rows`` fitted samples; either
+        works for any number of parameters.
         """
         from fieldfit.api.robustness import influence
 
-        return influence(self, data, parameters)
+        return influence(self, data, parameters, rows)
 
     def influence_blocks(self, data: Any = None) -> Iterator[tuple[int, FloatArray]]:
         """The same as a stream of (first sample, block), for more samples and parameters than fit in memory."""
@@ -367,11 +382,15 @@ class Fit:
         n_simulated: int = 199,
         random_state: int = 0,
         names: Sequence[str] | None = None,
+        refit: bool = False,
     ) -> pd.DataFrame:
-        """Statistics of the data beside those of datasets simulated from the fit."""
+        """Statistics of the data beside those of datasets simulated from the fit.
+
+        ``refit`` fits each simulated dataset again (the parametric bootstrap); without it p is conservative.
+        """
         from fieldfit.api.validation import goodness_of_fit
 
-        return goodness_of_fit(self, statistic, n_simulated, random_state, names)
+        return goodness_of_fit(self, statistic, n_simulated, random_state, names, refit)
 
     # --- words ------------------------------------------------------------------------------------------------------
 
