@@ -7,7 +7,9 @@ from chain_oracle import random_sequences
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.chain_curvature import window_factor
 from fieldfit.models.chain_decoding import ScoredChains
+from fieldfit.models.chain_gradients import marginal_gradient
 from fieldfit.policies import as_policy
+from fieldfit.types import DataError
 
 
 def hessian(problem, theta, row_weight=None):
@@ -52,3 +54,18 @@ def test_label_pair_features_have_no_factor():
     model = ChainCRF(2, 2, label_pairs=True).observe(data)
     problem = model.compile(data, as_policy("FL").bind(model.structure(data)).draw(0, 0, data.n))
     assert problem.hessian_factor(np.zeros(model.n_parameters)) is None
+
+
+@pytest.mark.parametrize("pairs", ["all", "observed"])
+def test_the_gradient_of_a_marginal_by_differences(pairs):
+    data = random_sequences(seed=7, lengths=(2, 4), n_labels=3, n_features=4)
+    model = ChainCRF(3, 4, pairs=pairs).observe(data)
+    theta = np.random.default_rng(3).normal(size=model.n_parameters)
+    p, gradient = marginal_gradient(model, theta, data, 1, 2, 1)
+    assert p == pytest.approx(model.marginals(theta, data)[4, 1], rel=1e-12)
+    for place, step in enumerate(1e-5 * np.eye(model.n_parameters)):
+        change = model.marginals(theta + step, data)[4, 1] - model.marginals(theta - step, data)[4, 1]
+        assert gradient[place] == pytest.approx(change / 2e-5, abs=1e-8)
+    for wrong in ((2, 0, 0), (0, 2, 0), (0, 0, 3)):
+        with pytest.raises(DataError, match="got"):
+            marginal_gradient(model, theta, data, *wrong)
