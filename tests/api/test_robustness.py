@@ -83,6 +83,22 @@ def test_the_most_influential_samples_are_found():
         fit.influential(0)
 
 
+@pytest.mark.parametrize("sigma2", [None, 1.0])
+def test_influence_of_chosen_samples_needs_no_matrix(monkeypatch, sigma2):
+    options = {"sigma2": sigma2, "sample_weight": np.linspace(0.5, 1.5, len(X)), "fixed": {"x0:x1": -1.0}}
+    fit = ff.fit(MODEL, X, "0.7*PL1", **options)
+    expected = fit.influence()[[5, -1]]
+    np.testing.assert_allclose(fit.influence(rows=[5, -1]), expected, rtol=1e-9, atol=1e-14)
+    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 3)
+    large = ff.fit(MODEL, X, "0.7*PL1", **options)
+    np.testing.assert_allclose(large.influence(rows=[5, -1]), expected, rtol=1e-4, atol=1e-8)
+    for wrong in ([0.5], [len(X)]):
+        with pytest.raises(ModelError, match="numbers from 0"):
+            fit.influence(rows=wrong)
+    with pytest.raises(ModelError, match="not both"):
+        fit.influence(rows=[1], parameters=["x0"])
+
+
 def test_gross_error_sensitivity_is_the_largest_influence_of_any_state():
     fit = ff.fit(MODEL, X, "0.7*PL1 + 0.3*PL2")
     found = fit.gross_error_sensitivity()

@@ -173,6 +173,26 @@ def test_a_penalised_fit_says_what_its_intervals_mean_and_can_be_debiased():
     np.testing.assert_allclose(step.debiased().theta, plain.theta, atol=1e-4)
 
 
+def test_debiased_functions_with_any_number_of_parameters(monkeypatch):
+    penalised = ff.fit(MODEL, X, "PL1", sigma2=0.1, tol=1e-9)
+    step = penalised.debiased()
+    difference = {"x0:x1": 1, "x2:x3": -1}
+    dense = penalised.functional(difference, debias=True)
+    assert dense.estimate == pytest.approx(step.functional(difference).estimate, abs=1e-9)
+    assert dense.standard_error == pytest.approx(step.functional(difference).standard_error, rel=0.02)
+    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 3)
+    large = ff.fit(MODEL, X, "PL1", sigma2=0.1, tol=1e-9)
+    by_products = large.functional(difference, debias=True)
+    assert by_products.estimate == pytest.approx(dense.estimate, rel=1e-5)
+    assert by_products.standard_error == pytest.approx(dense.standard_error, rel=1e-5)
+    np.testing.assert_allclose(large.debiased().theta, step.theta, atol=1e-6)
+    potts = ff.Potts(3, 2)
+    loose = ff.fit(potts, X[:, :3], "PL1", sigma2=1.0)
+    assert np.isnan(loose.functional(potts.parameter_names[0], debias=True).estimate)
+    # A step exists (the score has no part along the gauge), but single couplings stay undetermined.
+    assert np.isnan(loose.debiased().standard_errors(parameters=[0])).all()
+
+
 def test_no_debiased_estimate_where_only_the_penalty_holds_a_parameter():
     potts = ff.Potts(3, 2)
     fit = ff.fit(potts, X[:, :3], "PL1", sigma2=1.0)

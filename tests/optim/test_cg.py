@@ -72,3 +72,17 @@ def test_limits_zero_and_bad_input():
         conjugate_gradients(lambda v: v, np.array([np.nan]))
     with pytest.raises(FieldfitError, match="both must agree"):
         conjugate_gradients(lambda v: v[:2], np.ones(3))
+
+
+@pytest.mark.parametrize("decades", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_quadratic_form_ends_a_solve_early_and_within_its_tolerance(decades, seed):
+    random = np.random.default_rng(seed)
+    values = np.logspace(0, decades, 300)
+    b = random.normal(size=300)
+    exact = float(np.sum(b**2 / values))
+    full = conjugate_gradients(lambda v: values * v, b, tol=1e-10)[1]
+    x, info = conjugate_gradients(lambda v: values * v, b, tol=1e-10, energy_tol=1e-4)
+    assert info.converged
+    assert info.products < full.products
+    assert -1e-9 * exact <= exact - b @ x <= 3e-4 * exact

@@ -14,23 +14,39 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.types import ModelError
+from fieldfit.asymptotics import DenseAccuracy
+from fieldfit.types import FloatArray, ModelError
 
 if TYPE_CHECKING:
-    from fieldfit.api.result import Fit
+    from fieldfit.api.result import Fit, Kind
 
 
-def debiased(fit: Fit) -> Fit:
-    """A fit at θ̃, without penalty; its bread and meat are taken at θ̃."""
+def without_penalty(fit: Fit) -> Fit:
+    """The same θ̂, taken for an estimate without penalty."""
     objective = fit.needed_objective
-    unpenalised = replace(
+    return replace(
         fit,
         sigma2=np.full_like(fit.sigma2, np.inf),
         l1=None,
         objective_function=replace(objective, precision=np.zeros_like(objective.precision)),
         saved_moments=None,
     )
-    accuracy = unpenalised.dense_accuracy()
+
+
+def debiased(fit: Fit) -> Fit:
+    """A fit at θ̃, without penalty; its bread and meat are taken at θ̃."""
+    objective = fit.needed_objective
+    unpenalised = without_penalty(fit)
+    score = objective.problem.value_grad(fit.theta, objective.row_weight)[1]
+    accuracy = unpenalised.accuracy()
+    if not isinstance(accuracy, DenseAccuracy):
+        step = accuracy.solve(score[None])[0]
+        if np.isnan(step).any():
+            raise ModelError(
+                "Without the penalty some parameters are not determined, so there is no debiased estimate of θ. Ask for "
+                "chosen functions, fit.functional(…, debias=True): those that are determined have one."
+            )
+        return _at(unpenalised, fit, step)
     null = np.linalg.norm(accuracy.null_space, axis=1)
     if accuracy.null_space.shape[1]:
         places = np.flatnonzero(null > 1e-5)
@@ -40,9 +56,14 @@ def debiased(fit: Fit) -> Fit:
             f"Without the penalty {len(places)} parameters are not determined: {', '.join(names)}{more}. There is no "
             f"debiased estimate of θ; fix parameters until the others are identified (fixed={{name: 0.0}})."
         )
-    score = objective.problem.value_grad(fit.theta, objective.row_weight)[1]
+    return _at(unpenalised, fit, accuracy.inverse @ score / accuracy.moments.total)
+
+
+def _at(unpenalised: Fit, fit: Fit, step: FloatArray) -> Fit:
+    """The unpenalised fit at θ̂ + step."""
+    objective = fit.needed_objective
     theta = fit.theta.copy()
-    theta[fit.free] += (accuracy.inverse @ score / accuracy.moments.total)[fit.free]
+    theta[fit.free] += step[fit.free]
     value, gradient = objective.problem.value_grad(theta, objective.row_weight)
     return replace(
         unpenalised,
@@ -51,3 +72,15 @@ def debiased(fit: Fit) -> Fit:
         gradient_norm=float(np.abs(gradient[fit.free]).max()),
         message=f"one debiasing step from a penalised fit ({fit.message})",
     )
+
+
+def debiased_value(fit: Fit, slope: FloatArray, kind: Kind) -> tuple[float, float]:
+    """What one Newton step adds to a function with gradient ``slope`` at θ̂, and the variance after it.
+
+    The step of the function is ∇gᵀ H⁻¹ Σψ with H unpenalised; both are NaN where the data alone do not determine it.
+    """
+    objective = fit.needed_objective
+    accuracy = without_penalty(fit).accuracy(kind)
+    solved = accuracy.solve(slope[None])
+    score = objective.problem.value_grad(fit.theta, objective.row_weight)[1]
+    return float(solved[0] @ np.where(fit.free, score, 0.0)), float(accuracy.covariance_of(slope[None])[0, 0])

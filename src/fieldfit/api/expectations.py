@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldfit.asymptotics import Moments, robust_moments, theory_moments
+from fieldfit.asymptotics.sandwich import hessian_matrix
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
@@ -54,6 +55,13 @@ def model_moments(fit: Fit) -> Moments:
             return Moments(found.bread, found.meat, total, f"sums over {table.n} states")
         except PolicyError:
             pass  # a law with too many composite scores: simulate
+    identity = information_identity(fit)
+    if identity is not None:
+        bread = -hessian_matrix(objective.problem, fit.theta, weight) / total
+        meat = bread
+        if weight is not None and not fit.counts:
+            meat = -hessian_matrix(objective.problem, fit.theta, weight**2) / total
+        return Moments(bread, identity * meat, total, "the information identity")
     parts = [
         robust_moments(problem, fit.theta, weight, counts=fit.counts)
         for problem in simulated_problems(fit, max(_FEWEST_DATASETS, math.ceil(SIMULATED / fit.n)))
@@ -61,6 +69,22 @@ def model_moments(fit: Fit) -> Moments:
     bread = np.mean([part[0] for part in parts], axis=0)
     meat = np.mean([part[1] for part in parts], axis=0)
     return Moments(bread, meat, total, f"{len(parts)} simulated datasets of {fit.n} samples", tuple(parts))
+
+
+def information_identity(fit: Fit) -> float | None:
+    """β where the policy is the full likelihood of every sample and nothing is missing; else None.
+
+    The Hessian of an exponential family's likelihood, −Cov(features), does not depend on the modelled values, so the bread
+    of the data is the expected one; and E ψψᵀ is β times it. Nothing needs to be simulated.
+    """
+    dataset = fit.needed_dataset
+    bound = fit.policy.bind(fit.model.structure(dataset))
+    if len(bound.families) != 1 or bound.families[0].name != "FL" or not bound.everything:
+        return None
+    if isinstance(dataset, Table) and bool((dataset.codes < 0).any()):
+        return None
+    beta = np.asarray(bound.betas[0], dtype=np.float64)
+    return float(beta.reshape(-1)[0]) if beta.size == 1 else None
 
 
 def simulated_problems(fit: Fit, count: int) -> list[Problem]:

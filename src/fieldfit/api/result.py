@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fieldfit.api.functionals import Estimate, check_level, places_of, unit_rows, value_and_gradient
-from fieldfit.asymptotics import Accuracy, DenseAccuracy, ImplicitAccuracy, Moments, robust_moments
+from fieldfit.asymptotics import Accuracy, DenseAccuracy, ImplicitAccuracy, ImplicitBread, Moments, robust_moments
 from fieldfit.data.encoders import Encoder
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.cost import Cost
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 #: Parameters up to which bread and meat are dense matrices.
 MOST_DENSE = 3_000
 _MOST_PRODUCTS = 2_000
+#: Simulated copies of the data behind model-based standard errors where there are too many parameters for matrices.
+_SIMULATED = 4
+#: Relative error of aᵀ(H + P)⁻¹a at which a solve ends; standard errors come out to about 1e-3 or better.
+_FORM_ERROR = 1e-5
+#: Relative residual at which a solve counts as solved; a direction that is not identified stays far above it.
+_SOLVED = 1e-4
 
 Kind = Literal["robust", "model"]
 
@@ -117,23 +123,44 @@ class Fit:
 
     @cached_property
     def _model_based(self) -> Accuracy:
-        from fieldfit.api.expectations import model_moments, simulated_problems
+        from fieldfit.api.expectations import information_identity, model_moments, simulated_problems
 
-        if self.model.n_parameters > MOST_DENSE:
-            return self._implicit(simulated_problems(self, 2), "2 simulated datasets, by conjugate gradients")
-        return DenseAccuracy(model_moments(self), 1.0 / self.sigma2, self.free)
+        if self.model.n_parameters <= MOST_DENSE:
+            return DenseAccuracy(model_moments(self), 1.0 / self.sigma2, self.free)
+        identity = information_identity(self)
+        if identity is not None:
+            robust = self._robust
+            assert isinstance(robust, ImplicitAccuracy)  # the same bread: solutions are shared
+            method = "the information identity, by conjugate gradients"
+            return ImplicitAccuracy(robust.bread, robust.problems, self.counts, method, identity)
+        return self._implicit(
+            simulated_problems(self, _SIMULATED), f"{_SIMULATED} simulated datasets, by conjugate gradients"
+        )
 
     def _implicit(self, problems: Sequence[Problem], method: str) -> ImplicitAccuracy:
-        def solve(
-            product: Callable[[FloatArray], FloatArray], b: FloatArray, diagonal: FloatArray | None
-        ) -> tuple[FloatArray, float]:
-            solution, state = conjugate_gradients(
-                product, b, tol=1e-7, max_iter=_MOST_PRODUCTS, preconditioner=diagonal
-            )
-            return solution, state.residual
-
         weight, precision = self.needed_objective.row_weight, 1.0 / self.sigma2
-        return ImplicitAccuracy(problems, self.theta, precision, self.free, weight, self.counts, solve, method)
+        held = bool(np.all(precision[self.free] > 0))
+
+        def solve(
+            product: Callable[[FloatArray], FloatArray],
+            b: FloatArray,
+            preconditioner: Callable[[FloatArray], FloatArray] | FloatArray | None,
+        ) -> tuple[FloatArray, bool]:
+            # A penalty on every parameter makes every function identified, and the quadratic form says when to stop.
+            # Without, only the residual tells whether b is in the range of H.
+            solution, state = conjugate_gradients(
+                product,
+                b,
+                tol=1e-7,
+                energy_tol=_FORM_ERROR if held else None,
+                max_iter=_MOST_PRODUCTS,
+                preconditioner=preconditioner,
+            )
+            return solution, state.converged or state.residual <= _SOLVED
+
+        # Two copies are enough for the bread, an average over all tokens; the meat of a rare feature needs more.
+        bread = ImplicitBread(problems[:2], self.theta, precision, self.free, weight, solve)
+        return ImplicitAccuracy(bread, problems, self.counts, method)
 
     def accuracy(self, kind: Kind = "robust") -> Accuracy:
         """Bread and meat behind all standard errors: "robust" from the data, "model" expected under θ̂."""
@@ -208,17 +235,31 @@ class Fit:
         )
 
     def functional(
-        self, g: Any, gradient: Any = None, *, kind: Kind = "robust", level: float = 0.95, name: str | None = None
+        self,
+        g: Any,
+        gradient: Any = None,
+        *,
+        kind: Kind = "robust",
+        level: float = 0.95,
+        name: str | None = None,
+        debias: bool = False,
     ) -> Estimate:
         """A smooth function of θ with its standard error (delta method), for any number of parameters.
 
         ``g`` is a parameter's name or number, a mapping from parameters to coefficients
         (``{"x0:x1": 1, "x2:x3": -1}`` is a difference of two couplings), a vector of coefficients, or a function of θ;
         ``gradient`` is the function's gradient (a function of θ or a vector; by differences if left out).
+        ``debias`` undoes a penalty's pull on it by one Newton step (see `debiased`); NaN where only the penalty holds it.
         """
         half = check_level(level)
         found, value, slope = value_and_gradient(g, gradient, self.theta, self.model.parameter_names)
-        variance = float(self.accuracy(kind).covariance_of(slope[None])[0, 0])
+        if debias:
+            from fieldfit.api.debias import debiased_value
+
+            step, variance = debiased_value(self, slope, kind)
+            value += step
+        else:
+            variance = float(self.accuracy(kind).covariance_of(slope[None])[0, 0])
         error = float(np.sqrt(max(variance, 0.0))) if variance == variance else float("nan")
         return Estimate(name or found, value, error, value - half * error, value + half * error, level, kind)
 
@@ -247,15 +288,16 @@ class Fit:
 
     # --- robustness -------------------------------------------------------------------------------------------------
 
-    def influence(self, data: Any = None, *, parameters: Any = None) -> FloatArray:
+    def influence(self, data: Any = None, *, parameters: Any = None, rows: Any = None) -> FloatArray:
         """How much each observation moves each parameter: 𝓘 = (H + P)⁻¹ ψ (Equation 18), (n, parameters).
 
         For the fitted samples (``data=None``) with their drawn Z: θ̂ minus what it would be without them. For new ones
-        expected over Z: what adding them would change.
+        expected over Z: what adding them would change. ``parameters`` chooses columns and ``rows`` fitted samples; either
+        works for any number of parameters.
         """
         from fieldfit.api.robustness import influence
 
-        return influence(self, data, parameters)
+        return influence(self, data, parameters, rows)
 
     def influence_blocks(self, data: Any = None) -> Iterator[tuple[int, FloatArray]]:
         """The same as a stream of (first sample, block), for more samples and parameters than fit in memory."""
@@ -340,11 +382,15 @@ class Fit:
         n_simulated: int = 199,
         random_state: int = 0,
         names: Sequence[str] | None = None,
+        refit: bool = False,
     ) -> pd.DataFrame:
-        """Statistics of the data beside those of datasets simulated from the fit."""
+        """Statistics of the data beside those of datasets simulated from the fit.
+
+        ``refit`` fits each simulated dataset again (the parametric bootstrap); without it p is conservative.
+        """
         from fieldfit.api.validation import goodness_of_fit
 
-        return goodness_of_fit(self, statistic, n_simulated, random_state, names)
+        return goodness_of_fit(self, statistic, n_simulated, random_state, names, refit)
 
     # --- words ------------------------------------------------------------------------------------------------------
 

@@ -34,8 +34,14 @@ _MOST_STATES = 1 << 16
 _BLOCK = 4_000_000
 
 
-def influence(fit: Fit, data: Any = None, parameters: Any = None) -> FloatArray:
-    """𝓘 of each sample for each parameter, or for those chosen, (n, q)."""
+def influence(fit: Fit, data: Any = None, parameters: Any = None, rows: Any = None) -> FloatArray:
+    """𝓘 of each sample for each parameter, or for those chosen, (n, q); or of chosen samples for all parameters."""
+    if rows is not None:
+        if data is not None or parameters is not None:
+            raise ModelError(
+                "Choose fitted samples (rows=…) or parameters (parameters=…), not both; rows are fitted ones."
+            )
+        return influence_of_rows(fit, rows)
     if parameters is None:
         n = fit.problem.n_samples if data is None else _expected(fit, data).n
         if n * len(fit.theta) > MOST_NUMBERS:
@@ -54,6 +60,30 @@ def influence(fit: Fit, data: Any = None, parameters: Any = None) -> FloatArray:
         products = source.row_products(fit.theta, np.zeros_like(direction) if lost else direction)
         columns.append(products * np.nan if lost else products if weight is None else products * weight)
     return np.stack(columns, axis=1)
+
+
+def influence_of_rows(fit: Fit, rows: Any) -> FloatArray:
+    """𝓘 of some fitted samples for every parameter (rows, r): one score and one solve for each, for any r."""
+    n = fit.problem.n_samples
+    chosen = np.atleast_1d(np.asarray(rows))
+    if (
+        chosen.ndim != 1
+        or chosen.dtype.kind not in "iu"
+        or (chosen.size and not -n <= chosen.min() <= chosen.max() < n)
+    ):
+        raise ModelError(f"Fitted samples are numbers from 0 to {n - 1}; got {rows!r}.")
+    weight = fit.needed_objective.row_weight
+    scores = np.empty((len(chosen), len(fit.theta)))
+    for line, row in enumerate(chosen % n):
+        alone = np.zeros(n)
+        alone[row] = 1.0 if weight is None else weight[row]
+        scores[line] = np.where(fit.free, fit.problem.value_grad(fit.theta, alone)[1], 0.0)
+    accuracy = fit.accuracy()
+    if isinstance(accuracy, DenseAccuracy):
+        moved: FloatArray = scores @ accuracy.inverse / accuracy.moments.total
+        moved[:, np.isnan(accuracy.variances())] = np.nan
+        return moved
+    return accuracy.solve(scores)
 
 
 def influence_blocks(fit: Fit, data: Any = None) -> Iterator[tuple[int, FloatArray]]:

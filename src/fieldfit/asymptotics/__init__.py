@@ -1,6 +1,7 @@
 """Asymptotic variance: bread, meat and the sandwich, from the sums over samples that a Problem answers."""
 
-from fieldfit.asymptotics.accuracy import Accuracy, DenseAccuracy, ImplicitAccuracy, Moments
+from fieldfit.asymptotics.accuracy import Accuracy, DenseAccuracy, Moments
+from fieldfit.asymptotics.implicit import ImplicitAccuracy, ImplicitBread
 from fieldfit.asymptotics.moments import TheoryMoments, theory_moments
 from fieldfit.asymptotics.sandwich import Asymptotics, robust_moments, sandwich
 from fieldfit.asymptotics.weighted_chi_square import weighted_chi_square_tail
@@ -10,6 +11,7 @@ __all__ = [
     "Asymptotics",
     "DenseAccuracy",
     "ImplicitAccuracy",
+    "ImplicitBread",
     "Moments",
     "TheoryMoments",
     "robust_moments",

@@ -4,8 +4,8 @@ With H = −Σ_i w_i ∇²m_θ̂(X_i, Z_i), P the precision of the penalty and M
 
     Cov(θ̂) = (H + P)⁻¹ M (H + P)⁻¹.
 
-`DenseAccuracy` holds the matrices. Where they would be too large, `ImplicitAccuracy` solves (H + P) u = a for each
-function asked for and gets its variance uᵀMu = Σ_i (w_i ψ_iᵀu)² in one pass over the samples.
+`DenseAccuracy` holds the matrices. Where they would be too large, `ImplicitAccuracy` (in implicit.py) solves (H + P) u = a
+for each function asked for.
 
 A function aᵀθ is *identified* if a lies in the range of H + P. Where the model has a gauge freedom (directions of θ that
 change no probability) some are not: θ̂ is then one of many that fit equally well, and the variance of such a function
@@ -14,7 +14,6 @@ is given as NaN, never as 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -22,16 +21,10 @@ from typing import Protocol
 import numpy as np
 
 from fieldfit.asymptotics.sandwich import pseudo_inverse
-from fieldfit.models.base import Problem
 from fieldfit.types import BoolArray, FloatArray
 
 #: A direction with a larger part than this (relative to its length) along the null space is not identified.
 _OUTSIDE = 1e-5
-#: Relative residual at which a solve counts as solved; a direction that is not identified stays far above it.
-_SOLVED = 1e-4
-
-#: (product v ↦ (H + P)v, right-hand side, diagonal for preconditioning or None) ↦ (solution, relative residual)
-Solver = Callable[[Callable[[FloatArray], FloatArray], FloatArray, FloatArray | None], tuple[FloatArray, float]]
 
 
 @dataclass(frozen=True)
@@ -149,94 +142,3 @@ class DenseAccuracy:
         with np.errstate(divide="ignore", invalid="ignore"):
             relative: FloatArray = np.sqrt((count - 1) * np.var(errors, axis=0) / self.variances())
             return relative
-
-
-@dataclass(frozen=True)
-class ImplicitAccuracy:
-    """Accuracy by products only, for any number of parameters.
-
-    ``problems`` are the data with the drawn Z, or several simulated copies of them, which are averaged.
-    """
-
-    problems: Sequence[Problem]
-    theta: FloatArray
-    precision: FloatArray
-    free: BoolArray
-    row_weight: FloatArray | None
-    counts: bool
-    solver: Solver
-    method: str
-
-    def product(self, v: FloatArray) -> FloatArray:
-        """(H + P) v over the free parameters."""
-        direction = np.zeros(len(self.free))
-        direction[self.free] = v
-        total = np.zeros(len(self.free))
-        for problem in self.problems:
-            total -= problem.hessian_product(self.theta, direction, self.row_weight)
-        result: FloatArray = (total / len(self.problems) + self.precision * direction)[self.free]
-        return result
-
-    @cached_property
-    def _diagonal(self) -> FloatArray | None:
-        total = np.zeros(len(self.free))
-        for problem in self.problems:
-            diagonal = problem.hessian_diagonal(self.theta, self.row_weight)
-            if diagonal is None:
-                return None
-            total += diagonal / len(self.problems)
-        total = (total + self.precision)[self.free]
-        # A feature that never occurs has no curvature; any positive number will do for a preconditioner.
-        return np.where(total > 0, total, 1.0)
-
-    def solve(self, directions: FloatArray) -> FloatArray:
-        """(H + P)⁻¹ a for each row, by conjugate gradients."""
-        result = np.zeros(directions.shape)
-        for place, direction in enumerate(directions):
-            if not np.any(direction[self.free]):
-                continue
-            solution, residual = self.solver(self.product, np.ascontiguousarray(direction[self.free]), self._diagonal)
-            result[place, self.free] = solution if residual <= _SOLVED else np.nan
-        return result
-
-    def covariance_of(self, directions: FloatArray) -> FloatArray:
-        """Uᵀ M U with (H + P) U = Aᵀ: one pass over the samples for each function."""
-        return self.covariance_of_solved(self.solve(directions))
-
-    def covariance_of_solved(self, solved: FloatArray) -> FloatArray:
-        """The same from the solutions U (q, r)."""
-        lost: BoolArray = np.asarray(np.isnan(solved).any(axis=1))
-        result = np.zeros((len(solved), len(solved)))
-        for problem in self.problems:
-            rows = np.stack(
-                [
-                    np.zeros(problem.n_samples) if bad else problem.row_products(self.theta, u)
-                    for u, bad in zip(solved, lost, strict=True)
-                ]
-            )
-            if self.row_weight is not None:
-                rows = rows * (np.sqrt(self.row_weight) if self.counts else self.row_weight)
-            result += rows @ rows.T / len(self.problems)
-        result[lost] = np.nan
-        result[:, lost] = np.nan
-        return result
-
-    def effective_parameters(self, probes: int = 10, seed: int = 0) -> tuple[float, float]:
-        """tr((H + P)⁻¹ M) and its Monte Carlo error.
-
-        With random signs ε_i, s = Σ_i ε_i w_i ψ_i has E ssᵀ = M, so sᵀ(H + P)⁻¹s has the trace as its mean: one gradient
-        and one solve for each probe.
-        """
-        random = np.random.default_rng(seed)
-        values = []
-        for _ in range(probes):
-            total = 0.0
-            for problem in self.problems:
-                signs = random.choice([-1.0, 1.0], problem.n_samples)
-                if self.row_weight is not None:
-                    signs *= np.sqrt(self.row_weight) if self.counts else self.row_weight
-                score = problem.value_grad(self.theta, signs)[1]
-                solved = self.solve(score[None])[0]
-                total += float(score[self.free] @ solved[self.free]) / len(self.problems)
-            values.append(total)
-        return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(probes))

@@ -175,6 +175,10 @@ class Problem(ABC):
         """Approximate diagonal of −Σ_i w_i ∇² m_θ (positive), for preconditioning; None where it is not cheap."""
         return None
 
+    def hessian_factor(self, theta: FloatArray, row_weight: FloatArray | None = None) -> Any:
+        """A sparse matrix X (rows, n_parameters) with XᵀX near −Σ_i w_i ∇² m_θ, for preconditioning; else None."""
+        return None
+
     def preconditioner(self, theta: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
         """v ↦ M⁻¹ v with M near −Σ_i ∇² m_θ, where that is far cheaper than an evaluation; else None."""
         return None

@@ -22,11 +22,16 @@ from numpy.typing import NDArray
 from fieldfit import _kernels
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.base import Problem
+from fieldfit.models.chain_curvature import window_factor
+from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import ChainLayout
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.windows import WindowFamily
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, IntArray, ModelError, PolicyError
+
+#: Draws of the labels of each window for the factor of the Hessian.
+_DRAWS = 4
 
 
 class Windows(NamedTuple):
@@ -240,6 +245,22 @@ class ChainProblem(Problem):
         What unknown labels take away from it is left out too, so that it stays positive.
         """
         return -self._gradient(self._vector(theta), None, _maybe(row_weight), self._used, squares=True)[1]
+
+    def hessian_factor(self, theta: FloatArray, row_weight: FloatArray | None = None) -> Any:
+        """Sparse X with XᵀX near the curvature, from labels drawn at θ; None if label pairs have features."""
+        from scipy import sparse
+
+        if self.layout.column_ptr is not None or not self.families:
+            return None
+        weights = self.layout.unpack(self._vector(theta))
+        scores = np.empty((self.dataset.n_tokens, self.layout.padded))
+        _kernels.chain_scores(self._tokens, weights, scores, get_threads())
+        chains = ScoredChains(self.dataset.offsets, scores, weights[1][None], self.layout.n_labels)
+        factors = [
+            window_factor(self.layout, self.dataset, chains, family, _maybe(row_weight), _DRAWS, seed)
+            for seed, family in enumerate(self.families)
+        ]
+        return sparse.vstack(factors).tocsr()
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """m_θ(X_i, Z_i) for each sequence; only the forward recursion runs."""

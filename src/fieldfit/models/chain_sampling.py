@@ -15,7 +15,10 @@ from fieldfit.types import FloatArray, Int32Array
 
 
 def sample_labels(chains: ScoredChains, uniforms: FloatArray) -> Int32Array:
-    """One independent draw of the labels of every sequence (n_tokens,) from a uniform number for each token."""
+    """Independent draws of the labels of every sequence from a uniform number for each token.
+
+    ``uniforms`` is (n_tokens,) for one draw or (draws, n_tokens) for several, which share the messages; so is the result.
+    """
     K = chains.n_labels
     lengths = np.diff(chains.offsets)
     order = np.argsort(-lengths, kind="stable")
@@ -34,13 +37,17 @@ def sample_labels(chains: ScoredChains, uniforms: FloatArray) -> Int32Array:
         ahead = potentials[tokens + 1] * messages[tokens + 1]
         message = ahead @ transitions[0].T if shared else np.einsum("syz,sz->sy", transitions[tokens + 1], ahead)
         messages[tokens] = message / message.max(axis=1, keepdims=True)
-    labels = np.zeros(len(scores), dtype=np.int32)
-    for t in range(longest):
-        tokens = first[: int(np.searchsorted(-lengths, -t, side="left"))] + t  # sequences longer than t
-        weights = potentials[tokens] * messages[tokens]
-        if t > 0:
-            before = labels[tokens - 1]
-            weights = weights * (transitions[0][before] if shared else transitions[tokens, before])
-        cumulative = np.cumsum(weights, axis=1)
-        labels[tokens] = np.minimum((uniforms[tokens, None] * cumulative[:, -1:] >= cumulative).sum(axis=1), K - 1)
-    return labels
+    potentials *= messages
+    drawn = np.zeros((uniforms.size // max(1, len(scores)), len(scores)), dtype=np.int32)
+    for labels, uniform in zip(drawn, uniforms.reshape(drawn.shape), strict=True):
+        for t in range(longest):
+            tokens = first[: int(np.searchsorted(-lengths, -t, side="left"))] + t  # sequences longer than t
+            weights = potentials[tokens]
+            if t > 0:
+                before = labels[tokens - 1]
+                weights = weights * (transitions[0][before] if shared else transitions[tokens, before])
+            cumulative = np.cumsum(weights, axis=1)
+            chosen = (uniform[tokens, None] * cumulative[:, -1:] >= cumulative).sum(axis=1)
+            labels[tokens] = np.minimum(chosen, K - 1)
+    answer: Int32Array = drawn.reshape(uniforms.shape)
+    return answer

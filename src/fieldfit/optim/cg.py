@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from fieldfit import _kernels
 from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
 from fieldfit.threads import get_threads
 from fieldfit.types import FieldfitError, FloatArray
+
+#: Steps whose additions to bᵀx are taken together, so that their ups and downs do not matter.
+_WINDOW = 10
 
 #: v ↦ Hv
 Product = Callable[[FloatArray], FloatArray]
@@ -80,15 +83,31 @@ def checked_product(product: Product, v: FloatArray) -> FloatArray:
     return image
 
 
+def _missing(added: list[float]) -> float:
+    """Σ of the additions to come, if they fall on as they did over the last two windows; infinite if they do not fall.
+
+    The slower of the last two ratios is taken: a solve that stalls for a while has not converged.
+    """
+    if len(added) < 3 * _WINDOW:
+        return math.inf
+    last, before, first = (sum(added[len(added) - (k + 1) * _WINDOW : len(added) - k * _WINDOW]) for k in range(3))
+    ratio = max(last / before, before / first)
+    return last * ratio / (1 - ratio) if ratio < 1 else math.inf
+
+
 def conjugate_gradients(
     product: Product,
     b: FloatArray,
     *,
     tol: float = 1e-8,
+    energy_tol: float | None = None,
     max_iter: int | None = None,
     preconditioner: Preconditioner | None = None,
 ) -> tuple[FloatArray, Conjugate]:
     """Solve H x = b to ‖b − Hx‖₂ ≤ tol · ‖b‖₂; ``max_iter`` is 10 · n_parameters + 10 unless given.
+
+    With ``energy_tol`` the solve ends as well when bᵀH⁻¹b is known to about that relative error: each step adds α r·z to
+    bᵀx, which rises to bᵀH⁻¹b, and what is still missing is extrapolated from how fast these additions fall.
 
     ``product(v)`` gives Hv and must not keep v. If pᵀHp ≤ 0 turns up, x is the last iterate before it and
     ``positive`` is false: H is singular or indefinite.
@@ -107,6 +126,7 @@ def conjugate_gradients(
         residual = math.sqrt(state.rr) / scale
         return state.x, Conjugate(iterations, products, residual, residual <= tol, positive, message)
 
+    added: list[float] = []
     for iteration in range(max_iter):
         image = checked_product(product, state.p)
         curvature = state.dot(state.p, image)
@@ -114,9 +134,13 @@ def conjugate_gradients(
             return report(iteration, iteration + 1, True, "stopped: a product is not finite")
         if curvature <= 0:
             return report(iteration, iteration + 1, False, "stopped: the matrix is not positive definite")
+        added.append(state.rz**2 / curvature)
         beta = state.advance(state.rz / curvature, image)
         if math.sqrt(state.rr) <= tol * scale:
             return report(iteration + 1, iteration + 1, True, "converged: residual below tolerance")
+        if energy_tol is not None and _missing(added) <= energy_tol * sum(added):
+            message = "converged: the quadratic form is within its tolerance"
+            return state.x, replace(report(iteration + 1, iteration + 1, True, message)[1], converged=True)
         if not state.rz > 0:
             return report(iteration + 1, iteration + 1, False, "stopped: the preconditioner is not positive definite")
         state.turn(beta)
