@@ -14,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 
 import fieldfit as ff
-from fieldfit.data.columns import columns_from_lists
+from fieldfit.data.columns import columns_from_lists, parse_columns
 from fieldfit.data.crfsuite_text import parse_crfsuite
 from fieldfit.types import ConvergenceWarning, DataError, FileFormatError, ModelError
 
@@ -498,3 +498,12 @@ def test_sklearn_crfsuite_takes_and_gives_the_same(toy, unseen, c1):
     for one, other in zip(ours.predict_marginals(unseen[1]), peer.predict_marginals(unseen[1]), strict=True):
         for token, expected in zip(one, other, strict=True):
             assert token == pytest.approx(expected, abs=0.01)
+
+
+def test_what_a_first_file_may_lack(tmp_path, monkeypatch):
+    words = [[("the", "DT"), ("dog", "NN")]]
+    monkeypatch.setenv("FIELDFIT_DATA", str(tmp_path))  # no stop list there
+    with pytest.raises(DataError, match=r"'conll2000' ask whether a word is a stop word.*'tagger', 'columns'"):
+        ff.CRFTagger(features="conll2000").fit(words, [["B", "I"]])
+    with pytest.raises(DataError, match="one column, the label"):
+        ff.CRFTagger().fit(parse_columns("B\nI\n"))

@@ -24,7 +24,7 @@ from fieldfit.data.attributes import AttributeText, sentence_lengths
 from fieldfit.data.column_encoder import ColumnEncoder
 from fieldfit.data.columns import ColumnText, columns_from_lists
 from fieldfit.data.encoders import Encoder
-from fieldfit.data.features import preset, preset_names
+from fieldfit.data.features import load_stop_words, preset, preset_names
 from fieldfit.data.label_lists import encode_labels, flatten_labels
 from fieldfit.data.sequences import Sequences
 from fieldfit.data.templates import FeatureSpec, parse_templates, read_templates
@@ -37,8 +37,7 @@ def learn_sequences(X: Any, y: Any, features: Any, min_count: int) -> tuple[Enco
         return AttributeEncoder.fit(X, y, min_count=min_count)
     if isinstance(X, ColumnText):
         text = X if y is None else _with_labels(X, y)
-        encoder, sequences = ColumnEncoder.fit(text, feature_spec(features, text.n_columns), min_count=min_count)
-        return encoder, _with_pairs(encoder, text, sequences)
+        return _learn_columns(text, features, min_count)
     if y is None:
         raise DataError("Training needs the labels y, a list for each sentence of X.")
     if _is_numeric(X):
@@ -46,8 +45,7 @@ def learn_sequences(X: Any, y: Any, features: Any, min_count: int) -> tuple[Enco
     if features is not None:
         labels = [list(map(str, labels)) for labels in _label_lists(X, y)]
         text = columns_from_lists(*_columns(X), labels)
-        encoder, sequences = ColumnEncoder.fit(text, feature_spec(features, text.n_columns), min_count=min_count)
-        return encoder, _with_pairs(encoder, text, sequences)
+        return _learn_columns(text, features, min_count)
     return AttributeEncoder.fit(_items(X), y, min_count=min_count)
 
 
@@ -89,11 +87,30 @@ def gold_labels(encoder: Encoder, X: Any, y: Any) -> list[list[Any]]:
     raise DataError("There are no labels to compare with: give y, a list of labels for each sentence.")
 
 
+def _learn_columns(text: ColumnText, features: Any, min_count: int) -> tuple[ColumnEncoder, Sequences]:
+    spec = feature_spec(features, text.n_columns)
+    if spec.uses_stop_words:
+        try:
+            load_stop_words()
+        except DataError as error:
+            raise DataError(
+                f"The features {spec.name!r} ask whether a word is a stop word. {error} Or use features that do not ask: "
+                f"'tagger', 'columns' or templates of your own."
+            ) from error
+    encoder, sequences = ColumnEncoder.fit(text, spec, min_count=min_count)
+    return encoder, _with_pairs(encoder, text, sequences)
+
+
 def feature_spec(features: Any, n_columns: int) -> FeatureSpec:
     """A preset's name, ``"columns"`` (each column of the token itself), templates as text, their file, or a spec."""
     if isinstance(features, FeatureSpec):
         return features
     if features is None or features == "columns":
+        if n_columns == 1:
+            raise DataError(
+                "The text has one column, the label, and nothing to predict it from. Put the label after the columns of "
+                "the token."
+            )
         lines = [f"U{column:02d}:%x[0,{column}]" for column in range(n_columns - 1)]
         return parse_templates("\n".join([*lines, "B"]), source="columns")
     if features in preset_names():
