@@ -79,7 +79,7 @@ struct ChainWeights {
 struct ChainScratch {
     double* hot_table;        // n_hot x padded
     double* hot_tangent;      // the same for the direction
-    double* matrices;         // 4 x padded x padded: exp(A - max A), its transpose, both times the direction
+    double* matrices;         // 6 x padded x padded: exp(A - max A), its transpose, both times the direction, panels
     double* edges;            // n_chunks x 4 x padded x padded
     double* hot_gradient;     // n_chunks x n_hot x padded
     double* ends;             // n_chunks x 2 x padded

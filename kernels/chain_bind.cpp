@@ -75,7 +75,7 @@ ScratchPool::Lease lay_out(const ChainTokens& tokens, int64_t width, bool tangen
     const int64_t square = d.padded * d.padded;
     const int64_t sizes[] = {d.n_hot * d.padded,
                              tangent ? d.n_hot * d.padded : 0,
-                             4 * square,
+                             6 * square,
                              parts * 4 * square,
                              parts * d.n_hot * d.padded,
                              parts * 2 * d.padded,

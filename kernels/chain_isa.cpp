@@ -39,6 +39,10 @@ Chain prepare(const ChainData& data, const ChainWeights& weights, const ChainWei
     chain.tangent_transitions = direction ? direction->transitions : nullptr;
     chain.forward = matrices;
     chain.backward = matrices + square;
+    pack_panels(chain.forward, K, padded, matrices + 4 * square);
+    pack_panels(chain.backward, K, padded, matrices + 5 * square);
+    chain.forward_panels = matrices + 4 * square;
+    chain.backward_panels = matrices + 5 * square;
     chain.forward_tangent = matrices + 2 * square;
     chain.backward_tangent = matrices + 3 * square;
     chain.top = top;

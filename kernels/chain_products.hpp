@@ -103,20 +103,65 @@ void product_rows(const double* const* in, const double* matrix, double* const* 
     }
 }
 
-FF_INLINE void product(int64_t rows, const double* const* in, const double* matrix, double* const* out, int64_t n,
+// Panels: twelve columns of a matrix (the last eight or four where they are left) with their rows following each other,
+// so that a product reads memory straight on. The panel that begins at column j is at j * padded.
+constexpr int64_t panel_width = 12;
+
+void pack_panels(const double* matrix, int64_t n, int64_t padded, double* panels) {
+    for (int64_t j = 0; j < padded; j += panel_width) {
+        const int64_t width = padded - j < panel_width ? padded - j : panel_width;
+        for (int64_t i = 0; i < n; ++i)
+            std::memcpy(panels + j * padded + i * width, matrix + i * padded + j,
+                        static_cast<size_t>(width) * sizeof(double));
+    }
+}
+
+// One row with two panels at once: three vectors of sums alone would wait for each other.
+FF_INLINE void product_two_panels(const double* in, const double* first, const double* second, double* out, int64_t n) {
+    v4 acc[6];
+    for (int c = 0; c < 6; ++c) acc[c] = splat(0.0);
+    for (int64_t i = 0; i < n; ++i) {
+        const v4 a = splat(in[i]);
+        for (int c = 0; c < 3; ++c) acc[c] += a * load(first + i * panel_width + 4 * c);
+        for (int c = 0; c < 3; ++c) acc[3 + c] += a * load(second + i * panel_width + 4 * c);
+    }
+    for (int c = 0; c < 6; ++c) store(out + 4 * c, acc[c]);
+}
+
+template <int R>
+void product_with_panels(const double* const* in, const double* panels, double* const* out, int64_t n, int64_t padded) {
+    int64_t j = 0;
+    double* at[R];
+    if constexpr (R == 1) {
+        for (; j + 2 * panel_width <= padded; j += 2 * panel_width)
+            product_two_panels(in[0], panels + j * padded, panels + (j + panel_width) * padded, out[0] + j, n);
+    }
+    for (; j + panel_width <= padded; j += panel_width) {
+        for (int r = 0; r < R; ++r) at[r] = out[r] + j;
+        product_block<R, 3>(in, panels + j * padded, at, n, panel_width);
+    }
+    for (int r = 0; r < R; ++r) at[r] = out[r] + j;
+    if (padded - j == 8) {
+        product_block<R, 2>(in, panels + j * padded, at, n, 8);
+    } else if (padded - j == 4) {
+        product_block<R, 1>(in, panels + j * padded, at, n, 4);
+    }
+}
+
+FF_INLINE void product(int64_t rows, const double* const* in, const double* panels, double* const* out, int64_t n,
                        int64_t padded) {
     switch (rows) {
         case 1:
-            product_rows<1>(in, matrix, out, n, padded);
+            product_with_panels<1>(in, panels, out, n, padded);
             break;
         case 2:
-            product_rows<2>(in, matrix, out, n, padded);
+            product_with_panels<2>(in, panels, out, n, padded);
             break;
         case 3:
-            product_rows<3>(in, matrix, out, n, padded);
+            product_with_panels<3>(in, panels, out, n, padded);
             break;
         default:
-            product_rows<4>(in, matrix, out, n, padded);
+            product_with_panels<4>(in, panels, out, n, padded);
             break;
     }
 }

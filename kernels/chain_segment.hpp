@@ -21,6 +21,7 @@ struct Chain {
     int64_t n_labels, padded;
     const double *transitions, *tangent_transitions;   // A and its direction
     const double *forward, *backward;                  // M and its transpose
+    const double *forward_panels, *backward_panels;    // the same in panels
     const double *forward_tangent, *backward_tangent;  // M ∘ A' and its transpose
     double top;                                        // max A
     // Sums over segments: edges = direct + columnsᵀ - M ∘ outer - (M ∘ A' ∘ outer or ...), put together at the end.
@@ -109,7 +110,7 @@ FF_INLINE void forward_batch(const Chain& chain, Segment* segments, int64_t coun
             in[b] = segments[b].alpha + (p - 1) * segments[b].stride;
             out[b] = segments[b].alpha + p * segments[b].stride;
         }
-        product(active, in, chain.forward, out, chain.n_labels, padded);
+        product(active, in, chain.forward_panels, out, chain.n_labels, padded);
         for (int64_t b = 0; b < active; ++b) {
             Segment& s = segments[b];
             const double* psi = s.psi + p * padded;
@@ -182,7 +183,7 @@ FF_INLINE void backward_batch(const Chain& chain, Segment* segments, int64_t cou
             in[b] = g;
             out[b] = row;
         }
-        if (p > 0) product(active, in, chain.backward, out, chain.n_labels, padded);
+        if (p > 0) product(active, in, chain.backward_panels, out, chain.n_labels, padded);
     }
     for (int64_t b = 0; b < count; ++b) {
         Segment& s = segments[b];
