@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -57,7 +58,8 @@ def get_threads(work: float = float("inf")) -> int:
 
 
 @cache
-def _blas_pools() -> Any:
+def _blas_pools(scipy_is_loaded: bool) -> Any:
+    """The libraries that are there now; SciPy brings one of its own, which comes with its first import."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -67,8 +69,9 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     """A context in which NumPy's products use one thread.
 
     BLAS threads keep spinning for a while after a product, and two pools on the same processors take turns: even a dot
-    product between two evaluations made each of them half as slow again. The libraries are looked up once, so that
-    entering takes microseconds.
+    product between two evaluations made each of them half as slow again. The libraries are looked up once without
+    and once with SciPy, so that entering takes microseconds.
     """
-    limit: AbstractContextManager[Any] = _blas_pools().limit(limits=1, user_api="blas")
+    loaded = "scipy.linalg" in sys.modules
+    limit: AbstractContextManager[Any] = _blas_pools(loaded).limit(limits=1, user_api="blas")
     return limit
