@@ -124,6 +124,10 @@ def test_plots_show_the_tables(tmp_path):
     coefficients = fit.plot_coefficients(most=6)
     assert len(coefficients.get_yticklabels()) == 6
     assert {label.get_text() for label in coefficients.get_yticklabels()} <= set(fit.parameter_names)
+    crowded = plt.figure(figsize=(3, 1)).subplots()
+    fit.plot_coefficients(ax=crowded)  # ten names do not fit into an inch
+    assert not crowded.get_yticklabels()
+    assert "10 parameters" in crowded.get_ylabel()
     coefficients.figure.savefig(tmp_path / "coefficients.png")
     assert (tmp_path / "coefficients.png").stat().st_size > 5_000
     plt.close("all")

@@ -19,7 +19,7 @@ def hessian(problem, theta, row_weight=None):
 @pytest.mark.parametrize("policy", ["FL", "PL1", "PL2", "0.6*PL1 + 0.7*FL@2", "0.5*PL3/sentence"])
 @pytest.mark.parametrize("pairs", ["all", "observed"])
 def test_the_factor_has_the_curvature_as_its_mean(policy, pairs):
-    """4,000 draws for each window; entries of the Hessian are of order 1, so 5 errors are below 0.15 of the largest."""
+    """1,000 draws for each window: the error of an entry is about 2% of the largest."""
     data = random_sequences(seed=4, lengths=(3, 1, 5, 2), n_labels=3, n_features=4)
     model = ChainCRF(3, 4, pairs=pairs).observe(data)
     theta = np.random.default_rng(2).normal(size=model.n_parameters)
@@ -30,10 +30,10 @@ def test_the_factor_has_the_curvature_as_its_mean(policy, pairs):
     chains = ScoredChains(data.offsets, scored.scores, scored.edges, 3)
     total = 0.0
     for seed, family in enumerate(problem.families):
-        factor = window_factor(model.layout, data, chains, family, weight, 4_000, seed)
+        factor = window_factor(model.layout, data, chains, family, weight, 1_000, seed)
         total = total + (factor.T @ factor).toarray()
     exact = hessian(problem, theta, weight)
-    np.testing.assert_allclose(total, exact, atol=0.05 * max(np.abs(exact).max(), 1e-9))
+    np.testing.assert_allclose(total, exact, atol=0.1 * max(np.abs(exact).max(), 1e-9))
 
 
 def test_the_problems_factor_is_sparse_and_its_scores_are_those_of_the_kernel():

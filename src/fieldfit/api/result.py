@@ -33,7 +33,7 @@ MOST_DENSE = 3_000
 _MOST_PRODUCTS = 2_000
 #: Simulated copies of the data behind model-based standard errors where there are too many parameters for matrices.
 _SIMULATED = 4
-#: Relative error of aᵀ(H + P)⁻¹a at which a solve ends; standard errors come out to about 1e-3 or better.
+#: Relative error of aᵀ(H + P)⁻¹a at which a solve ends; standard errors come out to about 2e-3 or better.
 _FORM_ERROR = 1e-5
 #: Relative residual at which a solve counts as solved; a direction that is not identified stays far above it.
 _SOLVED = 1e-4

@@ -10,12 +10,15 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+#: Inches, and the points that a line needs for a name; where there is less room, names would lie on each other.
+_TALLEST, _SMALLEST_NAME = 14.0, 8.0
+
 
 def plot_coefficients(table: pd.DataFrame, *, most: int = 40, sort: bool = True, ax: Axes | None = None) -> Axes:
     """Draw a table with the columns estimate, lower and upper (and q or p, if it has them).
 
     At most ``most`` parameters are drawn, those with the largest |z|; intervals that hold 0 are grey, others coloured.
-    Parameters that are not identified (NaN) are listed below the plot, without an interval.
+    Parameters that are not identified (NaN) are counted in the title. Names are left out where lines are too close.
     """
     import matplotlib.pyplot as plt
 
@@ -27,7 +30,9 @@ def plot_coefficients(table: pd.DataFrame, *, most: int = 40, sort: bool = True,
         drawn = drawn.sort_values("estimate")
     estimate, lower, upper = (drawn[name].to_numpy(dtype=float) for name in ("estimate", "lower", "upper"))
     if ax is None:
-        _, ax = plt.subplots(figsize=(6.4, max(2.0, 0.6 + 0.24 * len(drawn))), layout="constrained")
+        height = min(max(2.0, 0.6 + 0.24 * len(drawn)), _TALLEST)
+        _, ax = plt.subplots(figsize=(6.4, height), layout="constrained")
+    room = 72 * ax.bbox.height / ax.figure.dpi / max(1, len(drawn))  # points for each line
     places = np.arange(len(drawn))
     away = (lower > 0) | (upper < 0)
     for chosen, colour, label in (
@@ -35,10 +40,15 @@ def plot_coefficients(table: pd.DataFrame, *, most: int = 40, sort: bool = True,
         (~away, "#8c8c8c", "interval with 0"),
     ):
         if chosen.any():
-            ax.hlines(places[chosen], lower[chosen], upper[chosen], color=colour, linewidth=1.6)
-            ax.plot(estimate[chosen], places[chosen], "o", color=colour, markersize=4.5, label=label)
+            ax.hlines(places[chosen], lower[chosen], upper[chosen], color=colour, linewidth=min(1.6, 0.4 * room))
+            size = min(4.5, max(1.5, 0.6 * room))
+            ax.plot(estimate[chosen], places[chosen], "o", color=colour, markersize=size, label=label)
     ax.axvline(0.0, color="black", linewidth=0.8, zorder=0)
-    ax.set_yticks(places, [str(name) for name in drawn.index])
+    if room >= _SMALLEST_NAME:
+        ax.set_yticks(places, [str(name) for name in drawn.index], fontsize=min(10.0, 0.8 * room))
+    else:
+        ax.set_yticks([])
+        ax.set_ylabel(f"{len(drawn)} parameters" + (", by estimate" if sort else ""))
     ax.set_ylim(-0.7, len(drawn) - 0.3)
     ax.set_xlabel("estimate and confidence interval")
     ax.grid(axis="x", color="#e0e0e0", linewidth=0.6)
