@@ -67,6 +67,18 @@ the number of weights, the recursion with K² and the number of tokens.""",
     "memory": Section("Where the memory of a fit goes", ["fit_memory.py"]),
     "tagging": Section("Tagging from Python against CRFsuite", ["crf_race.py", "--only", "tagging"]),
     "encoding": Section("Reading and encoding sequences", ["encoding.py"]),
+    "errors": Section("Standard errors of a tagger with a quarter of a million parameters", ["standard_errors.py"]),
+    "weights": Section("What automatic weights cost", ["auto_weights.py"]),
+    "cost": Section(
+        "Predicted against measured seconds",
+        ["cost_model.py", "--out", "docs/figures"],
+        "![Predicted against measured seconds](figures/cost-model.png)",
+    ),
+    "promise": Section(
+        "The planner's promise",
+        ["planner_promise.py", "--out", "docs/figures"],
+        "![Measured error against measured seconds](figures/planner-promise.png)",
+    ),
 }
 HEAD = """# Benchmarks
 
