@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fieldfit.types import FieldfitError
-
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit
     from fieldfit.report.table import PlainTable
@@ -59,6 +57,7 @@ def write_weights(fit: Fit, folder: Path) -> list[str]:
     """Picture and table of the trajectory; FieldfitError for a fit without automatic weights."""
     from fieldfit.data.atomic import atomic_writer
     from fieldfit.report.figures import make_folder, save_figure
+    from fieldfit.types import FieldfitError
 
     if fit.weights is None or not fit.weights.history:
         raise FieldfitError("This fit has no automatic weights to draw: fit it with --weights auto.")
