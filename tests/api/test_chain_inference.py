@@ -94,6 +94,16 @@ def test_both_kinds_agree_inside_the_family(policy):
     assert ("identity" if policy == "FL" else "simulated") in fit.dense_accuracy("model").method
 
 
+def test_with_unknown_labels_the_information_identity_does_not_hold():
+    data = crf_data()
+    labels = data.labels.copy()
+    labels[np.random.default_rng(5).random(len(labels)) < 0.3] = -1
+    fit = ff.fit(CRF, replace(data, labels=labels), "FL", fixed=FIXED)
+    assert "simulated" in fit.dense_accuracy("model").method
+    robust, based = fit.standard_errors()[fit.free], fit.standard_errors("model")[fit.free]
+    np.testing.assert_allclose(based, robust, rtol=0.3)
+
+
 @pytest.mark.parametrize(("policy", "tolerance"), [("FL", 1e-10), ("FL@2", 1e-10), ("PL1", 0.1)])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_model_based_moments_are_sums_over_all_label_sequences(policy, tolerance, weighted, monkeypatch):

@@ -67,7 +67,9 @@ def test_other_betas_are_those_of_a_compiled_problem(model, data, policy, theta)
     before = problem.value_grad(theta)
     families = len(selection.parts)
     for betas in (np.linspace(0.2, 1.4, families), np.eye(families)[0], np.eye(families)[-1]):
-        found = problem.with_betas(betas)
+        found = problem.with_betas(np.full(families, 3.0)).with_betas(betas)
+        if hasattr(problem, "_tokens"):
+            assert found._tokens is problem._tokens  # nothing is compiled again
         parts = [problem.with_betas(row) for row in np.eye(families)]
         total = sum(b * part.value_grad(theta, weight)[0] for b, part in zip(betas, parts, strict=True))
         # By its own scores, which do not know the weights.

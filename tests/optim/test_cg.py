@@ -86,3 +86,15 @@ def test_the_quadratic_form_ends_a_solve_early_and_within_its_tolerance(decades,
     assert info.converged
     assert info.products < full.products
     assert -1e-9 * exact <= exact - b @ x <= 3e-4 * exact
+
+
+def test_a_small_eigenvalue_does_not_end_a_solve_early():
+    """Additions to bᵀx fall fast at first and then nearly stop, until the small eigenvalue is met."""
+    rng = np.random.default_rng(3)
+    values = np.concatenate((rng.uniform(1.0, 100.0, 3000), [1e-3]))
+    b = rng.normal(size=3001)
+    b[-1] = 0.05 * np.linalg.norm(b[:-1]) / np.sqrt(3000)
+    exact = float(b @ (b / values))
+    x, info = conjugate_gradients(lambda v: values * v, b, tol=1e-12, energy_tol=1e-5)
+    assert info.converged
+    assert exact - b @ x < 1e-4 * exact

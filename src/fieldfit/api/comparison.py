@@ -50,7 +50,9 @@ class HypothesisTest:
     def __str__(self) -> str:
         q = len(self.weights)
         if np.allclose(self.weights, 1.0):
-            law = f"χ² with {q} degrees of freedom"
+            law = f"χ² with {q} degree{'s' if q > 1 else ''} of freedom"
+        elif q == 1:
+            law = f"{self.weights[0]:.3g} times χ²₁"
         else:
             law = f"a sum of {q} weighted χ²₁, weights {self.weights.min():.3g} to {self.weights.max():.3g}"
         return f"{self.name} test: {self.statistic:.4f}, p = {self.p:.4g} ({law})"
@@ -59,7 +61,13 @@ class HypothesisTest:
 def wald_test(fit: Fit, hypothesis: Any, value: Any, kind: Kind) -> HypothesisTest:
     """Test R θ = value; the restrictions that are not independent of the others count once."""
     rows = _restrictions(fit, hypothesis)
-    gap = rows @ fit.theta - np.broadcast_to(np.asarray(value, dtype=np.float64), (len(rows),))
+    wanted = np.asarray(value, dtype=np.float64)
+    if wanted.shape not in ((), (1,), (len(rows),)) or not np.isfinite(wanted).all():
+        raise ModelError(
+            f"The hypothesis has {len(rows)} restriction{'s' if len(rows) > 1 else ''}; value must be one finite number, "
+            f"or one for each, and is {value!r}."
+        )
+    gap = rows @ fit.theta - wanted
     covariance = fit.accuracy(kind).covariance_of(rows)
     if np.isnan(covariance).any():
         raise ModelError(
@@ -184,10 +192,10 @@ def _embed(full: Fit, null: Fit) -> tuple[FloatArray, IntArray]:
         embedded[where[name]] = value
         estimated[where[name]] = is_free
     restricted = np.flatnonzero(full.free & ~estimated)
-    if not len(restricted):
-        raise ModelError("The null model restricts nothing: both fits have the same free parameters.")
     if np.any(estimated & ~full.free):
         raise ModelError("The null model has free parameters that the full one fixes; exchange the two.")
+    if not len(restricted):
+        raise ModelError("The null model restricts nothing: both fits have the same free parameters.")
     return embedded, restricted
 
 

@@ -81,7 +81,8 @@ def information_identity(fit: Fit) -> float | None:
     bound = fit.policy.bind(fit.model.structure(dataset))
     if len(bound.families) != 1 or bound.families[0].name != "FL" or not bound.everything:
         return None
-    if isinstance(dataset, Table) and bool((dataset.codes < 0).any()):
+    # With unknown values the Hessian is −Cov(features) + Cov(features | known), which depends on what is known.
+    if bool(((dataset.codes if isinstance(dataset, Table) else dataset.labels) < 0).any()):
         return None
     beta = np.asarray(bound.betas[0], dtype=np.float64)
     return float(beta.reshape(-1)[0]) if beta.size == 1 else None

@@ -277,7 +277,8 @@ def _refuse_constant(model: FieldModel, dataset: Table, unpenalised: BoolArray) 
         shown = ", ".join(map(str, constant[:10])) + (", …" if len(constant) > 10 else "")
         raise DataError(
             f"{len(constant)} column{'s' if len(constant) > 1 else ''} never change{'' if len(constant) > 1 else 's'}: "
-            f"{shown}. Without a penalty their parameters have no finite estimate: drop those columns or give sigma2."
+            f"{shown}. Without a penalty the parameters there have no finite estimate: leave constant columns out or "
+            "give sigma2."
         )
 
 

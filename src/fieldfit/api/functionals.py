@@ -108,7 +108,7 @@ def value_and_gradient(
             )
         return "aᵀθ", float(vector @ theta), vector
     name = getattr(g, "__name__", "g")
-    value = float(g(theta.copy()))
+    value = _number(g, theta.copy())
     if callable(gradient):
         slope = np.asarray(gradient(theta.copy()), dtype=np.float64)
     elif gradient is not None:
@@ -125,6 +125,14 @@ def value_and_gradient(
     return "g(θ)" if name == "<lambda>" else name, value, slope
 
 
+def _number(g: Callable[[FloatArray], Any], theta: FloatArray) -> float:
+    """g(θ), which must be one finite number."""
+    found = np.asarray(g(theta), dtype=np.float64)
+    if found.size != 1 or not np.isfinite(found).all():
+        raise ModelError(f"A function of θ must give one finite number; here it gave {found!r}.")
+    return float(found.reshape(()))
+
+
 def _differences(g: Callable[[FloatArray], float], theta: FloatArray) -> FloatArray:
     slope = np.empty(len(theta))
     for place in range(len(theta)):
@@ -132,7 +140,7 @@ def _differences(g: Callable[[FloatArray], float], theta: FloatArray) -> FloatAr
         up, down = theta.copy(), theta.copy()
         up[place] += step
         down[place] -= step
-        slope[place] = (float(g(up)) - float(g(down))) / (up[place] - down[place])
+        slope[place] = (_number(g, up) - _number(g, down)) / (up[place] - down[place])
     return slope
 
 

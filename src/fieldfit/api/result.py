@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ MOST_DENSE = 3_000
 _MOST_PRODUCTS = 2_000
 #: Simulated copies of the data behind model-based standard errors where there are too many parameters for matrices.
 _SIMULATED = 4
-#: Relative error of aᵀ(H + P)⁻¹a at which a solve ends; standard errors come out to about 2e-3 or better.
+#: Relative error of aᵀ(H + P)⁻¹a at which a solve ends; an estimate, not a bound.
 _FORM_ERROR = 1e-5
 #: Relative residual at which a solve counts as solved; a direction that is not identified stays far above it.
 _SOLVED = 1e-4
@@ -81,7 +82,8 @@ class Fit:
         """The objective with its data; DataError for a fit that was loaded from a file."""
         if self.objective_function is None:
             raise DataError(
-                "This fit was loaded from a file, which does not hold the data that this needs. Fit again."
+                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Fit the "
+                "model again to ask for this."
             )
         return self.objective_function
 
@@ -90,7 +92,8 @@ class Fit:
         """The samples that were fitted; DataError for a fit that was loaded from a file."""
         if self.dataset is None:
             raise DataError(
-                "This fit was loaded from a file, which does not hold the data that this needs. Fit again."
+                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Fit the "
+                "model again to ask for this."
             )
         return self.dataset
 
@@ -200,7 +203,7 @@ class Fit:
         variances = [
             accuracy.covariance_of(unit_rows(places[[k]], len(self.theta)))[0, 0] for k in range(len(places))
         ]
-        return np.sqrt(np.maximum(variances, 0.0))
+        return np.array([_root(variance) for variance in variances])
 
     def conf_int(self, level: float = 0.95, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
         """Normal confidence intervals (r, 2), or those of the parameters named."""
@@ -260,7 +263,7 @@ class Fit:
             value += step
         else:
             variance = float(self.accuracy(kind).covariance_of(slope[None])[0, 0])
-        error = float(np.sqrt(max(variance, 0.0))) if variance == variance else float("nan")
+        error = _root(variance)
         return Estimate(name or found, value, error, value - half * error, value + half * error, level, kind)
 
     def plot_coefficients(
@@ -275,7 +278,8 @@ class Fit:
         """Estimates with their confidence intervals; the same data as `table`."""
         from fieldfit.report.coefficients import plot_coefficients
 
-        return plot_coefficients(self.table(level, kind, parameters), most=most, ax=ax)
+        axis = f"estimate and {level:.0%} confidence interval ({kind}), {self.policy}"
+        return plot_coefficients(self.table(level, kind, parameters), most=most, axis=axis, ax=ax)
 
     def debiased(self) -> Fit:
         """The one-step estimate θ̂ + H⁻¹ Σψ(θ̂), which undoes the penalty's pull to first order, with its own accuracy.
@@ -432,3 +436,8 @@ class Fit:
         from fieldfit.api.files import save_fit
 
         save_fit(self, path)
+
+
+def _root(variance: float) -> float:
+    """√ of a variance; NaN where it is negative by more than rounding, as an indefinite bread can make it."""
+    return math.sqrt(max(variance, 0.0)) if variance > -1e-12 else math.nan

@@ -50,9 +50,10 @@ def cross_validate(
         raise FieldfitError(f"Cross-validation needs at least 2 folds; got {folds}.")
     lines, losses = [], []
     weight: FloatArray | None = None
+    counts = False
     for name, candidate in models.items():
         dataset = candidate.read(data)
-        n, weight = dataset.n, dataset.sample_weight
+        n, weight, counts = dataset.n, dataset.sample_weight, dataset.weight_kind == "counts"
         if n < 2 * folds:
             raise DataError(f"{n} samples are too few for {folds} folds.")
         member = fold_members(n, folds, random_state)
@@ -73,24 +74,33 @@ def cross_validate(
                     loss[outside] = -held_out(fitted.model, fitted.theta, dataset.subset(outside), score)
                 lines.append({"model": name, "policy": str(text), "sigma2": penalty})
                 losses.append(loss)
+    if not losses:
+        raise DataError("There is nothing to compare: give at least one model, one policy and one sigma2.")
     frame = pd.DataFrame(lines)
     matrix = np.stack(losses)
     if matrix.shape[1] == 0:
         raise DataError("There are no samples to score.")
-    means, errors = weighted_means(matrix, weight)
+    means, errors = weighted_means(matrix, weight, counts)
     best = int(means.argmin())
     frame["nll"], frame["std_error"] = means, errors
-    frame["excess"], frame["excess_std_error"] = weighted_means(matrix - matrix[best], weight)
+    frame["excess"], frame["excess_std_error"] = weighted_means(matrix - matrix[best], weight, counts)
     if list(models) == [""]:
         frame = frame.drop(columns="model")
     return frame.sort_values("nll", kind="stable").reset_index(drop=True)
 
 
-def weighted_means(values: FloatArray, weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-    """Means over samples of values (lines, n) with weights (n,), None for equal ones, and their standard errors."""
+def weighted_means(
+    values: FloatArray, weight: FloatArray | None, counts: bool = False
+) -> tuple[FloatArray, FloatArray]:
+    """Means over samples of values (lines, n) with weights (n,), None for equal ones, and their standard errors.
+
+    With ``counts`` a weight stands for so many copies, of which each is a sample.
+    """
     n = values.shape[1]
     share = np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
     means = values @ share
+    if counts and weight is not None:
+        return means, np.sqrt((values - means[:, None]) ** 2 @ share / (weight.sum() - 1))
     errors = np.sqrt(n / (n - 1) * ((values - means[:, None]) ** 2 @ share**2))
     return means, errors
 

@@ -153,12 +153,16 @@ def _choose_columns(
     chosen = [raw.names[j] for j in positions]
     if names is not None:
         if len(names) != len(chosen):
-            raise DataError(f"{len(names)} names are given, and {raw.source} has {len(chosen)} columns to name.")
+            raise DataError(f"{raw.source} has {len(chosen)} columns, and {len(names)} are expected: {_some(names)}.")
         chosen = [str(name) for name in names]
         if len(set(chosen)) < len(chosen):
             double = next(name for name in chosen if chosen.count(name) > 1)
             raise DataError(f"names has {double!r} twice. Give each column a name of its own.")
     return raw.select(positions, chosen), weight
+
+
+def _some(names: Sequence[Any]) -> str:
+    return ", ".join(map(str, names[:6])) + (", …" if len(names) > 6 else "")
 
 
 def _position(raw: RawTable, column: str | int) -> int:

@@ -12,7 +12,6 @@ so the gradient of the emissions stays factored until it is written down.
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -183,8 +182,11 @@ class BoltzmannChainProblem(Problem):
 
     def with_betas(self, betas: FloatArray) -> BoltzmannChainProblem:
         """The same sequences and windows with other weights of the families."""
-        other = copy(self)
+        other = object.__new__(type(self))  # not copy(), which would compile again
+        other.__dict__.update(self.__dict__)
         other.families = tuple(own._replace(beta=float(b)) for own, b in zip(self.families, betas, strict=True))
+        other._last = None  # what is kept depends on β
+        other.__dict__.pop("_whole", None)
         return other
 
     def _split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -194,8 +196,9 @@ class BoltzmannChainProblem(Problem):
 
     def _at(self, theta: FloatArray) -> _Point:
         """The point θ; conjugate gradients ask for the same one again and again, so the last is kept."""
-        if self._last is not None and np.array_equal(self._last[0].theta, theta):
-            return self._last[0]
+        last = self._last
+        if last is not None and np.array_equal(last[0].theta, theta):
+            return last[0]
         own = np.array(theta, dtype=np.float64)
         A, B = self._split(own)
         c, p = _normalise(B)
@@ -215,10 +218,11 @@ class BoltzmannChainProblem(Problem):
         """Minus the expected label counts (K,) at the point."""
         if row_weight is not None:
             return self._expect(point.weights, None, signature_weight)[1]
-        if self._last is None or self._last[0] is not point or self._last[1] is None:
-            self._last = (point, self._expect(point.weights, None, signature_weight)[1])
-        found = self._last[1]
-        assert found is not None
+        last = self._last
+        if last is not None and last[0] is point and last[1] is not None:
+            return last[1]
+        found = self._expect(point.weights, None, signature_weight)[1]
+        self._last = (point, found)
         return found
 
     def _weights(self, A: FloatArray, base: FloatArray, direction: bool) -> tuple[FloatArray, ...]:

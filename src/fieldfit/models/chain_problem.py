@@ -13,7 +13,6 @@ so is one without any known label, whose log-probability is 0.
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -170,8 +169,10 @@ class ChainProblem(Problem):
 
     def with_betas(self, betas: FloatArray) -> ChainProblem:
         """The same sequences and windows with other weights of the families."""
-        other = copy(self)
+        other = object.__new__(type(self))  # not copy(), which would compile again
+        other.__dict__.update(self.__dict__)
         other.families = tuple(own._replace(beta=float(b)) for own, b in zip(self.families, betas, strict=True))
+        other._spare = []
         return other
 
     @property

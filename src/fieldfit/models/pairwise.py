@@ -94,6 +94,7 @@ class PairwiseProblem(Problem):
                     "given; give one for each component, or one number."
                 )
         self._parts = tuple(parts)
+        self._written = self._parts  # as the policy has them, whatever weights come later
         self._edge_number = EdgeNumbers(self.n_variables, self.edges)
         repeated = self._edge_number.repeated
         if repeated is not None:
@@ -255,7 +256,7 @@ class PairwiseProblem(Problem):
         other = copy(self)
         other._parts = tuple(
             replace(part, beta=part.beta * b if np.ndim(part.beta) else float(b))
-            for part, b in zip(self._parts, betas, strict=True)
+            for part, b in zip(self._written, betas, strict=True)
         )
         other._layout = self._unit.with_betas(betas)
         return other

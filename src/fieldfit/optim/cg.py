@@ -18,7 +18,7 @@ from fieldfit.threads import get_threads
 from fieldfit.types import FieldfitError, FloatArray
 
 #: Steps whose additions to bᵀx are taken together, so that their ups and downs do not matter.
-_WINDOW = 10
+_WINDOW = 20
 
 #: v ↦ Hv
 Product = Callable[[FloatArray], FloatArray]

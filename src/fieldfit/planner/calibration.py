@@ -1,8 +1,9 @@
 """Seconds for each kind of operation on this machine, from short runs whose result is cached.
 
 Two dozen small problems are compiled and evaluated on one thread; the rates are the non-negative numbers that explain
-their times best in relative error (`fieldfit.models.work` counts the operations). Times are the least of several passes
-over all runs, in CPU time of the thread: other programs can only add to them. What threads bring is measured on its own:
+their times best in relative error (`fieldfit.models.work` counts the operations). Times are medians (of set-ups the
+least) of several passes over all runs,
+in CPU time of the thread: other programs can only add to them. What threads bring is measured on its own:
 
     seconds = Σ serial + Σ parallel / s(tasks) + fork,     s(t) = 1 + (t/⌈t/threads⌉ − 1) × gain
 

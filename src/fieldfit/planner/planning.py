@@ -5,7 +5,6 @@ All variances are for the sample at hand: a policy that uses a fifth of it has Î
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -90,7 +89,7 @@ def recommend(survey: Survey, asked: Sequence[Terms] | None, target: Target) -> 
         n_parameters=survey.model.n_parameters,
         model_kind=survey.model.kind,
         pilot_rows=survey.pilot.n,
-        pilot_seconds=time.perf_counter() - survey.began,
+        pilot_seconds=survey.seconds,
         evaluations=survey.pilot.evaluations,
         theta=survey.pilot.theta,
         curves=partial(curves, evidence, ingredients),

@@ -38,6 +38,7 @@ class Survey:
     costs: FitCosts
     simulated: bool  # the samples of the moments were drawn from the model
     began: float
+    seconds: float  # from the beginning to the end of the survey
 
     def spent(self, unit: str) -> float:
         """What reading, pilot and moments took up to now, in the unit of a budget."""
@@ -105,4 +106,6 @@ def make_survey(
         raise FieldfitError(NO_EFFICIENCY)
     evidence = gather(ingredients, model, rows, pilot.theta, functionals, random_state, simulated)
     costs = FitCosts(ingredients, n, pilot.evaluations, rates, reading)
-    return Survey(model, n, pilot, ingredients, refused, evidence, costs, simulated, began)
+    return Survey(
+        model, n, pilot, ingredients, refused, evidence, costs, simulated, began, time.perf_counter() - began
+    )

@@ -14,8 +14,15 @@ if TYPE_CHECKING:
 _TALLEST, _SMALLEST_NAME = 14.0, 8.0
 
 
-def plot_coefficients(table: pd.DataFrame, *, most: int = 40, sort: bool = True, ax: Axes | None = None) -> Axes:
-    """Draw a table with the columns estimate, lower and upper (and q or p, if it has them).
+def plot_coefficients(
+    table: pd.DataFrame,
+    *,
+    most: int = 40,
+    sort: bool = True,
+    axis: str = "estimate and confidence interval",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a table with the columns estimate, lower and upper (and q or p, if it has them); ``axis`` is below.
 
     At most ``most`` parameters are drawn, those with the largest |z|; intervals that hold 0 are grey, others coloured.
     Parameters that are not identified (NaN) are counted in the title. Names are left out where lines are too close.
@@ -50,7 +57,7 @@ def plot_coefficients(table: pd.DataFrame, *, most: int = 40, sort: bool = True,
         ax.set_yticks([])
         ax.set_ylabel(f"{len(drawn)} parameters" + (", by estimate" if sort else ""))
     ax.set_ylim(-0.7, len(drawn) - 0.3)
-    ax.set_xlabel("estimate and confidence interval")
+    ax.set_xlabel(axis)
     ax.grid(axis="x", color="#e0e0e0", linewidth=0.6)
     ax.set_axisbelow(True)
     for side in ("top", "right"):
