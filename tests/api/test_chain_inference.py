@@ -135,7 +135,7 @@ def test_model_based_moments_are_sums_over_all_label_sequences(policy, tolerance
 @pytest.mark.parametrize("policy", ["FL", "PL1"])
 @pytest.mark.parametrize("kind", ["robust", "model"])
 def test_a_large_tagger_has_the_errors_of_the_dense_calculation(monkeypatch, policy, kind):
-    """Solves end at 1e-5 of the quadratic form; the model-based meat of PL1 is simulated (4 copies of 600 sentences)."""
+    """So few parameters are solved to the residual's tolerance; PL1's model-based meat is simulated (4 copies)."""
     chosen = ["x0:y1", "y0->y1"]
     dense = ff.fit(CRF, crf_data(), policy, sigma2=10.0).standard_errors(kind, chosen)
     monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 2)

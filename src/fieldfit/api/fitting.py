@@ -179,7 +179,9 @@ def fit(
     if stopping is not None and stopping.best_theta is not None:
         solution = _best_of(solution, stopping, objective, absolute)
     theta = objective.full(solution.x).copy()
-    separated = () if early or not unpenalised else _separated(objective, solution.x, theta, names)
+    # Where development data ended the fit, a parameter on its way to infinity was stopped on purpose.
+    ended = stopping is not None and stopping.stopped
+    separated = () if ended or not unpenalised else _separated(objective, solution.x, theta, names)
     if separated:
         warnings.warn(SeparationWarning(_separation_message(separated)), stacklevel=2)
     elif not (solution.converged or early or interrupted):

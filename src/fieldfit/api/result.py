@@ -34,8 +34,9 @@ MOST_DENSE = 3_000
 _MOST_PRODUCTS = 2_000
 #: Simulated copies of the data behind model-based standard errors where there are too many parameters for matrices.
 _SIMULATED = 4
-#: Relative error of aᵀ(H + P)⁻¹a at which a solve ends; an estimate, not a bound.
-_FORM_ERROR = 1e-5
+#: Relative error of aᵀ(H + P)⁻¹a at which a solve ends: an estimate, not a bound. u = (H + P)⁻¹a is then known to about its
+#: square root, and the variance uᵀMu to that times the ratio of model-based to robust errors.
+_FORM_ERROR = 1e-7
 #: Relative residual at which a solve counts as solved; a direction that is not identified stays far above it.
 _SOLVED = 1e-4
 
@@ -140,16 +141,22 @@ class Fit:
             simulated_problems(self, _SIMULATED), f"{_SIMULATED} simulated datasets, by conjugate gradients"
         )
 
+    @property
+    def _has_unknown_labels(self) -> bool:
+        labels = getattr(self.dataset, "labels", None)
+        return labels is not None and bool((labels < 0).any())
+
     def _implicit(self, problems: Sequence[Problem], method: str) -> ImplicitAccuracy:
         weight, precision = self.needed_objective.row_weight, 1.0 / self.sigma2
-        held = bool(np.all(precision[self.free] > 0))
+        held = bool(np.all(precision[self.free] > 0)) and not self._has_unknown_labels
 
         def solve(
             product: Callable[[FloatArray], FloatArray],
             b: FloatArray,
             preconditioner: Callable[[FloatArray], FloatArray] | FloatArray | None,
         ) -> tuple[FloatArray, bool]:
-            # A penalty on every parameter makes every function identified, and the quadratic form says when to stop.
+            # A penalty on every parameter makes every function identified (unless unknown labels bend H), and the
+            # quadratic form says when to stop.
             # Without, only the residual tells whether b is in the range of H.
             solution, state = conjugate_gradients(
                 product,

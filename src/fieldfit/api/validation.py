@@ -153,10 +153,11 @@ def goodness_of_fit(
     the mean) / (1 + their number).
 
     Without ``refit``, θ̂ was fitted to the same data but not to the simulated ones, so statistics that the fit matches come
-    out closer than by chance and p is conservative: a small p is evidence against the model, a large one is not evidence
-    for it. With ``refit`` (the parametric bootstrap) every simulated dataset is fitted as the data were, with a selection
-    of its own, and what is compared is a statistic minus its expectation under the dataset's own estimate (the mean over 10
-    datasets simulated at it): p is right to first order, at the price of ``n_simulated`` fits.
+    out closer than by chance and p is conservative: a small p is evidence against the model, a large one is not
+    evidence for it. With ``refit`` (the parametric bootstrap) every simulated dataset is fitted with the same
+    policy, penalty and fixed parameters (automatic weights are kept) and a selection of its own, and what is
+    compared is a statistic minus its expectation under the dataset's own estimate (the mean over 10 datasets
+    simulated at it): p is right to first order, at the price of ``n_simulated`` fits.
 
     The default statistics of a field are the means of all variables and of the products of all pairs (of the codes 0, 1, …)
     and the standard deviation of the sum; of another model the mean composite log-likelihood.

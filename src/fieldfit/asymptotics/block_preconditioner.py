@@ -3,7 +3,8 @@
 Sorted by curvature, a few features of a tagger (tags, frequent words, transitions) have nearly all of it, and they are
 what is nearly collinear. Their block of H + P is taken from a sparse factor X (XᵀX near H) and inverted by Cholesky's
 method; the many rare features have little curvature beside the penalty, and their diagonal is enough. On CoNLL-2000
-(σ² = 10) a frequent feature's solve takes about 60 Hessian products; with the diagonal alone 160 are not enough.
+(σ² = 10) `benchmarks/standard_errors.py` counts the Hessian products of a solve; with the diagonal alone 160 were not
+enough.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ class ChainProblem(Problem):
         chains = ScoredChains(self.dataset.offsets, scores, weights[1][None], self.layout.n_labels)
         factors = [
             window_factor(self.layout, self.dataset, chains, family, _maybe(row_weight), _DRAWS, seed)
-            for seed, family in enumerate(self.families)
+            for seed, family in enumerate(self._used)
         ]
         return sparse.vstack(factors).tocsr()
 
