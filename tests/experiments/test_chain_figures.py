@@ -273,6 +273,8 @@ def test_figures_of_a_model_from_shared_stores(tiny, tmp_path):
             assert tmp_path / name in found.files
     stores = sorted(path.name for path in (tmp_path / "sweeps").glob("*.sweep"))
     assert len(stores) == 4
+    assert "fits, the first done at 20" in claims.cells_of(tmp_path, "small")
+    assert claims.cells_of(tmp_path, "paper") == ""
     grid = records_of("grid", "synthetic", "boltzmann-chain", "FL", "small", tmp_path)
     assert len(grid) == 2 * 2 * 2 * 2
     heuristic = records_of("heuristic", "synthetic", "boltzmann-chain", "FL", "small", tmp_path)

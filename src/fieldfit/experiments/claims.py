@@ -40,10 +40,9 @@ HOW = """## How it was computed
   "Best β" is the β of the grid with the least train NLL.
 - {crf}
 - Boltzmann chain: {chain}
-- Measured seconds are the processor's, for one value and gradient on one thread, the least of all cells of a
-  fold that select the same windows. Our kernels share work that the
-  FLOPs count for each component (windows with the same neighbours have one log Z), so the two axes tell different
-  stories.
+- Measured seconds are the processor's, for one value and gradient on one thread, the least of all cells of a fold that
+  select the same windows. Our kernels share work that the FLOPs count for each component (windows with the same neighbours
+  have one log Z), so the two axes tell different stories.
 """
 
 
@@ -109,6 +108,8 @@ def reproduce(out: Path | None, scale: str = "small", page_path: Path | None = N
 
     rows = all_claims(Evidence(out, scale))
     made = f"Made {now()[:10]}, seed {SEED}, {', '.join(f'{k} {v}' for k, v in versions().items())}."
+    if out is not None:
+        made += cells_of(Path(out), scale)
     columns = ("where", "the paper", "measured", "verdict", "why")
     texts = tuple((r.where, r.claim, r.measured, r.verdict, r.why) for r in rows)
     table = PlainTable(f"Claims of the paper, scale {scale!r}", columns, texts, scale_note(scale))
@@ -131,6 +132,18 @@ def reproduce(out: Path | None, scale: str = "small", page_path: Path | None = N
         {"where": r.where, "claim": r.claim, "measured": r.measured, "verdict": r.verdict, "why": r.why} for r in rows
     ]
     return Reproduction({"experiment": "report", "scale": scale, "claims": listed}, (table,), (), tuple(files))
+
+
+def cells_of(out: Path, scale: str) -> str:
+    """How many cells the stores of a scale hold, and from when to when they were computed; "" if there are none."""
+    from fieldfit.experiments.sweep import open_sweep
+
+    finished: list[str] = []
+    for path in sorted((out / "sweeps").glob(f"*-{scale}.sweep")):
+        finished += [str(when) for when in open_sweep(path).frame()["cell_finished"]]
+    if not finished:
+        return ""
+    return f" {len(finished):,} fits, the first done at {min(finished)}, the last at {max(finished)}."
 
 
 def _in_order(picture: Path) -> tuple[int, str]:
