@@ -259,7 +259,7 @@ def test_bad_columns_and_names(tmp_path):
     refused("no column 'c' in .*t.csv. It has 'a', 'b'", path, columns=["a", "c"], header=True)
     refused("no column 5", np.eye(3), columns=[5])
     refused("twice", np.eye(3), columns=[1, 1])
-    refused("3 names are given", path, names=["a", "b", "c"])
+    refused("has 2 columns, and 3 are expected: a, b, c", path, names=["a", "b", "c"])
     refused("names has 'a' twice", path, names=["a", "a"])
     refused("Two columns of .*t2.csv are called 'a'", write(tmp_path / "t2.csv", "a,a\n0,1\n1,0\n"))
     refused("Two columns of the table are called 'a'", pd.DataFrame(np.eye(2), columns=["a", "a"]))
