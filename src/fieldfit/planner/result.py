@@ -113,8 +113,11 @@ class Plan:
         best = self.best_candidate
         lines = [f"Fit '{best.policy}': {self.reason}."]
         relative = "maximum likelihood" if self.reference == "FL" else self.reference
+        accuracy = f"its variance is {best.variance:.4g} times that of {relative}"
+        if best.policy == self.reference:
+            accuracy = f"is what the others are compared with ({relative})"
         lines.append(
-            f"It costs about {self._cost(best.cost)} and its variance is {best.variance:.4g} times that of {relative}"
+            f"It costs about {self._cost(best.cost)} and {accuracy}"
             + (f" (± {100 * best.error:.1g}% from the pilot's sample)." if best.error > 1e-6 else ".")
         )
         if best.policy == "PL1":
