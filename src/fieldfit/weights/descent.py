@@ -15,7 +15,8 @@ from fieldfit.types import BoolArray, FloatArray
 
 _STEPS = 300
 _HALVINGS = 40
-#: A predicted decrease below this is none.
+#: A predicted decrease below this is none, relative to the function where that is large: a sum of many logarithms is not
+#: known better.
 _NOTHING = 1e-12
 
 
@@ -33,7 +34,7 @@ def descend(
     for _ in range(_STEPS):
         step = _step(matrix, slope, alpha, use)
         predicted = -float(slope @ step)
-        if predicted <= _NOTHING:
+        if predicted <= _NOTHING * max(1.0, abs(value)):
             break
         shrinking = step < 0
         longest = float(np.min(alpha[shrinking] / -step[shrinking], initial=np.inf))
