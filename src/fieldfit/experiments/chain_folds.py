@@ -19,9 +19,10 @@ import numpy as np
 from fieldfit.data.sequences import Sequences
 from fieldfit.experiments.chain_data import ChainData, chain_data, draw_fold
 from fieldfit.models.base import Problem
-from fieldfit.models.boltzmann_chain_problem import BoltzmannChainProblem, Segments
+from fieldfit.models.boltzmann_chain_problem import BoltzmannChainProblem
 from fieldfit.models.chain_layout import ChainLayout
 from fieldfit.models.chain_problem import ChainProblem, Windows
+from fieldfit.models.chain_segments import Segments
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelError
 
 MODELS = ("boltzmann-chain", "crf")

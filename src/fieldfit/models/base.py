@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import Structure
-from fieldfit.types import FloatArray, ModelError
+from fieldfit.types import FloatArray, IntArray, ModelError
 
 
 class Dataset(Protocol):
@@ -123,11 +123,26 @@ class Problem(ABC):
         Weighted sums over all blocks are those over the samples: samples that share their scores may come once, with
         the sum of their weights.
         """
-        rows = self.block_rows
-        for start in range(0, self.n_samples, rows):
-            stop = min(start + rows, self.n_samples)
+        size, equal = self.block_rows, self.equal_samples
+        if equal is not None:
+            first, number = equal
+            summed = np.bincount(number, row_weight, len(first)).astype(np.float64)
+            for start in range(0, len(first), size):
+                yield summed[start : start + size], self.scores_of(theta, first[start : start + size])
+            return
+        for start in range(0, self.n_samples, size):
+            stop = min(start + size, self.n_samples)
             weight = None if row_weight is None else row_weight[start:stop]
             yield weight, self.family_scores(theta, start, stop)
+
+    @property
+    def equal_samples(self) -> tuple[IntArray, IntArray] | None:
+        """The first sample of each class of samples that share their scores, and each sample's class; None: not joined."""
+        return None
+
+    def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
+        """`family_scores` of some samples; needed where `equal_samples` joins some."""
+        return np.concatenate([self.family_scores(theta, row, row + 1) for row in rows.tolist()])
 
     def family_statistics(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ψ_i^(f) ∘ ψ_i^(g), without β: the diagonals of the meat by pairs of families.

@@ -23,6 +23,7 @@ from fieldfit.data.sequences import Sequences
 from fieldfit.models.base import Problem
 from fieldfit.models.chain_layout import LANE
 from fieldfit.models.chain_problem import Windows, check_labels
+from fieldfit.models.chain_segments import Segments
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, IntArray
 
@@ -40,30 +41,6 @@ def symbols_of(dataset: Sequences) -> IntArray:
     if dataset.values is not None and (dataset.values != 1.0).any():
         raise DataError("The features of a Boltzmann chain are symbols and have no values other than 1.")
     return dataset.indices.astype(np.int64)
-
-
-class Segments:
-    """The selected windows of one family: sequence, first token and width of each."""
-
-    def __init__(self, offsets: IntArray, family: Windows) -> None:
-        lengths = np.diff(offsets)
-        if family.indptr is not None and family.indices is not None:
-            self.rows = np.repeat(np.arange(len(lengths)), np.diff(family.indptr))
-            start = family.indices
-        else:
-            windows = np.minimum(lengths, 1)
-            if family.width > 0:
-                windows = np.where(lengths > family.width, lengths - family.width + 1, windows)
-            if family.rows is not None:
-                windows = np.where(family.rows > 0, windows, 0)
-            self.rows = np.repeat(np.arange(len(lengths)), windows)
-            ends = np.cumsum(windows)
-            start = np.arange(len(self.rows)) - np.repeat(ends - windows, windows)
-        length = lengths[self.rows]
-        self.width = length if family.width == 0 else np.minimum(family.width, length)
-        self.first = offsets[self.rows] + start
-        self.has_left = start > 0
-        self.has_right = start + self.width < length
 
 
 @dataclass(frozen=True)

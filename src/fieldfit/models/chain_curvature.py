@@ -17,6 +17,7 @@ import numpy as np
 
 from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_sampling import sample_labels
+from fieldfit.models.chain_segments import Segments
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def window_factor(
     """X (rows, r) as a sparse matrix for one family; ``chains`` are the scores of all tokens at θ."""
     from scipy import sparse
 
-    first, length, sequence = window_places(dataset.offsets, family)
+    segments = Segments(dataset.offsets, family)
+    first, length, sequence = segments.first, segments.width, segments.rows
     weight = np.full(len(first), family.beta)
     if row_weight is not None:
         weight = weight * row_weight[sequence]
@@ -84,24 +86,6 @@ def window_factor(
     scale: Any = sparse.diags(np.sqrt(weight[active] / (draws - 1)))
     rows_of_all: Any = sparse.vstack([scale @ (matrix - mean) for matrix in counts])
     return rows_of_all.tocsr()
-
-
-def window_places(offsets: IntArray, family: Windows) -> tuple[IntArray, IntArray, IntArray]:
-    """First token, number of tokens and sequence of each selected window."""
-    lengths = np.diff(offsets)
-    if family.indptr is not None and family.indices is not None:
-        sequence = np.repeat(np.arange(len(lengths)), np.diff(family.indptr))
-        start = family.indices
-    else:
-        chosen = np.arange(len(lengths)) if family.rows is None else np.flatnonzero(family.rows)
-        chosen = chosen[lengths[chosen] > 0]
-        windows = np.ones(len(chosen), dtype=np.int64)
-        if family.width > 0:
-            windows = np.maximum(lengths[chosen] - family.width + 1, 1)
-        sequence = np.repeat(chosen, windows)
-        start = np.arange(len(sequence)) - np.repeat(np.cumsum(windows) - windows, windows)
-    width = lengths[sequence] if family.width == 0 else np.minimum(family.width, lengths[sequence])
-    return offsets[sequence] + start, width, sequence
 
 
 def _changed_features(

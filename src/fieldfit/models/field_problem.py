@@ -18,7 +18,6 @@ where log φ = F θ + offset and μ_c are the marginals of configuration c.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -221,22 +220,14 @@ class FieldProblem(Problem):
         """Scores of the samples start..stop by family."""
         return self._scores(theta, np.arange(start, min(stop, self.n_samples)))
 
-    def family_score_blocks(
-        self, theta: FloatArray, row_weight: FloatArray | None = None
-    ) -> Iterator[tuple[FloatArray | None, FloatArray]]:
-        """The same as a stream; where that saves half, equal samples with equal whole rows of Z come once."""
-        if self._equal is None:
-            yield from super().family_score_blocks(theta, row_weight)
-            return
-        first, number = self._equal
-        weight = np.bincount(number, row_weight, len(first)).astype(np.float64)
-        size = self.block_rows
-        for start in range(0, len(first), size):
-            yield weight[start : start + size], self._scores(theta, first[start : start + size])
-
     @cached_property
-    def _equal(self) -> tuple[IntArray, IntArray] | None:
+    def equal_samples(self) -> tuple[IntArray, IntArray] | None:
+        """Where that saves half: equal samples with equal whole rows of Z."""
         return equal_samples(self._codes, self._parts)
+
+    def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
+        """Scores of some samples by family."""
+        return self._scores(theta, rows)
 
     def _scores(self, theta: FloatArray, rows: IntArray) -> FloatArray:
         log_tables = self._log_tables(theta)

@@ -9,7 +9,7 @@ the kernel computes is told in kernels/pairwise.hpp.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -189,25 +189,15 @@ class PairwiseProblem(Problem):
         codes = self._bits[start:stop]
         return self._scores(theta, codes, [_of_samples(part, start, start + len(codes)) for part in self._parts])
 
-    def family_score_blocks(
-        self, theta: FloatArray, row_weight: FloatArray | None = None
-    ) -> Iterator[tuple[FloatArray | None, FloatArray]]:
-        """The same as a stream; where that saves half, equal samples with equal whole rows of Z come once."""
-        if self._equal is None:
-            yield from super().family_score_blocks(theta, row_weight)
-            return
-        first, number = self._equal
-        weight = np.bincount(number, row_weight, len(first)).astype(np.float64)
-        size = self.block_rows
-        for start in range(0, len(first), size):
-            rows = first[start : start + size]
-            parts = [part if part.rows is None else replace(part, rows=part.rows[rows]) for part in self._parts]
-            yield weight[start : start + size], self._scores(theta, self._bits[rows], parts)
-
     @cached_property
-    def _equal(self) -> tuple[IntArray, IntArray] | None:
-        """The first of the samples that are equal in all variables and in Z, and the class of each; None if too few."""
+    def equal_samples(self) -> tuple[IntArray, IntArray] | None:
+        """Where that saves half: equal samples with equal whole rows of Z."""
         return None if self._unit.inverse is None else equal_samples(self._bits, self._parts)
+
+    def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
+        """Scores of some samples by family, without β."""
+        parts = [part if part.rows is None else replace(part, rows=part.rows[rows]) for part in self._parts]
+        return self._scores(theta, self._bits[rows], parts)
 
     def _scores(self, theta: FloatArray, codes: NDArray[np.uint8], parts: Sequence[FamilySelection]) -> FloatArray:
         scores = np.zeros((len(codes), self.n_families, self.n_parameters))

@@ -1,0 +1,36 @@
+"""Where the selected windows of a family lie: the list behind counts, signatures and drawn factors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldfit.types import IntArray
+
+if TYPE_CHECKING:
+    from fieldfit.models.chain_problem import Windows
+
+
+class Segments:
+    """The selected windows of one family: sequence, first token and width of each."""
+
+    def __init__(self, offsets: IntArray, family: Windows) -> None:
+        lengths = np.diff(offsets)
+        if family.indptr is not None and family.indices is not None:
+            self.rows = np.repeat(np.arange(len(lengths)), np.diff(family.indptr))
+            start = family.indices
+        else:
+            windows = np.minimum(lengths, 1)
+            if family.width > 0:
+                windows = np.where(lengths > family.width, lengths - family.width + 1, windows)
+            if family.rows is not None:
+                windows = np.where(family.rows > 0, windows, 0)
+            self.rows = np.repeat(np.arange(len(lengths)), windows)
+            ends = np.cumsum(windows)
+            start = np.arange(len(self.rows)) - np.repeat(ends - windows, windows)
+        length = lengths[self.rows]
+        self.width = length if family.width == 0 else np.minimum(family.width, length)
+        self.first = offsets[self.rows] + start
+        self.has_left = start > 0
+        self.has_right = start + self.width < length
