@@ -21,10 +21,15 @@ _MOST_PARAMETERS = 3_000
 _MOST_COMPONENTS = 20_000
 
 
-def check_identified(model: FieldModel, policy: BoundPolicy, fixed: BoolArray) -> None:
+def check_identified(
+    model: FieldModel,
+    policy: BoundPolicy,
+    fixed: BoolArray,
+    remedy: str = "fix those parameters, or give a penalty (sigma2)",
+) -> None:
     """Raise IdentifiabilityError with the parameters' names where the policy leaves some of them open.
 
-    ``fixed`` (r,) marks parameters that are not estimated.
+    ``fixed`` (r,) marks parameters that are not estimated; ``remedy`` is what else than another policy would help.
     """
     seen: set[int] = set()
     everything = set(range(model.m)) - set(model.observed)
@@ -58,8 +63,7 @@ def check_identified(model: FieldModel, policy: BoundPolicy, fixed: BoolArray) -
         shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
         raise IdentifiabilityError(
             f"The policy '{policy.policy}' does not determine {len(names)} of {model.n_parameters} parameters: {shown}. "
-            f"Add components that involve their variables (PL1 covers all of them), fix those parameters, or give a "
-            f"penalty (sigma2)."
+            f"Add components that involve their variables (PL1 covers all of them), {remedy}."
         )
 
 

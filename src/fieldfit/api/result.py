@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fieldfit.api.comparison import HypothesisTest
-    from fieldfit.api.robustness import Sensitivity
+    from fieldfit.api.sensitivity import Sensitivity
 
 #: Parameters up to which bread and meat are dense matrices.
 MOST_DENSE = 3_000
@@ -43,7 +43,7 @@ _SOLVED = 1e-4
 Kind = Literal["robust", "model"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fit:
     """A fitted model. ``objective`` is the maximised penalised log-likelihood (a sum over samples)."""
 
@@ -317,23 +317,30 @@ class Fit:
         return influence_blocks(self, data)
 
     def influential(self, k: int = 10, *, parameters: Any = None) -> pd.DataFrame:
-        """The ``k`` fitted samples that move the fit most, and the parameter that each moves most."""
+        """The ``k`` fitted samples that move the fit most, and the parameter that each moves most.
+
+        Over all parameters, or over those chosen, which works for any number of parameters.
+        """
         from fieldfit.api.robustness import influential
 
         return influential(self, k, parameters)
 
-    def gross_error_sensitivity(self) -> Sensitivity:
+    def gross_error_sensitivity(self, parameters: Any = None) -> Sensitivity:
         """The most that one observation can do to the estimate: sup over x of |n 𝓘(x)|, expected over Z."""
-        from fieldfit.api.robustness import gross_error_sensitivity
+        from fieldfit.api.sensitivity import gross_error_sensitivity
 
-        return gross_error_sensitivity(self)
+        return gross_error_sensitivity(self, parameters)
 
-    def plot_influence(self, k: int = 10, ax: Axes | None = None) -> Axes:
-        """Cook's distance of every fitted sample, the ``k`` largest named."""
-        from fieldfit.api.robustness import cook_distances
+    def plot_influence(self, k: int = 10, ax: Axes | None = None, *, parameters: Any = None) -> Axes:
+        """Cook's distance of every fitted sample, the ``k`` largest named; the same data as ``influential(fit.n)``."""
+        from fieldfit.api.robustness import distances
         from fieldfit.report.influence import plot_influence
 
-        return plot_influence(cook_distances(self), self.influential(k), ax=ax)
+        table = distances(self, parameters)
+        axis = f"Cook's distance over {'all' if parameters is None else 'the chosen'} parameters"
+        if table.columns[0] == "displacement":
+            axis = "displacement: 2 × what the objective\nloses without the sample"
+        return plot_influence(table, k, axis=axis, ax=ax)
 
     # --- comparison -------------------------------------------------------------------------------------------------
 
@@ -435,6 +442,11 @@ class Fit:
 
     def __str__(self) -> str:
         return self.summary()
+
+    def __repr__(self) -> str:
+        ended = "converged" if self.converged else "not converged"
+        size = f"{self.n:,} samples, {self.model.n_parameters:,} parameters"
+        return f"<Fit: {self.model.kind} by {self.policy}, {size}, {ended}>"
 
     # --- file -------------------------------------------------------------------------------------------------------
 

@@ -34,9 +34,10 @@ def cross_validate(
     """Held-out negative log-likelihood for each sample, for every combination of models, policies and σ².
 
     ``policy`` may be a list, ``model`` a mapping of names to models, ``sigma2`` a list of numbers (with None for no
-    penalty). ``score`` is what is measured on the held-out samples: ``"FL"``, or where that is too wide a composite
-    likelihood such as ``"PL1"``. Each line has the mean NLL, its standard error over samples, and the standard
-    error of its difference to the best line (the folds are the same for all, so differences are much more certain).
+    penalty, which the table shows as ∞). ``score`` is what is measured on the held-out samples: ``"FL"``, or where that
+    is too wide a composite likelihood such as ``"PL1"``. Each line has the mean NLL, its standard
+    error over samples, and the standard error of its difference to the best line (the folds are the same for all, so
+    differences are much more certain).
     ``options`` go to `fit`. Where the data have sample weights, samples count by them in the fits and in the means.
     """
     import pandas as pd
@@ -72,7 +73,8 @@ def cross_validate(
                     )
                     outside = np.flatnonzero(member == fold)
                     loss[outside] = -held_out(fitted.model, fitted.theta, dataset.subset(outside), score)
-                lines.append({"model": name, "policy": str(text), "sigma2": penalty})
+                # No penalty is σ² = ∞, as in fit.sigma2: a column of numbers that can be sorted and plotted.
+                lines.append({"model": name, "policy": str(text), "sigma2": np.inf if penalty is None else penalty})
                 losses.append(loss)
     if not losses:
         raise DataError("There is nothing to compare: give at least one model, one policy and one sigma2.")
@@ -149,8 +151,10 @@ def goodness_of_fit(
 ) -> pd.DataFrame:
     """Statistics of the data beside their distribution over datasets simulated at θ̂.
 
-    Columns: observed, expected, std_dev, z, p. p is two-sided, (1 + the number of simulated datasets at least as far from
-    the mean) / (1 + their number).
+    Columns: observed, expected, std_dev, z, p. ``std_dev`` is over the simulated datasets: of the statistic, and with
+    ``refit`` of the statistic minus its expectation under the dataset's own estimate, which is smaller because the
+    estimate takes up part of the deviation; z = gap / std_dev in both cases. p is
+    two-sided, (1 + the number of simulated datasets at least as far from the mean) / (1 + their number).
 
     Without ``refit``, θ̂ was fitted to the same data but not to the simulated ones, so statistics that the fit matches come
     out closer than by chance and p is conservative: a small p is evidence against the model, a large one is not

@@ -32,7 +32,7 @@ def sandwich(bread: FloatArray, meat: FloatArray) -> FloatArray:
     return (covariance + covariance.T) / 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Asymptotics:
     """Asymptotic theory of one policy at one θ. ``covariance`` is that of √n(θ̂ − θ₀)."""
 
@@ -58,6 +58,24 @@ class Asymptotics:
     def standard_errors(self, n: int) -> FloatArray:
         """Standard errors of θ̂ with ``n`` samples."""
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0) / n)
+
+    def __repr__(self) -> str:
+        return f"<Asymptotics: {len(self.bread)} parameters, {self.formula} formula, {self.method}>"
+
+    def __str__(self) -> str:
+        errors = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+        lines = [
+            f"asymptotic theory of {len(self.bread)} parameters, {self.formula} formula, {self.method}",
+            f"standard deviations of √n(θ̂ − θ₀): {errors.min():.4g} to {errors.max():.4g}",
+        ]
+        if self.mle_covariance is None:
+            return "\n".join([*lines, f"no maximum likelihood to compare with: {self.why_no_mle}"])
+        simulated = self.monte_carlo_error or {}
+        lines.append("variance relative to maximum likelihood:")
+        for kind, what in (("det", "determinants"), ("root", "det^(1/r)"), ("trace", "traces")):
+            error = f" ± {simulated[kind]:.1g}" if kind in simulated else ""
+            lines.append(f"  {kind:<6}{self.efficiency(kind):.4f}{error}  ({what})")
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

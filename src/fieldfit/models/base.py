@@ -330,6 +330,10 @@ class Model(ABC):
     def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Any:
         """Turn what users have (arrays, frames, files) into this model's frozen dataset."""
 
+    def read_new(self, data: Any) -> Any:
+        """The same for samples that are not fitted: fewer values may be known than a fit needs."""
+        return self.read(data)
+
     def complete(self, dataset: Any) -> Model:
         """The model with what it takes from the training samples: names, or the weights that they show."""
         return self
