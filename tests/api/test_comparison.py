@@ -30,6 +30,11 @@ def test_criteria_are_their_formulas():
     assert fit.clbic() == pytest.approx(-2 * value + np.log(4_000) * trace)
 
 
+def test_the_log_likelihood_is_without_the_penalties_whatever_is_fixed():
+    fit = ff.fit(MODEL, X, "PL1", sigma2=2.0, l1=3.0, fixed={"x0:x1": -0.9})
+    assert fit.composite_log_likelihood == pytest.approx(fit.problem.value_grad(fit.theta)[0])
+
+
 def test_compare_ranks_models_and_refuses_other_policies():
     full = ff.fit(MODEL, X, "PL1")
     small = ff.fit(ff.BoltzmannMachine(4, [(0, 1), (0, 2), (0, 3), (1, 2)]), X, "PL1")
@@ -37,8 +42,16 @@ def test_compare_ranks_models_and_refuses_other_policies():
     assert list(frame.index) == ["full", "small"]
     assert frame["claic_gap"].iloc[0] == 0.0
     assert frame.loc["small", "parameters"] == 4
-    with pytest.raises(DataError, match="cross_validate"):
-        ff.compare([full, ff.fit(MODEL, X, "PL2")])
+    others = (
+        ff.fit(MODEL, X, "PL2"),
+        ff.fit(MODEL, X[::-1], "PL1"),
+        ff.fit(ff.BoltzmannMachine(3), X[:, :3], "PL1"),
+    )
+    for other in others:
+        with pytest.raises(DataError, match="cross_validate"):
+            ff.compare([full, other])
+    with pytest.raises(FieldfitError, match="several fits"):
+        ff.compare(full)
 
 
 def test_the_ratio_test_of_maximum_likelihood_is_a_chi_square():

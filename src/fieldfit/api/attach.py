@@ -33,7 +33,7 @@ def attach(fit: Fit, data: Any, *, sample_weight: Any = None, weight_kind: str =
     objective = Objective(problem, 1.0 / fit.sigma2, fit.theta, fit.free, row_weight)
     value = -objective.value_grad(fit.theta[fit.free])[0]
     if fit.l1 is not None:
-        value -= float(fit.l1 @ np.abs(fit.theta))
+        value -= float(fit.l1[fit.free] @ np.abs(fit.theta[fit.free]))
     if abs(value - fit.objective) > _SAME * max(1.0, abs(fit.objective)):
         raise DataError(
             f"These are not the samples that were fitted: the objective at the fit's θ was {fit.objective:.6f}, and for "

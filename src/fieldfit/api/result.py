@@ -351,7 +351,7 @@ class Fit:
         """Σ_i w_i m_θ̂(X_i, Z_i), without the penalty."""
         penalty = 0.5 * float(np.sum(self.theta**2 / self.sigma2))
         if self.l1 is not None:
-            penalty += float(self.l1 @ np.abs(self.theta))
+            penalty += float(self.l1[self.free] @ np.abs(self.theta[self.free]))
         return self.objective + penalty
 
     def effective_parameters(self, kind: Kind = "robust") -> float:
