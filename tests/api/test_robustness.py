@@ -185,9 +185,28 @@ def test_beyond_matrices_chosen_parameters_have_everything(monkeypatch):
     assert worst.standardised == pytest.approx(expected[1].standardised, rel=1e-5)
     assert worst.state == expected[1].state
     np.testing.assert_allclose(expected[1].each, small.gross_error_sensitivity().each[[0, 8]], rtol=1e-10)
-    for ask in (large.influential, large.gross_error_sensitivity, large.influence_blocks, large.plot_influence):
+    for ask in (large.gross_error_sensitivity, large.influence_blocks, large.plot_influence):
         with pytest.raises(ModelError, match=r"parameters=\[…\].*influence\(rows=\[…\]\)"):
             ask()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_beyond_matrices_the_strongest_samples_are_screened_and_solved(monkeypatch, weighted):
+    """60 samples of 78 parameters: the displacements of the matrices, of the same samples."""
+    model = ff.BoltzmannMachine(12, biases=True)
+    x = model.sample(np.linspace(-0.5, 0.5, 78), 60, 0).values
+    options = {"sigma2": 0.5, "fixed": {"x0:x1": 0.1}}
+    if weighted:
+        options["sample_weight"] = np.linspace(0.5, 1.5, 60)
+    expected = ff.fit(model, x, "0.7*PL1", **options).influential(5)
+    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 3)
+    large = ff.fit(model, x, "0.7*PL1", **options)
+    found = large.influential(5)
+    assert list(found.index) == list(expected.index)
+    np.testing.assert_allclose(found["displacement"], expected["displacement"], rtol=1e-4)
+    influence = large.influence(rows=found.index.to_numpy())
+    np.testing.assert_allclose(found["change"].abs(), np.abs(influence).max(axis=1), rtol=1e-4)
+    assert list(found["parameter"]) == [large.parameter_names[k] for k in np.abs(influence).argmax(axis=1)]
 
 
 def test_gross_error_sensitivity_is_the_largest_influence_of_any_state():

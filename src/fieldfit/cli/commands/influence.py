@@ -25,13 +25,15 @@ def influence(
     common: SampleOptions,
 ) -> None:
     """Show which samples move a fit most, which parameter each moves, and the most that one observation can do."""
+    from fieldfit.api.result import MOST_DENSE
     from fieldfit.api.robustness import distances
     from fieldfit.cli.output import note, print_json, print_table, say
     from fieldfit.cli.saved import frame_table, load_with, records, write_picture
 
     fit = load_with(path, data, common)
-    frame = distances(fit, parameter)
-    worst = fit.gross_error_sensitivity(parameter)
+    everything = bool(parameter) or fit.model.n_parameters <= MOST_DENSE
+    frame = distances(fit, parameter) if everything else fit.influential(rows)
+    worst = fit.gross_error_sensitivity(parameter) if everything else None
     files = []
     if out is not None:
         from matplotlib.figure import Figure
@@ -43,7 +45,8 @@ def influence(
             {
                 "measure": frame.columns[0],
                 "samples": records(frame.head(rows), "row"),
-                "gross_error_sensitivity": {
+                "gross_error_sensitivity": worst
+                and {
                     "total": worst.total,
                     "standardised": worst.standardised,
                     "exact": worst.exact,
@@ -61,8 +64,9 @@ def influence(
         else "Displacement: twice what the objective loses without the sample; then the parameter that it moves most."
     )
     print_table(frame_table(frame, formats, index="sample", rows=rows, note=what))
-    say("")
-    say(str(worst).split("\n\n")[0])
+    if worst is not None:
+        say("")
+        say(str(worst).split("\n\n")[0])
     for file in files:
         note(f"written: {file}")
 
