@@ -60,10 +60,14 @@ def open_parameters(model: FieldModel, policy: BoundPolicy, fixed: BoolArray) ->
     concerned = np.zeros(model.n_parameters, dtype=bool)
     directions = open_directions(model, policy, fixed)
     if directions is not None:
-        gauge = null_space(model.interactions[0].toarray()[:, ~fixed])
-        # What is open beyond the gauge: the part of each direction orthogonal to the gauge.
-        extra = directions - gauge @ (gauge.T @ directions)
-        concerned[~fixed] = np.abs(extra).max(axis=1, initial=0.0) > 1e-6
+        concerned[~fixed] = beyond(directions, null_space(model.interactions[0].toarray()[:, ~fixed]))
+    return concerned
+
+
+def beyond(directions: FloatArray, gauge: FloatArray) -> BoolArray:
+    """Which parameters have a part in the directions (r, k) that is orthogonal to the gauge (r, g)."""
+    extra = directions - gauge @ (gauge.T @ directions)
+    concerned: BoolArray = np.abs(extra).max(axis=1, initial=0.0) > 1e-6
     return concerned
 
 
@@ -104,8 +108,10 @@ def _weights(policy: BoundPolicy) -> list[float | FloatArray]:
 
 def null_space(matrix: FloatArray) -> FloatArray:
     """Orthonormal basis (columns) of the null space."""
-    if matrix.shape[0] == 0:
-        return np.eye(matrix.shape[1])
+    entries = matrix != 0
+    if (entries.sum(axis=1) <= 1).all():
+        # Each row is about one column, as in a Boltzmann machine: what no row is about is free.
+        return np.ascontiguousarray(np.eye(matrix.shape[1])[:, ~entries.any(axis=0)])
     # With more rows than columns the small form has all of the right singular vectors.
     _, values, rows = np.linalg.svd(matrix, full_matrices=matrix.shape[0] < matrix.shape[1])
     rank = int(np.sum(values > 1e-9 * max(values[0], 1e-300)))
