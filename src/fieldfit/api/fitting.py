@@ -195,6 +195,7 @@ def fit(
             ),
             stacklevel=2,
         )
+    total, unit = weighted_size(row_weight, counts)
     cost = selection_cost(model, selection) if isinstance(model, FieldModel) else None
     return Fit(
         model=model,
@@ -203,6 +204,8 @@ def fit(
         sigma2=np.divide(1.0, precision, out=np.full_like(precision, np.inf), where=precision > 0),
         free=free,
         n=dataset.n,
+        weighted_total=total,
+        unit_weight=unit,
         random_state=random_state,
         converged=solution.converged,
         message=solution.message,
@@ -296,6 +299,24 @@ def _weighting(dataset: Dataset, everything: bool) -> tuple[Any, FloatArray | No
         copies: Any = dataset.subset(rows)
         return replace(copies, sample_weight=None), None
     return dataset, weight
+
+
+def weighted_size(weight: FloatArray | None, counts: bool) -> tuple[float | None, float]:
+    """How many samples weights stand for, and the weight of one of them: (N, Σw/N); (None, 1) without weights.
+
+    Counts are so many samples. For importance weights N is Kish's effective size (Σw)²/Σw²: the number of equally weighted
+    samples whose mean is as accurate. It does not change when all weights are multiplied by a constant, or when samples of
+    weight 0 are added, and is n where they are equal.
+    """
+    if weight is None:
+        return None, 1.0
+    whole = float(weight.sum())
+    if counts:
+        return whole, 1.0
+    # Relative to the largest, so that squares of very small or very large weights are numbers.
+    relative = weight / weight.max()
+    size = float(relative.sum() ** 2 / (relative @ relative))
+    return size, whole / size
 
 
 def _separated(objective: Objective, x: FloatArray, theta: FloatArray, names: Sequence[str]) -> tuple[str, ...]:

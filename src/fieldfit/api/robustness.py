@@ -49,7 +49,7 @@ def influence(fit: Fit, data: Any = None, parameters: Any = None, rows: Any = No
     source: Problem | ExpectedScores = fit.problem if data is None else _expected(fit, data)
     moved = influence_on(fit, source, places)
     weight = fit.needed_objective.row_weight if data is None else None
-    return moved if weight is None else moved * weight[:, None]
+    return moved * (fit.unit_weight if data is not None else 1.0 if weight is None else weight[:, None])
 
 
 def influence_on(fit: Fit, source: Problem | ExpectedScores, places: IntArray) -> FloatArray:
@@ -89,9 +89,10 @@ def influence_of_rows(fit: Fit, rows: Any) -> FloatArray:
 def influence_blocks(fit: Fit, data: Any = None) -> Iterator[tuple[int, FloatArray]]:
     """𝓘 as a stream of (first sample, block of samples × parameters); NaN for parameters that are not identified."""
     accuracy = matrices(fit, "The influence of every sample on every parameter")
-    source: Problem | ExpectedScores = fit.problem if data is None else _expected(fit, data)
-    weight = fit.needed_objective.row_weight if data is None else None
-    return _blocks(fit, accuracy, source, weight)
+    if data is None:
+        return _blocks(fit, accuracy, fit.problem, fit.needed_objective.row_weight)
+    new = _expected(fit, data)
+    return _blocks(fit, accuracy, new, np.full(new.n, fit.unit_weight))
 
 
 def _blocks(

@@ -31,7 +31,8 @@ class Sensitivity(Shown):
 
     ``exact`` if the supremum is over all states of the model; otherwise over the fitted samples, a lower bound, and
     ``state`` is the number of one of them. ``standardised`` is sup_x (n 𝓘ᵀ V⁻¹ 𝓘)^(1/2) with V = Cov(√n θ̂): at least √q
-    where the policy selects everything. ``errors`` (q,) are the standard errors of the ``parameters``.
+    where the policy selects everything. ``errors`` (q,) are the standard errors of the ``parameters``, and ``n`` is
+    ``fit.total``: with importance weights x is one of so many samples of equal weight.
     """
 
     each: FloatArray
@@ -41,7 +42,7 @@ class Sensitivity(Shown):
     exact: bool
     parameters: tuple[str, ...]
     errors: FloatArray
-    n: int
+    n: float
 
     def to_frame(self) -> pd.DataFrame:
         """One line for each parameter, the most sensitive first.
@@ -106,11 +107,11 @@ def gross_error_sensitivity(fit: Fit, parameters: Any = None) -> Sensitivity:
         if np.isnan(variances).all():
             raise ModelError("None of these parameters is identified; there is no influence to measure.")
         blocks = iter([(0, np.nan_to_num(influence_on(fit, source, places)))])
-    metric = np.linalg.pinv(np.nan_to_num(covariance) * fit.n, hermitian=True)
+    metric = np.linalg.pinv(np.nan_to_num(covariance) * fit.total, hermitian=True)
     each = np.zeros(len(places))
     total, standardised, where = 0.0, 0.0, 0
     for start, block in blocks:
-        moved = block * fit.n
+        moved = block * (fit.total * fit.unit_weight)
         each = np.maximum(each, np.abs(moved).max(axis=0))
         norms = np.linalg.norm(moved, axis=1)
         if norms.max() > total:
@@ -122,4 +123,4 @@ def gross_error_sensitivity(fit: Fit, parameters: Any = None) -> Sensitivity:
     if small and isinstance(model, FieldModel):
         state = tuple(np.asarray(model.decode(model.graph.all_states()[[where]])[0]).tolist())
     names = tuple(model.parameter_names[int(place)] for place in places)
-    return Sensitivity(each, total, standardised, state, small, names, np.sqrt(np.maximum(variances, 0.0)), fit.n)
+    return Sensitivity(each, total, standardised, state, small, names, np.sqrt(np.maximum(variances, 0.0)), fit.total)
