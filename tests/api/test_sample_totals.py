@@ -1,4 +1,4 @@
-"""How many samples weights stand for: counts are copies in every number, and the scale of importance weights is no matter."""
+"""How many samples weights stand for: counts are copies, and the scale of importance weights is no matter."""
 
 import numpy as np
 import pytest

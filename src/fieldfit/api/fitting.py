@@ -18,6 +18,7 @@ from fieldfit.api.early_stopping import EarlyStopping
 from fieldfit.api.identify import check_identified
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
+from fieldfit.api.sample_weights import as_copies, weighted_size
 from fieldfit.data.samples import Table, constant_columns
 from fieldfit.models.base import Dataset, Model
 from fieldfit.models.cost import selection_cost
@@ -295,28 +296,8 @@ def _weighting(dataset: Dataset, everything: bool) -> tuple[Any, FloatArray | No
     if weight is None:
         return dataset, None
     if dataset.weight_kind == "counts" and not everything:
-        rows = np.repeat(np.arange(dataset.n), weight.astype(np.int64))
-        copies: Any = dataset.subset(rows)
-        return replace(copies, sample_weight=None), None
+        return as_copies(dataset), None
     return dataset, weight
-
-
-def weighted_size(weight: FloatArray | None, counts: bool) -> tuple[float | None, float]:
-    """How many samples weights stand for, and the weight of one of them: (N, Σw/N); (None, 1) without weights.
-
-    Counts are so many samples. For importance weights N is Kish's effective size (Σw)²/Σw²: the number of equally weighted
-    samples whose mean is as accurate. It does not change when all weights are multiplied by a constant, or when samples of
-    weight 0 are added, and is n where they are equal.
-    """
-    if weight is None:
-        return None, 1.0
-    whole = float(weight.sum())
-    if counts:
-        return whole, 1.0
-    # Relative to the largest, so that squares of very small or very large weights are numbers.
-    relative = weight / weight.max()
-    size = float(relative.sum() ** 2 / (relative @ relative))
-    return size, whole / size
 
 
 def _separated(objective: Objective, x: FloatArray, theta: FloatArray, names: Sequence[str]) -> tuple[str, ...]:
