@@ -243,7 +243,7 @@ def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind,
 
     if method not in ("bh", "by"):
         raise FieldfitError(f"The method is 'bh' or 'by'; got {method!r}.")
-    if not 0 < level < 1:
+    if not (isinstance(level, int | float | np.number) and 0 < level < 1):
         raise FieldfitError(f"A false discovery rate lies between 0 and 1; got {level!r}.")
     frame = fit.table(kind=kind, parameters=parameters)
     tested = frame["p"].notna().to_numpy()

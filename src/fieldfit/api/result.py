@@ -194,8 +194,11 @@ class Fit:
 
     def accuracy(self, kind: Kind = "robust") -> Accuracy:
         """Bread and meat behind all standard errors: "robust" from the data, "model" expected under θ̂."""
-        if kind not in ("robust", "model"):
-            raise FieldfitError(f"Standard errors are of the kind 'robust' or 'model'; got {kind!r}.")
+        if not isinstance(kind, str) or kind not in ("robust", "model"):
+            raise FieldfitError(
+                f"Standard errors are of the kind 'robust' or 'model'; got {kind!r}. For chosen parameters write "
+                f"parameters=[…]."
+            )
         return self._robust if kind == "robust" else self._model_based
 
     def dense_accuracy(self, kind: Kind = "robust") -> DenseAccuracy:
@@ -354,9 +357,10 @@ class Fit:
 
     def plot_influence(self, k: int = 10, ax: Axes | None = None, *, parameters: Any = None) -> Axes:
         """Cook's distance of every fitted sample, the ``k`` largest named; the same data as ``influential(fit.n)``."""
-        from fieldfit.api.robustness import distances
+        from fieldfit.api.robustness import checked_number, distances
         from fieldfit.report.influence import plot_influence
 
+        k = checked_number(k)
         table = distances(self, parameters)
         axis = f"Cook's distance over {'all' if parameters is None else 'the chosen'} parameters"
         if table.columns[0] == "displacement":

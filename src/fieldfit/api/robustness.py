@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldfit.api.functionals import places_of, unit_rows
+from fieldfit.api.functionals import some_places, unit_rows
 from fieldfit.asymptotics import DenseAccuracy
 from fieldfit.asymptotics.expected_scores import ExpectedScores
 from fieldfit.models.base import Problem
@@ -45,7 +45,7 @@ def influence(fit: Fit, data: Any = None, parameters: Any = None, rows: Any = No
                 f"Choose parameters=[…], or go through fit.influence_blocks()."
             )
         return np.concatenate([block for _, block in influence_blocks(fit, data)])
-    places = places_of(parameters, fit.model.parameter_names)
+    places = some_places(parameters, fit.model.parameter_names)
     source: Problem | ExpectedScores = fit.problem if data is None else _expected(fit, data)
     moved = influence_on(fit, source, places)
     weight = fit.needed_objective.row_weight if data is None else None
@@ -66,6 +66,8 @@ def influence_of_rows(fit: Fit, rows: Any) -> FloatArray:
     """𝓘 of some fitted samples for every parameter (rows, r): one score and one solve for each, for any r."""
     n = fit.problem.n_samples
     chosen = np.atleast_1d(np.asarray(rows))
+    if chosen.shape == (0,):
+        return np.empty((0, len(fit.theta)))
     if (
         chosen.ndim != 1
         or chosen.dtype.kind not in "iu"
@@ -139,9 +141,14 @@ def influential(fit: Fit, k: int = 10, parameters: Any = None) -> pd.DataFrame:
     standard errors, ``change`` by how much, ``in_errors`` the same in standard errors. Where no parameter is identified by
     itself (an over-complete model without a penalty) the distance still is, and the rest is NaN.
     """
-    if k < 1:
-        raise ModelError(f"The number of samples to show must be at least 1; got {k}.")
-    return distances(fit, parameters).head(k)
+    return distances(fit, parameters).head(checked_number(k))
+
+
+def checked_number(k: Any) -> int:
+    """How many samples to show, a whole number of at least 1."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise ModelError(f"The number of samples to show must be a whole number of at least 1; got {k!r}.")
+    return int(k)
 
 
 def distances(fit: Fit, parameters: Any = None) -> pd.DataFrame:
@@ -163,7 +170,7 @@ def distances(fit: Fit, parameters: Any = None) -> pd.DataFrame:
         good = np.isfinite(errors) & (errors > 0)
         usable = np.ones(len(places), dtype=bool)
     else:
-        places = places_of(parameters, names)
+        places = some_places(parameters, names)
         covariance = fit.accuracy().covariance_of(unit_rows(places, len(fit.theta)))
         errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         good = usable = np.isfinite(errors) & (errors > 0)

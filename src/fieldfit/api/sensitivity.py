@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldfit.api.functionals import places_of, unit_rows
+from fieldfit.api.functionals import some_places, unit_rows
 from fieldfit.api.robustness import BLOCK, expected_scores, influence_on, matrices
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
@@ -101,7 +101,7 @@ def gross_error_sensitivity(fit: Fit, parameters: Any = None) -> Sensitivity:
             for start, scores in source.score_blocks(fit.theta, max(1, BLOCK // len(fit.theta)))
         )
     else:
-        places = places_of(parameters, model.parameter_names)
+        places = some_places(parameters, model.parameter_names)
         covariance = fit.accuracy().covariance_of(unit_rows(places, len(fit.theta)))
         variances = np.diag(covariance)
         if np.isnan(variances).all():

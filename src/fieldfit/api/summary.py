@@ -40,6 +40,7 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
         return "\n".join(lines)
     accuracy = fit.dense_accuracy(kind)
     lines += _meaning(fit, accuracy, kind)
+    lines.append(f"lower and upper: {100 * level:g}% confidence intervals")
     frame = fit.table(level, kind)
     largest = frame.reindex(frame["z"].abs().sort_values(ascending=False, na_position="last").index)
     lines += ["", largest.head(rows).to_string(float_format=lambda value: f"{value:.4f}")]
