@@ -105,6 +105,24 @@ def test_counts_of_sequences_are_copies_each_with_a_selection_of_its_own(policy)
         np.testing.assert_array_equal(weighted.standard_errors(kind), copies.standard_errors(kind))
 
 
+def test_counts_of_sequences_are_copies_when_models_are_judged():
+    data = crf_data(80)
+    counts = np.random.default_rng(1).integers(0, 4, 80).astype(float)
+    weights = {"sample_weight": counts, "weight_kind": "counts"}
+    copies = data.subset(np.repeat(np.arange(80), counts.astype(int)))
+    counted, copied = ff.fit(CRF, data, "PL1", sigma2=1.0, **weights), ff.fit(CRF, copies, "PL1", sigma2=1.0)
+    np.testing.assert_allclose(counted.covariance(), copied.covariance(), rtol=1e-3)
+    assert counted.clbic() == pytest.approx(copied.clbic())
+    frames = [fit.goodness_of_fit(n_simulated=9) for fit in (counted, copied)]
+    np.testing.assert_allclose(frames[0].to_numpy(), frames[1].to_numpy(), rtol=1e-3, atol=1e-3)
+    frames = [
+        ff.cross_validate(CRF, own, ["PL1", "FL"], sigma2=[1.0], folds=3, **options)
+        for own, options in ((data, weights), (copies, {}))
+    ]
+    np.testing.assert_allclose(frames[0]["nll"], frames[1]["nll"], rtol=1e-12)
+    np.testing.assert_allclose(frames[0]["std_error"], frames[1]["std_error"], rtol=1e-12)
+
+
 def test_with_unknown_labels_the_information_identity_does_not_hold():
     data = crf_data()
     labels = data.labels.copy()

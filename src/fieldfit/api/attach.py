@@ -9,6 +9,7 @@ import numpy as np
 
 from fieldfit.api.fitting import weighting
 from fieldfit.api.result import Fit
+from fieldfit.api.sample_weights import weighted_size
 from fieldfit.objective import Objective
 from fieldfit.types import DataError
 
@@ -39,4 +40,5 @@ def attach(fit: Fit, data: Any, *, sample_weight: Any = None, weight_kind: str =
             f"These are not the samples that were fitted: the objective at the fit's θ was {fit.objective:.6f}, and for "
             f"these samples it is {value:.6f}. Give the same data, in the same order and with the same weights."
         )
-    return replace(fit, dataset=dataset, objective_function=objective)
+    total, unit = weighted_size(row_weight, fit.counts)  # files of older versions do not have them
+    return replace(fit, dataset=dataset, objective_function=objective, weighted_total=total, unit_weight=unit)

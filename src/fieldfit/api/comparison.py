@@ -204,7 +204,8 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
     """CLAIC and CLBIC of several models under one policy, best CLAIC first.
 
     All fits must have the same data, policy and seed: composite likelihoods of different policies cannot be compared
-    (use `cross_validate` for those).
+    (use `cross_validate` for those). Where effective numbers of parameters are simulated (more than 3,000 parameters, or
+    model-based ones) their Monte Carlo errors and those of CLAIC are the last columns.
     """
     import pandas as pd
 
@@ -216,10 +217,10 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
         raise FieldfitError("There are no fits to compare.")
     for name, fit in named.items():
         other = (str(fit.policy), fit.n, fit.random_state) != (str(first.policy), first.n, first.random_state)
-        if other or not _same_samples(fit.dataset, first.dataset):
+        if other or not _same_samples(fit.dataset, first.dataset) or not _same_weights(fit, first):
             raise DataError(
-                f"{name} has another policy, other samples or variables, or another random_state than the first fit: their "
-                f"composite likelihoods are not comparable. Use cross_validate."
+                f"{name} has another policy, other samples, weights or variables, or another random_state than the first "
+                f"fit: their composite likelihoods are not comparable. Use cross_validate."
             )
     lines = {
         name: {
@@ -233,6 +234,9 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
     }
     frame = pd.DataFrame.from_dict(lines, orient="index").sort_values("claic")
     frame.insert(5, "claic_gap", frame["claic"] - frame["claic"].iloc[0])
+    errors = np.array([named[name].effective_parameters_error(kind) for name in frame.index])
+    if errors.any():
+        frame["effective_error"], frame["claic_error"] = errors, 2 * errors
     frame.index.name = "model"
     return frame
 
@@ -249,6 +253,20 @@ def _same_samples(one: Any, other: Any) -> bool:
     if any(one.states[j] != other.states[k] for j, k in enumerate(order)):
         return True  # the same labels may have other codes: only their number is known to agree
     return np.array_equal(one.codes, other.codes[:, order])
+
+
+def _same_weights(one: Fit, other: Fit) -> bool:
+    """Whether samples count alike in both fits, up to the scale of importance weights; loaded fits know the total only."""
+    if not np.isclose(one.total, other.total, rtol=1e-9):
+        return False
+    if one.objective_function is None or other.objective_function is None:
+        return True
+    ones = np.ones(one.n)
+    first, second = (
+        (ones if weight is None else weight) / fit.unit_weight
+        for fit, weight in ((fit, fit.needed_objective.row_weight) for fit in (one, other))
+    )
+    return np.allclose(first, second, rtol=1e-9, atol=1e-12)
 
 
 def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind, parameters: Any) -> pd.DataFrame:

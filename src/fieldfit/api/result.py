@@ -381,11 +381,24 @@ class Fit:
 
     def effective_parameters(self, kind: Kind = "robust") -> float:
         """tr(bread⁻¹ meat): the number of parameters where the estimator is maximum likelihood inside its family."""
-        accuracy = self.accuracy(kind)
-        if isinstance(accuracy, DenseAccuracy):
-            return accuracy.effective_parameters() / self.unit_weight
-        assert isinstance(accuracy, ImplicitAccuracy)
-        return accuracy.effective_parameters()[0] / self.unit_weight
+        return self._effective(kind)[0]
+
+    def effective_parameters_error(self, kind: Kind = "robust") -> float:
+        """The Monte Carlo error of `effective_parameters` (CLAIC has twice it): 0 where nothing is simulated."""
+        return self._effective(kind)[1]
+
+    @cached_property
+    def _known_effective(self) -> dict[Kind, tuple[float, float]]:
+        return {}
+
+    def _effective(self, kind: Kind) -> tuple[float, float]:
+        """Value and Monte Carlo error, computed once: with many parameters it takes minutes."""
+        from fieldfit.api.effective import effective_parameters
+
+        self.accuracy(kind)  # refuses other kinds
+        if kind not in self._known_effective:
+            self._known_effective[kind] = effective_parameters(self, kind)
+        return self._known_effective[kind]
 
     def claic(self, kind: Kind = "robust") -> float:
         """−2 cℓ(θ̂) + 2 tr(bread⁻¹ meat) (Varin & Vidoni 2005); smaller is better, for the same policy, data and seed."""
