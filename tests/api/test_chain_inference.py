@@ -94,6 +94,17 @@ def test_both_kinds_agree_inside_the_family(policy):
     assert ("identity" if policy == "FL" else "simulated") in fit.dense_accuracy("model").method
 
 
+@pytest.mark.parametrize("policy", ["0.7*PL1 + 0.5*PL2@0.5", "Multinomial(0.5*PL1 + 0.5*FL)", "0.4*PL2/sentence"])
+def test_counts_of_sequences_are_copies_each_with_a_selection_of_its_own(policy):
+    data = crf_data(60)
+    counts = np.random.default_rng(1).integers(0, 4, 60)
+    weighted = ff.fit(CRF, data, policy, sigma2=1.0, sample_weight=counts.astype(float), weight_kind="counts")
+    copies = ff.fit(CRF, data.subset(np.repeat(np.arange(60), counts)), policy, sigma2=1.0)
+    np.testing.assert_array_equal(weighted.theta, copies.theta)
+    for kind in ("robust", "model"):
+        np.testing.assert_array_equal(weighted.standard_errors(kind), copies.standard_errors(kind))
+
+
 def test_with_unknown_labels_the_information_identity_does_not_hold():
     data = crf_data()
     labels = data.labels.copy()

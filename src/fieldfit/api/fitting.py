@@ -114,6 +114,7 @@ def fit(
         _refuse_constant(model, dataset, free & ~penalised)
         check_identified(model, bound, ~free | penalised)
     dataset, row_weight = weighting(dataset, bound.everything)
+    bound = chosen.bind(model.structure(dataset))  # copies of sequences are sequences of their own
 
     dropped: IntArray = np.empty(0, dtype=np.int64)
     selection = bound.draw(random_state, 0, dataset.n)
@@ -126,6 +127,7 @@ def fit(
         kept = np.setdiff1d(np.arange(dataset.n), dropped)
         dataset = dataset.subset(kept)
         row_weight = None if row_weight is None else row_weight[kept]
+        bound = chosen.bind(model.structure(dataset))
         selection = bound.draw(random_state, 0, dataset.n)
         problem = model.compile(dataset, selection)
 
@@ -167,7 +169,7 @@ def fit(
         l1=None if absolute is None else absolute[free],
         method="lbfgs" if plain else method,
         # Six pairs are as fast as ten on CoNLL-2000, and with millions of weights they are the memory of the fit.
-        history=6 if plain else 10,
+        history=6 if plain and absolute is None else None,
         gtol=tol * max(scale, 1.0),
         max_iter=max_iter,
         callback=report,
