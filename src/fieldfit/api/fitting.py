@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from fieldfit.api.early_stopping import EarlyStopping
-from fieldfit.api.identify import check_identified
+from fieldfit.api.identify import check_identified, with_open_weights
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
 from fieldfit.data.samples import Table, constant_columns
@@ -112,7 +112,9 @@ def fit(
     unpenalised = not bool(np.all(penalised[free]))
     if unpenalised and isinstance(model, FieldModel):
         _refuse_constant(model, dataset, free & ~penalised)
-        check_identified(model, bound, ~free | penalised)
+        # Automatic weights are still open: every term may get one.
+        checked = chosen if automatic is None else with_open_weights(chosen, automatic.by)
+        check_identified(model, checked.bind(model.structure(dataset)), ~free | penalised)
     dataset, row_weight = weighting(dataset, bound.everything)
     bound = chosen.bind(model.structure(dataset))  # copies of sequences are sequences of their own
 
@@ -147,6 +149,8 @@ def fit(
         )
         # The same Z with the chosen weights; the fit goes on from where the last round left θ.
         chosen = found.policy
+        if unpenalised and isinstance(model, FieldModel):
+            check_identified(model, chosen.bind(model.structure(dataset)), ~free | penalised)
         mixture = Mixture.of(bound, automatic.by, selection, problem, partial(model.compile, dataset))
         selection = mixture.selected(found.beta)
         initial = found.theta

@@ -88,6 +88,20 @@ class Law(ABC):
         """Whether any component has a positive probability."""
         return any(lam is None or np.max(lam) > 0 for lam in self.lams)
 
+    def can_count(self) -> bool:
+        """Whether any component that can be selected has a positive weight."""
+        return any(
+            _some_positive(1.0 if lam is None else lam, b) for lam, b in zip(self.lams, self.betas, strict=True)
+        )
+
+
+def _some_positive(lam: Numbers, beta: Numbers) -> bool:
+    """Whether λβ is positive anywhere; lists of different lengths are refused later, where the components are known."""
+    ours, theirs = np.atleast_1d(lam), np.atleast_1d(beta)
+    if 1 not in (len(ours), len(theirs)) and len(ours) != len(theirs):
+        return True
+    return bool(np.any((ours > 0) & (theirs > 0)))
+
 
 class LawOfTerms(Law):
     """A law over a list of terms that are drawn together."""
