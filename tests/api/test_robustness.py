@@ -274,6 +274,7 @@ def test_results_show_themselves_in_80_columns():
         assert "x1:x2" in str(result)
         assert "<table>" in result._repr_html_()
         assert "x1:x2" in result._repr_html_()
+    assert "std_error" in fit._repr_html_()
     frame = projection.to_frame(100)
     np.testing.assert_array_equal(frame["std_error"], projection.standard_errors(100))
     assert list(frame.index) == list(MODEL.parameter_names)

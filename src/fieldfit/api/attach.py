@@ -22,6 +22,7 @@ def attach(fit: Fit, data: Any, *, sample_weight: Any = None, weight_kind: str =
     dataset = fit.model.read(data, sample_weight=sample_weight, weight_kind=weight_kind)
     bound = fit.policy.bind(fit.model.structure(dataset))
     dataset, row_weight = weighting(dataset, bound.everything)
+    bound = fit.policy.bind(fit.model.structure(dataset))  # copies of sequences are sequences of their own
     if len(fit.dropped_rows) and dataset.n == fit.n + len(fit.dropped_rows):
         kept = np.setdiff1d(np.arange(dataset.n), fit.dropped_rows)
         dataset = dataset.subset(kept)

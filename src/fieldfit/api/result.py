@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 #: Parameters up to which bread and meat are dense matrices.
 MOST_DENSE = 3_000
 _MOST_PRODUCTS = 2_000
+#: Parameters up to which a notebook shows a fit with its standard errors.
+_MOST_SHOWN = 300
 #: Simulated copies of the data behind model-based standard errors where there are too many parameters for matrices.
 _SIMULATED = 4
 #: Relative error of aᵀ(H + P)⁻¹a at which a solve ends: an estimate, not a bound. u = (H + P)⁻¹a is then known to about its
@@ -488,6 +490,13 @@ class Fit:
         ended = "converged" if self.converged else "not converged"
         size = f"{self.sample_text}, {self.model.n_parameters:,} parameters"
         return f"<Fit: {self.model.kind} by {self.policy}, {size}, {ended}>"
+
+    def _repr_html_(self) -> str:
+        import html
+
+        # A notebook shows what a cell ends with: that must not cost seconds.
+        text = self.summary() if self.model.n_parameters <= _MOST_SHOWN else repr(self)
+        return f"<pre>{html.escape(text)}</pre>"
 
     # --- file -------------------------------------------------------------------------------------------------------
 
