@@ -36,8 +36,9 @@ def test_cross_validation_of_models_by_another_score():
     assert list(frame["model"]) == ["pairs", "chain"]
     with pytest.raises(DataError, match="too few"):
         ff.cross_validate(MODEL, X[:5], folds=3)
-    with pytest.raises(FieldfitError, match="2 folds"):
-        ff.cross_validate(MODEL, X, folds=1)
+    for wrong in (1, 2.5):
+        with pytest.raises(FieldfitError, match="2 folds"):
+            ff.cross_validate(MODEL, X, folds=wrong)
 
 
 def test_goodness_of_fit_sees_what_the_model_lacks():

@@ -90,8 +90,21 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
     write_container(path, header, arrays)
 
 
-def load(path: str | os.PathLike[str]) -> Fit:
-    """Read a saved fit: the same θ to the bit."""
+def load(path: str | os.PathLike[str], data: Any = None, **options: Any) -> Fit:
+    """Read a saved fit: the same θ to the bit.
+
+    The file does not hold the samples. Given again as ``data`` (with ``sample_weight`` and ``weight_kind``, if the fit had
+    them), influence, tests against other fits and goodness of fit work as before saving; other samples are refused.
+    """
+    fit = _read_fit(path)
+    if data is None:
+        return fit
+    from fieldfit.api.attach import attach
+
+    return attach(fit, data, **options)
+
+
+def _read_fit(path: str | os.PathLike[str]) -> Fit:
     header, arrays = read_container(path)
     try:
         if header.get("kind") != "fit":

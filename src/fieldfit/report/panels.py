@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldfit.report.figures import INK, MUTED, draw_grid
+from fieldfit.report.ticks import plain_ticks
 from fieldfit.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Panel:
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
     legend: str | None = field(default="best")
+    plain_ticks: bool = False  # with log_y and y_range: 1, 1.2, 1.5, 2 in place of powers of ten
 
 
 def draw_panels(
@@ -91,6 +93,8 @@ def _draw(axes: Any, panel: Panel) -> None:
         axes.set_xlim(*panel.x_range)
     if panel.y_range is not None:
         axes.set_ylim(*panel.y_range)
+    if panel.plain_ticks:
+        plain_ticks(axes.yaxis)
     if panel.legend is not None:
         # No place may be free of curves: what lies below stays to be guessed, the words are read.
         axes.legend(

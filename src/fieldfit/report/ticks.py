@@ -8,7 +8,7 @@ from typing import Any
 _SUFFIXES = ("", "k", "M", "G", "T", "P")
 #: The leading digits of the ticks, by the decades that the axis spans; below the first, ticks at equal round steps.
 _DIGITS = ((1.2, (1, 2, 3, 5, 7)), (2.2, (1, 2, 5)), (4.0, (1, 3)), (math.inf, (1,)))
-_FINE = 0.6
+_FINE = 0.8
 
 
 def number(value: float) -> str:
