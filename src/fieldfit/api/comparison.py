@@ -104,7 +104,10 @@ def _chi_square(name: str, statistic: float, degrees: int) -> HypothesisTest:
     from scipy.stats import chi2
 
     if degrees < 1:
-        raise ModelError("There is nothing to test: the restrictions concern fixed parameters only.")
+        raise ModelError(
+            "There is nothing to test: the restrictions concern only parameters that are fixed, or that l1 set to 0 "
+            "(fit.debiased() has a law for those)."
+        )
     return HypothesisTest(name, statistic, np.ones(degrees), float(chi2.sf(statistic, degrees)))
 
 

@@ -19,7 +19,7 @@ MOST_DIFFERENCES = 3_000
 
 @dataclass(frozen=True)
 class Estimate:
-    """One number estimated by a fit. ``standard_error`` is NaN where the data do not determine it."""
+    """One number estimated by a fit. ``standard_error`` is NaN where there is none, and ``why`` says why not."""
 
     name: str
     estimate: float
@@ -28,6 +28,7 @@ class Estimate:
     upper: float
     level: float
     kind: str
+    why: str = "not identified: the data do not determine it"
 
     @property
     def identified(self) -> bool:
@@ -46,7 +47,7 @@ class Estimate:
 
     def __str__(self) -> str:
         if not self.identified:
-            return f"{self.name}: {self.estimate:.6g} (not identified: the data do not determine it)"
+            return f"{self.name}: {self.estimate:.6g} ({self.why})"
         return (
             f"{self.name}: {self.estimate:.6g}, standard error {self.standard_error:.3g} ({self.kind}), "
             f"{100 * self.level:g}% interval [{self.lower:.6g}, {self.upper:.6g}]"
