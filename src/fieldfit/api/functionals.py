@@ -6,7 +6,7 @@ Var g(θ̂) = ∇gᵀ Cov(θ̂) ∇g
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ class Estimate:
     upper: float
     level: float
     kind: str
-    why: str = "not identified: the data do not determine it"
+    why: str = field(default="not identified: the data do not determine it", repr=False)
 
     @property
     def identified(self) -> bool:

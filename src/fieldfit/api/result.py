@@ -72,6 +72,7 @@ class Fit:
     weights: WeightsResult | None = field(default=None, repr=False, compare=False)
     objective_function: Objective | None = field(default=None, repr=False, compare=False)
     saved_moments: Moments | None = field(default=None, repr=False, compare=False)
+    saved_fingerprint: str = field(default="", repr=False, compare=False)
 
     @property
     def parameter_names(self) -> list[str]:
@@ -97,6 +98,13 @@ class Fit:
                 "again: load(path, data)."
             )
         return self.dataset
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short name for the fitted samples and their weights; empty for a file that does not know it."""
+        from fieldfit.api.fingerprint import fingerprint
+
+        return self.saved_fingerprint if self.dataset is None else fingerprint(self.model, self.dataset)
 
     @property
     def problem(self) -> Problem:
