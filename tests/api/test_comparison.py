@@ -196,7 +196,8 @@ def test_fits_to_other_samples_or_with_other_weights_are_not_compared(tmp_path):
     others = [
         ff.fit(MODEL, 1 - X, "PL1"),
         ff.fit(MODEL, X[::-1], "PL1"),
-        ff.fit(MODEL, X, "PL1", sample_weight=np.full(len(X), 0.01)),
+        ff.fit(MODEL, X, "PL1", sample_weight=np.linspace(0.01, 0.02, len(X))),
+        ff.fit(MODEL, X, "PL1", sample_weight=np.full(len(X), 2), weight_kind="counts"),
     ]
     for place, other in enumerate(others):
         with pytest.raises(DataError, match="other samples or variables, or with other sample weights"):
@@ -204,18 +205,18 @@ def test_fits_to_other_samples_or_with_other_weights_are_not_compared(tmp_path):
         other.save(tmp_path / f"{place}.ff")
         with pytest.raises(DataError, match="other samples"):
             ff.compare([fit, ff.load(tmp_path / f"{place}.ff")])
-    null = ff.fit(MODEL, X, "PL1", fixed=FIXED, sample_weight=np.full(len(X), 0.5))
+    null = ff.fit(MODEL, X, "PL1", fixed=FIXED, sample_weight=np.linspace(0.5, 1, len(X)))
     with pytest.raises(DataError, match="same samples and weights"):
         ff.likelihood_ratio(fit, null)
 
 
-def test_the_same_samples_are_known_under_other_names_codes_and_weights_of_one(tmp_path):
+def test_the_same_samples_are_known_under_other_names_codes_and_equal_weights(tmp_path):
     fit = ff.fit(MODEL, X, "PL1")
     same = [
         ff.fit(ff.BoltzmannMachine(4, names=["a", "b", "c", "d"]), X, "PL1"),
         ff.fit(ff.Potts(4, 2, states=[1, 0]), X, "PL1"),
         ff.fit(ff.Potts(4, 3, states=[0, 1, 2]), X.astype(float), "PL1", sigma2=1.0),
-        ff.fit(MODEL, X, "PL1", sample_weight=np.ones(len(X))),
+        ff.fit(MODEL, X, "PL1", sample_weight=np.full(len(X), 0.01)),
     ]
     assert {other.fingerprint for other in same} == {fit.fingerprint}
     fit.save(tmp_path / "fit.ff")

@@ -164,7 +164,7 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
         )
     embedded, restricted = _embed(full, null)
     objective = full.needed_objective
-    value = objective.problem.value_grad(embedded, objective.row_weight)[0]
+    value = objective.problem.value_grad(embedded, objective.row_weight)[0] / full.unit_weight
     if abs(value - null.composite_log_likelihood) > 1e-6 * max(1.0, abs(value)):
         raise ModelError(
             f"The null model is not inside the full one: at its θ the full model's log-likelihood is {value:.6f}, "
@@ -172,7 +172,7 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
         )
     accuracy = full.dense_accuracy()
     statistic = 2 * (full.composite_log_likelihood - null.composite_log_likelihood)
-    weights = ratio_weights(accuracy, restricted)
+    weights = ratio_weights(accuracy, restricted) / full.unit_weight
     return HypothesisTest(
         "Composite likelihood-ratio", statistic, weights, weighted_chi_square_tail(max(statistic, 0.0), weights)
     )
@@ -277,7 +277,7 @@ def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind,
 
     if method not in ("bh", "by"):
         raise FieldfitError(f"The method is 'bh' or 'by'; got {method!r}.")
-    if not 0 < level < 1:
+    if not (isinstance(level, int | float | np.number) and 0 < level < 1):
         raise FieldfitError(f"A false discovery rate lies between 0 and 1; got {level!r}.")
     frame = fit.table(kind=kind, parameters=parameters)
     tested = frame["p"].notna().to_numpy()

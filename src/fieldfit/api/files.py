@@ -85,6 +85,8 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "separated": list(fit.separated),
         "cost": None if fit.cost is None else fit.cost.to_dict(),
         "total_weight": total,
+        "weighted_total": fit.weighted_total,
+        "unit_weight": fit.unit_weight,
         "weights": weights,
         "fit": {name: getattr(fit, name) for name in _PLAIN},
     }
@@ -139,7 +141,12 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
         weights = None
         if header.get("weights") is not None:  # files of older versions have no such entry
             weights = from_plain(header["weights"], _part(arrays, "weights_"), policy, r)
+        # Files of older versions have no such entries; their counts add up to the weight of the moments.
+        older = header.get("total_weight") if header["fit"]["counts"] else None
+        size = header.get("weighted_total", older)
         return Fit(
+            weighted_total=None if size is None else float(size),
+            unit_weight=float(header.get("unit_weight", 1.0)),
             model=model,
             policy=policy,
             theta=theta,

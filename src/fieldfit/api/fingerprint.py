@@ -24,7 +24,7 @@ from fieldfit.types import FloatArray, Int32Array
 def fingerprint(model: Model, dataset: Any) -> str:
     """32 hexadecimal digits for what the model explains of the dataset, and its weights."""
     parts = _columns(model, dataset) if isinstance(dataset, Table) else _sequences(model, dataset)
-    if _weighted(dataset.sample_weight):
+    if _weighted(dataset.sample_weight, dataset.weight_kind):
         parts.append(_digest(dataset.sample_weight, dataset.weight_kind))
     return blake2b(b"".join(parts), digest_size=16).hexdigest()
 
@@ -56,8 +56,9 @@ def _sequences(model: Model, data: Any) -> list[bytes]:
     return parts
 
 
-def _weighted(weight: FloatArray | None) -> bool:
-    return weight is not None and bool(np.any(weight != 1.0))
+def _weighted(weight: FloatArray | None, kind: str) -> bool:
+    """Whether weights say anything: equal importance weights do not, equal counts do unless they are 1."""
+    return weight is not None and bool(np.any(weight != (1.0 if kind == "counts" else weight[0])))
 
 
 def _digest(array: NDArray[Any], *texts: str) -> bytes:

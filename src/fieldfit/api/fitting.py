@@ -18,6 +18,7 @@ from fieldfit.api.early_stopping import EarlyStopping
 from fieldfit.api.identify import check_identified, with_open_weights
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
+from fieldfit.api.sample_weights import as_copies, weighted_size
 from fieldfit.data.samples import Table, constant_columns
 from fieldfit.models.base import Dataset, Model
 from fieldfit.models.cost import selection_cost
@@ -200,6 +201,7 @@ def fit(
             ),
             stacklevel=2,
         )
+    total, unit = weighted_size(row_weight, counts)
     cost = selection_cost(model, selection) if isinstance(model, FieldModel) else None
     return Fit(
         model=model,
@@ -208,6 +210,8 @@ def fit(
         sigma2=np.divide(1.0, precision, out=np.full_like(precision, np.inf), where=precision > 0),
         free=free,
         n=dataset.n,
+        weighted_total=total,
+        unit_weight=unit,
         random_state=random_state,
         converged=solution.converged,
         message=solution.message,
@@ -297,9 +301,7 @@ def weighting(dataset: Dataset, everything: bool) -> tuple[Any, FloatArray | Non
     if weight is None:
         return dataset, None
     if dataset.weight_kind == "counts" and not everything:
-        rows = np.repeat(np.arange(dataset.n), weight.astype(np.int64))
-        copies: Any = dataset.subset(rows)
-        return replace(copies, sample_weight=None), None
+        return as_copies(dataset), None
     return dataset, weight
 
 

@@ -35,7 +35,7 @@ def check_identified(
     """
     concerned = np.flatnonzero(open_parameters(model, policy, fixed))
     if len(concerned):
-        names = [model.parameter_names[int(place)] for place in concerned]
+        names = [model.parameter_names[place] for place in concerned.tolist()]
         raise IdentifiabilityError(
             f"The policy '{policy.policy}' does not determine {len(names)} of {model.n_parameters} parameters: "
             f"{listed(names)}. Add components that involve their variables (PL1 covers all of them), {remedy}."

@@ -45,7 +45,11 @@ Kind = Literal["robust", "model"]
 
 @dataclass(frozen=True, repr=False)
 class Fit:
-    """A fitted model. ``objective`` is the maximised penalised log-likelihood (a sum over samples)."""
+    """A fitted model. ``objective`` is the maximised penalised log-likelihood (a sum over samples).
+
+    ``n`` is the number of rows, ``total`` the number of samples that they stand for, and ``unit_weight`` the weight of one
+    of those (see `sample_weights`): Σw = total × unit_weight.
+    """
 
     model: Model
     policy: Policy
@@ -66,6 +70,8 @@ class Fit:
     dropped_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     cost: Cost | None = None
     counts: bool = False
+    weighted_total: float | None = None  # `total` where samples have weights
+    unit_weight: float = 1.0
     l1: FloatArray | None = None  # the weights of Σ l1 |θ|, if the fit had such a penalty
     encoder: Encoder | None = field(default=None, repr=False, compare=False)  # how text became the fitted sequences
     dataset: Any = field(default=None, repr=False, compare=False)
@@ -78,6 +84,20 @@ class Fit:
     def parameter_names(self) -> list[str]:
         """A name for each entry of θ."""
         return list(self.model.parameter_names)
+
+    @property
+    def total(self) -> float:
+        """The number of samples behind the fit: n, the sum of the counts, or the effective size of importance weights."""
+        return float(self.n) if self.weighted_total is None else self.weighted_total
+
+    @property
+    def sample_text(self) -> str:
+        """How many samples there are, in words."""
+        if self.weighted_total is None or (not self.counts and np.isclose(self.total, self.n, rtol=1e-9)):
+            return f"{self.n:,} samples"
+        if self.counts:
+            return f"{self.total:,.0f} samples ({self.n:,} distinct rows)"
+        return f"{self.n:,} weighted samples (effective size {self.total:,.1f})"
 
     @property
     def needed_objective(self) -> Objective:
@@ -208,8 +228,11 @@ class Fit:
 
     def accuracy(self, kind: Kind = "robust") -> Accuracy:
         """Bread and meat behind all standard errors: "robust" from the data, "model" expected under θ̂."""
-        if kind not in ("robust", "model"):
-            raise FieldfitError(f"Standard errors are of the kind 'robust' or 'model'; got {kind!r}.")
+        if not isinstance(kind, str) or kind not in ("robust", "model"):
+            raise FieldfitError(
+                f"Standard errors are of the kind 'robust' or 'model'; got {kind!r}. For chosen parameters write "
+                f"parameters=[…]."
+            )
         return self._robust if kind == "robust" else self._model_based
 
     def dense_accuracy(self, kind: Kind = "robust") -> DenseAccuracy:
@@ -224,13 +247,13 @@ class Fit:
         return accuracy
 
     def covariance(self, kind: Kind = "robust") -> FloatArray:
-        """Covariance matrix of √n(θ̂ − θ₀) with the selection noise (Corollary 1).
+        """Covariance matrix of √n(θ̂ − θ₀), n = ``fit.total``, with the selection noise (Corollary 1).
 
         ``kind="robust"`` takes Hessian and score products from the data with the drawn Z, and holds outside the family
         too; ``"model"`` their expectations under θ̂ (for a conditional model, given the observed X). Fixed parameters
         have 0. Where the model has a gauge freedom the matrix is right for identified functions aᵀθ, and for those only.
         """
-        return self.dense_accuracy(kind).covariance * self.n
+        return self.dense_accuracy(kind).covariance * self.total
 
     def standard_errors(self, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
         """Standard error of each parameter, or of those named: 0 where fixed.
@@ -346,8 +369,9 @@ class Fit:
         """How much each observation moves each parameter: 𝓘 = (H + P)⁻¹ ψ (Equation 18), (n, parameters).
 
         For the fitted samples (``data=None``) with their drawn Z: θ̂ minus what it would be without them. For new ones
-        expected over Z: what adding them would change. ``parameters`` chooses columns and ``rows`` fitted samples; either
-        works for any number of parameters.
+        expected over Z: what adding them would change, each with the weight ``fit.unit_weight``. A row with a count stands
+        for all its copies together. ``parameters`` chooses columns and ``rows`` fitted samples; either works for any number
+        of parameters.
         """
         from fieldfit.api.robustness import influence
 
@@ -376,9 +400,10 @@ class Fit:
 
     def plot_influence(self, k: int = 10, ax: Axes | None = None, *, parameters: Any = None) -> Axes:
         """Cook's distance of every fitted sample, the ``k`` largest named; the same data as ``influential(fit.n)``."""
-        from fieldfit.api.robustness import distances
+        from fieldfit.api.robustness import checked_number, distances
         from fieldfit.report.influence import plot_influence
 
+        k = checked_number(k)
         table = distances(self, parameters)
         axis = f"Cook's distance over {'all' if parameters is None else 'the chosen'} parameters"
         if table.columns[0] == "displacement":
@@ -389,27 +414,27 @@ class Fit:
 
     @cached_property
     def composite_log_likelihood(self) -> float:
-        """Σ_i w_i m_θ̂(X_i, Z_i), without the penalty."""
+        """Σ_i w_i m_θ̂(X_i, Z_i), without the penalty; importance weights are scaled to add up to ``total``."""
         penalty = 0.5 * float(np.sum(self.theta**2 / self.sigma2))
         if self.l1 is not None:
             penalty += float(self.l1[self.free] @ np.abs(self.theta[self.free]))
-        return self.objective + penalty
+        return (self.objective + penalty) / self.unit_weight
 
     def effective_parameters(self, kind: Kind = "robust") -> float:
         """tr(bread⁻¹ meat): the number of parameters where the estimator is maximum likelihood inside its family."""
         accuracy = self.accuracy(kind)
         if isinstance(accuracy, DenseAccuracy):
-            return accuracy.effective_parameters()
+            return accuracy.effective_parameters() / self.unit_weight
         assert isinstance(accuracy, ImplicitAccuracy)
-        return accuracy.effective_parameters()[0]
+        return accuracy.effective_parameters()[0] / self.unit_weight
 
     def claic(self, kind: Kind = "robust") -> float:
         """−2 cℓ(θ̂) + 2 tr(bread⁻¹ meat) (Varin & Vidoni 2005); smaller is better, for the same policy, data and seed."""
         return -2 * self.composite_log_likelihood + 2 * self.effective_parameters(kind)
 
     def clbic(self, kind: Kind = "robust") -> float:
-        """−2 cℓ(θ̂) + log(n) tr(bread⁻¹ meat) (Gao & Song 2010)."""
-        return -2 * self.composite_log_likelihood + float(np.log(self.n)) * self.effective_parameters(kind)
+        """−2 cℓ(θ̂) + log(n) tr(bread⁻¹ meat), n = ``fit.total`` (Gao & Song 2010)."""
+        return -2 * self.composite_log_likelihood + float(np.log(self.total)) * self.effective_parameters(kind)
 
     def wald_test(self, hypothesis: Any, value: Any = 0.0, *, kind: Kind = "robust") -> HypothesisTest:
         """Test R θ = ``value``: ``hypothesis`` is a list of parameters, of mappings {parameter: coefficient}, or R."""
@@ -461,6 +486,7 @@ class Fit:
             "model": self.model.kind,
             "policy": str(self.policy),
             "n": self.n,
+            "total": self.total,
             "parameters": self.model.n_parameters,
             "converged": self.converged,
             "message": self.message,
@@ -488,7 +514,7 @@ class Fit:
 
     def __repr__(self) -> str:
         ended = "converged" if self.converged else "not converged"
-        size = f"{self.n:,} samples, {self.model.n_parameters:,} parameters"
+        size = f"{self.sample_text}, {self.model.n_parameters:,} parameters"
         return f"<Fit: {self.model.kind} by {self.policy}, {size}, {ended}>"
 
     # --- file -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldfit.api.functionals import places_of, unit_rows
+from fieldfit.api.functionals import some_places, unit_rows
 from fieldfit.asymptotics import DenseAccuracy
 from fieldfit.asymptotics.expected_scores import ExpectedScores
 from fieldfit.models.base import Problem
@@ -48,11 +48,11 @@ def influence(fit: Fit, data: Any = None, parameters: Any = None, rows: Any = No
                 f"Choose parameters=[…], or go through fit.influence_blocks()."
             )
         return np.concatenate([block for _, block in influence_blocks(fit, data)])
-    places = places_of(parameters, fit.model.parameter_names)
+    places = some_places(parameters, fit.model.parameter_names)
     source: Problem | ExpectedScores = fit.problem if data is None else _expected(fit, data)
     moved = influence_on(fit, source, places)
     weight = fit.needed_objective.row_weight if data is None else None
-    return moved if weight is None else moved * weight[:, None]
+    return moved * (fit.unit_weight if data is not None else 1.0 if weight is None else weight[:, None])
 
 
 def influence_on(fit: Fit, source: Problem | ExpectedScores, places: IntArray) -> FloatArray:
@@ -69,6 +69,8 @@ def influence_of_rows(fit: Fit, rows: Any) -> FloatArray:
     """𝓘 of some fitted samples for every parameter (rows, r): one score and one solve for each, for any r."""
     n = fit.problem.n_samples
     chosen = np.atleast_1d(np.asarray(rows))
+    if chosen.shape == (0,):
+        return np.empty((0, len(fit.theta)))
     if (
         chosen.ndim != 1
         or chosen.dtype.kind not in "iu"
@@ -98,9 +100,10 @@ def _scores_of(fit: Fit, rows: IntArray) -> FloatArray:
 def influence_blocks(fit: Fit, data: Any = None) -> Iterator[tuple[int, FloatArray]]:
     """𝓘 as a stream of (first sample, block of samples × parameters); NaN for parameters that are not identified."""
     accuracy = matrices(fit, "The influence of every sample on every parameter")
-    source: Problem | ExpectedScores = fit.problem if data is None else _expected(fit, data)
-    weight = fit.needed_objective.row_weight if data is None else None
-    return _blocks(fit, accuracy, source, weight)
+    if data is None:
+        return _blocks(fit, accuracy, fit.problem, fit.needed_objective.row_weight)
+    new = _expected(fit, data)
+    return _blocks(fit, accuracy, new, np.full(new.n, fit.unit_weight))
 
 
 def _blocks(
@@ -150,11 +153,17 @@ def influential(fit: Fit, k: int = 10, parameters: Any = None) -> pd.DataFrame:
     With too many parameters for matrices, and none chosen, the samples are screened by ψᵀ diag(H + P)⁻¹ ψ (one pass) and
     the displacements of the strongest are found by one solve each; ``parameter`` is then the one that changes most.
     """
-    if k < 1:
-        raise ModelError(f"The number of samples to show must be at least 1; got {k}.")
+    k = checked_number(k)
     if parameters is None and not isinstance(fit.accuracy(), DenseAccuracy):
         return _influential_by_solves(fit, k)
     return distances(fit, parameters).head(k)
+
+
+def checked_number(k: Any) -> int:
+    """How many samples to show, a whole number of at least 1."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise ModelError(f"The number of samples to show must be a whole number of at least 1; got {k!r}.")
+    return int(k)
 
 
 def _influential_by_solves(fit: Fit, k: int) -> pd.DataFrame:
@@ -206,7 +215,7 @@ def distances(fit: Fit, parameters: Any = None) -> pd.DataFrame:
         good = np.isfinite(errors) & (errors > 0)
         usable = np.ones(len(places), dtype=bool)
     else:
-        places = places_of(parameters, names)
+        places = some_places(parameters, names)
         covariance = fit.accuracy().covariance_of(unit_rows(places, len(fit.theta)))
         errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         good = usable = np.isfinite(errors) & (errors > 0)

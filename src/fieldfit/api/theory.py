@@ -158,7 +158,7 @@ class _Span:
     @property
     def undetermined(self) -> tuple[str, ...]:
         """The names of the parameters that the policy leaves open."""
-        return tuple(self.names[int(place)] for place in np.flatnonzero(self.open))
+        return tuple(self.names[place] for place in np.flatnonzero(self.open).tolist())
 
     def covariance(self, bread: FloatArray, meat: FloatArray) -> tuple[FloatArray, int]:
         """Υ Σ Υ, infinite for what is open and NaN for what is lost, and how many directions are lost."""

@@ -365,7 +365,12 @@ class Model(ABC):
 
     def check_theta(self, theta: Any) -> FloatArray:
         """θ as a float vector of the right length with finite entries."""
-        array = np.ascontiguousarray(theta, dtype=np.float64)
+        try:
+            array = np.ascontiguousarray(theta, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ModelError(
+                f"θ is {theta!r:.80}; it must be {self.n_parameters} numbers, in the order of model.parameter_names."
+            ) from error
         if array.shape != (self.n_parameters,):
             raise ModelError(
                 f"θ has shape {array.shape}; this model has {self.n_parameters} parameters, so it must have shape "

@@ -90,6 +90,7 @@ class FieldModel(Model):
             names=self.names if self.named else None,
             sample_weight=sample_weight,
             weight_kind=weight_kind,
+            rename=False,
         )
 
     def read_new(self, data: Any) -> Table:
@@ -97,7 +98,7 @@ class FieldModel(Model):
         from fieldfit.data.table import read_table
 
         names = self.names if self.named else None
-        return read_table(data, states=self.states, names=names, allow_missing_columns=True)
+        return read_table(data, states=self.states, names=names, allow_missing_columns=True, rename=False)
 
     def complete(self, dataset: Table) -> FieldModel:
         """The model with the names of the data's columns, unless it has names of its own."""
