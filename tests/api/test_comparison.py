@@ -125,10 +125,10 @@ def test_tests_that_cannot_be_made_are_refused():
     penalised = ff.fit(MODEL, X, "PL1", sigma2=1.0)
     with pytest.raises(ModelError, match="without a penalty"):
         ff.likelihood_ratio(penalised, null)
-    with pytest.raises(DataError, match="same samples, policy and random_state"):
+    with pytest.raises(DataError, match="same samples and weights, policy and random_state"):
         ff.likelihood_ratio(full, ff.fit(MODEL, X, "PL2", fixed=FIXED))
     with pytest.raises(ModelError, match="not inside the full one"):
-        ff.likelihood_ratio(full, ff.fit(MODEL, 1 - X, "PL1", fixed=FIXED))
+        ff.likelihood_ratio(full, ff.fit(ff.Potts(4, 2, [(0, 1)], couplings="agree", fields=False), X, "PL1"))
     with pytest.raises(ModelError, match="restricts nothing"):
         ff.likelihood_ratio(full, full)
     with pytest.raises(ModelError, match="exchange the two"):
@@ -201,3 +201,58 @@ def test_simulated_matrices_leave_an_error_in_the_effective_parameters(monkeypat
     error = simulated.effective_parameters_error("model")
     assert 0 < error < 0.05 * exact
     assert abs(simulated.effective_parameters("model") - exact) < 4 * error
+
+
+def test_a_model_with_gauge_freedom_is_tested_like_its_minimal_form():
+    """Leaving an edge out of an over-complete Potts model of two states is one restriction, not four."""
+    x = X[:800]
+    pairs = [(a, b) for a in range(4) for b in range(a + 1, 4)]
+    potts = ff.fit(ff.Potts(4, 2, pairs), x, "PL1", tol=1e-9)
+    minimal = ff.fit(ff.BoltzmannMachine(4, biases=True), x, "PL1", tol=1e-9)
+    expected = ff.likelihood_ratio(
+        minimal, ff.fit(ff.BoltzmannMachine(4, biases=True), x, "PL1", fixed={"x1:x3": 0.0}, tol=1e-9)
+    )
+    without = ff.fit(ff.Potts(4, 2, [pair for pair in pairs if pair != (1, 3)]), x, "PL1", tol=1e-9)
+    edge = {f"x1={a}:x3={b}": 0.0 for a in (0, 1) for b in (0, 1)}
+    for null in (without, ff.fit(ff.Potts(4, 2, pairs), x, "PL1", fixed=edge, tol=1e-9)):
+        found = ff.likelihood_ratio(potts, null)
+        assert found.degrees_of_freedom == 1
+        assert found.statistic == pytest.approx(expected.statistic, rel=1e-5)
+        np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-4)
+    # One entry of the table can be made up for by the others.
+    with pytest.raises(ModelError, match="restricts nothing that the data determine"):
+        ff.likelihood_ratio(potts, ff.fit(ff.Potts(4, 2, pairs), x, "PL1", fixed={"x1=0:x3=0": 0.0}, tol=1e-9))
+    distances = potts.influential(800)["distance"]
+    np.testing.assert_allclose(distances, minimal.influential(800)["distance"].reindex(distances.index), rtol=1e-4)
+
+
+def test_fits_to_other_samples_or_with_other_weights_are_not_compared(tmp_path):
+    fit = ff.fit(MODEL, X, "PL1")
+    others = [
+        ff.fit(MODEL, 1 - X, "PL1"),
+        ff.fit(MODEL, X[::-1], "PL1"),
+        ff.fit(MODEL, X, "PL1", sample_weight=np.linspace(0.01, 0.02, len(X))),
+        ff.fit(MODEL, X, "PL1", sample_weight=np.full(len(X), 2), weight_kind="counts"),
+    ]
+    for place, other in enumerate(others):
+        with pytest.raises(DataError, match="other samples or variables, or with other sample weights"):
+            ff.compare([fit, other])
+        other.save(tmp_path / f"{place}.ff")
+        with pytest.raises(DataError, match="other samples"):
+            ff.compare([fit, ff.load(tmp_path / f"{place}.ff")])
+    null = ff.fit(MODEL, X, "PL1", fixed=FIXED, sample_weight=np.linspace(0.5, 1, len(X)))
+    with pytest.raises(DataError, match="same samples and weights"):
+        ff.likelihood_ratio(fit, null)
+
+
+def test_the_same_samples_are_known_under_other_names_codes_and_equal_weights(tmp_path):
+    fit = ff.fit(MODEL, X, "PL1")
+    same = [
+        ff.fit(ff.BoltzmannMachine(4, names=["a", "b", "c", "d"]), X, "PL1"),
+        ff.fit(ff.Potts(4, 2, states=[1, 0]), X, "PL1"),
+        ff.fit(ff.Potts(4, 3, states=[0, 1, 2]), X.astype(float), "PL1", sigma2=1.0),
+        ff.fit(MODEL, X, "PL1", sample_weight=np.full(len(X), 0.01)),
+    ]
+    assert {other.fingerprint for other in same} == {fit.fingerprint}
+    fit.save(tmp_path / "fit.ff")
+    assert ff.load(tmp_path / "fit.ff").fingerprint == fit.fingerprint

@@ -197,6 +197,31 @@ def test_separation_names_the_parameters():
         assert ff.fit(MODEL, x, "FL", sigma2=10.0).separated == ()
 
 
+@pytest.mark.parametrize("biases", [False, True])
+@pytest.mark.parametrize("method", ["lbfgs", "newton"])
+def test_separation_is_seen_however_far_the_optimiser_ran(biases, method):
+    """One variable copies another: L-BFGS jumps to 1e7, where the curvature has fallen to 0."""
+    x = np.random.default_rng(0).integers(0, 2, (300, 4))
+    x[:, 1] = x[:, 0]
+    with pytest.warns(SeparationWarning, match="x0:x1"):
+        fit = ff.fit(ff.BoltzmannMachine(4, biases=biases), x, "PL1", method=method)
+    assert set(fit.separated) == ({"x0:x1", "x0", "x1"} if biases else {"x0:x1"})
+    errors = dict(zip(fit.parameter_names, fit.standard_errors(), strict=True))
+    assert all(np.isnan(errors[name]) for name in fit.separated)
+    assert np.isfinite(errors["x2:x3"])
+    assert np.isnan(fit.conf_int(parameters=["x0:x1"])).all()
+
+
+def test_gauge_freedom_is_not_separation():
+    potts = ff.Potts(3, 2)
+    x = potts.sample(np.random.default_rng(1).normal(size=potts.n_parameters), 500, 0).values
+    start = np.zeros(potts.n_parameters)
+    start[[potts.parameter_names.index(f"x0={s}") for s in (0, 1)]] = 30.0  # changes no probability
+    fit = ff.fit(potts, x, "PL1", start=start)
+    assert fit.theta.max() > 20
+    assert fit.separated == ()
+
+
 def test_interruption_returns_what_there_is():
     seen = []
 

@@ -139,3 +139,11 @@ def test_theory_says_where_rounding_has_lost_the_answer(size):
     assert np.isnan(theory.standard_errors(1)).any()
     with pytest.raises(ModelError, match="θ is so extreme that"):
         theory.efficiency()
+
+
+def test_forbidden_states_leave_their_own_parameters_free_and_need_not_be_allowed_at_zero():
+    offset = [[-np.inf, 0.0], [0.0, 0.0]]
+    theory = ff.asymptotics(ff.MarkovRandomField([2, 2], [ff.Factor((0, 1), log_offset=offset)]), np.zeros(4), "FL")
+    assert theory.efficiency() == pytest.approx(1.0)
+    assert theory.covariance[0, 0] == pytest.approx(0.0, abs=1e-12)
+    assert theory.undetermined == ()

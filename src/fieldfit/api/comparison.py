@@ -20,13 +20,16 @@ import numpy as np
 from fieldfit.api.functionals import places_of, unit_rows
 from fieldfit.asymptotics import DenseAccuracy, robust_moments, weighted_chi_square_tail
 from fieldfit.asymptotics.sandwich import pseudo_inverse
-from fieldfit.data.samples import Table
 from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray, ModelError
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fieldfit.api.result import Fit, Kind
+
+
+#: The null space of a bread is known to about this.
+_ORTHOGONAL = 1e-5
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,10 @@ def _chi_square(name: str, statistic: float, degrees: int) -> HypothesisTest:
     from scipy.stats import chi2
 
     if degrees < 1:
-        raise ModelError("There is nothing to test: the restrictions concern fixed parameters only.")
+        raise ModelError(
+            "There is nothing to test: the restrictions concern only parameters that are fixed, or that l1 set to 0 "
+            "(fit.debiased() has a law for those)."
+        )
     return HypothesisTest(name, statistic, np.ones(degrees), float(chi2.sf(statistic, degrees)))
 
 
@@ -150,10 +156,11 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
     """
     for fit in (full, null):
         _without_penalty(fit, "likelihood-ratio")
-    if str(full.policy) != str(null.policy) or full.random_state != null.random_state or full.n != null.n:
+    same_selection = str(full.policy) == str(null.policy) and full.random_state == null.random_state
+    if not (same_selection and _same_samples(full, null)):
         raise DataError(
-            "The two fits differ in more than their parameters: they need the same samples, policy and random_state, so "
-            "that they have the same selection."
+            "The two fits differ in more than their parameters: they need the same samples and weights, policy and "
+            "random_state, so that they have the same selection."
         )
     embedded, restricted = _embed(full, null)
     objective = full.needed_objective
@@ -172,14 +179,27 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
 
 
 def ratio_weights(accuracy: DenseAccuracy, restricted: IntArray) -> FloatArray:
-    """Eigenvalues of ([H⁻¹]_aa)⁻¹ V_aa, the weights of the null law."""
+    """Eigenvalues of ([H⁻¹]_aa)⁻¹ V_aa, the weights of the null law.
+
+    Where the full model has a gauge freedom, fixing a restricts only the functions cᵀθ_a that are identified: with C a
+    basis of them, the weights are the eigenvalues of (Cᵀ[H⁻¹]_aa C)⁻¹ Cᵀ V_aa C, one for each.
+    """
     a = np.ix_(restricted, restricted)
-    rows = unit_rows(restricted, len(accuracy.free))
-    if not accuracy.identified(rows).all():
-        raise ModelError("Some of the restricted parameters are not identified in the full model.")
-    inverse, _ = pseudo_inverse(accuracy.inverse[a])
-    values = np.linalg.eigvals(inverse @ (accuracy.covariance[a] * accuracy.moments.total)).real
-    return np.sort(np.maximum(values, 0.0))[::-1]
+    contrasts = _orthogonal(accuracy.null_space[restricted])
+    if not contrasts.shape[1]:
+        raise ModelError(
+            "The null model restricts nothing that the data determine: the full one reaches the same probabilities through "
+            "its gauge freedom (directions of θ that change none)."
+        )
+    inverse, _ = pseudo_inverse(contrasts.T @ accuracy.inverse[a] @ contrasts)
+    variance = contrasts.T @ accuracy.covariance[a] @ contrasts * accuracy.moments.total
+    return np.sort(np.maximum(np.linalg.eigvals(inverse @ variance).real, 0.0))[::-1]
+
+
+def _orthogonal(vectors: FloatArray) -> FloatArray:
+    """Orthonormal basis (q, d) of what is orthogonal to all columns of ``vectors`` (q, k)."""
+    left, values, _ = np.linalg.svd(vectors, full_matrices=True)
+    return np.asarray(left[:, int(np.sum(values > _ORTHOGONAL)) :])
 
 
 def _embed(full: Fit, null: Fit) -> tuple[FloatArray, IntArray]:
@@ -203,9 +223,9 @@ def _embed(full: Fit, null: Fit) -> tuple[FloatArray, IntArray]:
 def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -> pd.DataFrame:
     """CLAIC and CLBIC of several models under one policy, best CLAIC first.
 
-    All fits must have the same data, policy and seed: composite likelihoods of different policies cannot be compared
-    (use `cross_validate` for those). Where effective numbers of parameters are simulated (more than 3,000 parameters, or
-    model-based ones) their Monte Carlo errors and those of CLAIC are the last columns.
+    All fits must have the same data and sample weights, policy and seed: composite likelihoods of different policies
+    cannot be compared (use `cross_validate` for those). Where effective numbers of parameters are simulated (more than
+    3,000 parameters, or model-based ones) their Monte Carlo errors and those of CLAIC are the last columns.
     """
     import pandas as pd
 
@@ -216,11 +236,15 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
     if first is None:
         raise FieldfitError("There are no fits to compare.")
     for name, fit in named.items():
-        other = (str(fit.policy), fit.n, fit.random_state) != (str(first.policy), first.n, first.random_state)
-        if other or not _same_samples(fit.dataset, first.dataset) or not _same_weights(fit, first):
+        if (str(fit.policy), fit.random_state) != (str(first.policy), first.random_state):
             raise DataError(
-                f"{name} has another policy, other samples, weights or variables, or another random_state than the first "
-                f"fit: their composite likelihoods are not comparable. Use cross_validate."
+                f"{name} has another policy or another random_state than the first fit: their composite likelihoods are "
+                f"not comparable. Use cross_validate."
+            )
+        if not _same_samples(fit, first):
+            raise DataError(
+                f"{name} was fitted to other samples or variables, or with other sample weights, than the first fit: their "
+                f"composite likelihoods are not comparable. Fit all models to the same data, or use cross_validate."
             )
     lines = {
         name: {
@@ -241,32 +265,10 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
     return frame
 
 
-def _same_samples(one: Any, other: Any) -> bool:
-    """Whether two datasets have the same values; those of loaded fits are not known and pass."""
-    if one is None or other is None or one is other:
-        return True
-    if not (isinstance(one, Table) and isinstance(other, Table)):
-        return type(one) is type(other) and np.array_equal(one.labels, other.labels)
-    if set(one.names) != set(other.names):
-        return False
-    order = [other.names.index(name) for name in one.names]
-    if any(one.states[j] != other.states[k] for j, k in enumerate(order)):
-        return True  # the same labels may have other codes: only their number is known to agree
-    return np.array_equal(one.codes, other.codes[:, order])
-
-
-def _same_weights(one: Fit, other: Fit) -> bool:
-    """Whether samples count alike in both fits, up to the scale of importance weights; loaded fits know the total only."""
-    if not np.isclose(one.total, other.total, rtol=1e-9):
-        return False
-    if one.objective_function is None or other.objective_function is None:
-        return True
-    ones = np.ones(one.n)
-    first, second = (
-        (ones if weight is None else weight) / fit.unit_weight
-        for fit, weight in ((fit, fit.needed_objective.row_weight) for fit in (one, other))
-    )
-    return np.allclose(first, second, rtol=1e-9, atol=1e-12)
+def _same_samples(one: Fit, other: Fit) -> bool:
+    """Whether two fits have the same samples and weights; files of older versions do not know, and pass."""
+    known = bool(one.fingerprint and other.fingerprint)
+    return one.n == other.n and (not known or one.fingerprint == other.fingerprint)
 
 
 def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind, parameters: Any) -> pd.DataFrame:

@@ -81,6 +81,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "model": specification,
         "encoder": None if fit.encoder is None else type(fit.encoder).__name__,
         "policy": str(fit.policy),
+        "fingerprint": fit.fingerprint,
         "separated": list(fit.separated),
         "cost": None if fit.cost is None else fit.cost.to_dict(),
         "total_weight": total,
@@ -155,6 +156,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             separated=tuple(header["separated"]),
             cost=None if header["cost"] is None else Cost(**header["cost"]),
             saved_moments=moments,
+            saved_fingerprint=str(header.get("fingerprint", "")),  # files of older versions have none
             l1=l1,
             encoder=encoder,
             weights=weights,

@@ -40,8 +40,9 @@ from fieldfit.types import (
 from fieldfit.weights import AutoWeights, Mixture, as_options, automatic_weights
 
 #: Parameters this far out along whose directions the curvature is this small (a standard error above 10) are on
-#: their way to infinity; below the last number, relative to the largest, it is a gauge freedom of the model.
-_FAR, _FLAT, _GAUGE = 4.0, 0.01, 1e-13
+#: their way to infinity; where it is below the last number, relative to the largest, nearer to 0 too, it is a gauge
+#: freedom of the model.
+_FAR, _FLAT, _GAUGE = 4.0, 0.01, 1e-9
 _MOST_CHECKED = 200
 
 
@@ -315,17 +316,28 @@ def _separated(objective: Objective, x: FloatArray, theta: FloatArray, names: Se
     far = sorted(far, key=lambda k: -abs(x[k]))[:_MOST_CHECKED]
     if not far:
         return ()
-    curvature = np.empty((len(far), len(far)))
-    unit = np.zeros(len(x))
-    for column, k in enumerate(far):
-        unit[k] = 1.0
-        curvature[:, column] = objective.hessian_product(x, unit)[far]
-        unit[k] = 0.0
-    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
-    # The model's own gauge freedom is flat too, but to rounding.
-    flat = (values < _FLAT) & (values > _GAUGE * max(values[-1], 1.0))
-    concerned = np.abs(vectors[:, flat]).max(axis=1, initial=0.0) > 0.1
+    values, vectors = np.linalg.eigh(_curvature(objective, x, far, np.eye(len(far))))
+    flat = vectors[:, values < _FLAT]
+    if not flat.shape[1]:
+        return ()
+    # The model's own gauge freedom is flat too, but everywhere; what separates is curved where |θ| is moderate. The
+    # curvature out here cannot tell the two apart: it falls to 0 as the optimiser runs on.
+    nearer, turns = np.linalg.eigh(_curvature(objective, x / max(1.0, float(np.abs(x).max())), far, flat))
+    runaway = flat @ turns[:, np.abs(nearer) > _GAUGE * max(float(np.abs(nearer).max()), 1.0)]
+    concerned = np.abs(runaway).max(axis=1, initial=0.0) > 0.1
     return tuple(names[free[k]] for k, is_one in zip(far, concerned, strict=True) if is_one)
+
+
+def _curvature(objective: Objective, x: FloatArray, places: list[int], basis: FloatArray) -> FloatArray:
+    """BᵀHB with the Hessian at x over the parameters ``places``, basis B (places, k)."""
+    images = np.empty_like(basis)
+    direction = np.zeros(len(x))
+    for column, values in enumerate(basis.T):
+        direction[places] = values
+        images[:, column] = objective.hessian_product(x, direction)[places]
+    matrix = basis.T @ images
+    symmetric: FloatArray = (matrix + matrix.T) / 2
+    return symmetric
 
 
 def _separation_message(names: tuple[str, ...]) -> str:

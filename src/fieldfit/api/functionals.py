@@ -6,7 +6,7 @@ Var g(θ̂) = ∇gᵀ Cov(θ̂) ∇g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ MOST_DIFFERENCES = 3_000
 
 @dataclass(frozen=True)
 class Estimate:
-    """One number estimated by a fit. ``standard_error`` is NaN where the data do not determine it."""
+    """One number estimated by a fit. ``standard_error`` is NaN where there is none, and ``why`` says why not."""
 
     name: str
     estimate: float
@@ -28,6 +28,7 @@ class Estimate:
     upper: float
     level: float
     kind: str
+    why: str = field(default="not identified: the data do not determine it", repr=False)
 
     @property
     def identified(self) -> bool:
@@ -46,7 +47,7 @@ class Estimate:
 
     def __str__(self) -> str:
         if not self.identified:
-            return f"{self.name}: {self.estimate:.6g} (not identified: the data do not determine it)"
+            return f"{self.name}: {self.estimate:.6g} ({self.why})"
         return (
             f"{self.name}: {self.estimate:.6g}, standard error {self.standard_error:.3g} ({self.kind}), "
             f"{100 * self.level:g}% interval [{self.lower:.6g}, {self.upper:.6g}]"

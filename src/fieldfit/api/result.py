@@ -80,6 +80,7 @@ class Fit:
     weights: WeightsResult | None = field(default=None, repr=False, compare=False)
     objective_function: Objective | None = field(default=None, repr=False, compare=False)
     saved_moments: Moments | None = field(default=None, repr=False, compare=False)
+    saved_fingerprint: str = field(default="", repr=False, compare=False)
 
     @property
     def parameter_names(self) -> list[str]:
@@ -120,6 +121,13 @@ class Fit:
             )
         return self.dataset
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short name for the fitted samples and their weights; empty for a file that does not know it."""
+        from fieldfit.api.fingerprint import fingerprint
+
+        return self.saved_fingerprint if self.dataset is None else fingerprint(self.model, self.dataset)
+
     @property
     def problem(self) -> Problem:
         """The fitted samples with the drawn Z, compiled."""
@@ -131,13 +139,37 @@ class Fit:
         absolute = self.l1 is not None and bool(np.any(self.l1[self.free] > 0))
         return absolute or bool(np.any(np.isfinite(self.sigma2[self.free])))
 
+    @cached_property
+    def zeroed(self) -> BoolArray:
+        """Which parameters (r,) the L1 penalty has set to exactly 0."""
+        if self.l1 is None:
+            return np.zeros(len(self.theta), dtype=bool)
+        return np.asarray(self.free & (self.l1 > 0) & (self.theta == 0))
+
+    @property
+    def active(self) -> BoolArray:
+        """Which parameters (r,) were estimated: free, and not set to 0 by the L1 penalty.
+
+        All accuracy is theirs, as if the zeros had been fixed: on this set the L1 penalty is linear, so it has no part in
+        the bread, and a small change of the data does not move the zeros.
+        """
+        return self.free & ~self.zeroed
+
+    @cached_property
+    def _at_infinity(self) -> BoolArray:
+        """Which parameters (r,) have their optimum at infinity."""
+        away = set(self.separated)
+        if not away:
+            return np.zeros(len(self.theta), dtype=bool)
+        return np.array([name in away for name in self.model.parameter_names], dtype=bool)
+
     # --- accuracy -------------------------------------------------------------------------------------------------
 
     @cached_property
     def _robust(self) -> Accuracy:
         precision = 1.0 / self.sigma2
         if self.saved_moments is not None:
-            return DenseAccuracy(self.saved_moments, precision, self.free)
+            return DenseAccuracy(self.saved_moments, precision, self.active)
         if self.objective_function is None:
             raise DataError(
                 "This fit was loaded from a file without its covariance; standard errors need the data: load(path, data)."
@@ -147,14 +179,14 @@ class Fit:
             return self._implicit([objective.problem], "the data, by conjugate gradients")
         bread, meat = robust_moments(objective.problem, self.theta, objective.row_weight, counts=self.counts)
         total = float(self.n if objective.row_weight is None else objective.row_weight.sum())
-        return DenseAccuracy(Moments(bread, meat, total, "the data"), precision, self.free)
+        return DenseAccuracy(Moments(bread, meat, total, "the data"), precision, self.active)
 
     @cached_property
     def _model_based(self) -> Accuracy:
         from fieldfit.api.expectations import information_identity, model_moments, simulated_problems
 
         if self.model.n_parameters <= MOST_DENSE:
-            return DenseAccuracy(model_moments(self), 1.0 / self.sigma2, self.free)
+            return DenseAccuracy(model_moments(self), 1.0 / self.sigma2, self.active)
         identity = information_identity(self)
         if identity is not None:
             robust = self._robust
@@ -172,7 +204,7 @@ class Fit:
 
     def _implicit(self, problems: Sequence[Problem], method: str) -> ImplicitAccuracy:
         weight, precision = self.needed_objective.row_weight, 1.0 / self.sigma2
-        held = bool(np.all(precision[self.free] > 0)) and not self._has_unknown_labels
+        held = bool(np.all(precision[self.active] > 0)) and not self._has_unknown_labels
 
         def solve(
             product: Callable[[FloatArray], FloatArray],
@@ -193,7 +225,7 @@ class Fit:
             return solution, state.converged or state.residual <= _SOLVED
 
         # Two copies are enough for the bread, an average over all tokens; the meat of a rare feature needs more.
-        bread = ImplicitBread(problems[:2], self.theta, precision, self.free, weight, solve)
+        bread = ImplicitBread(problems[:2], self.theta, precision, self.active, weight, solve)
         return ImplicitAccuracy(bread, problems, self.counts, method)
 
     def accuracy(self, kind: Kind = "robust") -> Accuracy:
@@ -226,18 +258,22 @@ class Fit:
         return self.dense_accuracy(kind).covariance * self.total
 
     def standard_errors(self, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
-        """Standard error of each parameter, or of those named: NaN where not identified, 0 where fixed."""
+        """Standard error of each parameter, or of those named: 0 where fixed.
+
+        NaN where a parameter is not identified, where its optimum is at infinity, and where the L1 penalty set it to 0.
+        """
+        none = self.zeroed | self._at_infinity
         if parameters is None:
-            return np.sqrt(self.dense_accuracy(kind).variances())
+            return np.where(none, np.nan, np.sqrt(self.dense_accuracy(kind).variances()))
         places = places_of(parameters, self.model.parameter_names)
         accuracy = self.accuracy(kind)
         if isinstance(accuracy, DenseAccuracy):
-            return np.sqrt(accuracy.variances()[places])
+            return np.where(none, np.nan, np.sqrt(accuracy.variances()))[places]
         # One function at a time: the rows of all of them together could be too many.
         variances = [
             accuracy.covariance_of(unit_rows(places[[k]], len(self.theta)))[0, 0] for k in range(len(places))
         ]
-        return np.array([_root(variance) for variance in variances])
+        return np.where(none[places], np.nan, np.array([_root(variance) for variance in variances]))
 
     def conf_int(self, level: float = 0.95, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
         """Normal confidence intervals (r, 2), or those of the parameters named."""
@@ -297,8 +333,13 @@ class Fit:
             value += step
         else:
             variance = float(self.accuracy(kind).covariance_of(slope[None])[0, 0])
-        error = _root(variance)
-        return Estimate(name or found, value, error, value - half * error, value + half * error, level, kind)
+        error, why = _root(variance), Estimate.why
+        concerned = slope != 0
+        if not debias and bool(np.any(concerned & self.zeroed)) and not np.any(concerned & ~self.zeroed):
+            error, why = math.nan, "set to 0 by the L1 penalty, which leaves no interval"
+        elif np.any(concerned & self._at_infinity):
+            error, why = math.nan, "its optimum lies at infinity"
+        return Estimate(name or found, value, error, value - half * error, value + half * error, level, kind, why)
 
     def plot_coefficients(
         self,

@@ -43,7 +43,10 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
     lines.append(f"lower and upper: {100 * level:g}% confidence intervals")
     frame = fit.table(level, kind)
     largest = frame.reindex(frame["z"].abs().sort_values(ascending=False, na_position="last").index)
-    lines += ["", largest.head(rows).to_string(float_format=lambda value: f"{value:.4f}")]
+    shown = largest.head(rows).map(lambda value: "NaN" if np.isnan(value) else f"{value:.4f}")
+    zeroed = {name for name, zero in zip(fit.model.parameter_names, fit.zeroed, strict=True) if zero}
+    shown["estimate"] = ["0 (l1)" if name in zeroed else text for name, text in shown["estimate"].items()]
+    lines += ["", shown.to_string()]
     if len(frame) > rows:
         lines.append(f"… and {len(frame) - rows} more (fit.table() has all)")
     return "\n".join(lines)
@@ -55,6 +58,12 @@ def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
     error = accuracy.simulation_error()
     if error is not None and np.isfinite(error).any():
         lines.append(f"simulation adds an error of about {100 * float(np.nanmax(error)):.1f}% to a standard error")
+    zeros = int(fit.zeroed.sum())
+    if zeros:
+        lines.append(
+            f"l1 set {zeros} of {int(fit.free.sum())} parameters to 0: they have no interval and are marked 0 (l1). The "
+            f"others' intervals take the chosen set for granted, as if the zeros had been fixed"
+        )
     if fit.penalised:
         lines.append(
             "penalised: θ̂ is pulled towards 0, and an interval is for the value that the penalised estimate tends to, not "

@@ -59,8 +59,6 @@ def asymptotics(
         raise ModelError(f"method is {method!r}; it must be 'auto', 'enumeration' or 'simulation'.")
     if method == "enumeration" and states > MOST_STATES:
         raise ModelError(f"The model has {states:.3g} joint states; enumeration stops at {MOST_STATES:,}.")
-    full, why = _full_likelihood(model)
-    span = _Span.of(model, bound)
 
     def moments(codes: Int32Array, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         table = Table(codes, model.names, model.states)
@@ -69,12 +67,15 @@ def asymptotics(
 
     if method == "enumeration" or (method == "auto" and states <= MOST_STATES):
         codes, probability = model.joint_probabilities(vector)
+        likely = codes[[int(probability.argmax())]]
+        full, why = _full_likelihood(model, likely)
+        span = _Span.of(model, bound, None if full is None else full(likely))
         bread, meat = moments(codes, probability)
         covariance, lost = span.covariance(bread, meat)
         reference = None
         if full is not None:
             # The Hessian of log Z needs no samples.
-            information = -hessian_matrix(full(np.zeros((1, model.m), dtype=np.int32)), vector)
+            information = -hessian_matrix(full(likely), vector)
             reference, unseen = span.mle_covariance(information)
             if max(lost, unseen):
                 reference = None
@@ -92,6 +93,8 @@ def asymptotics(
     if size < 1:
         raise ModelError(f"n_simulated is {n_simulated}; it must be at least {_BATCHES}.")
     batches = [np.ascontiguousarray(draws.codes[b * size : (b + 1) * size]) for b in range(_BATCHES)]
+    full, why = _full_likelihood(model, batches[0][:1])
+    span = _Span.of(model, bound, None if full is None else full(batches[0][:1]))
     parts = [moments(codes, np.full(size, 1.0 / size)) for codes in batches]
     # The MLE's information from the same draws: what is rare in them is then rare on both sides of the ratio.
     seen = None if full is None else [_score_moments(full(codes), vector) for codes in batches]
@@ -135,14 +138,19 @@ class _Span:
     names: Sequence[str]
 
     @classmethod
-    def of(cls, model: FieldModel, bound: BoundPolicy) -> _Span:
+    def of(cls, model: FieldModel, bound: BoundPolicy, likelihood: Problem | None) -> _Span:
+        """The spans; ``likelihood`` is the full one of any sample, if there is one."""
         r = model.n_parameters
         gauge = null_space(model.interactions[0].toarray())
+        if likelihood is not None and np.isneginf(model.log_tables(np.zeros(r))).any():
+            # Forbidden states: parameters that matter in them only are free too. At θ = 0 nothing else is near 0.
+            gauge = null_space(-hessian_matrix(likelihood, np.zeros(r)))
         basis = null_space(gauge.T)
         determined, unknown = basis, np.zeros(r, dtype=bool)
         directions = open_directions(model, bound, np.zeros(r, dtype=bool))
         if directions is not None:
-            determined, unknown = null_space(directions.T), beyond(directions, gauge)
+            determined = null_space(np.concatenate([directions, gauge], axis=1).T)
+            unknown = beyond(directions, gauge)
         scale = float(np.abs(model.features.data).max(initial=0.0)) ** 2
         weight = float(np.max(bound.beta() * bound.mean()))
         return cls(basis, determined, unknown, scale, weight, model.parameter_names)
@@ -195,15 +203,15 @@ def _score_moments(problem: Problem, theta: FloatArray) -> FloatArray:
     return total / problem.n_samples
 
 
-def _full_likelihood(model: FieldModel) -> tuple[Callable[[Int32Array], Problem] | None, str]:
-    """The full likelihood as a problem for any samples, or None and why not (it is too wide)."""
+def _full_likelihood(model: FieldModel, allowed: Int32Array) -> tuple[Callable[[Int32Array], Problem] | None, str]:
+    """The full likelihood as a problem for any samples, or None and why not (too wide); tried on ``allowed`` samples."""
     selected = FamilySelection(model.structure().bind_family(Full()), 1.0)
 
     def compiled(codes: Int32Array) -> Problem:
         return model.compile(Table(codes, model.names, model.states), Selection(len(codes), (selected,)))
 
     try:
-        compiled(np.zeros((1, model.m), dtype=np.int32))
+        compiled(allowed)
     except WidthError as error:
         return None, str(error)
     return compiled, ""

@@ -9,6 +9,7 @@ The second moments E[Z_i Z_j] carry the selection noise. Proposition 2 as printe
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,7 +112,7 @@ class Asymptotics:
             else "no standard deviation of √n(θ̂ − θ₀) is finite",
         ]
         if self.undetermined:
-            lines.append(self.note)
+            lines.append(textwrap.fill(self.note, 80, subsequent_indent="  "))
         if self.mle_covariance is None:
             return "\n".join([*lines, f"no maximum likelihood to compare with: {self.why_no_mle}"])
         simulated = self.monte_carlo_error or {}

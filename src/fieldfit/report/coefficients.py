@@ -29,7 +29,7 @@ def plot_coefficients(
     """Draw a table with the columns estimate, lower and upper (and q or p, if it has them); ``axis`` is below.
 
     At most ``most`` parameters are drawn, those with the largest |z|; intervals that hold 0 are grey, others coloured.
-    Parameters that are not identified (NaN) are counted in the title. Names are left out where lines are too close.
+    Parameters without an interval (NaN) are counted in the title. Names are left out where lines are too close.
     """
     drawn = table[table["lower"].notna()]
     left_out = len(table) - len(drawn)
@@ -80,7 +80,7 @@ def plot_coefficients(
     if len(table) - left_out > len(drawn):
         notes.append(f"{len(drawn)} of {len(table) - left_out} parameters, the largest |z|")
     if left_out:
-        notes.append(f"{left_out} not identified")
+        notes.append(f"{left_out} without an interval")
     if notes:
         ax.set_title("; ".join(notes), fontsize=9, loc="left")
     if len(drawn):

@@ -1,0 +1,67 @@
+"""A short name for the samples behind a fit: equal where two fits saw the same samples with the same weights.
+
+Composite likelihoods can be compared only where they are sums over the same samples. Columns count by their values,
+whatever the model calls them, in whatever order it has them and whatever codes it gives their states. What a conditional
+model is given (observed variables, the features of a chain CRF) is part of the model, not of what it explains, and is
+left out.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.data.samples import Table
+from fieldfit.models.base import Model
+from fieldfit.models.chain_crf import ChainCRF
+from fieldfit.models.field import FieldModel
+from fieldfit.types import FloatArray, Int32Array
+
+
+def fingerprint(model: Model, dataset: Any) -> str:
+    """32 hexadecimal digits for what the model explains of the dataset, and its weights."""
+    parts = _columns(model, dataset) if isinstance(dataset, Table) else _sequences(model, dataset)
+    if _weighted(dataset.sample_weight, dataset.weight_kind):
+        parts.append(_digest(dataset.sample_weight, dataset.weight_kind))
+    return blake2b(b"".join(parts), digest_size=16).hexdigest()
+
+
+def _columns(model: Model, table: Table) -> list[bytes]:
+    observed = set(model.observed) if isinstance(model, FieldModel) else set()
+    return sorted(_column(table.codes[:, j], table.states[j]) for j in range(table.m) if j not in observed)
+
+
+def _column(codes: Int32Array, states: tuple[object, ...]) -> bytes:
+    """The digest of one column; states that never occur do not count, nor does the order of the others."""
+    occurring = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(states)))
+    names = {int(code): _name(states[int(code)]) for code in occurring}
+    ranks = np.full(len(states) + 1, -1, dtype=np.int32)  # the last one is for −1, a missing value
+    for rank, code in enumerate(sorted(names, key=lambda code: names[code])):
+        ranks[code] = rank
+    return _digest(ranks[codes], *sorted(names.values()))
+
+
+def _name(state: object) -> str:
+    """A state as text; 1, 1.0 and True are the same value."""
+    return repr(float(state)) if isinstance(state, bool | int | float | np.number | np.bool_) else str(state)
+
+
+def _sequences(model: Model, data: Any) -> list[bytes]:
+    parts = [_digest(data.offsets), _digest(data.labels)]
+    if not isinstance(model, ChainCRF):  # a joint model explains the symbols too
+        parts += [_digest(data.indptr), _digest(data.indices)]
+    return parts
+
+
+def _weighted(weight: FloatArray | None, kind: str) -> bool:
+    """Whether weights say anything: equal importance weights do not, equal counts do unless they are 1."""
+    return weight is not None and bool(np.any(weight != (1.0 if kind == "counts" else weight[0])))
+
+
+def _digest(array: NDArray[Any], *texts: str) -> bytes:
+    found = blake2b(repr((array.shape, texts)).encode(), digest_size=16)
+    found.update(np.ascontiguousarray(array).tobytes())
+    return found.digest()
