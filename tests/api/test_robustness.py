@@ -89,7 +89,7 @@ def test_influence_of_chosen_samples_needs_no_matrix(monkeypatch, sigma2):
     fit = ff.fit(MODEL, X, "0.7*PL1", **options)
     expected = fit.influence()[[5, -1]]
     np.testing.assert_allclose(fit.influence(rows=[5, -1]), expected, rtol=1e-9, atol=1e-14)
-    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 3)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
     large = ff.fit(MODEL, X, "0.7*PL1", **options)
     np.testing.assert_allclose(large.influence(rows=[5, -1]), expected, rtol=1e-4, atol=1e-8)
     for wrong in ([0.5], [len(X)]):

@@ -5,6 +5,7 @@ import pytest
 from oracle import central_gradient
 
 import fieldfit as ff
+from fieldfit.api.accuracies import implicit_accuracy
 from fieldfit.asymptotics import ImplicitAccuracy
 from fieldfit.types import DataError, FieldfitError, ModelError
 
@@ -16,7 +17,7 @@ POLICY = "0.7*PL1 + 0.3*PL2@0.5"
 
 def implicit(fit):
     """The same fit's accuracy by conjugate gradients, whatever its size."""
-    return fit._implicit([fit.problem], "products")
+    return implicit_accuracy(fit, [fit.problem], "products")
 
 
 def test_robust_errors_are_corollary_1():
@@ -96,7 +97,7 @@ def test_many_parameters_go_by_products(monkeypatch):
     chosen = ["x1:x3", "x2"]
     expected = fit.standard_errors(parameters=chosen), fit.standard_errors("model", chosen)
     difference = fit.functional({"x0:x1": 1, "x2:x3": -1}).standard_error
-    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 3)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
     large = ff.fit(MODEL, X, POLICY)
     assert isinstance(large.accuracy(), ImplicitAccuracy)
     np.testing.assert_allclose(large.standard_errors(parameters=chosen), expected[0], rtol=1e-5)
@@ -180,7 +181,7 @@ def test_debiased_functions_with_any_number_of_parameters(monkeypatch):
     dense = penalised.functional(difference, debias=True)
     assert dense.estimate == pytest.approx(step.functional(difference).estimate, abs=1e-9)
     assert dense.standard_error == pytest.approx(step.functional(difference).standard_error, rel=0.02)
-    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 3)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
     large = ff.fit(MODEL, X, "PL1", sigma2=0.1, tol=1e-9)
     by_products = large.functional(difference, debias=True)
     assert by_products.estimate == pytest.approx(dense.estimate, rel=1e-5)

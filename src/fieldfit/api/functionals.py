@@ -19,7 +19,10 @@ MOST_DIFFERENCES = 3_000
 
 @dataclass(frozen=True)
 class Estimate:
-    """One number estimated by a fit. ``standard_error`` is NaN where the data do not determine it."""
+    """One number estimated by a fit. ``standard_error`` is NaN where the data do not determine it.
+
+    ``caution`` says why the standard error should not be taken at its word, if it should not.
+    """
 
     name: str
     estimate: float
@@ -28,6 +31,7 @@ class Estimate:
     upper: float
     level: float
     kind: str
+    caution: str = ""
 
     @property
     def identified(self) -> bool:
@@ -47,10 +51,11 @@ class Estimate:
     def __str__(self) -> str:
         if not self.identified:
             return f"{self.name}: {self.estimate:.6g} (not identified: the data do not determine it)"
-        return (
+        text = (
             f"{self.name}: {self.estimate:.6g}, standard error {self.standard_error:.3g} ({self.kind}), "
             f"{100 * self.level:g}% interval [{self.lower:.6g}, {self.upper:.6g}]"
         )
+        return f"{text} ({self.caution})" if self.caution else text
 
 
 def places_of(parameters: Any, names: Sequence[str]) -> IntArray:

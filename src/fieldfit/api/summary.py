@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.api.accuracies import fits_matrices
+from fieldfit.api.cautions import few_samples
 from fieldfit.asymptotics import DenseAccuracy
 
 if TYPE_CHECKING:
@@ -28,15 +30,14 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
         lines.append(f"optimum at infinity: {', '.join(fit.separated)}")
     if len(fit.dropped_rows):
         lines.append(f"left out: {len(fit.dropped_rows)} rows whose missing values were too wide to sum out")
-    from fieldfit.api.result import MOST_DENSE
-
     if fit.objective_function is None and fit.saved_moments is None:
         return "\n".join([*lines, "standard errors need the data, which the file does not hold"])
-    if fit.model.n_parameters > MOST_DENSE:
+    if not fits_matrices(fit):
         lines.append(
             f"{fit.model.n_parameters:,} parameters are too many for all standard errors at once: ask for chosen ones, "
             f"fit.table(parameters=[…]), or for functions of them, fit.functional(…)"
         )
+        lines += _cautions(fit, kind)
         return "\n".join(lines)
     accuracy = fit.dense_accuracy(kind)
     lines += _meaning(fit, accuracy, kind)
@@ -48,9 +49,15 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
     return "\n".join(lines)
 
 
+def _cautions(fit: Fit, kind: Kind) -> list[str]:
+    found = few_samples(fit, kind)
+    return [found] if found else []
+
+
 def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
     source = "robust (Corollary 1)" if kind == "robust" else "model-based (expected under the fit)"
     lines = [f"standard errors: {source}, from {accuracy.method}, selection noise included"]
+    lines += _cautions(fit, kind)
     error = accuracy.simulation_error()
     if error is not None and np.isfinite(error).any():
         lines.append(f"simulation adds an error of about {100 * float(np.nanmax(error)):.1f}% to a standard error")
