@@ -202,6 +202,61 @@ def test_no_debiased_estimate_where_only_the_penalty_holds_a_parameter():
         fit.debiased()
 
 
+def test_the_summary_says_how_to_get_at_theta0():
+    dense = ff.fit(MODEL, X, "PL1", sigma2=0.1).summary()
+    assert "fit.debiased()" in dense
+    assert "L1: estimates" not in dense
+    loose = ff.fit(ff.Potts(3, 2), X[:, :3], "PL1", sigma2=1.0).summary()
+    assert "fit.functional(…, debias=True)" in loose
+    assert "fit.debiased()" not in loose
+    assert "L1: estimates at or near 0" in ff.fit(MODEL, X, "PL1", l1=5.0).summary()
+
+
+def test_a_debiased_function_does_not_depend_on_the_kind_of_its_error(monkeypatch):
+    monkeypatch.setattr("fieldfit.api.expectations.MOST_STATES", 1)  # so that model-based errors are simulated
+    fit = ff.fit(MODEL, X[:400], POLICY, sigma2=0.2)
+    robust, based = (fit.functional("x0:x1", kind=kind, debias=True) for kind in ("robust", "model"))
+    assert robust.estimate == based.estimate == pytest.approx(fit.debiased().theta[0], abs=1e-12)
+    assert robust.standard_error != based.standard_error
+
+
+@pytest.mark.parametrize(("rows", "words"), [(50, ""), (49, "4.9 samples"), (9, "far too small")])
+def test_few_samples_for_each_parameter_are_said_where_robust_errors_are_printed(rows, words, monkeypatch):
+    fit = ff.fit(MODEL, X[:rows], "PL1", sigma2=1.0)
+    robust = fit.functional("x0:x1")
+    assert ("samples for each parameter" in robust.caution) == bool(words)
+    assert words in robust.caution
+    for text in (str(robust), fit.summary()):
+        assert ("compare kind='model'" in text) == bool(words)
+    assert fit.functional("x0:x1", kind="model").caution == ""
+    assert "samples for each" not in fit.summary(kind="model")
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
+    assert ("compare kind='model'" in ff.fit(MODEL, X[:rows], "PL1", sigma2=1.0).summary()) == bool(words)
+
+
+def test_simulated_errors_of_many_parameters_say_how_far_they_are_off(monkeypatch):
+    """The clause's percentage against the exact error: within five of it, and not all of the error is the meat's."""
+    exact = ff.fit(MODEL, X, POLICY).standard_errors("model", ["x0:x1"])[0]
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
+    fit = ff.fit(MODEL, X, POLICY)
+    found = fit.functional("x0:x1", kind="model")
+    error = fit.accuracy("model").simulation_error_of(np.eye(10)[0])
+    assert 0.001 < error < 0.05
+    assert abs(found.standard_error / exact - 1) < 5 * max(error, 0.01)
+    assert found.caution == f"simulated, to about {100 * error:.1g}%"
+    assert fit.functional("x0:x1").caution == ""
+    assert ff.fit(MODEL, X, "FL").functional("x0:x1", kind="model").caution == ""  # nothing is simulated
+
+
+@pytest.mark.parametrize("policy", ["FL", POLICY, "Partition(2)"])
+def test_covariances_are_symmetric_to_the_bit(policy):
+    values = X[:500].astype(float)
+    values[np.random.default_rng(0).random(values.shape) < 0.1] = np.nan
+    fit = ff.fit(ff.Potts(4, 2), values, policy, sigma2=50.0)
+    for kind in ("robust", "model"):
+        np.testing.assert_array_equal(fit.covariance(kind), fit.covariance(kind).T)
+
+
 def test_weights_counts_and_copies_agree():
     counts = np.random.default_rng(3).integers(0, 4, len(X)).astype(float)
     weighted = ff.fit(MODEL, X, "PL1", sample_weight=counts, weight_kind="counts")

@@ -24,7 +24,8 @@ def few_samples(fit: Fit, kind: Kind) -> str:
     estimated = int(fit.free.sum())
     if kind != "robust" or fit.n >= FEWEST_SAMPLES * estimated:
         return ""
-    return f"{fit.n / estimated:.2g} samples for each parameter, robust errors may be far too small: compare kind='model'"
+    far = "far " if fit.n < estimated else ""
+    return f"{fit.n / estimated:.2g} samples for each parameter, robust errors may be {far}too small: compare kind='model'"
 
 
 def simulated(accuracy: Accuracy, direction: FloatArray) -> str:

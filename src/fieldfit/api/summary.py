@@ -9,6 +9,7 @@ import numpy as np
 from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.cautions import few_samples
 from fieldfit.asymptotics import DenseAccuracy
+from fieldfit.asymptotics.sandwich import pseudo_inverse
 
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit, Kind
@@ -64,13 +65,26 @@ def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
     if fit.penalised:
         lines.append(
             "penalised: θ̂ is pulled towards 0, and an interval is for the value that the penalised estimate tends to, not "
-            "for θ₀; fit.debiased() gives estimates and intervals for θ₀ itself"
+            f"for θ₀; {_way_to_theta0(accuracy)}"
         )
+    if fit.l1 is not None and np.any(fit.l1[fit.free] > 0):
+        lines.append("L1: estimates at or near 0 are not normally distributed, and their intervals only rough")
     lost = int(np.isnan(accuracy.variances()).sum())
     if lost:
         lines.append(
-            f"{lost} parameters are not identified one by one (the model has {accuracy.null_space.shape[1]} directions "
-            f"that change no probability): NaN below; functions of θ that are identified have standard errors, "
-            f"see fit.functional"
+            f"{lost} parameters are not identified one by one ({accuracy.null_space.shape[1]} directions of θ change "
+            f"nothing in these data): NaN below; functions of θ that are identified have standard errors, see "
+            f"fit.functional"
         )
     return lines
+
+
+def _way_to_theta0(accuracy: DenseAccuracy) -> str:
+    """Whether the whole θ has a debiased estimate, or functions of it only."""
+    keep = np.ix_(accuracy.free, accuracy.free)
+    if pseudo_inverse(accuracy.moments.bread[keep])[1].shape[1]:
+        return (
+            "fit.functional(…, debias=True) gives estimates and intervals for θ₀ itself, of functions that the data "
+            "determine without the penalty"
+        )
+    return "fit.debiased() gives estimates and intervals for θ₀ itself"
