@@ -14,6 +14,7 @@ from fieldfit.api import accuracies
 from fieldfit.asymptotics import ImplicitAccuracy, ImplicitBread, Solved, implicit
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_crf import ChainCRF
+from fieldfit.models.chain_gradients import marginal_gradient
 from fieldfit.optim import conjugate_gradients
 
 
@@ -98,6 +99,23 @@ def test_standard_errors_are_those_of_the_matrices(fit, kind, by_products):
     difference = fresh.functional({names[3]: 1, names[-2]: -1}, kind=kind)
     variance = covariance[3, 3] + covariance[-2, -2] - 2 * covariance[3, -2]
     assert difference.standard_error == pytest.approx(np.sqrt(variance), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["robust", "model"])
+def test_the_probability_of_a_label_by_the_delta_method(kind, by_products):
+    fit = tagger_fit()
+    sentence, token, label = 7, 2, 1
+
+    def probability(theta):
+        return marginal_gradient(fit.model, theta, fit.dataset, sentence, token, label)
+
+    value, slope = probability(fit.theta)
+    found = fit.functional(lambda theta: probability(theta)[0], lambda theta: probability(theta)[1], kind=kind)
+    bread, meat = matrices(fit, fit.accuracy(kind))
+    u = np.linalg.solve(bread, slope)
+    assert 0.01 < value < 0.99
+    assert found.estimate == value
+    assert found.standard_error == pytest.approx(np.sqrt(u @ meat @ u), rel=1e-4)
 
 
 def test_a_small_variance_is_known_as_well_as_a_large_one(by_products):
