@@ -78,9 +78,9 @@ def test_robust_intervals_cover_the_projection_outside_the_family(policy):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("penalty", [{"sigma2": 0.1}, {"l1": 20.0}], ids=["ridge", "lasso"])
+@pytest.mark.parametrize("penalty", [{"sigma2": 0.03}, {"l1": 40.0}], ids=["ridge", "lasso"])
 def test_debiased_intervals_cover_where_penalised_ones_cannot(penalty):
-    """A penalty of several standard errors: one Newton step, and the intervals are for θ₀ again."""
+    """A penalty that pulls by a standard error and more: one Newton step, and the intervals are for θ₀ again."""
     ff.set_threads(1)
     draws = MODEL.sample(THETA, REPLICATIONS * N, 2024).codes.reshape(REPLICATIONS, N, -1)
     penalised, debiased = 0.0, dict.fromkeys(("robust", "model"), 0.0)
@@ -90,6 +90,6 @@ def test_debiased_intervals_cover_where_penalised_ones_cannot(penalty):
         penalised += held(fit.conf_int(), THETA) / REPLICATIONS
         for kind in debiased:
             debiased[kind] += held(step.conf_int(0.95, kind), THETA) / REPLICATIONS
-    assert penalised < 0.9
+    assert penalised < 0.7
     assert 0.93 < debiased["robust"] < 0.97, debiased
     assert 0.93 < debiased["model"] < 0.97, debiased
