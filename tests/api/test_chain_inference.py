@@ -154,6 +154,20 @@ def test_a_large_tagger_has_the_errors_of_the_dense_calculation(monkeypatch, pol
     np.testing.assert_allclose(large, dense, rtol=0.1 if (policy, kind) == ("PL1", "model") else 2e-3)
 
 
+@pytest.mark.parametrize(("policy", "sigma2"), [("FL", None), ("0.5*PL1 + 0.3*FL", None), ("0.4*PL2/sentence", 2.0)])
+def test_influence_on_a_crf_is_what_leaving_a_sentence_out_does(policy, sigma2):
+    """With the drawn Z: an importance weight of 0 leaves the Z of all other sentences as they are."""
+    data, options = crf_data(), {"sigma2": sigma2, "random_state": 5, "tol": 1e-11, "fixed": FIXED}
+    weight = np.ones(data.n)
+    fit = ff.fit(CRF, data, policy, sample_weight=weight, **options)
+    influence = fit.influence()
+    for row in [*fit.influential(2).index, 17]:
+        weight[row] = 0.0
+        change = fit.theta - ff.fit(CRF, data, policy, sample_weight=weight, start=fit.theta, **options).theta
+        weight[row] = 1.0
+        assert np.linalg.norm(influence[row] - change) < 0.06 * np.linalg.norm(change) + 1e-7
+
+
 def test_influence_tests_and_functionals_work_on_sequences(monkeypatch):
     data = crf_data()
     fit = ff.fit(CRF, data, "0.7*PL1", fixed=FIXED, tol=1e-9)

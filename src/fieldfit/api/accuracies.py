@@ -53,7 +53,9 @@ def robust_accuracy(fit: Fit) -> Accuracy:
     if fit.saved_moments is not None:
         return DenseAccuracy(fit.saved_moments, precision, fit.free)
     if fit.objective_function is None:
-        raise DataError("This fit was loaded from a file without its covariance; standard errors need the data.")
+        raise DataError(
+            "This fit was loaded from a file without its covariance; standard errors need the data: load(path, data)."
+        )
     objective = fit.objective_function
     if not fits_matrices(fit):
         return implicit_accuracy(fit, [objective.problem], "the data, by conjugate gradients")

@@ -22,10 +22,10 @@ def few_samples(fit: Fit, kind: Kind) -> str:
     and the scores ψ_i(θ̂), of which the robust meat is the sum of squares, are smaller than those of new samples.
     """
     estimated = int(fit.free.sum())
-    if kind != "robust" or fit.n >= FEWEST_SAMPLES * estimated:
+    if kind != "robust" or fit.total >= FEWEST_SAMPLES * estimated:
         return ""
-    far = "far " if fit.n < estimated else ""
-    return f"{fit.n / estimated:.2g} samples for each parameter, robust errors may be {far}too small: compare kind='model'"
+    share, far = fit.total / estimated, "far " if fit.total < estimated else ""
+    return f"{share:.2g} samples for each parameter, robust errors may be {far}too small: compare kind='model'"
 
 
 def simulated(accuracy: Accuracy, direction: FloatArray) -> str:

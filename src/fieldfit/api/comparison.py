@@ -20,6 +20,7 @@ import numpy as np
 from fieldfit.api.functionals import places_of, unit_rows
 from fieldfit.asymptotics import DenseAccuracy, robust_moments, weighted_chi_square_tail
 from fieldfit.asymptotics.sandwich import pseudo_inverse
+from fieldfit.data.samples import Table
 from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray, ModelError
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
         )
     embedded, restricted = _embed(full, null)
     objective = full.needed_objective
-    value = objective.problem.value_grad(embedded, objective.row_weight)[0]
+    value = objective.problem.value_grad(embedded, objective.row_weight)[0] / full.unit_weight
     if abs(value - null.composite_log_likelihood) > 1e-6 * max(1.0, abs(value)):
         raise ModelError(
             f"The null model is not inside the full one: at its θ the full model's log-likelihood is {value:.6f}, "
@@ -164,7 +165,7 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
         )
     accuracy = full.dense_accuracy()
     statistic = 2 * (full.composite_log_likelihood - null.composite_log_likelihood)
-    weights = ratio_weights(accuracy, restricted)
+    weights = ratio_weights(accuracy, restricted) / full.unit_weight
     return HypothesisTest(
         "Composite likelihood-ratio", statistic, weights, weighted_chi_square_tail(max(statistic, 0.0), weights)
     )
@@ -207,15 +208,18 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
     """
     import pandas as pd
 
+    if not isinstance(fits, Mapping | Sequence):
+        raise FieldfitError("compare takes several fits: a list of them, or a mapping from names to fits.")
     named = dict(fits) if isinstance(fits, Mapping) else {f"model {k}": fit for k, fit in enumerate(fits)}
     first = next(iter(named.values()), None)
     if first is None:
         raise FieldfitError("There are no fits to compare.")
     for name, fit in named.items():
-        if (str(fit.policy), fit.n, fit.random_state) != (str(first.policy), first.n, first.random_state):
+        other = (str(fit.policy), fit.n, fit.random_state) != (str(first.policy), first.n, first.random_state)
+        if other or not _same_samples(fit.dataset, first.dataset):
             raise DataError(
-                f"{name} has another policy, sample or random_state than the first fit: their composite likelihoods are "
-                f"not comparable. Use cross_validate."
+                f"{name} has another policy, other samples or variables, or another random_state than the first fit: their "
+                f"composite likelihoods are not comparable. Use cross_validate."
             )
     lines = {
         name: {
@@ -233,6 +237,20 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
     return frame
 
 
+def _same_samples(one: Any, other: Any) -> bool:
+    """Whether two datasets have the same values; those of loaded fits are not known and pass."""
+    if one is None or other is None or one is other:
+        return True
+    if not (isinstance(one, Table) and isinstance(other, Table)):
+        return type(one) is type(other) and np.array_equal(one.labels, other.labels)
+    if set(one.names) != set(other.names):
+        return False
+    order = [other.names.index(name) for name in one.names]
+    if any(one.states[j] != other.states[k] for j, k in enumerate(order)):
+        return True  # the same labels may have other codes: only their number is known to agree
+    return np.array_equal(one.codes, other.codes[:, order])
+
+
 def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind, parameters: Any) -> pd.DataFrame:
     """Which parameters differ from 0, at a false discovery rate of ``level``.
 
@@ -243,7 +261,7 @@ def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind,
 
     if method not in ("bh", "by"):
         raise FieldfitError(f"The method is 'bh' or 'by'; got {method!r}.")
-    if not 0 < level < 1:
+    if not (isinstance(level, int | float | np.number) and 0 < level < 1):
         raise FieldfitError(f"A false discovery rate lies between 0 and 1; got {level!r}.")
     frame = fit.table(kind=kind, parameters=parameters)
     tested = frame["p"].notna().to_numpy()

@@ -26,12 +26,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fieldfit.api.comparison import HypothesisTest
-    from fieldfit.api.robustness import Sensitivity
+    from fieldfit.api.sensitivity import Sensitivity
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fit(StandardErrors):
-    """A fitted model. ``objective`` is the maximised penalised log-likelihood (a sum over samples)."""
+    """A fitted model. ``objective`` is the maximised penalised log-likelihood (a sum over samples).
+
+    ``n`` is the number of rows, ``total`` the number of samples that they stand for, and ``unit_weight`` the weight of one
+    of those (see `sample_weights`): Σw = total × unit_weight.
+    """
 
     model: Model
     policy: Policy
@@ -52,6 +56,8 @@ class Fit(StandardErrors):
     dropped_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     cost: Cost | None = None
     counts: bool = False
+    weighted_total: float | None = None  # `total` where samples have weights
+    unit_weight: float = 1.0
     l1: FloatArray | None = None  # the weights of Σ l1 |θ|, if the fit had such a penalty
     encoder: Encoder | None = field(default=None, repr=False, compare=False)  # how text became the fitted sequences
     dataset: Any = field(default=None, repr=False, compare=False)
@@ -65,12 +71,26 @@ class Fit(StandardErrors):
         return list(self.model.parameter_names)
 
     @property
+    def total(self) -> float:
+        """The number of samples behind the fit: n, the sum of the counts, or the effective size of importance weights."""
+        return float(self.n) if self.weighted_total is None else self.weighted_total
+
+    @property
+    def sample_text(self) -> str:
+        """How many samples there are, in words."""
+        if self.weighted_total is None or (not self.counts and np.isclose(self.total, self.n, rtol=1e-9)):
+            return f"{self.n:,} samples"
+        if self.counts:
+            return f"{self.total:,.0f} samples ({self.n:,} distinct rows)"
+        return f"{self.n:,} weighted samples (effective size {self.total:,.1f})"
+
+    @property
     def needed_objective(self) -> Objective:
         """The objective with its data; DataError for a fit that was loaded from a file."""
         if self.objective_function is None:
             raise DataError(
-                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Fit the "
-                "model again to ask for this."
+                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Give them "
+                "again: load(path, data)."
             )
         return self.objective_function
 
@@ -79,8 +99,8 @@ class Fit(StandardErrors):
         """The samples that were fitted; DataError for a fit that was loaded from a file."""
         if self.dataset is None:
             raise DataError(
-                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Fit the "
-                "model again to ask for this."
+                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Give them "
+                "again: load(path, data)."
             )
         return self.dataset
 
@@ -101,8 +121,9 @@ class Fit(StandardErrors):
         """How much each observation moves each parameter: 𝓘 = (H + P)⁻¹ ψ (Equation 18), (n, parameters).
 
         For the fitted samples (``data=None``) with their drawn Z: θ̂ minus what it would be without them. For new ones
-        expected over Z: what adding them would change. ``parameters`` chooses columns and ``rows`` fitted samples; either
-        works for any number of parameters.
+        expected over Z: what adding them would change, each with the weight ``fit.unit_weight``. A row with a count stands
+        for all its copies together. ``parameters`` chooses columns and ``rows`` fitted samples; either works for any number
+        of parameters.
         """
         from fieldfit.api.robustness import influence
 
@@ -115,41 +136,49 @@ class Fit(StandardErrors):
         return influence_blocks(self, data)
 
     def influential(self, k: int = 10, *, parameters: Any = None) -> pd.DataFrame:
-        """The ``k`` fitted samples that move the fit most, and the parameter that each moves most."""
+        """The ``k`` fitted samples that move the fit most, and the parameter that each moves most.
+
+        Over all parameters, or over those chosen, which works for any number of parameters.
+        """
         from fieldfit.api.robustness import influential
 
         return influential(self, k, parameters)
 
-    def gross_error_sensitivity(self) -> Sensitivity:
+    def gross_error_sensitivity(self, parameters: Any = None) -> Sensitivity:
         """The most that one observation can do to the estimate: sup over x of |n 𝓘(x)|, expected over Z."""
-        from fieldfit.api.robustness import gross_error_sensitivity
+        from fieldfit.api.sensitivity import gross_error_sensitivity
 
-        return gross_error_sensitivity(self)
+        return gross_error_sensitivity(self, parameters)
 
-    def plot_influence(self, k: int = 10, ax: Axes | None = None) -> Axes:
-        """Cook's distance of every fitted sample, the ``k`` largest named."""
-        from fieldfit.api.robustness import cook_distances
+    def plot_influence(self, k: int = 10, ax: Axes | None = None, *, parameters: Any = None) -> Axes:
+        """Cook's distance of every fitted sample, the ``k`` largest named; the same data as ``influential(fit.n)``."""
+        from fieldfit.api.robustness import checked_number, distances
         from fieldfit.report.influence import plot_influence
 
-        return plot_influence(cook_distances(self), self.influential(k), ax=ax)
+        k = checked_number(k)
+        table = distances(self, parameters)
+        axis = f"Cook's distance over {'all' if parameters is None else 'the chosen'} parameters"
+        if table.columns[0] == "displacement":
+            axis = "displacement: 2 × what the objective\nloses without the sample"
+        return plot_influence(table, k, axis=axis, ax=ax)
 
     # --- comparison -------------------------------------------------------------------------------------------------
 
     @cached_property
     def composite_log_likelihood(self) -> float:
-        """Σ_i w_i m_θ̂(X_i, Z_i), without the penalty."""
+        """Σ_i w_i m_θ̂(X_i, Z_i), without the penalty; importance weights are scaled to add up to ``total``."""
         penalty = 0.5 * float(np.sum(self.theta**2 / self.sigma2))
         if self.l1 is not None:
-            penalty += float(self.l1 @ np.abs(self.theta))
-        return self.objective + penalty
+            penalty += float(self.l1[self.free] @ np.abs(self.theta[self.free]))
+        return (self.objective + penalty) / self.unit_weight
 
     def claic(self, kind: Kind = "robust") -> float:
         """−2 cℓ(θ̂) + 2 tr(bread⁻¹ meat) (Varin & Vidoni 2005); smaller is better, for the same policy, data and seed."""
         return -2 * self.composite_log_likelihood + 2 * self.effective_parameters(kind)
 
     def clbic(self, kind: Kind = "robust") -> float:
-        """−2 cℓ(θ̂) + log(n) tr(bread⁻¹ meat) (Gao & Song 2010)."""
-        return -2 * self.composite_log_likelihood + float(np.log(self.n)) * self.effective_parameters(kind)
+        """−2 cℓ(θ̂) + log(n) tr(bread⁻¹ meat), n = ``fit.total`` (Gao & Song 2010)."""
+        return -2 * self.composite_log_likelihood + float(np.log(self.total)) * self.effective_parameters(kind)
 
     def wald_test(self, hypothesis: Any, value: Any = 0.0, *, kind: Kind = "robust") -> HypothesisTest:
         """Test R θ = ``value``: ``hypothesis`` is a list of parameters, of mappings {parameter: coefficient}, or R."""
@@ -201,6 +230,7 @@ class Fit(StandardErrors):
             "model": self.model.kind,
             "policy": str(self.policy),
             "n": self.n,
+            "total": self.total,
             "parameters": self.model.n_parameters,
             "converged": self.converged,
             "message": self.message,
@@ -225,6 +255,11 @@ class Fit(StandardErrors):
 
     def __str__(self) -> str:
         return self.summary()
+
+    def __repr__(self) -> str:
+        ended = "converged" if self.converged else "not converged"
+        size = f"{self.sample_text}, {self.model.n_parameters:,} parameters"
+        return f"<Fit: {self.model.kind} by {self.policy}, {size}, {ended}>"
 
     # --- file -------------------------------------------------------------------------------------------------------
 

@@ -39,8 +39,11 @@ class StandardErrors:
 
     def accuracy(self, kind: Kind = "robust") -> Accuracy:
         """Bread and meat behind all standard errors: "robust" from the data, "model" expected under θ̂."""
-        if kind not in ("robust", "model"):
-            raise FieldfitError(f"Standard errors are of the kind 'robust' or 'model'; got {kind!r}.")
+        if not isinstance(kind, str) or kind not in ("robust", "model"):
+            raise FieldfitError(
+                f"Standard errors are of the kind 'robust' or 'model'; got {kind!r}. For chosen parameters write "
+                f"parameters=[…]."
+            )
         return self._robust if kind == "robust" else self._model_based
 
     def dense_accuracy(self, kind: Kind = "robust") -> DenseAccuracy:
@@ -54,13 +57,13 @@ class StandardErrors:
         return accuracy
 
     def covariance(self, kind: Kind = "robust") -> FloatArray:
-        """Covariance matrix of √n(θ̂ − θ₀) with the selection noise (Corollary 1).
+        """Covariance matrix of √n(θ̂ − θ₀), n = ``fit.total``, with the selection noise (Corollary 1).
 
         ``kind="robust"`` takes Hessian and score products from the data with the drawn Z, and holds outside the family
         too; ``"model"`` their expectations under θ̂ (for a conditional model, given the observed X). Fixed parameters
         have 0. Where the model has a gauge freedom the matrix is right for identified functions aᵀθ, and for those only.
         """
-        return self.dense_accuracy(kind).covariance * self._fit.n
+        return self.dense_accuracy(kind).covariance * self._fit.total
 
     def standard_errors(self, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
         """Standard error of each parameter, or of those named: NaN where not identified, 0 where fixed."""
@@ -165,9 +168,9 @@ class StandardErrors:
         """tr(bread⁻¹ meat): the number of parameters where the estimator is maximum likelihood inside its family."""
         accuracy = self.accuracy(kind)
         if isinstance(accuracy, DenseAccuracy):
-            return accuracy.effective_parameters()
+            return accuracy.effective_parameters() / self._fit.unit_weight
         assert isinstance(accuracy, ImplicitAccuracy)
-        return accuracy.effective_parameters()[0]
+        return accuracy.effective_parameters()[0] / self._fit.unit_weight
 
 
 def _root(variance: float) -> float:
