@@ -180,7 +180,7 @@ def test_simulated_effective_parameters_say_how_well_they_are_known(monkeypatch)
     assert fit.effective_parameters_error() == 0.0
     assert fit.effective_parameters_error("model") == 0.0
     assert "claic_error" not in ff.compare([fit])
-    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 3)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
     probed = replace(fit)
     drawn = np.array([probed.accuracy().effective_parameters(seed=seed) for seed in range(100)])
     assert 0.4 < np.mean((drawn[:, 0] - exact) ** 2) / np.mean(drawn[:, 1] ** 2) < 1.8

@@ -25,7 +25,8 @@ from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray, Model
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fieldfit.api.result import Fit, Kind
+    from fieldfit.api.accuracies import Kind
+    from fieldfit.api.result import Fit
 
 
 #: The null space of a bread is known to about this.

@@ -9,7 +9,8 @@ import numpy as np
 from fieldfit.asymptotics import DenseAccuracy, ImplicitAccuracy, Moments
 
 if TYPE_CHECKING:
-    from fieldfit.api.result import Fit, Kind
+    from fieldfit.api.accuracies import Kind
+    from fieldfit.api.result import Fit
 
 
 def effective_parameters(fit: Fit, kind: Kind) -> tuple[float, float]:
