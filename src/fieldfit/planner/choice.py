@@ -9,8 +9,9 @@ from fieldfit.planner.result import Candidate
 from fieldfit.planner.target import NO_EFFICIENCY, Target
 from fieldfit.types import FieldfitError
 
-#: Variances closer than this (relative) are not worth a more complicated policy.
-ENOUGH = 0.005
+#: Variances closer than this (relative) are not worth a more complicated policy; where the pilot's sample cannot tell
+#: them apart up to the second number. A larger error is no reason to take the cheaper one: it may as well be worse.
+ENOUGH, _AT_MOST = 0.005, 0.02
 
 
 def choose(candidates: Sequence[Candidate], target: Target, reference: str) -> tuple[Candidate, str]:
@@ -37,6 +38,8 @@ def choose(candidates: Sequence[Candidate], target: Target, reference: str) -> t
     least = leading.variance
     # Within half a percent of the best, or what the pilot's sample can tell apart: fewer terms first, then the cheaper.
     close = [
-        own for own in affordable if own.variance <= least * (1 + max(ENOUGH, 2 * max(own.error, leading.error)))
+        own
+        for own in affordable
+        if own.variance <= least * (1 + min(max(ENOUGH, 2 * max(own.error, leading.error)), _AT_MOST))
     ]
     return min(close, key=lambda own: (own.policy.count("+"), own.cost)), "the most accurate that the budget allows"

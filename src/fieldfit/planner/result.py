@@ -72,6 +72,7 @@ class Plan:
     again: Again = field(repr=False)
     calibration_error: float = float("nan")
     notes: tuple[str, ...] = ()
+    weighted: bool = False  # by importance
 
     @property
     def best(self) -> str:
@@ -225,7 +226,8 @@ class Plan:
     def plot(self) -> Figure:
         """The frontier with the unreachable region shaded, the budget and the recommendation."""
         limit = self.budget - self.spent
-        floor = 1.0 if self.reference == "FL" and not self.kind.startswith("mean variance") else None
+        bound = self.reference == "FL" and not self.weighted and not self.kind.startswith("mean variance")
+        floor = 1.0 if bound else None
         return draw_frontier(
             self._points(), self.best, *self._labels(), budget=limit if math.isfinite(limit) else None, floor=floor
         )

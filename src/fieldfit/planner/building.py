@@ -1,0 +1,141 @@
+"""Ingredients made: each family compiled on the pilot's samples, fitted for its evaluations, its work counted or timed."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fieldfit.models.base import Model, Problem
+from fieldfit.models.field import FieldModel
+from fieldfit.models.work import clock, least_seconds
+from fieldfit.planner.convergence import Steps, steps_of
+from fieldfit.planner.counting import TIMED_PASSES, family_work
+from fieldfit.planner.ingredients import Ingredient, Works, everything, family_listed, sample_flops
+from fieldfit.planner.pilot import Pilot
+from fieldfit.planner.weighting import copies, has_counts, n_samples
+from fieldfit.policies import Policy
+from fieldfit.policies.policy import BoundPolicy
+from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.types import DataError, FloatArray, PolicyError, WidthError
+
+#: Evaluations that a fit of a field is expected to take before it has been tried, in those of the pilot at least so many.
+_USUAL_STEPS = 40
+#: Seconds that the timing of a family of sequences may take where time does not matter, and its share of what is left.
+_TIMING, _TIMING_SHARE = 1.0, 0.2
+
+
+@dataclass
+class Builder:
+    """Makes ingredients of a model on some samples, within a time.
+
+    ``rows`` are the samples that moments are taken over, ``dataset`` are all. The moments of a family take about ``passes``
+    evaluations; families whose moments and fit would not be done at ``deadline`` are left out, but never the first.
+    """
+
+    model: Model
+    dataset: Any
+    rows: Any
+    pilot: Pilot
+    precision: FloatArray | None
+    passes: float
+    deadline: float
+    tol: float
+    refused: dict[str, str] = field(default_factory=dict)
+    _reserved: float = 0.0  # seconds of moments to come
+    _made: dict[str, tuple[Problem, Steps, Steps | None]] = field(default_factory=dict)
+    _works: dict[str, tuple[Works, Works | None]] = field(default_factory=dict)
+    _copies: Any = None
+
+    def build(self, names: Sequence[str]) -> list[Ingredient]:
+        """The ingredients that can be had, in order; ``refused`` says why the others cannot."""
+        return [one for one in map(self._one, names) if one is not None]
+
+    def _one(self, name: str) -> Ingredient | None:
+        plain = name.split("/")[0]
+        if plain in self.refused:
+            return None
+        try:
+            bound = Policy.parse(name).bind(self.model.structure(self.rows))
+            if plain not in self._made and not self._make(plain, bound):
+                return None
+            problem, steps, together = self._made[plain]
+            # Drawn whole or one by one, the work is counted from the same family.
+            if plain not in self._works:
+                self._works[plain] = self._count(bound, problem)
+        except (WidthError, PolicyError, MemoryError, DataError) as error:
+            self.refused[name] = str(error)
+            return None
+        works, whole = self._works[plain]
+        law = "whole" if "/" in name else "partition" if not bound.everything else "single"
+        other = None if whole is None or together is None else (whole, together)
+        flops = sample_flops(self.model, bound, self.rows)
+        return Ingredient(name, law, bound, problem, flops, works, steps, other)
+
+    def _make(self, plain: str, bound: BoundPolicy) -> bool:
+        """Compile and fit a family, if there is time for it."""
+        count = n_samples(self.rows)
+        began = clock()
+        problem = self.model.compile(self.rows, everything(bound, count))
+        one = least_seconds(problem, self.pilot.theta)
+        moments = self.passes * one
+        fit = max(_USUAL_STEPS, self.pilot.fewer_evaluations) * one * n_samples(self.pilot.fewer) / count
+        needed = clock() - began + moments + fit
+        left = self.deadline - time.perf_counter() - self._reserved
+        if self._made and needed > left:
+            self.refused[plain] = (
+                f"{plain} is left out: its moments alone would take about {needed:.2g} s, too much of the budget."
+            )
+            return False
+        self._reserved += moments
+        limit = math.inf
+        if math.isfinite(self.deadline):
+            limit = time.perf_counter() + max(2 * fit, 0.3 * (left - moments))
+        self._made[plain] = problem, *self._steps(plain, problem, limit)
+        return True
+
+    def _steps(self, plain: str, problem: Problem, limit: float) -> tuple[Steps, Steps | None]:
+        """Evaluations of a fit with a random Z, and of one with everything selected where samples have counts."""
+        rows = self.rows
+        if self.pilot.fewer is not self.pilot.rows:
+            rows = self.pilot.fewer
+            bound = Policy.parse(plain).bind(self.model.structure(rows))
+            problem = self.model.compile(rows, everything(bound, n_samples(rows)))
+        weight = rows.sample_weight
+        scale = float(n_samples(rows) if weight is None else weight.sum())
+        found = [
+            steps_of(problem, scale, self.precision, row_weight=own, tol=self.tol, deadline=limit).times(
+                self.pilot.scaling
+            )
+            for own in ([weight, np.ones(n_samples(rows))] if has_counts(self.dataset) else [weight])
+        ]
+        return found[0], found[1] if len(found) > 1 else None
+
+    def _count(self, bound: BoundPolicy, problem: Problem) -> tuple[Works, Works | None]:
+        """The work on all samples with a random Z, and with everything selected where samples have counts."""
+        if not has_counts(self.dataset):
+            return self._works_on(self.dataset, bound, problem), None
+        if self._copies is None:
+            self._copies = copies(self.dataset)
+        return self._works_on(self._copies, bound, problem), self._works_on(self.dataset, bound, problem)
+
+    def _works_on(self, dataset: Any, bound: BoundPolicy, problem: Problem) -> Works:
+        count, theta = n_samples(self.rows), self.pilot.theta
+        found = []
+        most = _TIMING
+        if math.isfinite(self.deadline):
+            most = min(most, _TIMING_SHARE * max(self.deadline - time.perf_counter() - self._reserved, 0.0))
+        listed = family_listed(bound)
+        for family, lam in zip(bound.families, bound.lams(None if listed else 0), strict=True):
+            alone, rows = problem, None
+            if len(bound.families) > 1:
+                alone = self.model.compile(self.rows, Selection(count, (FamilySelection(family, 1.0),)))
+            if not isinstance(self.model, FieldModel):
+                each = least_seconds(alone, theta, repeats=1) / count
+                rows = int(most / (TIMED_PASSES * max(each, 1e-9)))
+            found.append((family_work(self.model, alone, family, dataset, theta, rows), float(np.mean(lam))))
+        return tuple(found)
