@@ -17,7 +17,7 @@ from fieldfit.planner.convergence import Steps, steps_of
 from fieldfit.planner.counting import TIMED_PASSES, family_work
 from fieldfit.planner.ingredients import Ingredient, Works, everything, family_listed, sample_flops
 from fieldfit.planner.pilot import Pilot
-from fieldfit.planner.weighting import copies, has_counts, n_samples
+from fieldfit.planner.weighting import copies, has_counts, n_samples, total_weight
 from fieldfit.policies import Policy
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
@@ -25,8 +25,8 @@ from fieldfit.types import DataError, FloatArray, PolicyError, WidthError
 
 #: Evaluations that a fit of a field is expected to take before it has been tried, in those of the pilot at least so many.
 _USUAL_STEPS = 40
-#: Seconds that the timing of a family of sequences may take where time does not matter, and its share of what is left.
-_TIMING, _TIMING_SHARE = 1.0, 0.2
+#: Share of the time that is left for the timing of a family of sequences.
+_TIMING_SHARE = 0.2
 
 
 @dataclass
@@ -44,6 +44,8 @@ class Builder:
     precision: FloatArray | None
     passes: float
     deadline: float
+    asked: bool  # for by name: nothing is left out
+    hurried: bool  # the deadline is on the wall's clock (`time.perf_counter`), else on `fieldfit.models.work.clock`
     tol: float
     refused: dict[str, str] = field(default_factory=dict)
     _reserved: float = 0.0  # seconds of moments to come
@@ -76,6 +78,10 @@ class Builder:
         flops = sample_flops(self.model, bound, self.rows)
         return Ingredient(name, law, bound, problem, flops, works, steps, other)
 
+    def _left(self) -> float:
+        """Seconds until the deadline that nothing has been promised of."""
+        return self.deadline - (time.perf_counter() if self.hurried else clock()) - self._reserved
+
     def _make(self, plain: str, bound: BoundPolicy) -> bool:
         """Compile and fit a family, if there is time for it."""
         count = n_samples(self.rows)
@@ -83,36 +89,43 @@ class Builder:
         problem = self.model.compile(self.rows, everything(bound, count))
         one = least_seconds(problem, self.pilot.theta)
         moments = self.passes * one
-        fit = max(_USUAL_STEPS, self.pilot.fewer_evaluations) * one * n_samples(self.pilot.fewer) / count
+        fit = max(_USUAL_STEPS, self.pilot.steps.count) * one * n_samples(self.pilot.fewer) / count
         needed = clock() - began + moments + fit
-        left = self.deadline - time.perf_counter() - self._reserved
-        if self._made and needed > left:
+        left = self._left()
+        if self._made and not self.asked and needed > left:
             self.refused[plain] = (
                 f"{plain} is left out: its moments alone would take about {needed:.2g} s, too much of the budget."
             )
             return False
         self._reserved += moments
         limit = math.inf
-        if math.isfinite(self.deadline):
+        if self.hurried:
             limit = time.perf_counter() + max(2 * fit, 0.3 * (left - moments))
         self._made[plain] = problem, *self._steps(plain, problem, limit)
         return True
 
     def _steps(self, plain: str, problem: Problem, limit: float) -> tuple[Steps, Steps | None]:
         """Evaluations of a fit with a random Z, and of one with everything selected where samples have counts."""
-        rows = self.rows
-        if self.pilot.fewer is not self.pilot.rows:
-            rows = self.pilot.fewer
+        rows, pilot = self.rows, self.pilot
+        if pilot.fewer is not pilot.rows:
+            if plain == "PL1":
+                steps = pilot.steps.times(pilot.scaling)
+                return steps, steps if has_counts(self.dataset) else None
+            rows = pilot.fewer
             bound = Policy.parse(plain).bind(self.model.structure(rows))
             problem = self.model.compile(rows, everything(bound, n_samples(rows)))
-        weight = rows.sample_weight
-        scale = float(n_samples(rows) if weight is None else weight.sum())
-        found = [
-            steps_of(problem, scale, self.precision, row_weight=own, tol=self.tol, deadline=limit).times(
-                self.pilot.scaling
+        weights = [rows.sample_weight]
+        if has_counts(self.dataset):
+            weights.append(np.ones(n_samples(rows)))
+        found = []
+        for weight in weights:
+            own = steps_of(
+                problem, total_weight(rows), self.precision, row_weight=weight, tol=self.tol, deadline=limit
             )
-            for own in ([weight, np.ones(n_samples(rows))] if has_counts(self.dataset) else [weight])
-        ]
+            # What was cut short at once says less than PL1 does.
+            if not own.converged and rows is pilot.fewer and own.count > 3 * pilot.steps.count:
+                own = pilot.steps
+            found.append(own.times(pilot.scaling))
         return found[0], found[1] if len(found) > 1 else None
 
     def _count(self, bound: BoundPolicy, problem: Problem) -> tuple[Works, Works | None]:
@@ -126,16 +139,13 @@ class Builder:
     def _works_on(self, dataset: Any, bound: BoundPolicy, problem: Problem) -> Works:
         count, theta = n_samples(self.rows), self.pilot.theta
         found = []
-        most = _TIMING
-        if math.isfinite(self.deadline):
-            most = min(most, _TIMING_SHARE * max(self.deadline - time.perf_counter() - self._reserved, 0.0))
         listed = family_listed(bound)
         for family, lam in zip(bound.families, bound.lams(None if listed else 0), strict=True):
             alone, rows = problem, None
             if len(bound.families) > 1:
                 alone = self.model.compile(self.rows, Selection(count, (FamilySelection(family, 1.0),)))
-            if not isinstance(self.model, FieldModel):
+            if self.hurried and not isinstance(self.model, FieldModel):
                 each = least_seconds(alone, theta, repeats=1) / count
-                rows = int(most / (TIMED_PASSES * max(each, 1e-9)))
+                rows = int(_TIMING_SHARE * max(self._left(), 0.0) / (TIMED_PASSES * max(each, 1e-9)))
             found.append((family_work(self.model, alone, family, dataset, theta, rows), float(np.mean(lam))))
         return tuple(found)

@@ -34,8 +34,8 @@ RIDGE = 1e-4
 TOL, MOST_ITERATIONS, PILOT_ITERATIONS = 1e-6, 1000, 300
 #: Seconds below which a fit is timed twice: what the first one loads for the first time would count as the optimiser's.
 _SHORT = 0.1
-#: Largest γ above, and γ over the measured slope.
-_STEEPEST, _RISING = 0.5, 1.2
+#: Largest γ above, γ over the measured slope, and γ where time cut the fits short and no slope is known.
+_STEEPEST, _RISING, USUAL_GROWTH = 0.5, 1.2, 1 / 3
 #: Parameters from which on those that the pilot's samples say nothing about are left out of its fits.
 _MANY = 20_000
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,12 @@ def named_criterion(
 ) -> tuple[Criterion, str]:
     """The mean variance of the named functionals, each relative to that of the reference."""
     unit = np.eye(len(criterion.moments.names))[reference]
-    bread, meat = (found[0] for found in criterion.moments.moments(unit[None, :], unit[None, :]))
+    bread, meat = criterion.bread_meat(unit, unit)
     solved = np.linalg.lstsq(bread, directions.T, rcond=None)[0]
     variance = np.maximum(np.einsum("dq,de,eq->q", solved, meat, solved), 1e-300)
     scaled = directions / np.sqrt(variance * len(directions))[:, None]
     shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-    return Criterion(criterion.moments, scaled.T @ scaled), f"mean variance of {shown}"
+    return replace(criterion, metric=scaled.T @ scaled), f"mean variance of {shown}"
 
 
 def random_directions(

@@ -26,7 +26,7 @@ from fieldfit.types import FieldfitError
 #: Shares of a budget in seconds: for the pilot, for the moments, and for both with all that is timed beside them.
 PILOT, MOMENTS, SURVEY = 0.06, 0.08, 0.2
 #: Seconds for the families beside the first where the budget is not in seconds.
-UNHURRIED = 5.0
+UNHURRIED = 10.0
 #: Parameters up to which the moments are matrices; from the second number on half the directions and steps must do.
 MOST_DENSE, VERY_MANY = 120, 20_000
 #: Seconds of a plan that no effort saves.

@@ -27,7 +27,7 @@ from fieldfit.planner.directions import Functionals, determined, named_criterion
 from fieldfit.planner.effort import MOST_DENSE, Effort, moment_passes
 from fieldfit.planner.ingredients import Ingredient
 from fieldfit.planner.sampled_moments import Sampled, sampled_moments
-from fieldfit.planner.weighting import importance, n_samples
+from fieldfit.planner.weighting import importance, n_samples, total_weight
 from fieldfit.types import FloatArray
 
 MOST_ENUMERATED = 1 << 12
@@ -52,7 +52,9 @@ class Evidence:
         if self.sampled is None or self.criterion.metric is None:
             return 0.0
         scores, metric = self.sampled.scores, self.criterion.metric
-        bread = self.criterion.moments.moments(lam[None, :], beta[None, :])[0][0]
+        if self.criterion.penalty is not None:
+            beta = beta / max(float(beta.max()), 1e-300)
+        bread = self.criterion.bread_meat(lam, beta)[0]
         composite = np.einsum("f,fid->id", lam * beta, scores)
         try:
             if self.adjusted:
@@ -69,9 +71,14 @@ class Evidence:
             return math.nan
         each = np.einsum("id,de,ie->i", solved, metric, solved)
         base = self._reference_rows
-        # C is a ratio of two means over the same samples. What selection adds is taken to vary as the rest does.
+        # C is a ratio of two means over the same samples. What selection adds is taken to vary as the rest does; what a
+        # penalty adds does not vary.
         ratio = each / each.mean() - base / base.mean()
-        return float(ratio.std() / math.sqrt(len(each)))
+        share = 1.0
+        if self.criterion.prior is not None:
+            own = np.linalg.solve(bread, np.linalg.solve(bread, self.criterion.prior).T)
+            share = float(each.mean() / (each.mean() + np.sum(own * metric)))
+        return float(share * ratio.std() / math.sqrt(len(each)))
 
     @cached_property
     def _reference_rows(self) -> FloatArray:
@@ -79,8 +86,28 @@ class Evidence:
         assert self.sampled is not None
         assert self.criterion.metric is not None
         place = self.names.index(self.reference)
-        solved = np.linalg.solve(self.criterion.moments.J[place], self.sampled.scores[place].T).T
+        unit = np.eye(len(self.names))[place]
+        solved = np.linalg.solve(self.criterion.bread_meat(unit, unit)[0], self.sampled.scores[place].T).T
         return np.asarray(np.einsum("id,de,ie->i", solved, self.criterion.metric, solved))
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """What the penalty of the fit to come adds to the diagonals of bread and meat (r,), for each sample."""
+
+    bread: FloatArray
+    meat: FloatArray
+
+    @classmethod
+    def of(cls, precision: FloatArray | None, dataset: Any) -> Penalty | None:
+        """From 1/σ² of each parameter; with importance weights the bread has their sum, the meat that of their squares."""
+        if precision is None or not precision.any():
+            return None
+        total = total_weight(dataset)
+        share = precision / total
+        used = dataset.sample_weight
+        scale = 1.0 if used is None or dataset.weight_kind == "counts" else np.count_nonzero(used) / total
+        return cls(share, share * scale)
 
 
 def gather(
@@ -91,15 +118,14 @@ def gather(
     effort: Effort,
     *,
     functionals: Functionals | None = None,
-    ridge: FloatArray | None = None,
+    penalty: Penalty | None = None,
     random_state: int = 0,
     simulated: bool = False,
     deadline: float = math.inf,
 ) -> Evidence:
     """The evidence about these ingredients at θ, by the first line of the table above that applies.
 
-    ``simulated`` says that ``rows`` were drawn from the model at θ; solves get fewer steps where ``deadline`` is near, and
-    directions bend away from parameters that the penalty ``ridge`` (for each sample) decides about.
+    ``simulated`` says that ``rows`` were drawn from the model at θ; solves get fewer steps where ``deadline`` is near.
     """
     names = tuple(one.name for one in ingredients)
     shown, directions = (None, None) if functionals is None else functionals(theta)
@@ -110,10 +136,23 @@ def gather(
         evidence = found.evidence
     else:
         found = _means(
-            ingredients, reference, model, rows, theta, effort, directions, ridge, random_state, simulated, deadline
+            ingredients,
+            reference,
+            model,
+            rows,
+            theta,
+            effort,
+            directions,
+            None if penalty is None else penalty.bread,
+            random_state,
+            simulated,
+            deadline,
         )
         basis, evidence = np.asarray(found.basis), found.evidence
     criterion, kind = evidence.criterion, evidence.kind
+    if penalty is not None:
+        bread, meat = ((basis * own[:, None]).T @ basis for own in (penalty.bread, penalty.meat))
+        criterion, kind = replace(criterion, penalty=bread, prior=meat), kind.replace("covariance", "squared error")
     if directions is not None:
         criterion, kind = named_criterion(criterion, directions @ basis, reference, shown or ())
     return replace(evidence, criterion=criterion.relative_to(reference), kind=kind)

@@ -65,7 +65,7 @@ class Ingredient:
 def possible_names(model: Model, structure: Any) -> list[str]:
     """The families and partitions that are worth a thought: none whose components are out of reach."""
     if not isinstance(model, FieldModel):
-        return ["PL1", "PL2", "PL3", "FL", "PL1/sentence"]
+        return ["PL1", "PL1/sentence", "FL", "PL2", "PL3"]
     free = len(structure.free)
     cards = model.graph.cardinalities
     pairs = sum(map(len, model.graph.neighbours)) // 2

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from fieldfit.models.base import Model, Problem
+from fieldfit.models.work import clock
 from fieldfit.optim import Solution
-from fieldfit.planner.convergence import TOL, growth, optimise, penalised, to_the_end
+from fieldfit.planner.convergence import TOL, USUAL_GROWTH, Steps, account, growth, optimise, penalised
 from fieldfit.planner.effort import (
     PILOT,
     Effort,
@@ -20,12 +21,12 @@ from fieldfit.planner.effort import (
     refuse_if_too_small,
     usual_effort,
 )
-from fieldfit.planner.weighting import drawn, n_copies, n_samples
+from fieldfit.planner.weighting import drawn, n_copies, n_samples, total_weight
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray, ModelError
 
-#: The part of the pilot that sequences are fitted to beside all of it.
-_QUARTER = 4
+#: The part of the pilot that sequences are fitted to beside all of it, and the share of the time that it may take.
+_QUARTER, _FIRST = 4, 0.4
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,13 @@ class Pilot:
     converged: bool
     effort: Effort
     fewer: Any
-    fewer_evaluations: int
+    steps: Steps  # of PL1 on ``fewer``
     scaling: float = 1.0
 
     @property
     def expected_evaluations(self) -> int:
         """Evaluations of PL1 on all samples."""
-        if self.fewer is self.rows:
-            return self.evaluations
-        return max(1, round(self.scaling * self.fewer_evaluations))
+        return max(1, self.steps.times(self.scaling).count)
 
 
 def moment_rows(model: Model, pilot: Pilot, random_state: int) -> tuple[Any, bool]:
@@ -110,14 +109,19 @@ def run_pilot(
     n = n_samples(rows)
     problem = _plain_problem(model, rows)
     if problem.optimiser != "lbfgs" or n < 2 * _QUARTER:
-        solution, theta, count = _fit(problem, rows, precision, tol, deadline)
-        return Pilot(theta, rows, n, round(count), solution.converged, effort, rows, round(count))
+        solution, theta, steps = _fit(problem, rows, precision, tol, deadline)
+        return Pilot(theta, rows, n, steps.count, solution.converged, effort, rows, steps)
     fewer = rows.subset(np.arange(0, n, _QUARTER))
-    few = _fit(_plain_problem(model, fewer), fewer, precision, tol, deadline)[2]
-    solution, theta, count = _fit(problem, rows, precision, tol, deadline)
-    gamma = growth(count, few, n / n_samples(fewer))
-    scaling = max(count / few, 1.0) * max(n_copies(dataset) / n, 1.0) ** gamma
-    return Pilot(theta, rows, n, round(count), solution.converged, effort, fewer, round(few), scaling)
+    now = time.perf_counter()
+    first, _, few = _fit(_plain_problem(model, fewer), fewer, precision, tol, now + _FIRST * (deadline - now))
+    solution, theta, steps = _fit(problem, rows, precision, tol, deadline)
+    ratio = n / n_samples(fewer)
+    if first.converged and solution.converged:
+        gamma, grown = growth(steps.count, few.count, ratio), max(steps.count / few.count, 1.0)
+    else:
+        gamma, grown = USUAL_GROWTH, ratio**USUAL_GROWTH
+    scaling = grown * max(n_copies(dataset) / n, 1.0) ** gamma
+    return Pilot(theta, rows, n, round(grown * few.count), solution.converged, effort, fewer, few, scaling)
 
 
 def _plain_problem(model: Model, rows: Any) -> Problem:
@@ -127,12 +131,11 @@ def _plain_problem(model: Model, rows: Any) -> Problem:
 
 def _fit(
     problem: Problem, rows: Any, precision: FloatArray | None, tol: float, deadline: float
-) -> tuple[Solution, FloatArray, float]:
-    """The fit of PL1, its θ̂, and the evaluations and Hessian products that it takes to converge."""
-    weight = rows.sample_weight
-    scale = float(n_samples(rows) if weight is None else weight.sum())
+) -> tuple[Solution, FloatArray, Steps]:
+    """The fit of PL1, its θ̂, and its steps."""
+    weight, scale = rows.sample_weight, total_weight(rows)
     objective = penalised(problem, scale, precision, weight)
+    began = clock()
     solution = optimise(objective, scale, tol, deadline)
-    used = max(solution.evaluations + solution.hessian_products, 1)
-    theta = objective.full(np.asarray(solution.x, dtype=np.float64)).copy()
-    return solution, theta, used * to_the_end(solution, tol * max(scale, 1e-300))
+    steps = account(objective, solution, scale, tol, clock() - began)
+    return solution, objective.full(np.asarray(solution.x, dtype=np.float64)).copy(), steps

@@ -10,16 +10,17 @@ from typing import Any
 
 from fieldfit.models.base import Model
 from fieldfit.models.field import FieldModel
+from fieldfit.models.work import clock
 from fieldfit.planner.building import Builder
 from fieldfit.planner.calibration import Calibration
 from fieldfit.planner.costs import FitCosts
 from fieldfit.planner.directions import Functionals
 from fieldfit.planner.effort import SURVEY, UNHURRIED
-from fieldfit.planner.evidence import Evidence, evidence_passes, gather
+from fieldfit.planner.evidence import Evidence, Penalty, evidence_passes, gather
 from fieldfit.planner.ingredients import Ingredient, possible_names
 from fieldfit.planner.pilot import Pilot, moment_rows, run_pilot
 from fieldfit.planner.target import NO_EFFICIENCY, Target
-from fieldfit.planner.weighting import importance, n_copies, n_samples, total_weight
+from fieldfit.planner.weighting import importance, n_copies, n_samples
 from fieldfit.types import DataError, FieldfitError, FloatArray
 
 #: (name, λ, β) of each term of a policy.
@@ -62,6 +63,8 @@ class Survey:
         notes = list(self.evidence.notes)
         if not self.pilot.converged:
             notes.append("The pilot did not converge: the number of evaluations is a guess.")
+        if self.evidence.criterion.penalty is not None:
+            notes.append("The penalty is in the comparison: squared error where θ has its prior N(0, σ²).")
         if self.weighted:
             told = "drawn anew: weights are taken as independent of them" if self.simulated else "with their weights"
             notes.append(f"Importance weights are in bread and meat; the values of the pilot's samples are {told}.")
@@ -115,7 +118,9 @@ def make_survey(
         pilot=pilot,
         precision=precision,
         passes=passes,
-        deadline=math.inf if asked is not None else now + UNHURRIED if target.seconds is None else end,
+        deadline=clock() + UNHURRIED if target.seconds is None else end,
+        asked=asked is not None,
+        hurried=target.seconds is not None,
         tol=tol,
     )
     ingredients, refused = builder.build(wanted), builder.refused
@@ -131,7 +136,7 @@ def make_survey(
         pilot.theta,
         pilot.effort,
         functionals=functionals,
-        ridge=None if precision is None else precision / total_weight(dataset),
+        penalty=Penalty.of(precision, dataset),
         random_state=random_state,
         simulated=simulated,
         deadline=now + 0.7 * (end - now) if math.isfinite(end) else end,  # what comes after the solves takes the rest
