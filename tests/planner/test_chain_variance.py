@@ -11,8 +11,16 @@ from fieldfit.models.boltzmann_chain import BoltzmannChain
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.planner import evidence as gathering
 from fieldfit.policies import Policy
+from fieldfit.threads import use_threads
 
 POLICIES = ["PL1", "PL2", "FL", "PL1 + 0.3*FL@0.3", "0.5*PL1/sentence"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Fits of milliseconds: a second thread would cost more than it brings."""
+    with use_threads(1):
+        yield
 
 
 def sentences(n, labels, features, each, seed=1):
@@ -57,28 +65,32 @@ def agrees(plan, errors, tolerance):
     return variance
 
 
+@pytest.fixture(scope="module")
+def crf():
+    """Model, sentences, θ with strong transitions, and the errors of fits."""
+    data = sentences(400, 4, 5, 1)
+    model = ChainCRF(4, 5, pairs="all")
+    theta = np.random.default_rng(3).normal(size=model.n_parameters)
+    theta[20:36] *= 1.5
+    with use_threads(1):
+        return model, data, theta, measured(model, data, theta, 30, 1e4)
+
+
 @pytest.mark.parametrize("dense", [True, False])
-def test_crf_errors_are_those_of_the_plan(monkeypatch, dense):
-    data = sentences(500, 4, 6, 1)
-    model = ChainCRF(4, 6, pairs="all")
-    rng = np.random.default_rng(3)
-    theta = rng.normal(size=model.n_parameters)
-    theta[24:40] *= 1.5  # strong transitions: PL1 is clearly worse than FL
+def test_crf_errors_are_those_of_the_plan(monkeypatch, crf, dense):
+    model, data, theta, errors = crf
     if not dense:
         monkeypatch.setattr(gathering, "MOST_DENSE", 10)
     plan = ff.plan(model, model.simulate(data, theta, 7), policies=POLICIES, sigma2=1e4)
-    errors = measured(model, data, theta, 60 if dense else 30, 1e4)
-    variance = agrees(plan, errors, 0.03)
-    assert variance["PL1"] > 1.1
+    assert agrees(plan, errors, 0.03)["PL1"] > 1.1
 
 
 def test_boltzmann_chain_errors_are_those_of_the_plan():
-    data = sentences(800, 3, 5, 1)
-    model = BoltzmannChain(3, 5)
-    theta = np.random.default_rng(3).normal(size=model.n_parameters)
+    data = sentences(800, 4, 6, 1)
+    model = BoltzmannChain(4, 6)
+    theta = np.random.default_rng(3).normal(size=model.n_parameters) * 0.8
     plan = ff.plan(model, model.simulate(data, theta, 7), policies=POLICIES, sigma2=1e4)
-    variance = agrees(plan, measured(model, data, theta, 60, 1e4), 0.03)
-    assert variance["PL1"] > 1.02
+    assert agrees(plan, measured(model, data, theta, 40, 1e4), 0.03)["PL1"] > 1.05
 
 
 def test_a_penalty_is_in_the_comparison():
@@ -87,7 +99,7 @@ def test_a_penalty_is_in_the_comparison():
     data = sentences(60, 4, 12, 2)
     model = ChainCRF(4, 12, pairs="all")
     errors, plans = [], []
-    for seed in range(12):
+    for seed in range(7):
         theta = np.random.default_rng(seed).normal(size=model.n_parameters) * np.sqrt(sigma2)
         plans.append(ff.plan(model, model.simulate(data, theta, 7), policies=POLICIES, sigma2=sigma2))
         errors.append(measured(model, data, theta, 4, sigma2))
