@@ -125,3 +125,17 @@ def test_the_search_counts_the_runs_that_it_made(five, monkeypatch):
     # room for three of them.
     assert len(budgets) == 2
     assert budgets[-1] <= 20 - plan.spent + 0.6 - 3 * 0.6 + 0.3
+
+
+def test_words_fit_what_was_asked(five):
+    model, _, x = five
+    free = ff.plan(model, x, policies=["PL1", "FL"]).explain()
+    assert "of those that were looked at" in free
+    assert "affordable" not in free
+    rich = ff.plan(model, x, flops=1e12, policies=["PL1", "FL"], sigma2=1.0).explain()
+    assert "and it is affordable" in rich
+    assert "squared error" in rich
+    plain = ff.plan(model, x, flops=1.6e7, policies=["PL1", "FL"], sigma2=1.0).explain()
+    assert "Plain pseudo-likelihood is the best buy" in plain
+    assert "its squared error is" in plain
+    assert "The next better one is 'FL'" in plain

@@ -85,6 +85,9 @@ class Builder:
     def _make(self, plain: str, bound: BoundPolicy) -> bool:
         """Compile and fit a family, if there is time for it."""
         count = n_samples(self.rows)
+        if self._made and not self.asked and self._left() <= 0:
+            self.refused[plain] = f"{plain} is left out: the time for looking was over."
+            return False
         began = clock()
         problem = self.model.compile(self.rows, everything(bound, count))
         one = least_seconds(problem, self.pilot.theta)

@@ -42,4 +42,7 @@ def choose(candidates: Sequence[Candidate], target: Target, reference: str) -> t
         for own in affordable
         if own.variance <= least * (1 + min(max(ENOUGH, 2 * max(own.error, leading.error)), _AT_MOST))
     ]
-    return min(close, key=lambda own: (own.policy.count("+"), own.cost)), "the most accurate that the budget allows"
+    why = "the most accurate that the budget allows"
+    if math.isinf(target.limit):
+        why = "the most accurate of those that were looked at"
+    return min(close, key=lambda own: (own.policy.count("+"), own.cost)), why

@@ -114,18 +114,20 @@ class Plan:
         best = self.best_candidate
         lines = [f"Fit '{best.policy}': {self.reason}."]
         relative = "maximum likelihood" if self.reference == "FL" else self.reference
-        accuracy = f"its variance is {best.variance:.4g} times that of {relative}"
+        what = "squared error" if "squared error" in self.kind else "variance"
+        accuracy = f"its {what} is {best.variance:.4g} times that of {relative}"
         if best.policy == self.reference:
             accuracy = f"is what the others are compared with ({relative})"
         lines.append(
             f"It costs about {self._cost(best.cost)} and {accuracy}"
-            + (f" (± {100 * best.error:.1g}% from the pilot's sample)." if best.error > 1e-6 else ".")
+            + (f" (± {100 * best.error:.2g}% from the pilot's sample)." if best.error > 1e-6 else ".")
         )
         if best.policy == "PL1":
             lines.append("Plain pseudo-likelihood is the best buy here: no mixture gives more for this money.")
         elif best.policy == "FL":
             lines.append(
-                "Plain maximum likelihood is the best buy here: nothing is more accurate, and it is affordable."
+                "Plain maximum likelihood is the best buy here: nothing that was looked at is more accurate"
+                + (", and it is affordable." if math.isfinite(self.budget) else ".")
             )
         better = self.next_better
         if better is not None:

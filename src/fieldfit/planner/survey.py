@@ -66,8 +66,8 @@ class Survey:
         if self.evidence.criterion.penalty is not None:
             notes.append("The penalty is in the comparison: squared error where θ has its prior N(0, σ²).")
         if self.weighted:
-            told = "drawn anew: weights are taken as independent of them" if self.simulated else "with their weights"
-            notes.append(f"Importance weights are in bread and meat; the values of the pilot's samples are {told}.")
+            told = "The values of the pilot's samples are drawn anew, and weights are taken as independent of them."
+            notes.append("Importance weights are in bread and meat." + (f" {told}" if self.simulated else ""))
         if "FL" in self.refused:
             notes.append(f"FL is out of reach: {self.refused['FL']}")
         notes += [why for name, why in self.refused.items() if name != "FL" and "left out" in why]
