@@ -1,6 +1,7 @@
 """A plan looks as long as its budget allows, counts what it spends, and refuses budgets that are too small for it."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -98,6 +99,14 @@ def test_an_uncertain_comparison_is_no_reason_to_take_the_cheaper_one():
     assert choose(found, Target(seconds=10.0), "FL")[0].policy == "FL"
     close = [candidate("PL1", 1.0, 1.015, 0.02), candidate("FL", 2.0, 1.0)]
     assert choose(close, Target(seconds=10.0), "FL")[0].policy == "PL1"
+
+
+def test_where_nothing_is_affordable_the_most_accurate_of_the_cheapest_is_taken():
+    found = [candidate("0.1*PL1/row", 8.0, 10.5), candidate("PL1", 8.5, 1.05), candidate("FL", 20.0, 1.0)]
+    found = [replace(own, affordable=False) for own in found]
+    best, why = choose(found, Target(seconds=1.0), "FL")
+    assert best.policy == "PL1"
+    assert "too small for any" in why
 
 
 def test_all_of_the_data_is_not_called_a_part_of_it(five):

@@ -33,7 +33,11 @@ def choose(candidates: Sequence[Candidate], target: Target, reference: str) -> t
         if near:
             best = min(near, key=lambda own: own.variance)
             return best, "the pilot has used up the budget, and this takes less than a tenth of it more"
-        return min(usable, key=lambda own: own.cost), "the budget is too small for any of them: the cheapest"
+        # A tenth more is hardly dearer: fixed costs make small parts of the data nearly as dear as larger ones.
+        least_cost = min(own.cost for own in usable)
+        cheap = [own for own in usable if own.cost <= 1.1 * least_cost]
+        best = min(cheap, key=lambda own: own.variance)
+        return best, "the budget is too small for any of them: the most accurate of the cheapest"
     leading = min(affordable, key=lambda own: own.variance)
     least = leading.variance
     # Within half a percent of the best, or what the pilot's sample can tell apart: fewer terms first, then the cheaper.
