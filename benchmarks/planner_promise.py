@@ -4,8 +4,9 @@
 
 For each model (four fields, a CRF and a Boltzmann chain): one plan from one dataset, and its recommendations for budgets
 around the cost of PL1, in seconds (the pilot being paid: it takes longer than these small fits) and in the paper's FLOPs.
-Then the recommended policies and every policy of the grid are fitted to the same replicated datasets, in turn, and timed in CPU seconds on one thread. Error is
-(θ̂ − θ)ᵀ I(θ) (θ̂ − θ) n/r, which has mean 1 for maximum likelihood; where that is out of reach, I is PL1's information.
+Then the recommended policies and every policy of the grid are fitted to the same replicated datasets, in turn, and timed in
+CPU seconds on one thread. Error is (θ̂ − θ)ᵀ I(θ) (θ̂ − θ) n/r, which has mean 1 for maximum likelihood; where that is out
+of reach, I is PL1's information.
 A rival *beats* the recommendation if its median time (or its FLOPs) is not larger and its error is lower by more than 3
 standard errors of the paired difference, and by more than the half percent below which the planner takes the simpler
 policy. Finished replications are kept in --store, so that the same command goes on where it was stopped.
