@@ -21,7 +21,7 @@ from fieldfit.policies.structure import BoundFamily
 from fieldfit.types import FloatArray
 
 #: λ at which a family of sequences is timed beside λ = 1; most and fewest sequences timed, and how many fewer beside them.
-_PART, _TIMED, _LEAST, _FEWER = 0.3, 1500, 600, 6
+_PART, _TIMED, _LEAST, _FEWER = 0.3, 1500, 600, 3
 #: λ at which drawing and compiling is timed besides.
 _MORE = 0.7
 #: About how many evaluations of all sequences that are timed the timing takes, where it is hurried; and how often one is
@@ -44,7 +44,7 @@ def family_work(
 
 
 def timed_work(model: Model, dataset: Any, name: str, theta: FloatArray, most_rows: int | None = None) -> TimedWork:
-    """A family of sequences timed on most of a small dataset, on a sixth of that, and with a part of its windows."""
+    """A family of sequences timed on most of a small dataset, on a third of that, and with a part of its windows."""
     n = len(dataset)
     most = min(_TIMED, max(_LEAST, _TIMED if most_rows is None else most_rows))
     order = np.random.default_rng(0).permutation(n)[:most]
