@@ -94,6 +94,35 @@ def test_both_kinds_agree_inside_the_family(policy):
     assert ("identity" if policy == "FL" else "simulated") in fit.dense_accuracy("model").method
 
 
+@pytest.mark.parametrize("policy", ["0.7*PL1 + 0.5*PL2@0.5", "Multinomial(0.5*PL1 + 0.5*FL)", "0.4*PL2/sentence"])
+def test_counts_of_sequences_are_copies_each_with_a_selection_of_its_own(policy):
+    data = crf_data(60)
+    counts = np.random.default_rng(1).integers(0, 4, 60)
+    weighted = ff.fit(CRF, data, policy, sigma2=1.0, sample_weight=counts.astype(float), weight_kind="counts")
+    copies = ff.fit(CRF, data.subset(np.repeat(np.arange(60), counts)), policy, sigma2=1.0)
+    np.testing.assert_array_equal(weighted.theta, copies.theta)
+    for kind in ("robust", "model"):
+        np.testing.assert_array_equal(weighted.standard_errors(kind), copies.standard_errors(kind))
+
+
+def test_counts_of_sequences_are_copies_when_models_are_judged():
+    data = crf_data(80)
+    counts = np.random.default_rng(1).integers(0, 4, 80).astype(float)
+    weights = {"sample_weight": counts, "weight_kind": "counts"}
+    copies = data.subset(np.repeat(np.arange(80), counts.astype(int)))
+    counted, copied = ff.fit(CRF, data, "PL1", sigma2=1.0, **weights), ff.fit(CRF, copies, "PL1", sigma2=1.0)
+    np.testing.assert_allclose(counted.covariance(), copied.covariance(), rtol=1e-3)
+    assert counted.clbic() == pytest.approx(copied.clbic())
+    frames = [fit.goodness_of_fit(n_simulated=9) for fit in (counted, copied)]
+    np.testing.assert_allclose(frames[0].to_numpy(), frames[1].to_numpy(), rtol=1e-3, atol=1e-3)
+    frames = [
+        ff.cross_validate(CRF, own, ["PL1", "FL"], sigma2=[1.0], folds=3, **options)
+        for own, options in ((data, weights), (copies, {}))
+    ]
+    np.testing.assert_allclose(frames[0]["nll"], frames[1]["nll"], rtol=1e-12)
+    np.testing.assert_allclose(frames[0]["std_error"], frames[1]["std_error"], rtol=1e-12)
+
+
 def test_with_unknown_labels_the_information_identity_does_not_hold():
     data = crf_data()
     labels = data.labels.copy()
@@ -141,6 +170,20 @@ def test_a_large_tagger_has_the_errors_of_the_dense_calculation(monkeypatch, pol
     monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 2)
     large = ff.fit(CRF, crf_data(), policy, sigma2=10.0).standard_errors(kind, chosen)
     np.testing.assert_allclose(large, dense, rtol=0.1 if (policy, kind) == ("PL1", "model") else 2e-3)
+
+
+@pytest.mark.parametrize(("policy", "sigma2"), [("FL", None), ("0.5*PL1 + 0.3*FL", None), ("0.4*PL2/sentence", 2.0)])
+def test_influence_on_a_crf_is_what_leaving_a_sentence_out_does(policy, sigma2):
+    """With the drawn Z: an importance weight of 0 leaves the Z of all other sentences as they are."""
+    data, options = crf_data(), {"sigma2": sigma2, "random_state": 5, "tol": 1e-11, "fixed": FIXED}
+    weight = np.ones(data.n)
+    fit = ff.fit(CRF, data, policy, sample_weight=weight, **options)
+    influence = fit.influence()
+    for row in [*fit.influential(2).index, 17]:
+        weight[row] = 0.0
+        change = fit.theta - ff.fit(CRF, data, policy, sample_weight=weight, start=fit.theta, **options).theta
+        weight[row] = 1.0
+        assert np.linalg.norm(influence[row] - change) < 0.06 * np.linalg.norm(change) + 1e-7
 
 
 def test_influence_tests_and_functionals_work_on_sequences(monkeypatch):

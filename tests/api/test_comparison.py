@@ -1,5 +1,7 @@
 """Criteria and tests: identities, levels under the null by simulation, power, refusals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,11 @@ def test_criteria_are_their_formulas():
     assert fit.clbic() == pytest.approx(-2 * value + np.log(4_000) * trace)
 
 
+def test_the_log_likelihood_is_without_the_penalties_whatever_is_fixed():
+    fit = ff.fit(MODEL, X, "PL1", sigma2=2.0, l1=3.0, fixed={"x0:x1": -0.9})
+    assert fit.composite_log_likelihood == pytest.approx(fit.problem.value_grad(fit.theta)[0])
+
+
 def test_compare_ranks_models_and_refuses_other_policies():
     full = ff.fit(MODEL, X, "PL1")
     small = ff.fit(ff.BoltzmannMachine(4, [(0, 1), (0, 2), (0, 3), (1, 2)]), X, "PL1")
@@ -37,8 +44,16 @@ def test_compare_ranks_models_and_refuses_other_policies():
     assert list(frame.index) == ["full", "small"]
     assert frame["claic_gap"].iloc[0] == 0.0
     assert frame.loc["small", "parameters"] == 4
-    with pytest.raises(DataError, match="cross_validate"):
-        ff.compare([full, ff.fit(MODEL, X, "PL2")])
+    others = (
+        ff.fit(MODEL, X, "PL2"),
+        ff.fit(MODEL, X[::-1], "PL1"),
+        ff.fit(ff.BoltzmannMachine(3), X[:, :3], "PL1"),
+    )
+    for other in others:
+        with pytest.raises(DataError, match="cross_validate"):
+            ff.compare([full, other])
+    with pytest.raises(FieldfitError, match="several fits"):
+        ff.compare(full)
 
 
 def test_the_ratio_test_of_maximum_likelihood_is_a_chi_square():
@@ -62,28 +77,29 @@ def test_smaller_models_are_nested_by_name():
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["PL1", "0.6*PL1 + 0.4*PL2"])
 def test_levels_under_the_null(policy):
-    """600 datasets, tests of level 10%: the part rejected is 0.10 ± 0.0122 (one standard error).
+    """600 datasets, tests of level 10% and 5%: the part rejected is 0.10 ± 0.0122 and 0.05 ± 0.0089 (standard errors).
 
-    The band is ± 0.044, 3.6 of those: a right test fails with probability below 4e-4. The ratio taken for a χ² is
-    far outside it, which is why the null law matters.
+    The bands are 3.6 of those: a right test fails with probability below 4e-4. The ratio taken for a χ² is far outside,
+    which is why the null law matters.
     """
     ff.set_threads(1)
     replications, n = 600, 1_500
-    rejected = dict.fromkeys(("wald", "wald model", "score", "ratio", "naive"), 0.0)
+    p_values = {name: np.empty(replications) for name in ("wald", "wald model", "score", "ratio")}
+    naive = np.empty(replications)
     draws = MODEL.sample(NULL, replications * n, 7).codes.reshape(replications, n, 4)
     for seed, x in enumerate(draws):
         full = ff.fit(MODEL, x, policy, random_state=seed)
         null = ff.fit(MODEL, x, policy, random_state=seed, fixed=FIXED)
         ratio = ff.likelihood_ratio(full, null)
-        rejected["wald"] += full.wald_test(list(FIXED)).p < 0.1
-        rejected["wald model"] += full.wald_test(list(FIXED), kind="model").p < 0.1
-        rejected["score"] += null.score_test().p < 0.1
-        rejected["ratio"] += ratio.p < 0.1
-        rejected["naive"] += ratio.statistic > 4.605  # the 90% point of χ² with 2 degrees of freedom
-    rates = {name: count / replications for name, count in rejected.items()}
-    for name in ("wald", "wald model", "score", "ratio"):
-        assert abs(rates[name] - 0.1) < 0.044, rates
-    assert rates["naive"] > 0.2, rates
+        p_values["wald"][seed] = full.wald_test(list(FIXED)).p
+        p_values["wald model"][seed] = full.wald_test(list(FIXED), kind="model").p
+        p_values["score"][seed] = null.score_test().p
+        p_values["ratio"][seed] = ratio.p
+        naive[seed] = np.exp(-ratio.statistic / 2)  # the tail of χ² with 2 degrees of freedom
+    for level, band in ((0.1, 0.044), (0.05, 0.032)):
+        rates = {name: float(np.mean(p < level)) for name, p in p_values.items()}
+        assert all(abs(rate - level) < band for rate in rates.values()), (level, rates)
+        assert np.mean(naive < level) > 2 * level
 
 
 def test_wald_restrictions_in_all_their_forms():
@@ -152,3 +168,36 @@ def test_q_values_are_those_of_the_procedure():
     np.testing.assert_allclose(frame["q"].dropna(), np.minimum(expected, 1.0))
     with pytest.raises(FieldfitError, match="'bh' or 'by'"):
         fit.discoveries(method="holm")
+
+
+def test_simulated_effective_parameters_say_how_well_they_are_known(monkeypatch):
+    """100 times 10 probes: squared distances to the trace of the matrices are the squared errors in the mean.
+
+    The ratio of the two means has a relative error of about a fifth (100 squares of skew sums, 100 variances).
+    """
+    fit = ff.fit(MODEL, X[:200], "PL1", tol=1e-9)
+    exact = fit.effective_parameters()
+    assert fit.effective_parameters_error() == 0.0
+    assert fit.effective_parameters_error("model") == 0.0
+    assert "claic_error" not in ff.compare([fit])
+    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 3)
+    probed = replace(fit)
+    drawn = np.array([probed.accuracy().effective_parameters(seed=seed) for seed in range(100)])
+    assert 0.4 < np.mean((drawn[:, 0] - exact) ** 2) / np.mean(drawn[:, 1] ** 2) < 1.8
+    assert (probed.effective_parameters(), probed.effective_parameters_error()) == tuple(drawn[0])
+    frame = ff.compare({"one": probed})
+    assert frame.loc["one", "effective_error"] == drawn[0, 1]
+    assert frame.loc["one", "claic_error"] == 2 * drawn[0, 1]
+    with pytest.raises(FieldfitError, match="'robust' or 'model'"):
+        probed.effective_parameters_error("sandwich")
+
+
+def test_simulated_matrices_leave_an_error_in_the_effective_parameters(monkeypatch):
+    """200 simulated copies of 100 samples in place of sums over states: within 4 errors of them, and not far below."""
+    fit = ff.fit(MODEL, X[:100], "PL1", tol=1e-9)
+    exact = fit.effective_parameters("model")
+    monkeypatch.setattr("fieldfit.api.expectations.MOST_STATES", 1)
+    simulated = replace(fit)
+    error = simulated.effective_parameters_error("model")
+    assert 0 < error < 0.05 * exact
+    assert abs(simulated.effective_parameters("model") - exact) < 4 * error

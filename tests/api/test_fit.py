@@ -403,3 +403,12 @@ def test_gibbs_draws_follow_the_law():
     assert np.abs(draws.mean(axis=0) - exact).max() < 8 * np.sqrt(0.25 / 6_000)
     held = MODEL.sample(THETA, 50, 1, method="gibbs", evidence={"x2": 1}).values
     assert (held[:, 2] == 1).all()
+
+
+def test_components_of_weight_0_cost_nothing():
+    model = ff.BoltzmannMachine(4)
+    x = model.sample(np.zeros(6), 50, 0).values
+    plain, none = ff.fit(model, x, "PL1"), ff.fit(model, x, "PL1 + 0.5*FL@0 + PL2@0")
+    assert none.cost == plain.cost
+    np.testing.assert_allclose(none.theta, plain.theta, atol=1e-6)
+    assert ff.fit(model, x, "PL1 + 0.5*FL").cost.components > plain.cost.components

@@ -89,7 +89,3 @@ def test_weighted_means_are_means_over_copies():
         weighted_means(values, weight)[0], np.repeat(values, weight.astype(int), axis=1).mean(1)
     )
     np.testing.assert_allclose(weighted_means(values, np.full(50, 7.0))[1], errors)
-    copies = np.repeat(values, weight.astype(int), axis=1)
-    np.testing.assert_allclose(
-        weighted_means(values, weight, counts=True)[1], copies.std(axis=1, ddof=1) / np.sqrt(copies.shape[1])
-    )

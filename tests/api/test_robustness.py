@@ -4,20 +4,29 @@ import itertools
 
 import numpy as np
 import pytest
-from oracle import joint_states
+from oracle import central_gradient, joint_states, log_conditional
 
 import fieldfit as ff
-from fieldfit.api.robustness import cook_distances
 from fieldfit.data.samples import Table
 from fieldfit.policies import Policy
-from fieldfit.types import ModelError
+from fieldfit.types import IdentifiabilityError, ModelError
 
 MODEL = ff.BoltzmannMachine(4, biases=True)
 THETA = np.array([-1.0, 1.0, 0.5, -0.5, 1.0, -1.0, 0.2, -0.2, 0.4, 0.0])
 X = MODEL.sample(THETA, 800, 1).values
 
 
-@pytest.mark.parametrize(("policy", "sigma2"), [("FL", None), ("0.7*PL1 + 0.3*PL2", None), ("Partition(2)", 0.5)])
+@pytest.mark.parametrize(
+    ("policy", "sigma2"),
+    [
+        ("FL", None),
+        ("PL1", None),
+        ("0.7*PL1 + 0.3*PL2", None),
+        ("0.7*PL1@2 + 0.3*FL@0.5", None),
+        ("Multinomial(0.5*PL1 + 0.5*PL2)", None),
+        ("Partition(2)", 0.5),
+    ],
+)
 def test_influence_is_what_leaving_a_sample_out_does(policy, sigma2):
     """First order: the prediction is off by a few per cent, of order 1/n relative to the change."""
     weight = np.ones(len(X))
@@ -63,20 +72,50 @@ def test_new_rows_are_expected_over_the_selection(policy):
     np.testing.assert_allclose(fit.influence(new, parameters=[2, 7]), expected[:, [2, 7]], rtol=1e-9, atol=1e-13)
 
 
+@pytest.mark.parametrize("policy", ["PL1", "0.7*PL1 + 0.3*FL@0.5", "Partition(2)"])
+def test_new_rows_may_lack_values_even_a_whole_column(policy):
+    """What is missing is summed out: E_Z ψ from the list of all states, by central differences."""
+    fit = ff.fit(MODEL, X, policy)
+    rows = np.array([[np.nan, 1, 0, 1], [np.nan, np.nan, 1, 0], [np.nan] * 4])
+    codes = np.where(np.isnan(rows), -1, rows).astype(np.int32)
+    bound = Policy.parse(policy).bind(MODEL.structure())
+    weights = bound.beta() * bound.mean()
+    components = [family.component(j) for family in bound.families for j in range(family.size)]
+
+    def expected_value(theta):
+        tables = MODEL.log_tables(theta)
+        return [
+            sum(
+                w * log_conditional(MODEL.graph, tables, row, *map(list, c))
+                for w, c in zip(weights, components, strict=True)
+            )
+            for row in codes
+        ]
+
+    scores = central_gradient(expected_value, fit.theta.copy())
+    expected = scores @ fit.dense_accuracy().inverse / fit.n
+    np.testing.assert_allclose(fit.influence(rows), expected, atol=1e-9)
+    np.testing.assert_allclose(fit.influence(rows[:1]), expected[:1], atol=1e-9)
+    np.testing.assert_allclose(fit.influence(rows, parameters=["x1:x2"]), expected[:, [3]], atol=1e-9)
+
+
 def test_the_most_influential_samples_are_found():
     x = X.copy()
     x[17] = [1, 1, 1, 1]  # the rarest state of this machine
     fit = ff.fit(MODEL, x, "PL1")
     table = fit.influential(5)
-    distances = cook_distances(fit)
-    np.testing.assert_allclose(table["distance"], np.sort(distances)[::-1][:5], rtol=1e-10)
+    everything = fit.influential(fit.n)
+    assert sorted(everything.index) == list(range(800))
+    np.testing.assert_allclose(table["distance"], everything["distance"].iloc[:5])
     influence, errors = fit.influence(), fit.standard_errors()
     row = table.index[0]
     place = fit.parameter_names.index(table["parameter"].iloc[0])
     assert table["change"].iloc[0] == pytest.approx(influence[row, place])
     assert table["in_errors"].iloc[0] == pytest.approx(np.abs(influence[row] / errors).max())
     by_hand = influence[row] @ np.linalg.inv(fit.covariance() / fit.n) @ influence[row]
-    assert distances[row] == pytest.approx(by_hand)
+    assert table["distance"].iloc[0] == pytest.approx(by_hand)
+    by_hand = np.einsum("ir,rs,is->i", influence, np.linalg.inv(fit.covariance() / fit.n), influence)
+    np.testing.assert_allclose(everything["distance"].sort_index(), by_hand, rtol=1e-9)
     chosen = fit.influential(3, parameters=["x0:x1"])
     assert chosen.index[0] == np.abs(influence[:, 0]).argmax()
     with pytest.raises(ModelError, match="at least 1"):
@@ -99,6 +138,77 @@ def test_influence_of_chosen_samples_needs_no_matrix(monkeypatch, sigma2):
         fit.influence(rows=[1], parameters=["x0"])
 
 
+def test_with_more_parameters_than_samples_the_measure_is_what_the_objective_loses():
+    """Cook's distance would be 1 for every sample. To first order; the objective is flat at its maximum."""
+    model = ff.BoltzmannMachine(6, biases=True)
+    x, options = model.sample(np.linspace(-1, 1, 21), 20, 0).values, {"sigma2": 0.1, "tol": 1e-11}
+    fit = ff.fit(model, x, "PL1", sample_weight=np.ones(20), **options)
+    table = fit.influential(20)
+    assert table.columns[0] == "displacement"
+    influence = fit.influence()
+    bread = fit.dense_accuracy().moments.bread * 20 + 10 * np.eye(21)
+    by_hand = np.einsum("ir,rs,is->i", influence, bread, influence)
+    np.testing.assert_allclose(table["displacement"].sort_index(), by_hand, rtol=1e-9)
+    for row in table.index[[0, 1, 10]]:
+        weight = np.ones(20)
+        weight[row] = 0.0
+        without = ff.fit(model, x, "PL1", sample_weight=weight, **options)
+        lost = 2 * (fit.objective + fit.needed_objective.value_grad(without.theta)[0])
+        assert table.loc[row, "displacement"] == pytest.approx(lost, rel=0.2)
+
+
+def test_an_over_complete_model_has_distances_but_no_parameter_that_moves():
+    model = ff.Potts(3, 3)
+    x = model.sample(np.random.default_rng(0).normal(size=model.n_parameters), 300, 0).values
+    fit = ff.fit(model, x, "PL1")
+    table = fit.influential(4)
+    held = ff.fit(model, x, "PL1", sigma2=1e7).influential(4)  # a penalty that holds the gauge and nothing else
+    np.testing.assert_allclose(table["distance"], held["distance"], rtol=1e-3)
+    assert table["parameter"].isna().all()
+    assert table["change"].isna().all()
+    with pytest.raises(ModelError, match="None of these parameters is identified"):
+        fit.influential(4, parameters=[0])
+    assert "No parameter is identified one by one" in str(fit.gross_error_sensitivity())
+
+
+def test_beyond_matrices_chosen_parameters_have_everything(monkeypatch):
+    names = ["x0:x1", "x2"]
+    small = ff.fit(MODEL, X, "0.7*PL1 + 0.3*PL2")
+    expected = small.influential(6, parameters=names), small.gross_error_sensitivity(names)
+    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 3)
+    large = ff.fit(MODEL, X, "0.7*PL1 + 0.3*PL2")
+    found = large.influential(6, parameters=names)
+    assert list(found.index) == list(expected[0].index)
+    np.testing.assert_allclose(found["distance"], expected[0]["distance"], rtol=1e-5)
+    worst = large.gross_error_sensitivity(names)
+    np.testing.assert_allclose(worst.each, expected[1].each, rtol=1e-5)
+    assert worst.standardised == pytest.approx(expected[1].standardised, rel=1e-5)
+    assert worst.state == expected[1].state
+    np.testing.assert_allclose(expected[1].each, small.gross_error_sensitivity().each[[0, 8]], rtol=1e-10)
+    for ask in (large.gross_error_sensitivity, large.influence_blocks, large.plot_influence):
+        with pytest.raises(ModelError, match=r"parameters=\[…\].*influence\(rows=\[…\]\)"):
+            ask()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_beyond_matrices_the_strongest_samples_are_screened_and_solved(monkeypatch, weighted):
+    """60 samples of 78 parameters: the displacements of the matrices, of the same samples."""
+    model = ff.BoltzmannMachine(12, biases=True)
+    x = model.sample(np.linspace(-0.5, 0.5, 78), 60, 0).values
+    options = {"sigma2": 0.5, "fixed": {"x0:x1": 0.1}}
+    if weighted:
+        options["sample_weight"] = np.linspace(0.5, 1.5, 60)
+    expected = ff.fit(model, x, "0.7*PL1", **options).influential(5)
+    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 3)
+    large = ff.fit(model, x, "0.7*PL1", **options)
+    found = large.influential(5)
+    assert list(found.index) == list(expected.index)
+    np.testing.assert_allclose(found["displacement"], expected["displacement"], rtol=1e-4)
+    influence = large.influence(rows=found.index.to_numpy())
+    np.testing.assert_allclose(found["change"].abs(), np.abs(influence).max(axis=1), rtol=1e-4)
+    assert list(found["parameter"]) == [large.parameter_names[k] for k in np.abs(influence).argmax(axis=1)]
+
+
 def test_gross_error_sensitivity_is_the_largest_influence_of_any_state():
     fit = ff.fit(MODEL, X, "0.7*PL1 + 0.3*PL2")
     found = fit.gross_error_sensitivity()
@@ -118,7 +228,7 @@ def test_plots_show_the_tables(tmp_path):
 
     fit = ff.fit(MODEL, X, "PL1")
     ax = fit.plot_influence(3)
-    named = {text.get_text().split(" ")[0] for text in ax.texts}
+    named = {text.get_text().split(":")[0] for text in ax.texts}
     assert named
     assert named <= {str(row) for row in fit.influential(3).index}
     coefficients = fit.plot_coefficients(most=6)
@@ -131,6 +241,50 @@ def test_plots_show_the_tables(tmp_path):
     coefficients.figure.savefig(tmp_path / "coefficients.png")
     assert (tmp_path / "coefficients.png").stat().st_size > 5_000
     plt.close("all")
+
+
+def test_names_in_the_influence_plot_do_not_collide():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.text import Text
+
+    fit = ff.fit(MODEL, X, "0.7*PL1 + 0.3*PL2")
+    ax = fit.plot_influence(10, parameters=["x0:x1", "x2"])
+    ax.figure.canvas.draw()
+    assert "chosen parameters" in ax.get_ylabel()
+    boxes = [Text.get_window_extent(text) for text in ax.texts]  # without the lines to their points
+    assert len(boxes) >= 5
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+    frame = ax.get_window_extent()
+    assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 and box.y1 <= frame.y1 for box in boxes)
+    plt.close("all")
+
+
+def test_results_show_themselves_in_80_columns():
+    fit = ff.fit(MODEL, X, "PL1")
+    projection = ff.project(MODEL, triple_distribution(), "PL1")
+    worst = fit.gross_error_sensitivity()
+    theory = ff.asymptotics(MODEL, THETA, "PL1")
+    for result in (projection, worst, theory, fit.wald_test("x0"), fit.functional("x0"), fit):
+        assert max(map(len, str(result).splitlines())) <= 80
+        assert "array(" not in repr(result) or len(repr(result)) < 200
+        assert len(repr(result)) < 200
+    for result in (projection, worst):
+        assert "x1:x2" in str(result)
+        assert "<table>" in result._repr_html_()
+        assert "x1:x2" in result._repr_html_()
+    assert "std_error" in fit._repr_html_()
+    frame = projection.to_frame(100)
+    np.testing.assert_array_equal(frame["std_error"], projection.standard_errors(100))
+    assert list(frame.index) == list(MODEL.parameter_names)
+    frame = worst.to_frame()
+    assert frame["sensitivity"].is_monotonic_decreasing
+    np.testing.assert_allclose(frame["in_errors"], frame["change"] / fit.table()["std_error"][frame.index])
+    many = ff.project(ff.Potts(4, 3), np.full(81, 1 / 81), "PL1")
+    assert "46 more" in str(many)
+    assert "66 parameters that are not identified" in str(many)
+    assert np.isnan(many.standard_errors(10)).all()
 
 
 def triple_distribution(strength=2.0):
@@ -194,6 +348,13 @@ def test_projection_and_variance_from_the_definition(policy):
         np.testing.assert_allclose(found.bread, -np.einsum("x,sxr->rs", p, np.array(columns)), atol=1e-4)
     inverse = np.linalg.inv(found.bread)
     np.testing.assert_allclose(found.covariance, inverse @ found.meat @ inverse, atol=1e-8)
+
+
+def test_a_policy_that_does_not_determine_the_model_has_no_projection():
+    with pytest.raises(IdentifiabilityError, match=r"3 of 10 parameters: x2:x3, x2, x3.*model without"):
+        ff.project(MODEL, triple_distribution(), "Blocks({0},{1})")
+    seen = ff.project(MODEL, triple_distribution(), "Blocks({0},{1,2},{3})")
+    assert seen.identified.all()
 
 
 def test_bad_distributions_are_refused():

@@ -1,6 +1,7 @@
 """Held-out likelihood and goodness of fit."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fieldfit as ff
@@ -16,7 +17,8 @@ def test_cross_validation_is_what_it_says():
     frame = ff.cross_validate(MODEL, X, ["PL1", "FL"], sigma2=[None, 0.01], folds=4, random_state=3)
     assert len(frame) == 4
     assert frame["nll"].is_monotonic_increasing
-    line = frame[(frame["policy"] == "FL") & frame["sigma2"].isna()].iloc[0]
+    assert frame["sigma2"].dtype == np.float64
+    line = frame[(frame["policy"] == "FL") & np.isinf(frame["sigma2"])].iloc[0]
     members = fold_members(1_000, 4, 3)
     loss = np.empty(1_000)
     for fold in range(4):
@@ -26,7 +28,7 @@ def test_cross_validation_is_what_it_says():
     assert line["std_error"] == pytest.approx(loss.std(ddof=1) / np.sqrt(1_000), rel=1e-5)
     assert frame["excess"].iloc[0] == 0.0
     assert frame["excess_std_error"].iloc[1] < 0.2 * frame["std_error"].iloc[1]  # PL1 and FL lose on the same samples
-    assert set(frame["sigma2"].iloc[:2].isna()) == {True}  # a strong penalty loses
+    assert np.isinf(frame["sigma2"].iloc[:2]).all()  # a strong penalty loses
 
 
 def test_cross_validation_of_models_by_another_score():
@@ -35,8 +37,9 @@ def test_cross_validation_of_models_by_another_score():
     assert list(frame["model"]) == ["pairs", "chain"]
     with pytest.raises(DataError, match="too few"):
         ff.cross_validate(MODEL, X[:5], folds=3)
-    with pytest.raises(FieldfitError, match="2 folds"):
-        ff.cross_validate(MODEL, X, folds=1)
+    for wrong in (1, 2.5):
+        with pytest.raises(FieldfitError, match="2 folds"):
+            ff.cross_validate(MODEL, X, folds=wrong)
 
 
 def test_goodness_of_fit_sees_what_the_model_lacks():
@@ -113,3 +116,82 @@ def test_simulated_datasets_keep_what_is_given(missing):
         assert np.mean(simulated.codes[rows, 1]) == pytest.approx(expected, abs=0.055)
     assert not np.array_equal(simulated.codes, model.simulate(table, theta, 4).codes)
     np.testing.assert_array_equal(simulated.codes, model.simulate(table, theta, 3).codes)
+
+
+ROWS, COUNTS = np.unique(X, axis=0, return_counts=True)
+BIASED = ff.BoltzmannMachine(4, biases=True)
+
+
+def test_cross_validation_with_counts_is_that_of_repeated_rows():
+    options = {"sigma2": [None, 0.05], "folds": 3, "random_state": 2}
+    counted = ff.cross_validate(MODEL, ROWS, ["PL1", "FL"], sample_weight=COUNTS, weight_kind="counts", **options)
+    repeated = ff.cross_validate(MODEL, np.repeat(ROWS, COUNTS, axis=0), ["PL1", "FL"], **options)
+    pd.testing.assert_frame_equal(counted, repeated, rtol=1e-9)
+    table = MODEL.read(ROWS, sample_weight=COUNTS, weight_kind="counts")  # a dataset that has them already
+    pd.testing.assert_frame_equal(ff.cross_validate(MODEL, table, ["PL1", "FL"], **options), repeated, rtol=1e-9)
+
+
+def test_cross_validation_with_importance_weights_is_what_it_says():
+    weight = np.random.default_rng(2).exponential(size=1_000)
+    line = ff.cross_validate(MODEL, X, "PL1", folds=3, random_state=1, sample_weight=weight).iloc[0]
+    members, loss = fold_members(1_000, 3, 1), np.empty(1_000)
+    for fold in range(3):
+        inside, outside = members != fold, members == fold
+        theta = ff.fit(MODEL, X[inside], "PL1", sample_weight=weight[inside]).theta
+        loss[outside] = -MODEL.conditional(theta, X[outside], range(4))
+    assert line["nll"] == pytest.approx(loss @ weight / weight.sum(), rel=1e-8)
+    scaled = ff.cross_validate(MODEL, X, "PL1", folds=3, random_state=1, sample_weight=5 * weight).iloc[0]
+    assert scaled[["nll", "std_error"]].tolist() == pytest.approx(line[["nll", "std_error"]].tolist(), rel=1e-5)
+
+
+@pytest.mark.parametrize("refit", [False, True])
+def test_goodness_of_fit_of_counts_is_that_of_repeated_rows(refit):
+    counted = ff.fit(BIASED, ROWS, "PL1", sample_weight=COUNTS, weight_kind="counts", tol=1e-11)
+    repeated = ff.fit(BIASED, np.repeat(ROWS, COUNTS, axis=0), "PL1", tol=1e-11)
+    frames = [fit.goodness_of_fit(n_simulated=9, refit=refit) for fit in (counted, repeated)]
+    pd.testing.assert_frame_equal(*frames, rtol=1e-4, atol=1e-4)
+    assert frames[0].loc["E x0", "observed"] == pytest.approx(np.mean(np.asarray(X)[:, 0]))
+    assert frames[0].loc["E x0", "std_dev"] < 0.05  # of 1,000 samples, not of 16
+
+
+def test_goodness_of_fit_refuses_uneven_importance_weights():
+    weight = np.where(np.asarray(X)[:, 0] == 1, 3.0, 1.0)
+    with pytest.raises(DataError, match="from which law the samples were drawn"):
+        ff.fit(BIASED, X, "PL1", sample_weight=weight).goodness_of_fit(n_simulated=3)
+    even = ff.fit(BIASED, np.vstack([X, 1 - X]), "PL1", sample_weight=np.r_[np.full(1_000, 2.0), np.zeros(1_000)])
+    frame = ff.fit(BIASED, X, "PL1").goodness_of_fit(n_simulated=3)
+    pd.testing.assert_frame_equal(even.goodness_of_fit(n_simulated=3), frame, rtol=1e-3, atol=1e-3)
+
+
+def test_statistics_are_over_the_known_values():
+    values = np.asarray(X).astype(float)
+    values[np.random.default_rng(3).random(values.shape) < 0.3] = np.nan
+    fit = ff.fit(BIASED, values, "PL1")
+    frame = fit.goodness_of_fit(n_simulated=49)
+    assert frame.loc["E x0", "observed"] == pytest.approx(np.nanmean(values[:, 0]))
+    assert frame.loc["E x1·x3", "observed"] == pytest.approx(np.nanmean(values[:, 1] * values[:, 3]))
+    complete = values[~np.isnan(values).any(axis=1)]
+    assert frame.loc["sd of the sum", "observed"] == pytest.approx(complete.sum(axis=1).std())
+    # The simulated datasets miss the same values: their means are those of the model, to five standard errors.
+    marginal = BIASED.marginals(fit.theta)[0][1]
+    assert frame.loc["E x0", "expected"] == pytest.approx(marginal, abs=5 * frame.loc["E x0", "std_dev"] / 7)
+    assert frame["p"].min() > 0.01
+
+
+def test_a_statistic_that_is_no_number_has_no_p():
+    fit = ff.fit(MODEL, X, "PL1")
+    frame = fit.goodness_of_fit(lambda table: [np.nan, table.codes.mean()], n_simulated=5)
+    assert np.isnan(frame["p"].iloc[0])
+    assert np.isfinite(frame["p"].iloc[1])
+    calls = []
+
+    def sometimes(table):
+        calls.append(table)
+        return np.nan if len(calls) == 3 else table.codes.mean()
+
+    assert np.isnan(fit.goodness_of_fit(sometimes, n_simulated=5)["p"].iloc[0])
+    values = np.asarray(X).astype(float)
+    values[np.arange(1_000), np.arange(1_000) % 4] = np.nan  # no sample is complete
+    frame = ff.fit(MODEL, values, "PL1").goodness_of_fit(n_simulated=5)
+    assert np.isnan(frame.loc["sd of the sum", ["observed", "p"]].astype(float)).all()
+    assert frame["p"].drop("sd of the sum").notna().all()

@@ -160,3 +160,10 @@ def test_refusals(refused, run, train, model, tmp_path):
     by_hand = tmp_path / "by-hand.ff"
     ff.fit(ff.BoltzmannMachine(2), np.array([[0, 1], [1, 0], [1, 1], [0, 0]]), sigma2=1).save(by_hand)
     assert "boltzmann" in refused("predict", by_hand, train)
+
+
+def test_automatic_weights_are_shown(run, train):
+    ran = run("fit", "boltzmann-chain", train, "--policy", "PL1 + PL2", "--weights", "auto", "--rows", 0)
+    assert ran.code == 0, ran.err
+    assert "β[PL1]" in ran.out
+    assert "parameter" not in ran.out.splitlines()[-1]

@@ -105,9 +105,18 @@ def test_show_fits_eighty_columns_and_has_the_same_numbers_as_json(run, saved):
     ran = run("show", saved, "--sort", "model")
     assert ran.code == 0
     assert max(map(len, ran.out.splitlines())) <= 80
-    parameter = run("show", saved, "--json").json["parameter"][0]
+    parameters = run("show", saved, "--json").json["parameter"]
+    parameter = parameters[0]
     line = next(line for line in ran.out.splitlines() if line.startswith("été:b"))
-    assert line.split()[1:3] == [f"{parameter['estimate']:.4f}", f"{parameter['std_error']:.4f}"]
+    assert line.split()[1:5] == [
+        f"{parameter['estimate']:.4f}",
+        f"{parameter['std_error']:.4f}",
+        f"{parameter['z']:.2f}",
+        f"{parameter['p']:.2g}",
+    ]
+    frame = ff.load(saved).table()
+    assert [own["p"] for own in parameters] == pytest.approx(frame["p"].tolist())
+    assert [own["z"] for own in parameters] == pytest.approx(frame["z"].tolist())
     assert "… and 8 more" in run("show", saved, "--rows", 2).out
 
 

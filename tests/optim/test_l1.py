@@ -166,6 +166,22 @@ def test_from_far_away_and_with_fewer_pairs():
     np.testing.assert_allclose(far.x, reference.x, atol=1e-6)
 
 
+@pytest.mark.parametrize("history", [1, 3, None])
+def test_the_choice_of_a_method_hands_the_history_on(history):
+    X, y = logistic_data()
+    fun, _ = logistic_functions(X, y, 0.0)
+    start = np.zeros(X.shape[1])
+    chosen = minimise(fun, start, l1=3.0, gtol=1e-8, history=history)
+    assert chosen.history[-1].value == chosen.value
+    own = minimise_proximal(fun, start, 3.0, gtol=1e-8, history=history)
+    np.testing.assert_array_equal(chosen.x, own.x)
+    assert chosen.evaluations == own.evaluations
+    by_itself = minimise_proximal(fun, start, 3.0, gtol=1e-8)
+    assert (chosen.evaluations == by_itself.evaluations) == (history is None)
+    with pytest.raises(FieldfitError, match="at least 1 pair"):
+        minimise(fun, start, l1=3.0, history=0)
+
+
 def test_not_convex():
     """Double wells with a penalty: a stationary point, and never above the start."""
 

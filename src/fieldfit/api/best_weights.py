@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from fieldfit.api.identify import check_identified, with_open_weights
 from fieldfit.api.theory import MOST_STATES
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
@@ -34,5 +37,13 @@ def best_weights(model: FieldModel, theta: object, policy: Policy | str, **optio
     table = Table(codes, model.names, model.states)
     structure = model.structure()
     chosen = AutoWeights(**options)
-    groups = groups_of(as_policy(policy).bind(structure), chosen.by)
+    written = as_policy(policy)
+    nothing = np.zeros(model.n_parameters, dtype=bool)
+    check_identified(
+        model,
+        with_open_weights(written, chosen.by).bind(structure),
+        nothing,
+        "or take a model without those parameters",
+    )
+    groups = groups_of(written.bind(structure), chosen.by)
     return expected_weights(structure, groups, lambda z: model.compile(table, z), vector, probability, chosen)

@@ -20,6 +20,7 @@ import numpy as np
 from fieldfit.api.functionals import places_of, unit_rows
 from fieldfit.asymptotics import DenseAccuracy, robust_moments, weighted_chi_square_tail
 from fieldfit.asymptotics.sandwich import pseudo_inverse
+from fieldfit.data.samples import Table
 from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray, ModelError
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
         )
     embedded, restricted = _embed(full, null)
     objective = full.needed_objective
-    value = objective.problem.value_grad(embedded, objective.row_weight)[0]
+    value = objective.problem.value_grad(embedded, objective.row_weight)[0] / full.unit_weight
     if abs(value - null.composite_log_likelihood) > 1e-6 * max(1.0, abs(value)):
         raise ModelError(
             f"The null model is not inside the full one: at its θ the full model's log-likelihood is {value:.6f}, "
@@ -164,7 +165,7 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
         )
     accuracy = full.dense_accuracy()
     statistic = 2 * (full.composite_log_likelihood - null.composite_log_likelihood)
-    weights = ratio_weights(accuracy, restricted)
+    weights = ratio_weights(accuracy, restricted) / full.unit_weight
     return HypothesisTest(
         "Composite likelihood-ratio", statistic, weights, weighted_chi_square_tail(max(statistic, 0.0), weights)
     )
@@ -203,19 +204,23 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
     """CLAIC and CLBIC of several models under one policy, best CLAIC first.
 
     All fits must have the same data, policy and seed: composite likelihoods of different policies cannot be compared
-    (use `cross_validate` for those).
+    (use `cross_validate` for those). Where effective numbers of parameters are simulated (more than 3,000 parameters, or
+    model-based ones) their Monte Carlo errors and those of CLAIC are the last columns.
     """
     import pandas as pd
 
+    if not isinstance(fits, Mapping | Sequence):
+        raise FieldfitError("compare takes several fits: a list of them, or a mapping from names to fits.")
     named = dict(fits) if isinstance(fits, Mapping) else {f"model {k}": fit for k, fit in enumerate(fits)}
     first = next(iter(named.values()), None)
     if first is None:
         raise FieldfitError("There are no fits to compare.")
     for name, fit in named.items():
-        if (str(fit.policy), fit.n, fit.random_state) != (str(first.policy), first.n, first.random_state):
+        other = (str(fit.policy), fit.n, fit.random_state) != (str(first.policy), first.n, first.random_state)
+        if other or not _same_samples(fit.dataset, first.dataset) or not _same_weights(fit, first):
             raise DataError(
-                f"{name} has another policy, sample or random_state than the first fit: their composite likelihoods are "
-                f"not comparable. Use cross_validate."
+                f"{name} has another policy, other samples, weights or variables, or another random_state than the first "
+                f"fit: their composite likelihoods are not comparable. Use cross_validate."
             )
     lines = {
         name: {
@@ -229,8 +234,39 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
     }
     frame = pd.DataFrame.from_dict(lines, orient="index").sort_values("claic")
     frame.insert(5, "claic_gap", frame["claic"] - frame["claic"].iloc[0])
+    errors = np.array([named[name].effective_parameters_error(kind) for name in frame.index])
+    if errors.any():
+        frame["effective_error"], frame["claic_error"] = errors, 2 * errors
     frame.index.name = "model"
     return frame
+
+
+def _same_samples(one: Any, other: Any) -> bool:
+    """Whether two datasets have the same values; those of loaded fits are not known and pass."""
+    if one is None or other is None or one is other:
+        return True
+    if not (isinstance(one, Table) and isinstance(other, Table)):
+        return type(one) is type(other) and np.array_equal(one.labels, other.labels)
+    if set(one.names) != set(other.names):
+        return False
+    order = [other.names.index(name) for name in one.names]
+    if any(one.states[j] != other.states[k] for j, k in enumerate(order)):
+        return True  # the same labels may have other codes: only their number is known to agree
+    return np.array_equal(one.codes, other.codes[:, order])
+
+
+def _same_weights(one: Fit, other: Fit) -> bool:
+    """Whether samples count alike in both fits, up to the scale of importance weights; loaded fits know the total only."""
+    if not np.isclose(one.total, other.total, rtol=1e-9):
+        return False
+    if one.objective_function is None or other.objective_function is None:
+        return True
+    ones = np.ones(one.n)
+    first, second = (
+        (ones if weight is None else weight) / fit.unit_weight
+        for fit, weight in ((fit, fit.needed_objective.row_weight) for fit in (one, other))
+    )
+    return np.allclose(first, second, rtol=1e-9, atol=1e-12)
 
 
 def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind, parameters: Any) -> pd.DataFrame:
@@ -243,7 +279,7 @@ def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind,
 
     if method not in ("bh", "by"):
         raise FieldfitError(f"The method is 'bh' or 'by'; got {method!r}.")
-    if not 0 < level < 1:
+    if not (isinstance(level, int | float | np.number) and 0 < level < 1):
         raise FieldfitError(f"A false discovery rate lies between 0 and 1; got {level!r}.")
     frame = fit.table(kind=kind, parameters=parameters)
     tested = frame["p"].notna().to_numpy()

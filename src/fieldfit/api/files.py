@@ -84,14 +84,29 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "separated": list(fit.separated),
         "cost": None if fit.cost is None else fit.cost.to_dict(),
         "total_weight": total,
+        "weighted_total": fit.weighted_total,
+        "unit_weight": fit.unit_weight,
         "weights": weights,
         "fit": {name: getattr(fit, name) for name in _PLAIN},
     }
     write_container(path, header, arrays)
 
 
-def load(path: str | os.PathLike[str]) -> Fit:
-    """Read a saved fit: the same θ to the bit."""
+def load(path: str | os.PathLike[str], data: Any = None, **options: Any) -> Fit:
+    """Read a saved fit: the same θ to the bit.
+
+    The file does not hold the samples. Given again as ``data`` (with ``sample_weight`` and ``weight_kind``, if the fit had
+    them), influence, tests against other fits and goodness of fit work as before saving; other samples are refused.
+    """
+    fit = _read_fit(path)
+    if data is None:
+        return fit
+    from fieldfit.api.attach import attach
+
+    return attach(fit, data, **options)
+
+
+def _read_fit(path: str | os.PathLike[str]) -> Fit:
     header, arrays = read_container(path)
     try:
         if header.get("kind") != "fit":
@@ -125,7 +140,12 @@ def load(path: str | os.PathLike[str]) -> Fit:
         weights = None
         if header.get("weights") is not None:  # files of older versions have no such entry
             weights = from_plain(header["weights"], _part(arrays, "weights_"), policy, r)
+        # Files of older versions have no such entries; their counts add up to the weight of the moments.
+        older = header.get("total_weight") if header["fit"]["counts"] else None
+        size = header.get("weighted_total", older)
         return Fit(
+            weighted_total=None if size is None else float(size),
+            unit_weight=float(header.get("unit_weight", 1.0)),
             model=model,
             policy=policy,
             theta=theta,

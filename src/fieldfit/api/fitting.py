@@ -15,9 +15,10 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from fieldfit.api.early_stopping import EarlyStopping
-from fieldfit.api.identify import check_identified
+from fieldfit.api.identify import check_identified, with_open_weights
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
+from fieldfit.api.sample_weights import as_copies, weighted_size
 from fieldfit.data.samples import Table, constant_columns
 from fieldfit.models.base import Dataset, Model
 from fieldfit.models.cost import selection_cost
@@ -112,8 +113,11 @@ def fit(
     unpenalised = not bool(np.all(penalised[free]))
     if unpenalised and isinstance(model, FieldModel):
         _refuse_constant(model, dataset, free & ~penalised)
-        check_identified(model, bound, ~free | penalised)
-    dataset, row_weight = _weighting(dataset, bound.everything)
+        # Automatic weights are still open: every term may get one.
+        checked = chosen if automatic is None else with_open_weights(chosen, automatic.by)
+        check_identified(model, checked.bind(model.structure(dataset)), ~free | penalised)
+    dataset, row_weight = weighting(dataset, bound.everything)
+    bound = chosen.bind(model.structure(dataset))  # copies of sequences are sequences of their own
 
     dropped: IntArray = np.empty(0, dtype=np.int64)
     selection = bound.draw(random_state, 0, dataset.n)
@@ -126,6 +130,7 @@ def fit(
         kept = np.setdiff1d(np.arange(dataset.n), dropped)
         dataset = dataset.subset(kept)
         row_weight = None if row_weight is None else row_weight[kept]
+        bound = chosen.bind(model.structure(dataset))
         selection = bound.draw(random_state, 0, dataset.n)
         problem = model.compile(dataset, selection)
 
@@ -145,6 +150,8 @@ def fit(
         )
         # The same Z with the chosen weights; the fit goes on from where the last round left θ.
         chosen = found.policy
+        if unpenalised and isinstance(model, FieldModel):
+            check_identified(model, chosen.bind(model.structure(dataset)), ~free | penalised)
         mixture = Mixture.of(bound, automatic.by, selection, problem, partial(model.compile, dataset))
         selection = mixture.selected(found.beta)
         initial = found.theta
@@ -167,7 +174,7 @@ def fit(
         l1=None if absolute is None else absolute[free],
         method="lbfgs" if plain else method,
         # Six pairs are as fast as ten on CoNLL-2000, and with millions of weights they are the memory of the fit.
-        history=6 if plain else 10,
+        history=6 if plain and absolute is None else None,
         gtol=tol * max(scale, 1.0),
         max_iter=max_iter,
         callback=report,
@@ -193,6 +200,7 @@ def fit(
             ),
             stacklevel=2,
         )
+    total, unit = weighted_size(row_weight, counts)
     cost = selection_cost(model, selection) if isinstance(model, FieldModel) else None
     return Fit(
         model=model,
@@ -201,6 +209,8 @@ def fit(
         sigma2=np.divide(1.0, precision, out=np.full_like(precision, np.inf), where=precision > 0),
         free=free,
         n=dataset.n,
+        weighted_total=total,
+        unit_weight=unit,
         random_state=random_state,
         converged=solution.converged,
         message=solution.message,
@@ -284,15 +294,13 @@ def _refuse_constant(model: FieldModel, dataset: Table, unpenalised: BoolArray) 
         )
 
 
-def _weighting(dataset: Dataset, everything: bool) -> tuple[Any, FloatArray | None]:
+def weighting(dataset: Dataset, everything: bool) -> tuple[Any, FloatArray | None]:
     """Sample weights as row weights. Counts with a random Z become copies, each with a Z of its own."""
     weight = dataset.sample_weight
     if weight is None:
         return dataset, None
     if dataset.weight_kind == "counts" and not everything:
-        rows = np.repeat(np.arange(dataset.n), weight.astype(np.int64))
-        copies: Any = dataset.subset(rows)
-        return replace(copies, sample_weight=None), None
+        return as_copies(dataset), None
     return dataset, weight
 
 

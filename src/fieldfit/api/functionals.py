@@ -5,7 +5,7 @@ Var g(θ̂) = ∇gᵀ Cov(θ̂) ∇g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,8 +55,13 @@ class Estimate:
 
 def places_of(parameters: Any, names: Sequence[str]) -> IntArray:
     """Indices of parameters given by names or numbers, one or many."""
-    chosen = [parameters] if isinstance(parameters, str | int | np.integer) else list(parameters)
     r = len(names)
+    if isinstance(parameters, str | int | np.integer):
+        chosen = [parameters]
+    elif isinstance(parameters, Iterable):
+        chosen = list(parameters)
+    else:
+        raise ModelError(f"Parameters are names or numbers from 0 to {r - 1}, one or a list; got {parameters!r:.80}.")
     wanted = {name for name in chosen if isinstance(name, str)}
     where = {name: place for place, name in enumerate(names) if name in wanted} if wanted else {}
     places = []
@@ -67,11 +72,19 @@ def places_of(parameters: Any, names: Sequence[str]) -> IntArray:
                     f"The model has no parameter {item!r}; its first ones are {[names[k] for k in range(min(5, r))]}."
                 )
             places.append(where[item])
-        elif isinstance(item, int | np.integer) and -r <= item < r:
+        elif isinstance(item, int | np.integer) and not isinstance(item, bool) and -r <= item < r:
             places.append(int(item) % r)
         else:
             raise ModelError(f"A parameter is a name or a number from 0 to {r - 1}; got {item!r}.")
     return np.array(places, dtype=np.int64)
+
+
+def some_places(parameters: Any, names: Sequence[str]) -> IntArray:
+    """The same, at least one."""
+    places = places_of(parameters, names)
+    if not len(places):
+        raise ModelError("parameters is empty; name at least one, or leave it out for all.")
+    return places
 
 
 def unit_rows(places: IntArray, r: int) -> FloatArray:
@@ -94,14 +107,21 @@ def value_and_gradient(
         place = places_of(g, names)
         return str(names[place[0]]), float(theta[place[0]]), unit_rows(place, r)[0]
     if isinstance(g, Mapping):
+        if not g:
+            raise ModelError("The mapping from parameters to coefficients is empty; give at least one parameter.")
         vector = np.zeros(r)
-        np.add.at(vector, places_of(list(g), names), np.array([float(c) for c in g.values()]))
+        np.add.at(vector, places_of(list(g), names), _coefficients(list(g.values())))
         text = " ".join(
             f"{float(c):+g}·{names[k]}" for k, c in zip(places_of(list(g), names), g.values(), strict=True)
         )
         return text, float(vector @ theta), vector
     if not callable(g):
-        vector = np.asarray(g, dtype=np.float64)
+        if isinstance(g, list | tuple) and any(isinstance(item, str | Mapping) for item in g):
+            raise ModelError(
+                f"functional estimates one number, and {g!r:.80} are {len(g)}: call it for each, or give a combination of "
+                f"parameters as {{name: coefficient}}. Several parameters are in fit.table(parameters=[…])."
+            )
+        vector = _coefficients(g)
         if vector.shape != (r,):
             raise ModelError(
                 f"A vector of coefficients has one entry for each of {r} parameters; got {vector.shape}."
@@ -123,6 +143,20 @@ def value_and_gradient(
     if slope.shape != (r,) or not np.isfinite(slope).all():
         raise ModelError(f"The gradient must be {r} finite numbers; it has shape {slope.shape}.")
     return "g(θ)" if name == "<lambda>" else name, value, slope
+
+
+def _coefficients(values: Any) -> FloatArray:
+    """Finite numbers, or a sentence."""
+    try:
+        found = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.array(np.nan)
+    if not np.isfinite(found).all():
+        raise ModelError(
+            f"Coefficients are finite numbers; got {values!r:.80}. A functional is a parameter's name or number, a mapping "
+            f"{{parameter: coefficient}}, a vector with a coefficient for each parameter, or a function of θ."
+        )
+    return found
 
 
 def _number(g: Callable[[FloatArray], Any], theta: FloatArray) -> float:
@@ -148,6 +182,6 @@ def check_level(level: float) -> float:
     """The half-width of an interval of this level in standard errors."""
     from scipy.stats import norm
 
-    if not 0 < level < 1:
+    if not (isinstance(level, int | float | np.number) and 0 < level < 1):
         raise FieldfitError(f"A confidence level lies between 0 and 1; got {level!r}.")
     return float(norm.ppf(0.5 + level / 2))

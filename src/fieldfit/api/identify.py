@@ -7,12 +7,14 @@ generic θ has no null space beyond the model's own gauge freedom (the direction
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.field_families import SubsetsFamily
-from fieldfit.policies.policy import BoundPolicy
+from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import BoolArray, FloatArray, IdentifiabilityError
 
@@ -21,53 +23,97 @@ _MOST_PARAMETERS = 3_000
 _MOST_COMPONENTS = 20_000
 
 
-def check_identified(model: FieldModel, policy: BoundPolicy, fixed: BoolArray) -> None:
+def check_identified(
+    model: FieldModel,
+    policy: BoundPolicy,
+    fixed: BoolArray,
+    remedy: str = "fix those parameters, or give a penalty (sigma2)",
+) -> None:
     """Raise IdentifiabilityError with the parameters' names where the policy leaves some of them open.
 
-    ``fixed`` (r,) marks parameters that are not estimated.
+    ``fixed`` (r,) marks parameters that are not estimated; ``remedy`` is what else than another policy would help.
     """
+    concerned = np.flatnonzero(open_parameters(model, policy, fixed))
+    if len(concerned):
+        names = [model.parameter_names[place] for place in concerned.tolist()]
+        raise IdentifiabilityError(
+            f"The policy '{policy.policy}' does not determine {len(names)} of {model.n_parameters} parameters: "
+            f"{listed(names)}. Add components that involve their variables (PL1 covers all of them), {remedy}."
+        )
+
+
+def with_open_weights(policy: Policy, by: str) -> Policy:
+    """The policy with every weight positive that automatic weights may change (``by`` term or component).
+
+    Inside a term weights stay in proportion, so a list keeps its zeros unless components have weights of their own.
+    """
+    return policy.with_betas(
+        [beta if by == "term" and isinstance(beta, tuple) and max(beta) > 0 else 1.0 for beta in policy.betas]
+    )
+
+
+def open_parameters(model: FieldModel, policy: BoundPolicy, fixed: BoolArray) -> BoolArray:
+    """Which parameters (r,) the policy leaves open beyond the gauge freedom of the model.
+
+    Only components with λβ > 0 count: what is never selected, or has no weight, determines nothing.
+    """
+    concerned = np.zeros(model.n_parameters, dtype=bool)
+    directions = open_directions(model, policy, fixed)
+    if directions is not None:
+        concerned[~fixed] = beyond(directions, null_space(model.interactions[0].toarray()[:, ~fixed]))
+    return concerned
+
+
+def beyond(directions: FloatArray, gauge: FloatArray) -> BoolArray:
+    """Which parameters have a part in the directions (r, k) that is orthogonal to the gauge (r, g)."""
+    extra = directions - gauge @ (gauge.T @ directions)
+    concerned: BoolArray = np.abs(extra).max(axis=1, initial=0.0) > 1e-6
+    return concerned
+
+
+def open_directions(model: FieldModel, policy: BoundPolicy, fixed: BoolArray) -> FloatArray | None:
+    """Orthonormal basis (free parameters, k) of what the policy says nothing about; None where that is only the gauge."""
     seen: set[int] = set()
     everything = set(range(model.m)) - set(model.observed)
     summed_out = False
-    for family, lam in zip(policy.families, policy.lams(), strict=True):
-        if isinstance(family, SubsetsFamily) and np.min(lam) > 0:
-            return  # all blocks of k variables cover every variable
-        for index in range(min(family.size or 0, _MOST_COMPONENTS)):
-            if np.broadcast_to(lam, family.size or 0)[index] <= 0:
-                continue
-            component = family.component(index)
+    for family, weight in zip(policy.families, _weights(policy), strict=True):
+        if isinstance(family, SubsetsFamily) and np.min(weight) > 0:
+            return None  # all blocks of k variables cover every variable
+        counts = np.broadcast_to(np.asarray(weight) > 0, family.size or 0)
+        for index in np.flatnonzero(counts[:_MOST_COMPONENTS]):
+            component = family.component(int(index))
             if len(component.target) + len(component.given) == model.m:
                 seen.update(component.target)
             else:
                 summed_out = True
     if seen >= everything or model.n_parameters > _MOST_PARAMETERS:
-        return
+        return None
+    if summed_out:
+        return _numerically_open(model, policy, ~fixed)
     matrix, variables = model.interactions
     dense = matrix.toarray()[:, ~fixed]
-    gauge = _null_space(dense)
-    touched = np.array([bool(seen.intersection(v)) for v in variables])
-    open_directions = _null_space(dense[touched]) if touched.any() else np.eye(dense.shape[1])
-    if summed_out:
-        open_directions = _numerically_open(model, policy, ~fixed)
-    # What is open beyond the gauge: the part of each direction orthogonal to the gauge.
-    extra = open_directions - gauge @ (gauge.T @ open_directions)
-    concerned = np.flatnonzero(np.abs(extra).max(axis=1, initial=0.0) > 1e-6)
-    if len(concerned):
-        free = np.flatnonzero(~fixed)
-        names = [model.parameter_names[free[place]] for place in concerned]
-        shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-        raise IdentifiabilityError(
-            f"The policy '{policy.policy}' does not determine {len(names)} of {model.n_parameters} parameters: {shown}. "
-            f"Add components that involve their variables (PL1 covers all of them), fix those parameters, or give a "
-            f"penalty (sigma2)."
-        )
+    touched = np.array([bool(seen.intersection(v)) for v in variables], dtype=bool)
+    return null_space(dense[touched])
 
 
-def _null_space(matrix: FloatArray) -> FloatArray:
+def listed(names: Sequence[str]) -> str:
+    """The first dozen names in a sentence."""
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def _weights(policy: BoundPolicy) -> list[float | FloatArray]:
+    """λβ of each family: one number, or one for each component."""
+    return [lam * beta for lam, beta in zip(policy.lams(), policy.betas, strict=True)]
+
+
+def null_space(matrix: FloatArray) -> FloatArray:
     """Orthonormal basis (columns) of the null space."""
-    if matrix.shape[0] == 0:
-        return np.eye(matrix.shape[1])
-    _, values, rows = np.linalg.svd(matrix, full_matrices=True)
+    entries = matrix != 0
+    if (entries.sum(axis=1) <= 1).all():
+        # Each row is about one column, as in a Boltzmann machine: what no row is about is free.
+        return np.ascontiguousarray(np.eye(matrix.shape[1])[:, ~entries.any(axis=0)])
+    # With more rows than columns the small form has all of the right singular vectors.
+    _, values, rows = np.linalg.svd(matrix, full_matrices=matrix.shape[0] < matrix.shape[1])
     rank = int(np.sum(values > 1e-9 * max(values[0], 1e-300)))
     return rows[rank:].T
 
@@ -79,12 +125,12 @@ def _numerically_open(model: FieldModel, policy: BoundPolicy, free: BoolArray) -
     draws = model.sample(theta, 400, 1)
     table = Table(draws.codes, model.names, model.states)
     parts = []
-    for family, lam in zip(policy.families, policy.lams(), strict=True):
-        weight = 1.0 if isinstance(lam, float) else (np.asarray(lam) > 0).astype(float)
-        parts.append(FamilySelection(family, weight))
+    for family, weight in zip(policy.families, _weights(policy), strict=True):
+        if np.max(weight) > 0:
+            parts.append(FamilySelection(family, 1.0 if isinstance(weight, float) else (weight > 0).astype(float)))
     problem = model.compile(table, Selection(len(draws.codes), tuple(parts)))
     # With sums over hidden variables the Hessian has no sign, but E ψψᵀ has the information's null space.
     information = np.zeros((model.n_parameters, model.n_parameters))
     for _, block in problem.score_blocks(theta):
         information += block.T @ block
-    return _null_space(information[np.ix_(free, free)])
+    return null_space(information[np.ix_(free, free)])

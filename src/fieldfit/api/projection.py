@@ -10,14 +10,16 @@ number that all of them estimate; what can be compared is what an estimate is us
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fieldfit.api.identify import check_identified
 from fieldfit.asymptotics import sandwich, theory_moments
 from fieldfit.asymptotics.moments import weighted_selection
-from fieldfit.asymptotics.sandwich import hessian_matrix
+from fieldfit.asymptotics.sandwich import hessian_matrix, pseudo_inverse
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.objective import Objective
@@ -25,19 +27,26 @@ from fieldfit.optim import minimise
 from fieldfit.policies import Policy, as_policy
 from fieldfit.policies.families import Full
 from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.types import FloatArray, Int32Array, ModelError
+from fieldfit.report.shown import Shown, first_rows, frame_rows
+from fieldfit.report.table import PlainTable
+from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_STATES = 1 << 16
 #: A parameter so far out with so little curvature is on its way to infinity.
 _FAR, _FLAT = 8.0, 1e-4
+#: A parameter with a larger part than this along the null space is not identified.
+_OPEN = 1e-5
 
 
-@dataclass(frozen=True)
-class Projection:
+@dataclass(frozen=True, repr=False)
+class Projection(Shown):
     """Where the estimator of ``policy`` tends to under P, and how it varies around that.
 
     ``covariance`` is that of √n(θ̂ − θ₀); ``divergence`` is D(P ‖ p_θ₀), 0 inside the family; ``entropy`` that of P;
-    ``information`` −E_P ∇² log p_θ₀(X).
+    ``information`` −E_P ∇² log p_θ₀(X). ``identified`` says which parameters P and the policy determine one by one.
     """
 
     theta: FloatArray
@@ -48,10 +57,36 @@ class Projection:
     entropy: float
     information: FloatArray
     policy: Policy
+    parameter_names: tuple[str, ...]
+    identified: BoolArray = field(repr=False)
 
     def standard_errors(self, n: int) -> FloatArray:
-        """Standard errors of θ̂ around θ₀ with ``n`` samples."""
-        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0) / n)
+        """Standard errors of θ̂ around θ₀ with ``n`` samples; NaN for parameters that are not identified one by one."""
+        errors = np.sqrt(np.maximum(np.diag(self.covariance), 0.0) / n)
+        return np.where(self.identified, errors, np.nan)
+
+    def to_frame(self, n: int = 1) -> pd.DataFrame:
+        """One line for each parameter: θ₀, and the standard error of θ̂ around it with ``n`` samples."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {"projection": self.theta, "std_error": self.standard_errors(n)},
+            index=pd.Index(self.parameter_names, name="parameter"),
+        )
+
+    def _lines(self) -> Sequence[str]:
+        return [
+            f"projection under {self.policy}, {len(self.theta)} parameters, D(P ‖ p_θ₀) = {self.divergence:.4g} nats",
+            f"entropy of P {self.entropy:.4g} nats; E[−log p_θ̂(X)] with n samples is about "
+            f"{self.entropy + self.divergence:.4g} + {self.expected_nll(1) - self.entropy - self.divergence:.4g}/n",
+        ]
+
+    def _table(self) -> PlainTable:
+        rows = frame_rows(self.to_frame())
+        columns = ("parameter", "θ₀", "std. dev. of √n(θ̂ − θ₀)")
+        lost = int((~self.identified).sum())
+        note = f"– : {lost} parameters that are not identified one by one." if lost else ""
+        return first_rows(PlainTable("", columns, rows, note, ("", ".4f", ".4g")))
 
     def expected_nll(self, n: int) -> float:
         """E[−log p_θ̂(X)] of a new X from P, θ̂ from ``n`` samples:
@@ -75,7 +110,11 @@ def project(
     last variable fastest; flat, or shaped by the numbers of states), or a pair (other model, its θ).
     """
     if not isinstance(model, FieldModel) or model.observed:
-        raise ModelError("project needs a model of all its variables.")
+        raise ModelError(
+            f"project lists the joint states of a field; a {model.kind} model "
+            + ("conditions on variables." if isinstance(model, FieldModel) else "describes sequences.")
+            + " Give a field that describes all its variables."
+        )
     shape = model.graph.cardinalities
     states = math.prod(shape)
     if states > MOST_STATES:
@@ -87,6 +126,8 @@ def project(
     table = Table(codes, model.names, model.states)
     chosen = as_policy(policy)
     bound = chosen.bind(model.structure())
+    nothing = np.zeros(model.n_parameters, dtype=bool)
+    check_identified(model, bound, nothing, "or take a model without those parameters")
     problem = model.compile(table, weighted_selection(bound, bound.beta() * bound.mean(), states))
     initial = np.zeros(model.n_parameters) if start is None else model.check_theta(start)
     everything = np.ones(model.n_parameters, dtype=bool)
@@ -118,7 +159,16 @@ def project(
         entropy=entropy,
         information=-hessian_matrix(likelihood, theta, probability),
         policy=chosen,
+        parameter_names=tuple(model.parameter_names),
+        identified=_identified(moments.bread),
     )
+
+
+def _identified(bread: FloatArray) -> BoolArray:
+    """Which parameters have no part along the null space of the bread."""
+    _, null = pseudo_inverse(bread)
+    answer: BoolArray = np.linalg.norm(null, axis=1) <= _OPEN
+    return answer
 
 
 def _probabilities(model: FieldModel, distribution: Any, codes: Int32Array) -> FloatArray:

@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fieldfit.api.comparison import HypothesisTest
-    from fieldfit.api.robustness import Sensitivity
+    from fieldfit.api.sensitivity import Sensitivity
 
 #: Parameters up to which bread and meat are dense matrices.
 MOST_DENSE = 3_000
 _MOST_PRODUCTS = 2_000
+#: Parameters up to which a notebook shows a fit with its standard errors.
+_MOST_SHOWN = 300
 #: Simulated copies of the data behind model-based standard errors where there are too many parameters for matrices.
 _SIMULATED = 4
 #: Relative error of aᵀ(H + P)⁻¹a at which a solve ends: an estimate, not a bound. u = (H + P)⁻¹a is then known to about its
@@ -43,9 +45,13 @@ _SOLVED = 1e-4
 Kind = Literal["robust", "model"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fit:
-    """A fitted model. ``objective`` is the maximised penalised log-likelihood (a sum over samples)."""
+    """A fitted model. ``objective`` is the maximised penalised log-likelihood (a sum over samples).
+
+    ``n`` is the number of rows, ``total`` the number of samples that they stand for, and ``unit_weight`` the weight of one
+    of those (see `sample_weights`): Σw = total × unit_weight.
+    """
 
     model: Model
     policy: Policy
@@ -66,6 +72,8 @@ class Fit:
     dropped_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     cost: Cost | None = None
     counts: bool = False
+    weighted_total: float | None = None  # `total` where samples have weights
+    unit_weight: float = 1.0
     l1: FloatArray | None = None  # the weights of Σ l1 |θ|, if the fit had such a penalty
     encoder: Encoder | None = field(default=None, repr=False, compare=False)  # how text became the fitted sequences
     dataset: Any = field(default=None, repr=False, compare=False)
@@ -79,12 +87,26 @@ class Fit:
         return list(self.model.parameter_names)
 
     @property
+    def total(self) -> float:
+        """The number of samples behind the fit: n, the sum of the counts, or the effective size of importance weights."""
+        return float(self.n) if self.weighted_total is None else self.weighted_total
+
+    @property
+    def sample_text(self) -> str:
+        """How many samples there are, in words."""
+        if self.weighted_total is None or (not self.counts and np.isclose(self.total, self.n, rtol=1e-9)):
+            return f"{self.n:,} samples"
+        if self.counts:
+            return f"{self.total:,.0f} samples ({self.n:,} distinct rows)"
+        return f"{self.n:,} weighted samples (effective size {self.total:,.1f})"
+
+    @property
     def needed_objective(self) -> Objective:
         """The objective with its data; DataError for a fit that was loaded from a file."""
         if self.objective_function is None:
             raise DataError(
-                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Fit the "
-                "model again to ask for this."
+                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Give them "
+                "again: load(path, data)."
             )
         return self.objective_function
 
@@ -93,8 +115,8 @@ class Fit:
         """The samples that were fitted; DataError for a fit that was loaded from a file."""
         if self.dataset is None:
             raise DataError(
-                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Fit the "
-                "model again to ask for this."
+                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Give them "
+                "again: load(path, data)."
             )
         return self.dataset
 
@@ -117,7 +139,9 @@ class Fit:
         if self.saved_moments is not None:
             return DenseAccuracy(self.saved_moments, precision, self.free)
         if self.objective_function is None:
-            raise DataError("This fit was loaded from a file without its covariance; standard errors need the data.")
+            raise DataError(
+                "This fit was loaded from a file without its covariance; standard errors need the data: load(path, data)."
+            )
         objective = self.objective_function
         if self.model.n_parameters > MOST_DENSE:
             return self._implicit([objective.problem], "the data, by conjugate gradients")
@@ -174,8 +198,11 @@ class Fit:
 
     def accuracy(self, kind: Kind = "robust") -> Accuracy:
         """Bread and meat behind all standard errors: "robust" from the data, "model" expected under θ̂."""
-        if kind not in ("robust", "model"):
-            raise FieldfitError(f"Standard errors are of the kind 'robust' or 'model'; got {kind!r}.")
+        if not isinstance(kind, str) or kind not in ("robust", "model"):
+            raise FieldfitError(
+                f"Standard errors are of the kind 'robust' or 'model'; got {kind!r}. For chosen parameters write "
+                f"parameters=[…]."
+            )
         return self._robust if kind == "robust" else self._model_based
 
     def dense_accuracy(self, kind: Kind = "robust") -> DenseAccuracy:
@@ -190,13 +217,13 @@ class Fit:
         return accuracy
 
     def covariance(self, kind: Kind = "robust") -> FloatArray:
-        """Covariance matrix of √n(θ̂ − θ₀) with the selection noise (Corollary 1).
+        """Covariance matrix of √n(θ̂ − θ₀), n = ``fit.total``, with the selection noise (Corollary 1).
 
         ``kind="robust"`` takes Hessian and score products from the data with the drawn Z, and holds outside the family
         too; ``"model"`` their expectations under θ̂ (for a conditional model, given the observed X). Fixed parameters
         have 0. Where the model has a gauge freedom the matrix is right for identified functions aᵀθ, and for those only.
         """
-        return self.dense_accuracy(kind).covariance * self.n
+        return self.dense_accuracy(kind).covariance * self.total
 
     def standard_errors(self, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
         """Standard error of each parameter, or of those named: NaN where not identified, 0 where fixed."""
@@ -303,8 +330,9 @@ class Fit:
         """How much each observation moves each parameter: 𝓘 = (H + P)⁻¹ ψ (Equation 18), (n, parameters).
 
         For the fitted samples (``data=None``) with their drawn Z: θ̂ minus what it would be without them. For new ones
-        expected over Z: what adding them would change. ``parameters`` chooses columns and ``rows`` fitted samples; either
-        works for any number of parameters.
+        expected over Z: what adding them would change, each with the weight ``fit.unit_weight``. A row with a count stands
+        for all its copies together. ``parameters`` chooses columns and ``rows`` fitted samples; either works for any number
+        of parameters.
         """
         from fieldfit.api.robustness import influence
 
@@ -317,49 +345,70 @@ class Fit:
         return influence_blocks(self, data)
 
     def influential(self, k: int = 10, *, parameters: Any = None) -> pd.DataFrame:
-        """The ``k`` fitted samples that move the fit most, and the parameter that each moves most."""
+        """The ``k`` fitted samples that move the fit most, and the parameter that each moves most.
+
+        Over all parameters, or over those chosen, which works for any number of parameters.
+        """
         from fieldfit.api.robustness import influential
 
         return influential(self, k, parameters)
 
-    def gross_error_sensitivity(self) -> Sensitivity:
+    def gross_error_sensitivity(self, parameters: Any = None) -> Sensitivity:
         """The most that one observation can do to the estimate: sup over x of |n 𝓘(x)|, expected over Z."""
-        from fieldfit.api.robustness import gross_error_sensitivity
+        from fieldfit.api.sensitivity import gross_error_sensitivity
 
-        return gross_error_sensitivity(self)
+        return gross_error_sensitivity(self, parameters)
 
-    def plot_influence(self, k: int = 10, ax: Axes | None = None) -> Axes:
-        """Cook's distance of every fitted sample, the ``k`` largest named."""
-        from fieldfit.api.robustness import cook_distances
+    def plot_influence(self, k: int = 10, ax: Axes | None = None, *, parameters: Any = None) -> Axes:
+        """Cook's distance of every fitted sample, the ``k`` largest named; the same data as ``influential(fit.n)``."""
+        from fieldfit.api.robustness import checked_number, distances
         from fieldfit.report.influence import plot_influence
 
-        return plot_influence(cook_distances(self), self.influential(k), ax=ax)
+        k = checked_number(k)
+        table = distances(self, parameters)
+        axis = f"Cook's distance over {'all' if parameters is None else 'the chosen'} parameters"
+        if table.columns[0] == "displacement":
+            axis = "displacement: 2 × what the objective\nloses without the sample"
+        return plot_influence(table, k, axis=axis, ax=ax)
 
     # --- comparison -------------------------------------------------------------------------------------------------
 
     @cached_property
     def composite_log_likelihood(self) -> float:
-        """Σ_i w_i m_θ̂(X_i, Z_i), without the penalty."""
+        """Σ_i w_i m_θ̂(X_i, Z_i), without the penalty; importance weights are scaled to add up to ``total``."""
         penalty = 0.5 * float(np.sum(self.theta**2 / self.sigma2))
         if self.l1 is not None:
-            penalty += float(self.l1 @ np.abs(self.theta))
-        return self.objective + penalty
+            penalty += float(self.l1[self.free] @ np.abs(self.theta[self.free]))
+        return (self.objective + penalty) / self.unit_weight
 
     def effective_parameters(self, kind: Kind = "robust") -> float:
         """tr(bread⁻¹ meat): the number of parameters where the estimator is maximum likelihood inside its family."""
-        accuracy = self.accuracy(kind)
-        if isinstance(accuracy, DenseAccuracy):
-            return accuracy.effective_parameters()
-        assert isinstance(accuracy, ImplicitAccuracy)
-        return accuracy.effective_parameters()[0]
+        return self._effective(kind)[0]
+
+    def effective_parameters_error(self, kind: Kind = "robust") -> float:
+        """The Monte Carlo error of `effective_parameters` (CLAIC has twice it): 0 where nothing is simulated."""
+        return self._effective(kind)[1]
+
+    @cached_property
+    def _known_effective(self) -> dict[Kind, tuple[float, float]]:
+        return {}
+
+    def _effective(self, kind: Kind) -> tuple[float, float]:
+        """Value and Monte Carlo error, computed once: with many parameters it takes minutes."""
+        from fieldfit.api.effective import effective_parameters
+
+        self.accuracy(kind)  # refuses other kinds
+        if kind not in self._known_effective:
+            self._known_effective[kind] = effective_parameters(self, kind)
+        return self._known_effective[kind]
 
     def claic(self, kind: Kind = "robust") -> float:
         """−2 cℓ(θ̂) + 2 tr(bread⁻¹ meat) (Varin & Vidoni 2005); smaller is better, for the same policy, data and seed."""
         return -2 * self.composite_log_likelihood + 2 * self.effective_parameters(kind)
 
     def clbic(self, kind: Kind = "robust") -> float:
-        """−2 cℓ(θ̂) + log(n) tr(bread⁻¹ meat) (Gao & Song 2010)."""
-        return -2 * self.composite_log_likelihood + float(np.log(self.n)) * self.effective_parameters(kind)
+        """−2 cℓ(θ̂) + log(n) tr(bread⁻¹ meat), n = ``fit.total`` (Gao & Song 2010)."""
+        return -2 * self.composite_log_likelihood + float(np.log(self.total)) * self.effective_parameters(kind)
 
     def wald_test(self, hypothesis: Any, value: Any = 0.0, *, kind: Kind = "robust") -> HypothesisTest:
         """Test R θ = ``value``: ``hypothesis`` is a list of parameters, of mappings {parameter: coefficient}, or R."""
@@ -411,6 +460,7 @@ class Fit:
             "model": self.model.kind,
             "policy": str(self.policy),
             "n": self.n,
+            "total": self.total,
             "parameters": self.model.n_parameters,
             "converged": self.converged,
             "message": self.message,
@@ -435,6 +485,18 @@ class Fit:
 
     def __str__(self) -> str:
         return self.summary()
+
+    def __repr__(self) -> str:
+        ended = "converged" if self.converged else "not converged"
+        size = f"{self.sample_text}, {self.model.n_parameters:,} parameters"
+        return f"<Fit: {self.model.kind} by {self.policy}, {size}, {ended}>"
+
+    def _repr_html_(self) -> str:
+        import html
+
+        # A notebook shows what a cell ends with: that must not cost seconds.
+        text = self.summary() if self.model.n_parameters <= _MOST_SHOWN else repr(self)
+        return f"<pre>{html.escape(text)}</pre>"
 
     # --- file -------------------------------------------------------------------------------------------------------
 

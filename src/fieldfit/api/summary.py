@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
     """The report and the parameters with the largest |z| as text."""
     lines = [
-        f"{fit.model.kind} fitted by {fit.policy}: {fit.n} samples, {fit.model.n_parameters} parameters",
+        f"{fit.model.kind} fitted by {fit.policy}: {fit.sample_text}, {fit.model.n_parameters:,} parameters",
         f"{fit.message}; {fit.iterations} iterations, "
         f"{fit.evaluations} evaluation{'' if fit.evaluations == 1 else 's'}, {fit.seconds:.2f} s",
         f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}",
@@ -40,6 +40,7 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
         return "\n".join(lines)
     accuracy = fit.dense_accuracy(kind)
     lines += _meaning(fit, accuracy, kind)
+    lines.append(f"lower and upper: {100 * level:g}% confidence intervals")
     frame = fit.table(level, kind)
     largest = frame.reindex(frame["z"].abs().sort_values(ascending=False, na_position="last").index)
     lines += ["", largest.head(rows).to_string(float_format=lambda value: f"{value:.4f}")]

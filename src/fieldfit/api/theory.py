@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.asymptotics import Asymptotics, sandwich, theory_moments
-from fieldfit.asymptotics.sandwich import efficiency, hessian_matrix, pseudo_inverse
+from fieldfit.api.identify import beyond, null_space, open_directions
+from fieldfit.asymptotics import Asymptotics, theory_moments
+from fieldfit.asymptotics.sandwich import between, efficiency, hessian_matrix, inverse_on
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy, as_policy
 from fieldfit.policies.families import Full
+from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.types import FloatArray, Int32Array, ModelError, WidthError
+from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError, WidthError
 
 #: Joint states up to which expectations over X are exact sums.
 MOST_STATES = 1 << 16
 SIMULATED = 20_000
 _BATCHES = 10
+#: Second moments below this, relative to the largest possible, are rounding.
+_ROUNDING = 1e-12
+#: A parameter with a larger part than this along a direction is concerned by it.
+_PART = 1e-6
 
 
 def asymptotics(
@@ -39,6 +46,9 @@ def asymptotics(
     printed, which leaves the selection noise out. Expectations over X are sums over all states where there are
     at most 65,536 of them (``method="enumeration"``), else means over ``n_simulated`` exact draws (``"simulation"``),
     with their Monte Carlo error.
+
+    Parameters that the policy does not determine have an infinite variance, and ``undetermined`` names them (`fit` refuses
+    such a policy).
     """
     if not isinstance(model, FieldModel) or model.observed:
         raise ModelError("asymptotics needs a model of all its variables; a conditional model needs observed data.")
@@ -50,6 +60,7 @@ def asymptotics(
     if method == "enumeration" and states > MOST_STATES:
         raise ModelError(f"The model has {states:.3g} joint states; enumeration stops at {MOST_STATES:,}.")
     full, why = _full_likelihood(model)
+    span = _Span.of(model, bound)
 
     def moments(codes: Int32Array, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         table = Table(codes, model.names, model.states)
@@ -59,11 +70,22 @@ def asymptotics(
     if method == "enumeration" or (method == "auto" and states <= MOST_STATES):
         codes, probability = model.joint_probabilities(vector)
         bread, meat = moments(codes, probability)
-        covariance = sandwich(bread, meat)
-        # The Hessian of log Z needs no samples.
-        one = None if full is None else full(np.zeros((1, model.m), dtype=np.int32))
-        reference = None if one is None else pseudo_inverse(-hessian_matrix(one, vector))[0]
-        return Asymptotics(bread, meat, covariance, reference, formula, f"enumeration of {states} states", None, why)
+        covariance, lost = span.covariance(bread, meat)
+        reference = None
+        if full is not None:
+            # The Hessian of log Z needs no samples.
+            information = -hessian_matrix(full(np.zeros((1, model.m), dtype=np.int32)), vector)
+            reference, unseen = span.mle_covariance(information)
+            if max(lost, unseen):
+                reference = None
+                why = (
+                    f"θ is so extreme that {max(lost, unseen)} directions of it change probabilities by less than "
+                    f"rounding, and variances along them cannot be computed. Take a θ nearer to 0."
+                )
+        return Asymptotics(
+            bread, meat, covariance, reference, formula, f"enumeration of {states} states", None, why,
+            span.undetermined, span.basis,
+        )  # fmt: skip
 
     draws = model.sample(vector, n_simulated, random_state)
     size = n_simulated // _BATCHES
@@ -72,44 +94,96 @@ def asymptotics(
     batches = [np.ascontiguousarray(draws.codes[b * size : (b + 1) * size]) for b in range(_BATCHES)]
     parts = [moments(codes, np.full(size, 1.0 / size)) for codes in batches]
     # The MLE's information from the same draws: what is rare in them is then rare on both sides of the ratio.
-    information = None if full is None else [_score_moments(full(codes), vector) for codes in batches]
+    seen = None if full is None else [_score_moments(full(codes), vector) for codes in batches]
     everything = np.ones(_BATCHES)
-    bread, meat, reference = _mean_moments(parts, information, everything)
-    covariance = sandwich(bread, meat)
-    error = None
-    if reference is not None:
-        leave_one_out = [_mean_moments(parts, information, everything - unit) for unit in np.eye(_BATCHES)]
-        error = {kind: _jackknife_error(leave_one_out, kind) for kind in ("det", "root", "trace")}
-        hidden = np.linalg.matrix_rank(model.interactions[0].toarray()) - np.linalg.matrix_rank(bread, hermitian=True)
-        if hidden > 0:
+    bread, meat = _mean(parts, everything)
+    covariance, hidden = span.covariance(bread, meat)
+    error = reference = None
+    if seen is not None:
+        reference, unseen = span.mle_covariance(_mean([(one, one) for one in seen], everything)[0])
+        if not max(hidden, unseen) and not span.undetermined:
+            error = {kind: _jackknife_error(span, parts, seen, kind) for kind in ("det", "root", "trace")}
+        elif max(hidden, unseen):
             reference = None
             why = (
-                f"the {size * _BATCHES} draws do not show {hidden} directions of θ at all (states that are too rare). "
-                f"Simulate more (n_simulated), or leave those parameters out of the model."
+                f"the {size * _BATCHES} draws do not show {max(hidden, unseen)} directions of θ at all (states that are "
+                f"too rare). Simulate more (n_simulated), or leave those parameters out of the model."
             )
     return Asymptotics(
-        bread, meat, covariance, reference, formula, f"{size * _BATCHES} draws ({draws.method})", error, why
-    )
+        bread, meat, covariance, reference, formula, f"{size * _BATCHES} draws ({draws.method})", error, why,
+        span.undetermined, span.basis,
+    )  # fmt: skip
 
 
 Moments = tuple[FloatArray, FloatArray]
 
 
-def _mean_moments(
-    parts: list[Moments], information: list[FloatArray] | None, weight: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-    """Bread, meat and the MLE's covariance, as weighted means over batches of draws."""
+@dataclass(frozen=True)
+class _Span:
+    """What a model determines, what a policy does, and when a matrix over either is singular up to rounding.
+
+    ``basis`` (r, d) spans everything but the model's gauge freedom, ``determined`` (r, e) what the policy determines of
+    it; ``open`` (r,) marks the parameters with a part outside. Moments of features that are computed as differences
+    are known to about 1e-16 of the largest feature squared, ``scale``; the policy's have a factor max λβ, ``weight``.
+    """
+
+    basis: FloatArray
+    determined: FloatArray
+    open: BoolArray
+    scale: float
+    weight: float
+    names: Sequence[str]
+
+    @classmethod
+    def of(cls, model: FieldModel, bound: BoundPolicy) -> _Span:
+        r = model.n_parameters
+        gauge = null_space(model.interactions[0].toarray())
+        basis = null_space(gauge.T)
+        determined, unknown = basis, np.zeros(r, dtype=bool)
+        directions = open_directions(model, bound, np.zeros(r, dtype=bool))
+        if directions is not None:
+            determined, unknown = null_space(directions.T), beyond(directions, gauge)
+        scale = float(np.abs(model.features.data).max(initial=0.0)) ** 2
+        weight = float(np.max(bound.beta() * bound.mean()))
+        return cls(basis, determined, unknown, scale, weight, model.parameter_names)
+
+    @property
+    def undetermined(self) -> tuple[str, ...]:
+        """The names of the parameters that the policy leaves open."""
+        return tuple(self.names[place] for place in np.flatnonzero(self.open).tolist())
+
+    def covariance(self, bread: FloatArray, meat: FloatArray) -> tuple[FloatArray, int]:
+        """Υ Σ Υ, infinite for what is open and NaN for what is lost, and how many directions are lost."""
+        inverse, lost = inverse_on(bread, self.determined, _ROUNDING * self.scale * self.weight)
+        covariance = between(inverse, meat)
+        gone = self.open | (np.abs(lost).max(axis=1, initial=0.0) > _PART)
+        covariance[gone], covariance[:, gone] = np.nan, np.nan
+        covariance[self.open, self.open] = np.inf
+        return covariance, lost.shape[1]
+
+    def mle_covariance(self, information: FloatArray) -> tuple[FloatArray, int]:
+        """The inverse information, and how many directions of it are lost."""
+        inverse, lost = inverse_on(information, self.basis, _ROUNDING * self.scale)
+        return inverse, lost.shape[1]
+
+
+def _mean(parts: list[Moments], weight: FloatArray) -> Moments:
+    """Bread and meat as weighted means over batches of draws."""
     share = weight / weight.sum()
     bread = np.einsum("b,brs->rs", share, np.array([part[0] for part in parts]))
     meat = np.einsum("b,brs->rs", share, np.array([part[1] for part in parts]))
-    if information is None:
-        return bread, meat, None
-    return bread, meat, pseudo_inverse(np.einsum("b,brs->rs", share, np.array(information)))[0]
+    return bread, meat
 
 
-def _jackknife_error(parts: list[tuple[FloatArray, FloatArray, FloatArray | None]], kind: str) -> float:
-    """Standard error of the efficiency from leaving out one batch of draws at a time."""
-    values = [efficiency(sandwich(bread, meat), mle, kind) for bread, meat, mle in parts if mle is not None]
+def _jackknife_error(span: _Span, parts: list[Moments], information: list[FloatArray], kind: str) -> float:
+    """Standard error of the efficiency from leaving out one batch of draws at a time; NaN where a part shows too little."""
+    values = []
+    for unit in np.eye(_BATCHES):
+        covariance, hidden = span.covariance(*_mean(parts, 1.0 - unit))
+        reference, unseen = span.mle_covariance(_mean([(one, one) for one in information], 1.0 - unit)[0])
+        if max(hidden, unseen):
+            return math.nan
+        values.append(efficiency(covariance, reference, kind, span.basis))
     return float(np.sqrt((len(values) - 1) * np.var(values)))
 
 

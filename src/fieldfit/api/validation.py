@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldfit.api.expectations import replicate_seeds
+from fieldfit.api.sample_weights import as_copies, without_weights
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
 from fieldfit.models.field import FieldModel
@@ -29,15 +30,19 @@ def cross_validate(
     score: Policy | str = "FL",
     folds: int = 5,
     random_state: int = 0,
+    sample_weight: Any = None,
+    weight_kind: str = "importance",
     **options: Any,
 ) -> pd.DataFrame:
     """Held-out negative log-likelihood for each sample, for every combination of models, policies and σ².
 
     ``policy`` may be a list, ``model`` a mapping of names to models, ``sigma2`` a list of numbers (with None for no
-    penalty). ``score`` is what is measured on the held-out samples: ``"FL"``, or where that is too wide a composite
-    likelihood such as ``"PL1"``. Each line has the mean NLL, its standard error over samples, and the standard
-    error of its difference to the best line (the folds are the same for all, so differences are much more certain).
-    ``options`` go to `fit`. Where the data have sample weights, samples count by them in the fits and in the means.
+    penalty, which the table shows as ∞). ``score`` is what is measured on the held-out samples: ``"FL"``, or where that
+    is too wide a composite likelihood such as ``"PL1"``. Each line has the mean NLL, its standard
+    error over samples, and the standard error of its difference to the best line (the folds are the same for all, so
+    differences are much more certain).
+    ``options`` go to `fit`. ``sample_weight`` are as there: importance weights count in the fits and in the means, and with
+    counts every copy is a sample, which falls into a fold of its own.
     """
     import pandas as pd
 
@@ -46,14 +51,18 @@ def cross_validate(
     models = dict(model) if isinstance(model, Mapping) else {"": model}
     policies = [policy] if isinstance(policy, Policy | str) else list(policy)
     penalties = list(sigma2) if isinstance(sigma2, list | tuple | np.ndarray) else [sigma2]
-    if folds < 2:
-        raise FieldfitError(f"Cross-validation needs at least 2 folds; got {folds}.")
+    if not isinstance(folds, int | np.integer) or folds < 2:
+        raise FieldfitError(f"Cross-validation needs a whole number of at least 2 folds; got {folds!r}.")
     lines, losses = [], []
     weight: FloatArray | None = None
-    counts = False
     for name, candidate in models.items():
-        dataset = candidate.read(data)
-        n, weight, counts = dataset.n, dataset.sample_weight, dataset.weight_kind == "counts"
+        if sample_weight is None:
+            dataset = candidate.read(data)
+        else:
+            dataset = candidate.read(data, sample_weight=sample_weight, weight_kind=weight_kind)
+        if dataset.weight_kind == "counts" and dataset.sample_weight is not None:
+            dataset = as_copies(dataset)
+        n, weight = dataset.n, dataset.sample_weight
         if n < 2 * folds:
             raise DataError(f"{n} samples are too few for {folds} folds.")
         member = fold_members(n, folds, random_state)
@@ -72,7 +81,8 @@ def cross_validate(
                     )
                     outside = np.flatnonzero(member == fold)
                     loss[outside] = -held_out(fitted.model, fitted.theta, dataset.subset(outside), score)
-                lines.append({"model": name, "policy": str(text), "sigma2": penalty})
+                # No penalty is σ² = ∞, as in fit.sigma2: a column of numbers that can be sorted and plotted.
+                lines.append({"model": name, "policy": str(text), "sigma2": np.inf if penalty is None else penalty})
                 losses.append(loss)
     if not losses:
         raise DataError("There is nothing to compare: give at least one model, one policy and one sigma2.")
@@ -80,27 +90,20 @@ def cross_validate(
     matrix = np.stack(losses)
     if matrix.shape[1] == 0:
         raise DataError("There are no samples to score.")
-    means, errors = weighted_means(matrix, weight, counts)
+    means, errors = weighted_means(matrix, weight)
     best = int(means.argmin())
     frame["nll"], frame["std_error"] = means, errors
-    frame["excess"], frame["excess_std_error"] = weighted_means(matrix - matrix[best], weight, counts)
+    frame["excess"], frame["excess_std_error"] = weighted_means(matrix - matrix[best], weight)
     if list(models) == [""]:
         frame = frame.drop(columns="model")
     return frame.sort_values("nll", kind="stable").reset_index(drop=True)
 
 
-def weighted_means(
-    values: FloatArray, weight: FloatArray | None, counts: bool = False
-) -> tuple[FloatArray, FloatArray]:
-    """Means over samples of values (lines, n) with weights (n,), None for equal ones, and their standard errors.
-
-    With ``counts`` a weight stands for so many copies, of which each is a sample.
-    """
+def weighted_means(values: FloatArray, weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """Means over samples of values (lines, n) with weights (n,), None for equal ones, and their standard errors."""
     n = values.shape[1]
     share = np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
     means = values @ share
-    if counts and weight is not None:
-        return means, np.sqrt((values - means[:, None]) ** 2 @ share / (weight.sum() - 1))
     errors = np.sqrt(n / (n - 1) * ((values - means[:, None]) ** 2 @ share**2))
     return means, errors
 
@@ -122,11 +125,17 @@ def held_out(model: Model, theta: FloatArray, dataset: Any, score: Policy | str 
 def pair_statistics(dataset: Table) -> FloatArray:
     """Means of the codes, of the products of all pairs of codes, and the standard deviation of the sum of a row.
 
-    Missing values count as 0, in the data as in what is compared with them.
+    Each is over the samples in which the values that it needs are known: of one variable, of two, of all. NaN where there
+    are none.
     """
+    known = (dataset.codes >= 0).astype(np.float64)
     codes = np.where(dataset.codes < 0, 0, dataset.codes).astype(np.float64)
     upper = np.triu_indices(dataset.m, 1)
-    return np.concatenate([codes.mean(axis=0), (codes.T @ codes / dataset.n)[upper], [codes.sum(axis=1).std()]])
+    sums = codes[(dataset.codes >= 0).all(axis=1)].sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        means = codes.sum(axis=0) / known.sum(axis=0)
+        products = (codes.T @ codes)[upper] / (known.T @ known)[upper]
+    return np.concatenate([means, products, [sums.std() if sums.size else np.nan]])
 
 
 def _pair_names(dataset: Table) -> list[str]:
@@ -149,8 +158,10 @@ def goodness_of_fit(
 ) -> pd.DataFrame:
     """Statistics of the data beside their distribution over datasets simulated at θ̂.
 
-    Columns: observed, expected, std_dev, z, p. p is two-sided, (1 + the number of simulated datasets at least as far from
-    the mean) / (1 + their number).
+    Columns: observed, expected, std_dev, z, p. ``std_dev`` is over the simulated datasets: of the statistic, and with
+    ``refit`` of the statistic minus its expectation under the dataset's own estimate, which is smaller because the
+    estimate takes up part of the deviation; z = gap / std_dev in both cases. p is
+    two-sided, (1 + the number of simulated datasets at least as far from the mean) / (1 + their number).
 
     Without ``refit``, θ̂ was fitted to the same data but not to the simulated ones, so statistics that the fit matches come
     out closer than by chance and p is conservative: a small p is evidence against the model, a large one is not
@@ -159,6 +170,10 @@ def goodness_of_fit(
     compared is a statistic minus its expectation under the dataset's own estimate (the mean over 10 datasets
     simulated at it): p is right to first order, at the price of ``n_simulated`` fits.
 
+    A statistic that is NaN, of the data or of a simulated dataset, has no p. Simulated datasets have as many samples as the
+    data, all copies of counts included, and miss the same values. Uneven importance weights are refused: they do not tell
+    from which law the samples were drawn, so no dataset can be simulated that varies as the data do.
+
     The default statistics of a field are the means of all variables and of the products of all pairs (of the codes 0, 1, …)
     and the standard deviation of the sum; of another model the mean composite log-likelihood.
     """
@@ -166,7 +181,12 @@ def goodness_of_fit(
 
     if n_simulated < 2:
         raise FieldfitError(f"Goodness of fit needs at least 2 simulated datasets; got {n_simulated}.")
-    dataset = fit.needed_dataset
+    dataset = without_weights(fit.needed_dataset)
+    if dataset is None:
+        raise DataError(
+            "The samples have uneven importance weights, and those do not tell from which law the samples were drawn: no "
+            "dataset can be simulated that varies as they do. Fit without weights, or with counts (weight_kind='counts')."
+        )
     if statistic is None and isinstance(fit.model, FieldModel):
         statistic, names = pair_statistics, _pair_names(dataset)
     elif statistic is None:
@@ -201,6 +221,8 @@ def goodness_of_fit(
         expected = expectation(fit.theta, other)
         gap = observed - expected - centre
     far = np.abs(simulated - centre) >= np.abs(gap) - 1e-12
+    p = (1 + far.sum(axis=0)) / (1 + n_simulated)
+    p[np.isnan(gap) | np.isnan(simulated).any(axis=0)] = np.nan
     with np.errstate(divide="ignore", invalid="ignore"):
         z = gap / deviation
     return pd.DataFrame(
@@ -209,7 +231,7 @@ def goodness_of_fit(
             "expected": expected,
             "std_dev": deviation,
             "z": z,
-            "p": (1 + far.sum(axis=0)) / (1 + n_simulated),
+            "p": p,
         },
         index=pd.Index(labels, name="statistic"),
     )

@@ -8,6 +8,7 @@ The second moments E[Z_i Z_j] carry the selection noise. Proposition 2 as printe
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,16 +26,40 @@ def pseudo_inverse(matrix: FloatArray, *, tolerance: float = 1e-9) -> tuple[Floa
     return inverse, vectors[:, ~good]
 
 
+def inverse_on(matrix: FloatArray, basis: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
+    """Inverse of a symmetric matrix on the span of an orthonormal ``basis`` (r, d), and what is lost of it (r, k).
+
+    Lost are the directions with an eigenvalue of at most ``floor``, where only rounding is left.
+    """
+    inside = basis.T @ matrix @ basis
+    values, vectors = np.linalg.eigh((inside + inside.T) / 2)
+    directions, good = basis @ vectors, values > floor
+    inverse: FloatArray = (directions[:, good] / values[good]) @ directions[:, good].T
+    return inverse, directions[:, ~good]
+
+
 def sandwich(bread: FloatArray, meat: FloatArray) -> FloatArray:
-    """Υ Σ Υ; along the model's gauge freedom, where the bread is singular, the variance is 0."""
-    inverse, _ = pseudo_inverse(bread)
+    """Υ Σ Υ on the range of the bread; along its null space, the model's gauge freedom, the variance is 0.
+
+    For a policy that determines all that the model does. Otherwise the null space has more than gauge in it.
+    """
+    return between(pseudo_inverse(bread)[0], meat)
+
+
+def between(inverse: FloatArray, meat: FloatArray) -> FloatArray:
+    """Υ Σ Υ, symmetric to the bit."""
     covariance: FloatArray = inverse @ meat @ inverse
     return (covariance + covariance.T) / 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Asymptotics:
-    """Asymptotic theory of one policy at one θ. ``covariance`` is that of √n(θ̂ − θ₀)."""
+    """Asymptotic theory of one policy at one θ. ``covariance`` is that of √n(θ̂ − θ₀).
+
+    Parameters that the policy does not determine (``undetermined``) have an infinite variance, and their covariances are
+    NaN; so is everything about parameters that were lost in rounding, or that the draws do not show. ``basis`` (r, d)
+    spans what the model determines, everything but its gauge freedom; without one it is everything.
+    """
 
     bread: FloatArray
     meat: FloatArray
@@ -44,20 +69,57 @@ class Asymptotics:
     method: str  # how expectations over X were taken
     monte_carlo_error: dict[str, float] | None = None  # standard errors of efficiency("det"), efficiency("trace")
     why_no_mle: str = ""
+    undetermined: tuple[str, ...] = ()
+    basis: FloatArray | None = None
 
     def efficiency(self, kind: str = "det") -> float:
         """The paper's ratio to the MLE, ≥ 1: det or trace of the variance over the MLE's (Equation 12).
 
         ``"det"`` is the ratio of determinants, ``"root"`` its r-th root (a ratio for each parameter), ``"trace"`` the
-        ratio of traces. Along gauge directions, which no estimator can see, nothing is counted.
+        ratio of traces. Along gauge directions, which no estimator can see, nothing is counted; where the policy leaves
+        open what the MLE determines, all of them are infinite.
         """
         if self.mle_covariance is None:
             raise ModelError(f"There is no maximum likelihood to compare with: {self.why_no_mle}")
-        return efficiency(self.covariance, self.mle_covariance, kind)
+        return efficiency(self.covariance, self.mle_covariance, kind, self.basis)
 
     def standard_errors(self, n: int) -> FloatArray:
-        """Standard errors of θ̂ with ``n`` samples."""
+        """Standard errors of θ̂ with ``n`` samples; infinite for parameters that the policy does not determine."""
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0) / n)
+
+    @property
+    def note(self) -> str:
+        """Which parameters the policy does not determine, as a sentence; empty if it determines all of them."""
+        names = self.undetermined
+        if not names:
+            return ""
+        shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+        return (
+            f"The policy does not determine {len(names)} of {len(self.bread)} parameters, whose variance is infinite: "
+            f"{shown}."
+        )
+
+    def __repr__(self) -> str:
+        return f"<Asymptotics: {len(self.bread)} parameters, {self.formula} formula, {self.method}>"
+
+    def __str__(self) -> str:
+        errors = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+        lines = [
+            f"asymptotic theory of {len(self.bread)} parameters, {self.formula} formula, {self.method}",
+            f"standard deviations of √n(θ̂ − θ₀): {np.nanmin(errors):.4g} to {np.nanmax(errors):.4g}"
+            if np.isfinite(errors).any()
+            else "no standard deviation of √n(θ̂ − θ₀) is finite",
+        ]
+        if self.undetermined:
+            lines.append(self.note)
+        if self.mle_covariance is None:
+            return "\n".join([*lines, f"no maximum likelihood to compare with: {self.why_no_mle}"])
+        simulated = self.monte_carlo_error or {}
+        lines.append("variance relative to maximum likelihood:")
+        for kind, what in (("det", "determinants"), ("root", "det^(1/r)"), ("trace", "traces")):
+            error = f" ± {simulated[kind]:.1g}" if kind in simulated else ""
+            lines.append(f"  {kind:<6}{self.efficiency(kind):.4f}{error}  ({what})")
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -68,20 +130,23 @@ class Asymptotics:
             if self.mle_covariance is None
             else {kind: self.efficiency(kind) for kind in ("det", "root", "trace")},
             "monte_carlo_error": self.monte_carlo_error,
+            "undetermined": list(self.undetermined),
             "covariance": self.covariance.tolist(),
         }
 
 
-def efficiency(covariance: FloatArray, reference: FloatArray, kind: str) -> float:
-    """Size of a covariance matrix relative to a reference, on the reference's range."""
+def efficiency(covariance: FloatArray, reference: FloatArray, kind: str, basis: FloatArray | None = None) -> float:
+    """Size of a covariance matrix relative to a reference, on the span of ``basis`` (r, d), or everywhere."""
+    if kind not in ("det", "root", "trace"):
+        raise ModelError(f"efficiency is measured by 'det', 'root' or 'trace'; got {kind!r}.")
+    if np.isinf(np.diag(covariance)).any():
+        return math.inf
     if kind == "trace":
         return float(np.trace(covariance) / np.trace(reference))
-    if kind not in ("det", "root"):
-        raise ModelError(f"efficiency is measured by 'det', 'root' or 'trace'; got {kind!r}.")
-    values, vectors = np.linalg.eigh(reference)
-    basis = vectors[:, values > 1e-9 * values[-1]]
-    log_ratio = np.linalg.slogdet(basis.T @ covariance @ basis)[1] - np.linalg.slogdet(basis.T @ reference @ basis)[1]
-    return float(np.exp(log_ratio if kind == "det" else log_ratio / basis.shape[1]))
+    if basis is not None:
+        covariance, reference = basis.T @ covariance @ basis, basis.T @ reference @ basis
+    log_ratio = float(np.linalg.slogdet(covariance)[1] - np.linalg.slogdet(reference)[1])
+    return float(np.exp(log_ratio if kind == "det" else log_ratio / len(covariance)))
 
 
 def hessian_matrix(problem: Problem, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:

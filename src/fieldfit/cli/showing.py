@@ -22,11 +22,14 @@ def fit_document(
 ) -> dict[str, Any]:
     """The report and every parameter with its standard error, or null where that is not known."""
     errors, interval = accuracy(fit, level)
+    z, p = z_and_p(fit, errors)
     parameters = [
         {
             "name": name,
             "estimate": fit.theta[place],
             "std_error": errors[place],
+            "z": z[place],
+            "p": p[place],
             "lower": interval[place, 0],
             "upper": interval[place, 1],
             "sigma2": fit.sigma2[place],
@@ -53,9 +56,18 @@ def accuracy(fit: Fit, level: float = 0.95) -> tuple[Any, Any]:
         return unknown, np.stack([unknown, unknown], axis=1)
 
 
+def z_and_p(fit: Fit, errors: Any) -> tuple[Any, Any]:
+    """Each estimate in standard errors, and the two-sided p-value of its being 0; NaN where the error is not known."""
+    from scipy.stats import norm
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.where(errors > 0, fit.theta / errors, np.nan)
+    return z, 2 * norm.sf(np.abs(z))
+
+
 def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> None:
     """How the fit went, and its parameters in a table."""
-    say(f"{fit.model.kind}: {fit.n:,} samples, {fit.model.n_parameters:,} parameters")
+    say(f"{fit.model.kind}: {fit.sample_text}, {fit.model.n_parameters:,} parameters")
     say(f"policy: {fit.policy}")
     say(f"{fit.message} ({fit.iterations} iterations, {fit.evaluations} evaluations, {fit.seconds:.2f} s)")
     say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")
@@ -83,8 +95,7 @@ def parameter_table(fit: Fit, rows: int, order: str, level: float) -> PlainTable
     """The first ``rows`` parameters in this order: largest |z|, largest |estimate|, by name, or as in the model."""
     errors, interval = accuracy(fit, level)
     known = np.isfinite(errors)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.where(errors > 0, fit.theta / errors, np.nan)
+    z, p = z_and_p(fit, errors)
     names = fit.parameter_names
     if order == "z" and known.any():
         places = np.argsort(-np.nan_to_num(np.abs(z), nan=-1.0), kind="stable")
@@ -95,13 +106,13 @@ def parameter_table(fit: Fit, rows: int, order: str, level: float) -> PlainTable
     else:
         places = np.arange(len(names))
     shown = tuple(
-        (names[p], *map(float, (fit.theta[p], errors[p], z[p], interval[p, 0], interval[p, 1])))
-        for p in places[:rows]
+        (names[k], *map(float, (fit.theta[k], errors[k], z[k], p[k], interval[k, 0], interval[k, 1])))
+        for k in places[:rows]
     )
     notes = []
     if len(names) > rows:
         notes.append(f"… and {len(names) - rows:,} more (--rows, --json).")
     if not known.any():
         notes.append("Standard errors are not known: the file was saved without them (more than 1,000 parameters).")
-    columns = ("parameter", "estimate", "std. error", "z", f"{100 * level:g}% from", "to")
-    return PlainTable("", columns, shown, " ".join(notes), ("", ".4f", ".4f", ".2f", ".4f", ".4f"))
+    columns = ("parameter", "estimate", "std. error", "z", "p", f"{100 * level:g}% from", "to")
+    return PlainTable("", columns, shown, " ".join(notes), ("", ".4f", ".4f", ".2f", ".2g", ".4f", ".4f"))

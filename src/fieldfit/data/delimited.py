@@ -64,13 +64,14 @@ def read_delimited(
     if len(first) == 1:
         indices, lines = _without_blank_end(indices, lines, places[0])
     names = default_names(len(first))
-    if _is_header(shown, first, first_line, places, header, expected_names, known):
+    named = _is_header(shown, first, first_line, places, header, expected_names, known)
+    if named:
         names = [cell.strip() or name for cell, name in zip(first, names, strict=True)]
     else:
         indices = np.concatenate([_number_cells([first], places), indices], axis=0)
         lines.insert(0, first_line)
     columns = [RawColumn(np.ascontiguousarray(indices[:, j]), tuple(place)) for j, place in enumerate(places)]
-    return RawTable(names, len(lines), columns=columns, lines=lines, path=shown)
+    return RawTable(names, len(lines), columns=columns, lines=lines, path=shown, named=named)
 
 
 def _delimiter(shown: str, text: str) -> str:

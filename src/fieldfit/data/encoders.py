@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, overload
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.array_encoder import ArrayEncoder
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.column_encoder import ColumnEncoder
+from fieldfit.data.lazy_names import LazyNames
 from fieldfit.types import FileFormatError
 
 _KINDS: dict[str, type[ArrayEncoder] | type[AttributeEncoder] | type[ColumnEncoder]] = {
@@ -51,8 +52,10 @@ def names_of(encoder: Encoder) -> tuple[tuple[str, ...], FeatureNames]:
     return tuple(map(str, encoder.labels)), FeatureNames(encoder)
 
 
-class FeatureNames(Sequence[str]):
+class FeatureNames(LazyNames):
     """The names of an encoder's features, state features first, then those of label pairs; made in blocks."""
+
+    things = "features"
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -73,16 +76,8 @@ class FeatureNames(Sequence[str]):
         result: list[str] = names.tolist()
         return result
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return self.of(range(*index.indices(len(self))))
-        place = index + len(self) if index < 0 else index
-        if not 0 <= place < len(self):
-            raise IndexError(f"There are {len(self)} features; got {index}.")
+    def at(self, place: int) -> str:
+        """The name of one feature, from the block that was made last if it is there."""
         if not self._first <= place < self._first + len(self._block):
             self._first = place - place % _AT_ONCE
             self._block = self.of(range(self._first, min(self._first + _AT_ONCE, len(self))))

@@ -17,7 +17,10 @@ ADVICE = "Give a NumPy array, a list of rows, a pandas DataFrame, or the path of
 
 @dataclass(frozen=True, eq=False)
 class RawTable:
-    """Either a numeric `matrix` (n, m) or a list of m `columns`. `boolean`: the matrix's 0 and 1 are truth values."""
+    """Either a numeric `matrix` (n, m) or a list of m `columns`. `boolean`: the matrix's 0 and 1 are truth values.
+
+    `named`: the names are the source's own, not made up for columns without names.
+    """
 
     names: list[str]
     n: int
@@ -26,6 +29,7 @@ class RawTable:
     lines: Sequence[int] | None = None
     path: str | None = None
     boolean: bool = False
+    named: bool = False
 
     @property
     def m(self) -> int:
@@ -57,7 +61,7 @@ class RawTable:
         if matrix is not None and positions != list(range(self.m)):
             matrix = matrix[:, positions]
         columns = None if self.columns is None else [self.columns[j] for j in positions]
-        return RawTable(names, self.n, matrix, columns, self.lines, self.path, self.boolean)
+        return RawTable(names, self.n, matrix, columns, self.lines, self.path, self.boolean, self.named)
 
 
 def default_names(m: int) -> list[str]:
@@ -110,13 +114,14 @@ def raw_rows(rows: Sequence[Any]) -> RawTable:
 def raw_frame(frame: Any) -> RawTable:
     """A pandas DataFrame: NumPy, categorical, nullable and text columns."""
     names = [str(name) for name in frame.columns]
+    named = any(isinstance(name, str) for name in frame.columns)  # pandas numbers the columns of an array
     if frame.shape[1] and all(isinstance(dtype, np.dtype) and dtype.kind in "iufb" for dtype in frame.dtypes):
         matrix = frame.to_numpy()
         if matrix.dtype.kind in "iufb":
             table = raw_array(matrix)
-            return RawTable(names, table.n, matrix=table.matrix, boolean=table.boolean)
+            return RawTable(names, table.n, matrix=table.matrix, boolean=table.boolean, named=named)
     columns = [_frame_column(frame.iloc[:, j], name) for j, name in enumerate(names)]
-    return RawTable(names, frame.shape[0], columns=columns)
+    return RawTable(names, frame.shape[0], columns=columns, named=named)
 
 
 def _frame_column(series: Any, name: str) -> RawColumn:

@@ -26,7 +26,7 @@ from fieldfit.data.labels import (
     infer_states,
     label_of,
 )
-from fieldfit.data.rawtable import ADVICE, RawTable, raw_array, raw_frame, raw_rows
+from fieldfit.data.rawtable import ADVICE, RawTable, default_names, raw_array, raw_frame, raw_rows
 from fieldfit.data.samples import Table, checked_weight, constant_columns
 from fieldfit.types import DataError, FloatArray, Int32Array
 
@@ -44,6 +44,7 @@ def read_table(
     n_variables: int | None = None,
     header: bool | None = None,
     allow_missing_columns: bool = False,
+    rename: bool = True,
 ) -> Table:
     """Read samples of discrete variables from an array, a list of rows, a DataFrame, a Table or a CSV or TSV file.
 
@@ -53,12 +54,15 @@ def read_table(
     the columns that are read. sample_weight: (n,) numbers, or the name of a column that holds them (it is then no
     variable). n_variables: how many columns the model needs. header: whether line 1 of a file has the names; None
     looks at it. allow_missing_columns: accept variables without a single value, which needs `states`; a fit refuses
-    them, but a conditional probability sums them out.
+    them, but a conditional probability sums them out. rename: whether `names` may replace other names that the source
+    has; a model says no, because columns under foreign names could be in any order.
     """
     if isinstance(source, Table) and sample_weight is None:
         sample_weight, weight_kind = source.sample_weight, source.weight_kind
     wanted = None if states is None else _listed_states(states)
     raw = _raw_table(source, names, columns, sample_weight, wanted, header)
+    if names is not None and columns is None and not rename:
+        _refuse_foreign_names(raw, names)
     raw, weight = _choose_columns(raw, names, columns, sample_weight)
     if raw.n == 0:
         raise DataError(f"No rows: {raw.source} has no samples. Give at least one row.")
@@ -113,7 +117,8 @@ def _raw_table(
         return read_delimited(source, header, expected or list(names or ()), known)
     if isinstance(source, Table):
         kept = [RawColumn(source.codes[:, j], source.states[j], ordered=True) for j in range(source.m)]
-        return RawTable(list(source.names), source.n, columns=kept)
+        named = list(source.names) != default_names(source.m)
+        return RawTable(list(source.names), source.n, columns=kept, named=named)
     if isinstance(source, np.ndarray):
         return raw_array(source)
     if isinstance(source, list | tuple):
@@ -159,6 +164,18 @@ def _choose_columns(
             double = next(name for name in chosen if chosen.count(name) > 1)
             raise DataError(f"names has {double!r} twice. Give each column a name of its own.")
     return raw.select(positions, chosen), weight
+
+
+def _refuse_foreign_names(raw: RawTable, names: Sequence[str]) -> None:
+    """Refuse a source with names of its own that lack some of `names`, unless those were made up for unnamed columns."""
+    absent = [str(name) for name in names if str(name) not in raw.names]
+    made_up = list(names) == default_names(len(names)) and len(absent) == len(names)
+    if raw.named and absent and not made_up:
+        lacking = f"no column {absent[0]!r}" + (f" and lacks {len(absent) - 1} more" if len(absent) > 1 else "")
+        raise DataError(
+            f"{raw.path or 'The table'} has {lacking}: its columns are {_some(raw.names)}, and the model's "
+            f"variables {_some(names)}. Rename the columns, or give the values without names, in the model's order."
+        )
 
 
 def _some(names: Sequence[Any]) -> str:

@@ -64,8 +64,8 @@ def validated_sigma2(
     table = cross_validate(
         model, sequences.weighted(sample_weight), policy, sigma2=list(grid), folds=folds, **options
     )
-    best = table["sigma2"].iloc[0]
-    return (None if best is None or best != best else float(best)), table
+    best = float(table["sigma2"].iloc[0])
+    return (best if best < float("inf") else None), table
 
 
 def development_stopping(

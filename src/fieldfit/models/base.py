@@ -330,6 +330,10 @@ class Model(ABC):
     def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Any:
         """Turn what users have (arrays, frames, files) into this model's frozen dataset."""
 
+    def read_new(self, data: Any) -> Any:
+        """The same for samples that are not fitted: fewer values may be known than a fit needs."""
+        return self.read(data)
+
     def complete(self, dataset: Any) -> Model:
         """The model with what it takes from the training samples: names, or the weights that they show."""
         return self
@@ -361,7 +365,12 @@ class Model(ABC):
 
     def check_theta(self, theta: Any) -> FloatArray:
         """θ as a float vector of the right length with finite entries."""
-        array = np.ascontiguousarray(theta, dtype=np.float64)
+        try:
+            array = np.ascontiguousarray(theta, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ModelError(
+                f"θ is {theta!r:.80}; it must be {self.n_parameters} numbers, in the order of model.parameter_names."
+            ) from error
         if array.shape != (self.n_parameters,):
             raise ModelError(
                 f"θ has shape {array.shape}; this model has {self.n_parameters} parameters, so it must have shape "

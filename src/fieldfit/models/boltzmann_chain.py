@@ -12,11 +12,12 @@ never occur share one value by symmetry; a test likelihood uses it where such a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.data.lazy_names import LazyNames
 from fieldfit.data.packing import pack_text, unpack_text
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.base import Model
@@ -179,7 +180,7 @@ class BoltzmannChain(Model):
         return cls(**names, **header)
 
 
-class _Names(Sequence[str]):
+class _Names(LazyNames):
     """The names of θ, made one at a time."""
 
     def __init__(self, model: BoltzmannChain) -> None:
@@ -191,16 +192,8 @@ class _Names(Sequence[str]):
     def _label(self, code: int) -> str:
         return f"y{code}" if self._model.labels is None else str(self._model.labels[code])
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        place = index + len(self) if index < 0 else index
-        if not 0 <= place < len(self):
-            raise IndexError(f"There are {len(self)} parameters; got {index}.")
+    def at(self, place: int) -> str:
+        """Transitions, first labels, then symbols."""
         K = self._model.n_labels
         if place < K * K:
             return f"{self._label(place // K)}->{self._label(place % K)}"

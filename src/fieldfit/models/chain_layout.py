@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import overload
 
 import numpy as np
 
+from fieldfit.data.lazy_names import LazyNames
 from fieldfit.data.sequences import Sequences
 from fieldfit.types import FloatArray, Int32Array, IntArray
 
@@ -130,7 +130,7 @@ class ChainLayout:
         return int(np.searchsorted(self.pair_ptr, index, side="right")) - 1, int(self.pair_labels[index])
 
 
-class ChainNames(Sequence[str]):
+class ChainNames(LazyNames):
     """The names of θ, made one at a time: a tagger may have millions."""
 
     def __init__(self, layout: ChainLayout, labels: Sequence[str] | None, features: Sequence[str] | None) -> None:
@@ -145,16 +145,8 @@ class ChainNames(Sequence[str]):
     def _feature(self, code: int) -> str:
         return f"x{code}" if self._features is None else str(self._features[code])
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        place = index + len(self) if index < 0 else index
-        if not 0 <= place < len(self):
-            raise IndexError(f"There are {len(self)} parameters; got {index}.")
+    def at(self, place: int) -> str:
+        """State features, transitions, first and last labels, then label-pair features."""
         layout = self._layout
         a, b, c, d, _ = layout.bounds
         if place < a:

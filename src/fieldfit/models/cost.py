@@ -53,19 +53,26 @@ def family_flops(model: FieldModel, family: BoundFamily) -> FloatArray:
 
 
 def selection_cost(model: FieldModel, selection: Selection) -> Cost:
-    """Cost of one evaluation of the drawn selection over all its samples."""
+    """Cost of one evaluation of the drawn selection over all its samples; a component of weight 0 is not needed."""
     components, flops = 0, 0.0
     for part in selection.parts:
-        count = part.count(selection.n)
-        components += count
+        needed = np.asarray(part.beta) != 0
+        if not needed.any():
+            continue
         each = family_flops(model, part.family)
-        if len(each) == 1:
+        if needed.all() and len(each) == 1:
+            count = part.count(selection.n)
+            components += count
             flops += count * float(each[0])
-        elif part.indices is not None:
-            flops += float(each[part.indices].sum())
+            continue
+        size = part.family.size or 1
+        if part.indices is not None:
+            counts = np.bincount(part.indices, minlength=size)
         else:
-            rows = selection.n if part.rows is None else int(part.rows.sum())
-            flops += rows * float(each.sum())
+            counts = np.full(size, selection.n if part.rows is None else int(part.rows.sum()))
+        counts = counts * needed
+        components += int(counts.sum())
+        flops += float((counts * each).sum())
     return Cost(components, flops)
 
 

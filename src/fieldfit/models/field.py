@@ -90,7 +90,15 @@ class FieldModel(Model):
             names=self.names if self.named else None,
             sample_weight=sample_weight,
             weight_kind=weight_kind,
+            rename=False,
         )
+
+    def read_new(self, data: Any) -> Table:
+        """A table of samples that are not fitted, in which a variable may be missing everywhere."""
+        from fieldfit.data.table import read_table
+
+        names = self.names if self.named else None
+        return read_table(data, states=self.states, names=names, allow_missing_columns=True, rename=False)
 
     def complete(self, dataset: Table) -> FieldModel:
         """The model with the names of the data's columns, unless it has names of its own."""
@@ -173,11 +181,8 @@ class FieldModel(Model):
 
     def conditional(self, theta: Any, x: Any, target: Sequence[int], given: Sequence[int] = ()) -> FloatArray:
         """log p_θ(x_A | x_B) for each sample of ``x``, everything else summed out: the likelihood object S_θ(A, B)."""
-        from fieldfit.data.table import read_table
-
         theta = self.check_theta(theta)
-        names = self.names if self.named else None
-        table = read_table(x, states=self.states, names=names, allow_missing_columns=True)
+        table = self.read_new(x)
         family = self.structure().bind_family(Components(((tuple(map(int, target)), tuple(map(int, given))),)))
         selection = Selection(len(table.codes), (FamilySelection(family, 1.0),))
         return FieldProblem(self.field_arrays, table.codes, selection).row_values(theta)

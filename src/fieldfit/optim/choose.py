@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from fieldfit.optim.lbfgs import minimise_lbfgs
+from fieldfit.optim.lbfgs import PAIRS, minimise_lbfgs
 from fieldfit.optim.newton import HessianProduct, minimise_newton
 from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
 from fieldfit.optim.proximal import minimise_proximal
@@ -34,7 +34,7 @@ def minimise(
     gtol: float = 1e-5,
     ftol: float = 0.0,
     max_iter: int = 1000,
-    history: int = 10,
+    history: int | None = None,
     preconditioner: Preconditioner | None = None,
     hessian_product: HessianProduct | None = None,
     hessian_diagonal: Callable[[FloatArray], FloatArray] | None = None,
@@ -47,7 +47,8 @@ def minimise(
 
     ``fun(x)`` gives (value, gradient), ``hessian_product(x, v)`` the Hessian times v at ``product_cost`` evaluations
     each, ``hessian_diagonal(x)`` its diagonal (positive), ``hessian(x)`` the matrix; ``preconditioner`` and the rest
-    as in `minimise_lbfgs`, and with ``l1`` as in `minimise_proximal`.
+    as in `minimise_lbfgs`, and with ``l1`` as in `minimise_proximal`. ``history`` is the number of pairs that the
+    quasi-Newton methods keep, None what each of them keeps by itself; Newton's method has none.
     """
     if method not in ("auto", "lbfgs", "newton"):
         raise FieldfitError(f"The method must be 'auto', 'lbfgs' or 'newton'; got {method!r}.")
@@ -79,7 +80,15 @@ def minimise(
             if operator is not None:
                 raise FieldfitError("An L1 penalty needs a diagonal preconditioner; got a callable.")
             return minimise_proximal(
-                fun, x0, l1, gtol=gtol, ftol=ftol, max_iter=max_iter, diagonal=diagonal, callback=callback
+                fun,
+                x0,
+                l1,
+                gtol=gtol,
+                ftol=ftol,
+                max_iter=max_iter,
+                history=history,
+                diagonal=diagonal,
+                callback=callback,
             )
         return minimise_lbfgs(
             fun,
@@ -87,7 +96,7 @@ def minimise(
             gtol=gtol,
             ftol=ftol,
             max_iter=max_iter,
-            history=history,
+            history=PAIRS if history is None else history,
             preconditioner=preconditioner,
             callback=callback,
         )

@@ -7,18 +7,21 @@ compiled code. Pairs without positive curvature are left out, so a function that
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from fieldfit import _kernels
+from fieldfit.optim.descent import Descent, Point
 from fieldfit.optim.line_search import Outcome, wolfe_search
 from fieldfit.optim.memory import Memory
 from fieldfit.optim.preconditioner import InverseProduct, Preconditioner, split_preconditioner
-from fieldfit.optim.run import Run, ValueGradient, small_change, start_point
+from fieldfit.optim.run import Run, ValueGradient, start_point
 from fieldfit.optim.solution import Callback, Solution, Status
 from fieldfit.threads import get_threads
 from fieldfit.types import FieldfitError, FloatArray
+
+#: Pairs that are kept unless it is told.
+PAIRS = 10
 
 
 def minimise_lbfgs(
@@ -28,7 +31,7 @@ def minimise_lbfgs(
     gtol: float = 1e-5,
     ftol: float = 0.0,
     max_iter: int = 1000,
-    history: int = 10,
+    history: int = PAIRS,
     preconditioner: Preconditioner | None = None,
     callback: Callback | None = None,
 ) -> Solution:
@@ -45,26 +48,11 @@ def minimise_lbfgs(
     diagonal, operator = split_preconditioner(preconditioner, x.size)
     run = Run(fun, x.size, callback)
     descent = _Descent(run, x, Memory(x.size, history, diagonal), diagonal is not None, operator)
-    try:
-        status = descent.iterate(gtol, ftol, max_iter)
-    except KeyboardInterrupt:
-        status = Status.INTERRUPTED
-    at = descent.current
-    return run.solution(at.x, at.value, at.gradient, at.norm, status)
+    return descent.minimise(gtol, ftol, max_iter)
 
 
-@dataclass(frozen=True)
-class _Point:
-    """A point with what is known there: one object, so that an interrupt never sees half of a change."""
-
-    x: FloatArray
-    gradient: FloatArray
-    value: float = math.nan
-    norm: float = math.nan
-
-
-class _Descent:
-    """The state of one run: the current point, the buffers of the trial point and the memory."""
+class _Descent(Descent):
+    """Holds the buffers of the trial point and the memory as well."""
 
     def __init__(
         self,
@@ -74,44 +62,29 @@ class _Descent:
         scaled: bool,
         operator: InverseProduct | None,
     ) -> None:
-        self.current = _Point(x, np.full(x.size, np.nan))
-        self._run = run
+        super().__init__(run, x)
         self._memory = memory
         self._scaled = scaled or operator is not None
         self._operator = operator
-        self._trial = _Point(np.empty(x.size), np.empty(x.size))
+        self._trial = Point(np.empty(x.size), np.empty(x.size))
         self._trial_norm = math.nan
         self._direction = np.empty(x.size)
         self._image: FloatArray | None = None
 
-    def iterate(self, gtol: float, ftol: float, max_iter: int) -> Status:
-        """Descend until a criterion holds, and say which."""
-        if not self._begin():
-            return Status.NOT_FINITE
-        if self._run.record(self.current.value, self.current.norm, self.current.x):
-            return Status.CALLBACK
-        iteration = 0
-        while self.current.norm > gtol:
-            if iteration >= max_iter:
-                return Status.ITERATION_LIMIT
-            previous = self.current.value
+    def step(self, gtol: float) -> Status | None:
+        """A line search along the memory's direction; once more along the gradient before giving up."""
+        while True:
             outcome, value = self._search()
             if outcome is Outcome.UNBOUNDED:
                 return Status.UNBOUNDED
-            if outcome is Outcome.FAILED:
-                if not len(self._memory):
-                    return Status.LINE_SEARCH
-                self._memory.clear()  # once more along the gradient before giving up
-                continue
-            self._accept(value)
-            iteration += 1
-            if self._run.record(self.current.value, self.current.norm, self.current.x):
-                return Status.CALLBACK
-            if self.current.norm > gtol and small_change(previous, self.current.value, ftol):
-                return Status.SMALL_CHANGE
-        return Status.CONVERGED
+            if outcome is not Outcome.FAILED:
+                self._accept(value)
+                return None
+            if not len(self._memory):
+                return Status.LINE_SEARCH
+            self._memory.clear()
 
-    def _begin(self) -> bool:
+    def begin(self) -> bool:
         """Evaluate the start; false if the value or the gradient is not finite."""
         x, kept = self.current.x, self.current.gradient
         value, gradient = self._run.evaluate(x)
@@ -121,7 +94,7 @@ class _Descent:
 
     def _look(self, x: FloatArray, gradient: FloatArray, value: float, norm: float) -> None:
         """Make x the current point."""
-        self.current = _Point(x, gradient, value, norm)
+        self.current = Point(x, gradient, value, norm)
         if self._operator is not None:
             self._image = self._operator(gradient)
 
@@ -161,7 +134,7 @@ class _Descent:
         """Move to the trial point and take the pair into the memory."""
         old, old_image = self.current, self._image
         self._look(self._trial.x, self._trial.gradient, value, self._trial_norm)
-        self._trial = _Point(old.x, old.gradient)
+        self._trial = Point(old.x, old.gradient)
         images = None
         if self._image is not None and old_image is not None:
             images = (self._image, old_image)

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.optim.cg import Recursion, checked_product
+from fieldfit.optim.descent import Descent, Point
 from fieldfit.optim.line_search import Outcome, wolfe_search
 from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
-from fieldfit.optim.run import Run, ValueGradient, small_change, start_point
+from fieldfit.optim.run import Run, ValueGradient, start_point
 from fieldfit.optim.solution import Callback, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray
 
@@ -52,26 +53,9 @@ def minimise_newton(
     x = start_point(x0)
     split_preconditioner(preconditioner, x.size)
     run = Run(fun, x.size, callback)
-    newton = _Newton(run, x, hessian_product, hessian, preconditioner, hessian_diagonal)
     dense = hessian is not None or x.size <= dense_below
-    try:
-        status = newton.iterate(newton.dense_step if dense else newton.truncated_step, gtol, ftol, max_iter)
-    except KeyboardInterrupt:
-        status = Status.INTERRUPTED
-    at = newton.current
-    return run.solution(at.x, at.value, at.gradient, at.norm, status)
-
-
-@dataclass(frozen=True)
-class _Point:
-    x: FloatArray
-    gradient: FloatArray
-    value: float
-    norm: float
-
-    @property
-    def finite(self) -> bool:
-        return math.isfinite(self.value) and math.isfinite(self.norm)
+    newton = _Newton(run, x, hessian_product, hessian, preconditioner, hessian_diagonal, dense)
+    return newton.minimise(gtol, ftol, max_iter)
 
 
 @dataclass(frozen=True)
@@ -84,7 +68,7 @@ class _Step:
     at_boundary: bool
 
 
-class _Newton:
+class _Newton(Descent):
     def __init__(
         self,
         run: Run,
@@ -93,9 +77,10 @@ class _Newton:
         hessian: Callable[[FloatArray], FloatArray] | None,
         preconditioner: Preconditioner | None,
         hessian_diagonal: Callable[[FloatArray], FloatArray] | None,
+        dense: bool,
     ) -> None:
-        self.current = _Point(x, np.full(x.size, np.nan), math.nan, math.nan)
-        self._run = run
+        super().__init__(run, x)
+        self._dense = dense
         self._hessian_product = hessian_product
         self._hessian = hessian
         self._preconditioner = preconditioner
@@ -104,27 +89,17 @@ class _Newton:
         self._radius = math.inf
         self._first_norm = math.nan
 
-    def iterate(self, step: Callable[[float], Status | None], gtol: float, ftol: float, max_iter: int) -> Status:
-        """Call ``step(gtol)``, which moves `current` or says why it cannot, until a criterion holds."""
+    def begin(self) -> bool:
+        """Evaluate the start."""
         self.current = self._look(self.current.x)
-        if not self.current.finite:
-            return Status.NOT_FINITE
         self._first_norm = self.current.norm
-        if self._run.record(self.current.value, self.current.norm, self.current.x):
-            return Status.CALLBACK
-        for _ in range(max_iter):
-            if self.current.norm <= gtol:
-                return Status.CONVERGED
-            previous = self.current.value
-            if (status := step(gtol)) is not None:
-                return status
-            if self._run.record(self.current.value, self.current.norm, self.current.x):
-                return Status.CALLBACK
-            if self.current.norm > gtol and small_change(previous, self.current.value, ftol):
-                return Status.SMALL_CHANGE
-        return Status.CONVERGED if self.current.norm <= gtol else Status.ITERATION_LIMIT
+        return _finite(self.current)
 
-    def truncated_step(self, gtol: float) -> Status | None:
+    def step(self, gtol: float) -> Status | None:
+        """A factorised step with few parameters, one of the trust region with many."""
+        return self._dense_step() if self._dense else self._truncated_step(gtol)
+
+    def _truncated_step(self, gtol: float) -> Status | None:
         """One accepted step of the trust region; shrinks it as often as needed."""
         noise = _NOISE * abs(self.current.value)
         while True:
@@ -138,17 +113,17 @@ class _Newton:
             # Below the rounding of the values only the gradient can tell whether the step helps.
             drowned = step.predicted <= noise and abs(actual) <= 10 * noise
             ratio = (1.0 if trial.norm < self.current.norm else 0.0) if drowned else actual / step.predicted
-            if not trial.finite or not ratio >= 0.25:
-                self._radius = (0.25 if trial.finite else 0.1) * step.length
+            if not _finite(trial) or not ratio >= 0.25:
+                self._radius = (0.25 if _finite(trial) else 0.1) * step.length
             elif ratio > 0.75 and step.at_boundary:
                 self._radius = max(self._radius, 3.0 * step.length)
-            if trial.finite and ratio > 1e-4:
+            if _finite(trial) and ratio > 1e-4:
                 self.current = trial
                 return None
             if not self._radius > 0 or np.array_equal(self.current.x, self.current.x + step.x):
                 return Status.LINE_SEARCH
 
-    def dense_step(self, gtol: float) -> Status | None:
+    def _dense_step(self) -> Status | None:
         """A step along −H⁻¹g, with the eigenvalues of H made positive where they are not."""
         hessian = self._matrix()
         if not np.isfinite(hessian).all():
@@ -171,9 +146,9 @@ class _Newton:
         self.current = trial
         return None
 
-    def _look(self, x: FloatArray) -> _Point:
+    def _look(self, x: FloatArray) -> Point:
         value, gradient = self._run.evaluate(x)
-        return _Point(x, gradient.copy(), value, float(np.abs(gradient).max(initial=0.0)))
+        return Point(x, gradient.copy(), value, float(np.abs(gradient).max(initial=0.0)))
 
     def _product(self, v: FloatArray) -> FloatArray:
         assert self._hessian_product is not None
@@ -236,6 +211,10 @@ class _Newton:
             xp, pp = beta * xp, state.rz + beta * beta * pp
             state.turn(beta)
         return _Step(state.x, predicted, math.sqrt(xx), False)
+
+
+def _finite(point: Point) -> bool:
+    return math.isfinite(point.value) and math.isfinite(point.norm)
 
 
 def _descent_direction(hessian: FloatArray, gradient: FloatArray) -> FloatArray:

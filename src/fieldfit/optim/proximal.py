@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fieldfit.optim.descent import Descent, Point
 from fieldfit.optim.l1_penalty import L1Penalty
 from fieldfit.optim.line_search import Outcome
 from fieldfit.optim.quadratic_model import QuadraticModel
-from fieldfit.optim.run import Run, ValueGradient, small_change, start_point
+from fieldfit.optim.run import Run, ValueGradient, start_point
 from fieldfit.optim.solution import Callback, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray
 
@@ -56,65 +57,37 @@ def minimise_proximal(
         raise FieldfitError(f"A quasi-Newton method needs a history of at least 1 pair; got {history}.")
     run = Run(fun, x.size, callback)
     descent = _Descent(run, x, L1Penalty(l1, x.size), QuadraticModel(x.size, history, diagonal), diagonal is not None)
-    try:
-        status = descent.iterate(gtol, ftol, max_iter)
-    except KeyboardInterrupt:
-        status = Status.INTERRUPTED
-    at = descent.current
-    return run.solution(at.x, at.value, at.gradient, at.norm, status)
+    return descent.minimise(gtol, ftol, max_iter)
 
 
-@dataclass(frozen=True)
-class _Point:
-    """A point with what is known there; ``value`` has the penalty in it, ``gradient`` is that of the smooth part."""
-
-    x: FloatArray
-    gradient: FloatArray
-    value: float = math.nan
-    norm: float = math.nan
-
-    @property
-    def finite(self) -> bool:
-        return math.isfinite(self.value) and math.isfinite(self.norm) and bool(np.isfinite(self.gradient).all())
-
-
-class _Descent:
-    """The state of one run: the current point and the model of the smooth part."""
+class _Descent(Descent):
+    """Holds the penalty and the model of the smooth part as well."""
 
     def __init__(self, run: Run, x: FloatArray, penalty: L1Penalty, model: QuadraticModel, scaled: bool) -> None:
-        self.current = _Point(x, np.full(x.size, np.nan))
-        self._run = run
+        super().__init__(run, x)
         self._penalty = penalty
         self._model = model
         self._scaled = scaled
 
-    def iterate(self, gtol: float, ftol: float, max_iter: int) -> Status:
-        """Descend until a criterion holds, and say which."""
+    def begin(self) -> bool:
+        """Evaluate the start."""
         self._accept(self.current.x, *self._evaluate(self.current.x))
-        if not self.current.finite:
-            return Status.NOT_FINITE
-        if self._run.record(self.current.value, self.current.norm, self.current.x):
-            return Status.CALLBACK
-        iteration = 0
-        while self.current.norm > gtol:
-            if iteration >= max_iter:
-                return Status.ITERATION_LIMIT
-            previous = self.current
+        at = self.current
+        return math.isfinite(at.value) and math.isfinite(at.norm) and bool(np.isfinite(at.gradient).all())
+
+    def step(self, gtol: float) -> Status | None:
+        """A step along the minimum of the model; once more without a model before giving up."""
+        previous = self.current
+        while True:
             outcome = self._move()
             if outcome is Outcome.UNBOUNDED:
                 return Status.UNBOUNDED
-            if outcome is Outcome.FAILED:
-                if not len(self._model):
-                    return Status.LINE_SEARCH
-                self._model.clear()  # once more without a model before giving up
-                continue
-            iteration += 1
-            self._model.append(self.current.x - previous.x, self.current.gradient - previous.gradient)
-            if self._run.record(self.current.value, self.current.norm, self.current.x):
-                return Status.CALLBACK
-            if self.current.norm > gtol and small_change(previous.value, self.current.value, ftol):
-                return Status.SMALL_CHANGE
-        return Status.CONVERGED
+            if outcome is not Outcome.FAILED:
+                self._model.append(self.current.x - previous.x, self.current.gradient - previous.gradient)
+                return None
+            if not len(self._model):
+                return Status.LINE_SEARCH
+            self._model.clear()
 
     def _evaluate(self, x: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = self._run.evaluate(x)
@@ -122,7 +95,7 @@ class _Descent:
 
     def _accept(self, x: FloatArray, value: float, gradient: FloatArray) -> None:
         absolute, norm = self._penalty.look(x, gradient)
-        self.current = _Point(x, gradient, value + absolute, norm)
+        self.current = Point(x, gradient, value + absolute, norm)
 
     def _move(self) -> Outcome:
         """Step to a better point along the minimum of the model."""

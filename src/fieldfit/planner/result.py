@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fieldfit.planner.target import Target
 from fieldfit.report.frontier import FrontierPoint, draw_frontier, frontier_html
-from fieldfit.report.panels import Panel, Series, draw_panels
+from fieldfit.report.panels import Level, Panel, Series, draw_panels
 from fieldfit.report.table import PlainTable
 from fieldfit.types import FloatArray
 
@@ -24,6 +24,8 @@ Curves = Callable[[], list[tuple[str, str, float, float]]]
 Again = Callable[[Target], "Plan"]
 #: A policy counts as better if its variance is at least this much lower.
 _BETTER = 0.01
+#: Panels beside each other.
+_ACROSS = 2
 
 
 @dataclass(frozen=True)
@@ -199,19 +201,25 @@ class Plan:
         """Variance against the selection probability λ."""
         frame = self.variance_against_lam()
         relative = "maximum likelihood" if self.reference == "FL" else self.reference
+        levels = [Level(relative, 1.0)]
         panels = []
-        for family in dict.fromkeys(frame["family"]):
+        for place, family in enumerate(dict.fromkeys(frame["family"])):
             own = frame[frame["family"] == family]
             series = [
                 Series(str(name), part["lam"].to_numpy(), part["variance"].to_numpy())
                 for name, part in own.groupby("policy", sort=False)
             ]
+            # λF alone goes to infinity as λ goes to 0; the others would be flat below it.
             top = 1.15 * max(float(own.loc[own["lam"] >= 0.3, "variance"].max()), 1.05)
-            low = 0.98 * float(own["variance"].min())
+            low = min(1.0, float(own["variance"].min()))
+            label = f"variance relative to\n{relative}" if place % _ACROSS == 0 else ""
+            limits = (low * (top / low) ** -0.04, top)
             panels.append(
-                Panel(family, "λ", f"variance relative to {relative}", series, x_range=(0.0, 1.0), y_range=(low, top))
-            )
-        return draw_panels([panels], width=3.9, height=3.4)
+                Panel(f"family {family}", "λ, the probability of selection", label, series, levels, x_range=(0.0, 1.0),
+                      y_range=limits, log_y=True, plain_ticks=True)
+            )  # fmt: skip
+        rows = [panels[start : start + _ACROSS] for start in range(0, len(panels), _ACROSS)]
+        return draw_panels(rows, width=3.9, height=3.4)
 
     def _points(self) -> list[FrontierPoint]:
         return [

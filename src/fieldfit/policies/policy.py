@@ -38,6 +38,10 @@ class Policy:
 
     def __post_init__(self) -> None:
         check_sum(self.laws, "the policy")
+        if not any(law.can_count() for law in self.laws):
+            raise PolicyError(
+                "Every component that the policy can select has the weight 0: at least one β must be positive."
+            )
 
     @classmethod
     def parse(cls, text: str) -> Policy:

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.report.figures import BLUE, INK, MUTED
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
 #: Inches, and the points that a line needs for a name; where there is less room, names would lie on each other.
 _TALLEST, _SMALLEST_NAME = 14.0, 8.0
+#: Characters of a name that are written, and up to which the figure has its normal width.
+_LONGEST, _NORMAL = 44, 14
 
 
 def plot_coefficients(
@@ -27,8 +31,6 @@ def plot_coefficients(
     At most ``most`` parameters are drawn, those with the largest |z|; intervals that hold 0 are grey, others coloured.
     Parameters that are not identified (NaN) are counted in the title. Names are left out where lines are too close.
     """
-    import matplotlib.pyplot as plt
-
     drawn = table[table["lower"].notna()]
     left_out = len(table) - len(drawn)
     if len(drawn) > most:
@@ -36,23 +38,35 @@ def plot_coefficients(
     if sort:
         drawn = drawn.sort_values("estimate")
     estimate, lower, upper = (drawn[name].to_numpy(dtype=float) for name in ("estimate", "lower", "upper"))
+    names = [_cut(str(name)) for name in drawn.index]
     if ax is None:
-        height = min(max(2.0, 0.6 + 0.24 * len(drawn)), _TALLEST)
-        _, ax = plt.subplots(figsize=(6.4, height), layout="constrained")
+        height = min(max(2.0, 0.8 + 0.24 * len(drawn)), _TALLEST)
+        import matplotlib.pyplot as plt
+
+        width = 6.4 + 0.085 * max(0, max(map(len, names), default=0) - _NORMAL)
+        _, ax = plt.subplots(figsize=(width, height), layout="constrained")
     room = 72 * ax.bbox.height / ax.figure.dpi / max(1, len(drawn))  # points for each line
     places = np.arange(len(drawn))
     away = (lower > 0) | (upper < 0)
-    for chosen, colour, label in (
-        (away, "#1f5a99", "interval without 0"),
-        (~away, "#8c8c8c", "interval with 0"),
+    for chosen, colour, fill, label in (
+        (away, BLUE, BLUE, "interval without 0"),
+        (~away, "#8c8c8c", "white", "interval with 0"),
     ):
         if chosen.any():
             ax.hlines(places[chosen], lower[chosen], upper[chosen], color=colour, linewidth=min(1.6, 0.4 * room))
             size = min(4.5, max(1.5, 0.6 * room))
-            ax.plot(estimate[chosen], places[chosen], "o", color=colour, markersize=size, label=label)
-    ax.axvline(0.0, color="black", linewidth=0.8, zorder=0)
+            ax.plot(
+                estimate[chosen],
+                places[chosen],
+                "o",
+                color=colour,
+                markerfacecolor=fill,
+                markersize=size,
+                label=label,
+            )
+    ax.axvline(0.0, color=INK, linewidth=0.8, zorder=1)
     if room >= _SMALLEST_NAME:
-        ax.set_yticks(places, [str(name) for name in drawn.index], fontsize=min(10.0, 0.8 * room))
+        ax.set_yticks(places, names, fontsize=min(10.0, 0.8 * room))
     else:
         ax.set_yticks([])
         ax.set_ylabel(f"{len(drawn)} parameters" + (", by estimate" if sort else ""))
@@ -71,4 +85,11 @@ def plot_coefficients(
         ax.set_title("; ".join(notes), fontsize=9, loc="left")
     if len(drawn):
         ax.legend(frameon=False, fontsize=8, loc="best")
+    else:
+        ax.set_yticks([])
+        ax.text(0.5, 0.5, "no parameter is identified one by one", transform=ax.transAxes, ha="center", color=MUTED)
     return ax
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"

@@ -12,12 +12,15 @@ from fieldfit.report.figures import ACCENT, BLUE, INK, MUTED, figure, figure_byt
 from fieldfit.report.labels import name_points
 from fieldfit.report.page import Page
 from fieldfit.report.table import PlainTable
+from fieldfit.report.ticks import plain_ticks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SHADE = "#e9e4dc"
 _MOST_NAMED = 7
+#: The least ratio of the largest variance shown to the smallest: closer ones are the same for every purpose.
+_NARROWEST = 1.06
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ def _visible(points: Sequence[FrontierPoint], best: str) -> list[FrontierPoint]:
     """Without points so inaccurate that all others would be squeezed together."""
     least = min(own.variance for own in points)
     chosen = next((own.variance for own in points if own.name == best), least)
-    top = max(2.5 * least, 1.3 * chosen)
+    top = max(1.5 * least, 1.25 * chosen)
     return [own for own in points if own.variance <= top]
 
 
@@ -49,7 +52,7 @@ def draw_frontier(
     budget: float | None = None,
     floor: float | None = None,
 ) -> Figure:
-    """Cost (logarithmic) against variance (logarithmic); below the frontier is what no policy reaches.
+    """Cost against variance, both logarithmic; below the frontier is what no policy reaches.
 
     ``budget`` is a vertical line, ``floor`` the variance that nothing can go below.
     """
@@ -60,39 +63,51 @@ def draw_frontier(
     if floor is not None:
         least = min(least, floor)
     left, right = low / 1.6, high * 2.6
-    bottom, top = least - 0.12 * (most - least + 0.02), most + 0.1 * (most - least + 0.02)
-    with figure(7.4, 4.7) as drawing:
-        axes = drawing.add_axes((0.1, 0.13, 0.87, 0.82))
+    most = max(most, _NARROWEST * least)
+    bottom, top = least * (most / least) ** -0.12, most * (most / least) ** 0.12
+    with figure(7.4, 5.0) as drawing:
+        axes = drawing.add_axes((0.1, 0.12, 0.87, 0.8))
         axes.set_xscale("log")
+        axes.set_yscale("log")
         axes.set_xlim(left, right)
         axes.set_ylim(bottom, top)
         if edge:
-            x = [left, *(own.cost for own in edge), right]
-            y = [top, *(own.variance for own in edge), edge[-1].variance]
-            axes.fill_between(x, y, bottom, step="post", color=_SHADE, linewidth=0, zorder=0)
-            axes.step(x, y, where="post", color=ACCENT, linewidth=1.2, zorder=2)
-            axes.text(left * 1.08, bottom + 0.03 * (top - bottom), "no policy is here", fontsize=8.5, color=MUTED)
+            x, y = [own.cost for own in edge], [own.variance for own in edge]
+            shaded = ([left, *x, right], [top, *y, y[-1]])
+            axes.fill_between(*shaded, bottom, step="post", color=_SHADE, linewidth=0, zorder=0)
+            axes.step([x[0], *x, right], [top, *y, y[-1]], where="post", color=ACCENT, linewidth=1.2, zorder=2)
+            axes.text(0.015, 0.02, "no policy is here", transform=axes.transAxes, fontsize=8.5, color=MUTED)
+        if len(shown) < len(points):
+            more = len(points) - len(shown)
+            text = f"{more} less accurate polic{'y is' if more == 1 else 'ies are'} above"
+            axes.text(0.99, 0.98, text, transform=axes.transAxes, fontsize=8.5, color=MUTED, ha="right", va="top")
         if floor is not None:
-            axes.axhline(floor, color=MUTED, linewidth=0.8, linestyle=(0, (4, 4)), zorder=1)
+            axes.axhline(
+                floor, color=MUTED, linewidth=0.8, linestyle=(0, (4, 4)), zorder=1, label="maximum likelihood"
+            )
         if budget is not None and left < budget < right:
-            axes.axvline(budget, color=INK, linewidth=0.9, linestyle=(0, (2, 2)), zorder=1)
-            axes.annotate(
-                "budget left", (budget, 0.985), (4, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
-                fontsize=8, va="top", color=INK,
-            )  # fmt: skip
-        for own in shown:
-            chosen = own.name == best
-            axes.errorbar(
-                own.cost, own.variance, 2 * own.error, fmt="D" if chosen else "o",
-                color=ACCENT if own.on_frontier else BLUE, markersize=8 if chosen else 4.5 if own.on_frontier else 3.5,
-                elinewidth=0.8, capsize=0, alpha=1 if own.on_frontier or chosen else 0.55, zorder=4 if chosen else 3,
-            )  # fmt: skip
-        named = [(_short(own.name), own.cost, own.variance) for own in _named(shown, best)]
-        name_points(axes, named, [(own.cost, own.variance) for own in shown])
+            axes.axvline(budget, color=INK, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1, label="budget left")
+        for label, colour, mark, size, own in (
+            ("recommended", ACCENT, "D", 8.0, [p for p in shown if p.name == best]),
+            ("on the frontier", ACCENT, "o", 5.0, [p for p in shown if p.on_frontier and p.name != best]),
+            ("beaten by another policy", BLUE, "^", 4.5, [p for p in shown if not p.on_frontier and p.name != best]),
+        ):
+            if not own:
+                continue
+            costs, sizes = [p.cost for p in own], [p.variance for p in own]
+            lower = [max(p.variance - 2 * p.error, bottom / 2) for p in own]
+            axes.vlines(costs, lower, [p.variance + 2 * p.error for p in own], color=colour, linewidth=0.8, zorder=2)
+            axes.plot(costs, sizes, mark, color=colour, markersize=size, markeredgewidth=0, zorder=4 if size > 6 else 3,
+                      alpha=1 if colour is ACCENT else 0.75, label=label)  # fmt: skip
         axes.set_xlabel(cost)
         axes.set_ylabel(variance)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
+        plain_ticks(axes.xaxis)
+        plain_ticks(axes.yaxis)
+        # Above the axes: inside, the legend would cover points.
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=5, fontsize=8, frameon=False, borderaxespad=0.3,
+                    handletextpad=0.4, columnspacing=1.2)  # fmt: skip
+        named = [(_short(own.name), own.cost, own.variance) for own in _named(shown, best)]
+        name_points(axes, named, [(own.cost, own.variance) for own in shown])
     return drawing
 
 

@@ -4,49 +4,57 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fieldfit.types import FloatArray
+from fieldfit.report.figures import ACCENT, BLUE, MUTED
+from fieldfit.report.labels import name_points
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-#: Samples up to which each has a stem of its own.
-_MOST_STEMS = 2_000
+#: Samples up to which each has a stem of its own, and up to which points are drawn as vectors.
+_MOST_STEMS, _MOST_VECTORS = 600, 2_000
 
 
-def plot_influence(distances: FloatArray, strongest: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Draw Cook's distance of every sample (n,) and name the rows of ``strongest`` (columns distance and parameter)."""
-    import matplotlib.pyplot as plt
+def plot_influence(
+    table: pd.DataFrame, k: int = 10, *, axis: str = "Cook's distance", ax: Axes | None = None
+) -> Axes:
+    """Draw the distance of every sample and name the ``k`` largest.
 
+    ``table`` has a line for each sample, the one with the largest distance (its first column) first, the sample's number
+    as its index, and the ``parameter`` that it moves most (or None). Names for which there is no room are left out.
+    """
     if ax is None:
-        _, ax = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
-    rows = np.arange(len(distances))
-    if len(distances) <= _MOST_STEMS:
-        ax.vlines(rows, 0.0, distances, color="#9db7d5", linewidth=0.8)
-    ax.plot(rows, distances, ".", color="#1f5a99", markersize=3 if len(distances) <= _MOST_STEMS else 1.5)
-    top = float(np.max(distances, initial=0.0))
-    taken: list[tuple[float, float]] = []
-    for row, line in strongest.iterrows():
-        x, y = float(str(row)), float(line["distance"])
-        ax.plot([x], [y], "o", color="#c23b22", markersize=4.5)
-        # Names of neighbours would lie on each other: only the first of them is written.
-        if all(abs(x - u) > 0.09 * len(distances) or abs(y - v) > 0.06 * top for u, v in taken):
-            right = x < 0.8 * len(distances)
-            ax.annotate(
-                f"{row} ({line['parameter']})",
-                (x, y),
-                xytext=(5 if right else -5, 2),
-                textcoords="offset points",
-                ha="left" if right else "right",
-                fontsize=8,
-            )
-            taken.append((x, y))
-    ax.set_xlabel("sample")
-    ax.set_ylabel("Cook's distance")
-    ax.set_ylim(0.0, 1.12 * top if top > 0 else 1.0)
-    ax.margins(x=0.02)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
+    rows, distances = table.index.to_numpy(dtype=float), table.iloc[:, 0].to_numpy(dtype=float)
+    n, top = len(rows), float(distances.max(initial=0.0))
+    many = n > _MOST_STEMS
+    if not many:
+        ax.vlines(rows, 0.0, distances, color=BLUE, alpha=0.35, linewidth=0.8)
+    ax.plot(
+        rows, distances, ".", color=BLUE, markersize=3.5 if many else 4.5, markeredgewidth=0, alpha=0.6 if many else 0.9,
+        rasterized=n > _MOST_VECTORS,
+    )  # fmt: skip
+    strongest = table.head(k)
+    ax.plot(strongest.index.to_numpy(dtype=float), strongest.iloc[:, 0].to_numpy(dtype=float), "D", color=ACCENT,
+            markersize=4.5, zorder=4)  # fmt: skip
+    ax.set_xlabel(f"sample (0 to {n - 1:,})")
+    ax.set_ylabel(axis)
+    ax.set_ylim(0.0, 1.3 * top if top > 0 else 1.0)
+    ax.set_xlim(-0.03 * n, 1.03 * n)
+    ax.grid(axis="y", color="0.92", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    named = strongest["parameter"].notna().all()
+    what = "sample: the parameter that it moves most" if named else "sample"
+    ax.set_title(f"◆ the {len(strongest)} largest ({what})", fontsize=9, loc="left", color=MUTED)
+    # Where the axes are is known when the layout is done; the names must not lie on each other there.
+    ax.figure.draw_without_rendering()  # type: ignore[union-attr]
+    texts = [
+        (f"{row}: {line['parameter']}" if named else f"{row}", float(str(row)), float(line.iloc[0]))
+        for row, line in strongest.iterrows()
+    ]
+    high = [(float(x), float(y)) for x, y in zip(rows, distances, strict=True) if y > 0.6 * top]
+    name_points(ax, texts, high[:400], below=False)
     return ax

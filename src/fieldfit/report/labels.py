@@ -13,12 +13,17 @@ Box = tuple[float, float, float, float]
 
 
 def name_points(
-    axes: Any, names: Sequence[tuple[str, float, float]], points: Sequence[tuple[float, float]], size: float = 8.0
+    axes: Any,
+    names: Sequence[tuple[str, float, float]],
+    points: Sequence[tuple[float, float]],
+    size: float = 8.0,
+    *,
+    below: bool = True,
 ) -> list[str]:
     """Write ``names`` (text, x, y), the most important first, and return those that were written.
 
     The limits and scales of the axes must be final. ``points`` are all that is drawn. A name far from its point gets a
-    thin line; one for which there is no place is left out.
+    thin line; one for which there is no place is left out. ``below`` allows names under their points.
     """
     scale = 72.0 / axes.figure.dpi
     corner = axes.transAxes.transform([(0.0, 0.0), (1.0, 1.0)]) * scale
@@ -29,13 +34,13 @@ def name_points(
     for text, x, y in names:
         px, py = axes.transData.transform((x, y)) * scale
         wide, high = _extent(text, size)
-        for dx, dy in _places(wide, high):
+        for dx, dy in _places(wide, high, below):
             box = (px + dx - _GAP, py + dy - _GAP, px + dx + wide + _GAP, py + dy + high + _GAP)
             if not _inside(box, frame) or any(_overlap(box, other) for other in taken):
                 continue
             taken.append(box)
             written.append(text)
-            far = abs(dy) > high + 6
+            far = (dy if dy >= 0 else -dy - high) > 8  # points between the name and its own point
             line = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 4} if far else None
             axes.annotate(text, (x, y), (dx, dy), textcoords="offset points", fontsize=size, color=INK, zorder=5,
                           va="bottom", arrowprops=line)  # fmt: skip
@@ -43,11 +48,11 @@ def name_points(
     return written
 
 
-def _places(wide: float, high: float) -> Iterator[tuple[float, float]]:
+def _places(wide: float, high: float, below: bool) -> Iterator[tuple[float, float]]:
     """Offsets of a name's lower left corner from its point, the nearest first."""
     for away in (0.0, 10.0, 20.0, 31.0, 43.0, 56.0):
         for dx in (7.0, -wide - 7.0, -wide / 2):
-            for dy in (away + 3.0, -away - high - 3.0):
+            for dy in (away + 3.0, -away - high - 3.0)[: 1 + below]:
                 yield dx, dy
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldfit.report.figures import INK, MUTED, draw_grid
+from fieldfit.report.ticks import plain_ticks
 from fieldfit.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 #: Okabe and Ito's colours without yellow: told apart by colour-blind readers, and in grey by their marks.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 _DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (6, 2, 1, 2)), (0, (2, 1.5)), (0, (1, 1)), "-")
-_MARKS = ("o", "^", "s", "D", "v", "P")
+MARKS = ("o", "^", "s", "D", "v", "P")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Panel:
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
     legend: str | None = field(default="best")
+    plain_ticks: bool = False  # with log_y and y_range: 1, 1.2, 1.5, 2 in place of powers of ten
 
 
 def draw_panels(
@@ -91,8 +93,13 @@ def _draw(axes: Any, panel: Panel) -> None:
         axes.set_xlim(*panel.x_range)
     if panel.y_range is not None:
         axes.set_ylim(*panel.y_range)
+    if panel.plain_ticks:
+        plain_ticks(axes.yaxis)
     if panel.legend is not None:
-        axes.legend(fontsize=7.5, frameon=False, loc=panel.legend, handlelength=3)
+        # No place may be free of curves: what lies below stays to be guessed, the words are read.
+        axes.legend(
+            fontsize=7.5, loc=panel.legend, handlelength=3, facecolor="white", edgecolor="none", framealpha=0.85
+        )
 
 
 def _draw_coloured(axes: Any, series: Series, number: int) -> None:
@@ -101,7 +108,7 @@ def _draw_coloured(axes: Any, series: Series, number: int) -> None:
         dash = _DASHES[number % len(_DASHES)]
         axes.plot(series.x, series.y, color=colour, linewidth=1.5, linestyle=dash, label=series.label)
     else:
-        mark = _MARKS[number % len(_MARKS)]
+        mark = MARKS[number % len(MARKS)]
         # A thousand points are smaller as pixels, also in a file of vectors.
         axes.plot(series.x, series.y, mark, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.55,
                   label=series.label, zorder=2, rasterized=len(series.x) > 300)  # fmt: skip

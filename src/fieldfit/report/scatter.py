@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fieldfit.report.figures import ACCENT, BLUE, MUTED, figure
 from fieldfit.report.labels import name_points
+from fieldfit.report.ticks import plain_ticks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,6 +54,5 @@ def draw_cost_variance(points: Sequence[Point], cost: str, variance: str) -> Fig
         name_points(axes, [(p.name, p.cost, p.variance) for p in points], [(p.cost, p.variance) for p in points], 8.5)
         axes.set_xlabel(cost)
         axes.set_ylabel(variance)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if str(f"{value:e}")[0] in "25" else "")
+        plain_ticks(axes.xaxis)
     return drawing

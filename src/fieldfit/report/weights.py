@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from fieldfit.report.figures import INK
+from fieldfit.report.panels import COLOURS, MARKS
+from fieldfit.types import FloatArray, IntArray
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-#: Lines up to which each has its name beside it.
-_MOST_NAMED = 12
+#: Lines up to which each has its name beside it; of more only so many, those with the largest weights.
+_MOST_NAMED, _NAMED_OF_MANY = 12, 6
+#: Width of a line, and how much more for each later line that lies on it, of which it shows at the sides.
+_WIDTH, _WIDER = 1.7, 2.0
 
 
 def plot_weights(
@@ -30,20 +37,28 @@ def plot_weights(
     above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [2, 1]})
     rounds = history["round"].to_numpy()
     ends: list[tuple[float, str, Any]] = []
+    many = len(columns) > _MOST_NAMED
+    covered = np.minimum(_covering(history[columns].to_numpy(dtype=float)), 0 if many else 3)
     for place, name in enumerate(columns):
-        colour = _COLOURS[place % len(_COLOURS)]
+        colour, mark = COLOURS[place % len(COLOURS)], MARKS[place % len(MARKS)]
         values = history[name].to_numpy()
-        above.plot(rounds, values, color=colour, marker="o", markersize=4, linewidth=1.8, clip_on=False)
+        width = _WIDTH + _WIDER * float(covered[place])
+        above.plot(rounds, values, color=colour, marker=mark, markersize=2.8 + width, linewidth=width, clip_on=False)
         taken = float(values[-1] if chosen is None else chosen[place])
         above.scatter(
-            [rounds[-1]], [taken], s=70, marker="D", facecolors="none", edgecolors=colour, linewidths=1.5, zorder=3,
+            [rounds[-1]], [taken], s=90, marker="D", facecolors="none", edgecolors=colour, linewidths=1.5, zorder=3,
             clip_on=False,
         )  # fmt: skip
         ends.append((taken, str(name)[2:-1], colour))
-    if len(columns) <= _MOST_NAMED:
-        _name_ends(above, ends)
+    weights = [*history[columns].to_numpy().ravel(), *(value for value, _, _ in ends)]
+    low, high = float(np.min(weights, initial=np.inf)), float(np.max(weights, initial=0.0))
+    # A line at 0 must be seen, and lines close together far from 0 must be told apart.
+    pad = 0.06 * (high - low if low > 0.5 * high else high) + 1e-9
+    above.set_ylim(low - pad if low > 0.5 * high else min(0.0, low) - 0.5 * pad, high + pad)
+    _name_ends(above, sorted(ends, reverse=True)[:_NAMED_OF_MANY] if many else ends)
+    if many:
+        title += f"; the {_NAMED_OF_MANY} largest of {len(columns)} named"
     above.set_ylabel("weight β (◇ taken)")
-    above.set_ylim(bottom=0)
     above.set_title(title, loc="left", fontsize=11)
     below.plot(
         rounds, history["loss"].to_numpy(), color="#444444", marker="o", markersize=4, linewidth=1.8, clip_on=False
@@ -59,13 +74,36 @@ def plot_weights(
     return figure
 
 
+def _covering(values: FloatArray) -> IntArray:
+    """How many later columns of ``values`` (rounds, lines) lie on each one in every round."""
+    near = 0.02 * max(float(np.ptp(values)), 1e-9) if values.size else 0.0
+    gaps = np.abs(values[:, :, None] - values[:, None, :]).max(axis=0, initial=0.0)
+    counts: IntArray = np.triu(gaps <= near, 1).sum(axis=1).astype(np.int64)
+    return counts
+
+
 def _name_ends(axis: Any, ends: list[tuple[float, str, Any]]) -> None:
-    """The name of each line at its end, moved apart where they would overlap."""
-    top = max((value for value, _, _ in ends), default=1.0) or 1.0
-    gap, height = 0.065 * top, -1.0
-    for value, name, colour in sorted(ends, key=lambda end: end[0]):
-        height = max(value, height + gap)
+    """The name of each line at its end, moved apart where they would overlap and joined to it by a thin line."""
+    low, high = axis.get_ylim()
+    ordered = sorted(ends, key=lambda end: end[0])
+    heights = apart([value for value, _, _ in ordered], 0.07 * (high - low))
+    for (value, name, colour), height in zip(ordered, heights, strict=True):
         axis.annotate(
-            f" {name} {value:.3g}", (1.0, height), xycoords=("axes fraction", "data"), color=colour, va="center",
-            fontsize=9, annotation_clip=False,
+            f"{name} {value:.3g}", (1.0, value), (1.06, height), xycoords=("axes fraction", "data"),
+            textcoords=("axes fraction", "data"), va="center", fontsize=9, color=INK, annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 1.2, "shrinkA": 1, "shrinkB": 0,
+                        "relpos": (0, 0.5)},
         )  # fmt: skip
+
+
+def apart(values: Sequence[float], gap: float) -> list[float]:
+    """Places at least ``gap`` apart that are nearest to increasing ``values`` (least squares)."""
+    blocks: list[tuple[float, int]] = []  # mean of values[i] − i·gap over a run of names that touch, and its length
+    for place, value in enumerate(values):
+        mean, count = value - place * gap, 1
+        while blocks and blocks[-1][0] >= mean:
+            before, more = blocks.pop()
+            mean, count = (mean * count + before * more) / (count + more), count + more
+        blocks.append((mean, count))
+    means = [mean for mean, count in blocks for _ in range(count)]
+    return [mean + place * gap for place, mean in enumerate(means)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal
 
 from fieldfit.types import PolicyError
@@ -49,6 +50,10 @@ class AutoWeights:
         ):
             if value not in allowed:
                 raise PolicyError(f"{name} of the automatic weights is {value!r}; it must be one of {allowed}.")
+        for name in ("max_rounds", "inner_iterations", "most_exact", "probes"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):
+                raise PolicyError(f"{name} of the automatic weights is {value!r}; it must be a whole number.")
         if not 0 <= self.gamma < float("inf"):
             raise PolicyError(f"gamma of the automatic weights is {self.gamma}; it must be finite and at least 0.")
         if not self.tol > 0:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fieldfit.cli.shared import Json, SavedFit
+
+if TYPE_CHECKING:
+    from fieldfit.api.result import Fit
 
 
 class Order(StrEnum):
@@ -30,11 +33,18 @@ def show(
     weights_to: Annotated[
         Path | None, typer.Option("--weights-to", metavar="DIR", help="Draw how automatic weights were found there.")
     ] = None,
+    coefficients_to: Annotated[
+        Path | None, typer.Option("--coefficients-to", metavar="DIR", help="Draw estimates with intervals there.")
+    ] = None,
+    fdr: Annotated[
+        float | None, typer.Option("--fdr", metavar="RATE", help="Which parameters differ from 0 at this rate.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show a saved fit: how it went, and its parameters with standard errors."""
     from fieldfit.api.files import load
-    from fieldfit.cli.output import note, print_json
+    from fieldfit.cli.output import note, print_json, print_table, say
+    from fieldfit.cli.saved import frame_table, records
     from fieldfit.cli.showing import fit_document, print_fit
     from fieldfit.cli.weighting import write_weights
     from fieldfit.types import FieldfitError
@@ -43,12 +53,39 @@ def show(
         raise FieldfitError(f"--level is {level:g}; a confidence level lies between 0 and 1.")
     fit = load(path)
     files = [] if weights_to is None else write_weights(fit, weights_to)
+    if coefficients_to is not None:
+        files += _draw_coefficients(fit, level, coefficients_to)
+    found = None if fdr is None else fit.discoveries(fdr)
     if json:
-        print_json({**fit_document(fit, (), path, level), "files": files})
+        document = {**fit_document(fit, (), path, level), "files": files}
+        if found is not None:
+            document["discoveries"] = {"rate": fdr, "parameters": records(found[["p", "q", "discovered"]], "name")}
+        print_json(document)
         return
-    print_fit(fit, rows, sort.value, level)
+    print_fit(fit, rows if found is None else 0, sort.value, level)
+    if found is not None:
+        formats = {"estimate": ".4f", "std_error": ".4f", "z": ".2f", "p": ".2g", "q": ".2g", "discovered": ""}
+        count = int(found["discovered"].sum())
+        note_text = f"{count} of {found['q'].notna().sum()} differ from 0 at a false discovery rate of {fdr:g}."
+        say("")
+        print_table(frame_table(found, formats, index="parameter", rows=rows, note=note_text))
     for file in files:
         note(f"written: {file}")
+
+
+def _draw_coefficients(fit: Fit, level: float, folder: Path) -> list[str]:
+    import matplotlib as mpl
+
+    mpl.use("Agg", force=False)
+    import matplotlib.pyplot as plt
+
+    from fieldfit.cli.saved import write_picture
+
+    axes = fit.plot_coefficients(level)
+    try:
+        return write_picture(axes.figure, fit.table(level), folder, "coefficients")
+    finally:
+        plt.close(axes.figure)  # type: ignore[arg-type]
 
 
 def register(app: typer.Typer) -> None:

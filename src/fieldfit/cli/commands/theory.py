@@ -66,6 +66,7 @@ def theory(
                 "flops": expected_flops(field, bound),
                 **found.to_dict(),
                 "why_no_mle": found.why_no_mle or None,
+                "note": found.note or None,
                 "standard_error": found.standard_errors(1),
             }
         )
@@ -87,6 +88,7 @@ def theory(
         "root is det^(1/r), the ratio for each parameter.",
     ]
     notes += list(dict.fromkeys(record["why_no_mle"] for record in records if record["why_no_mle"]))
+    notes += [f"{record['policy']}: {record['note']}" for record in records if record["note"]]
     title = f"{field.kind}: {field.m} variables, {field.n_parameters} parameters"
     print_table(PlainTable(title, columns, tuple(rows), " ".join(notes), formats))
 

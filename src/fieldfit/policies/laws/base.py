@@ -19,7 +19,7 @@ import numpy as np
 from fieldfit.policies.families import FAMILY_NAMES, is_family_name
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
-from fieldfit.policies.terms import Numbers, read_term
+from fieldfit.policies.terms import Numbers, Term, check_distinct, read_term
 from fieldfit.policies.text import Reader
 from fieldfit.types import BoolArray, FloatArray, PolicyError
 
@@ -87,6 +87,46 @@ class Law(ABC):
     def can_select(self) -> bool:
         """Whether any component has a positive probability."""
         return any(lam is None or np.max(lam) > 0 for lam in self.lams)
+
+    def can_count(self) -> bool:
+        """Whether any component that can be selected has a positive weight."""
+        return any(
+            _some_positive(1.0 if lam is None else lam, b) for lam, b in zip(self.lams, self.betas, strict=True)
+        )
+
+
+def _some_positive(lam: Numbers, beta: Numbers) -> bool:
+    """Whether λβ is positive anywhere; lists of different lengths are refused later, where the components are known."""
+    ours, theirs = np.atleast_1d(lam), np.atleast_1d(beta)
+    if 1 not in (len(ours), len(theirs)) and len(ours) != len(theirs):
+        return True
+    return bool(np.any((ours > 0) & (theirs > 0)))
+
+
+class LawOfTerms(Law):
+    """A law over a list of terms that are drawn together."""
+
+    terms: tuple[Term, ...]
+
+    @property
+    def betas(self) -> tuple[Numbers, ...]:
+        """β of each term."""
+        return tuple(term.beta for term in self.terms)
+
+    @property
+    def term_names(self) -> tuple[str, ...]:
+        """Each term without λ and β."""
+        return tuple(term.name for term in self.terms)
+
+    def _check_terms(self) -> None:
+        """Refuse a law without terms, or with one twice."""
+        owner = f"{type(self).__name__}(...)"
+        if not self.terms:
+            raise PolicyError(f"{owner} has no component: it needs at least one term.")
+        check_distinct(self.terms, owner)
+
+    def _bound(self, structure: Structure) -> tuple[BoundFamily, ...]:
+        return tuple(structure.bind_family(term.family) for term in self.terms)
 
 
 class BoundLaw(ABC):
@@ -185,7 +225,6 @@ def read_sum(reader: Reader) -> tuple[Law, ...]:
 def check_sum(laws: tuple[Law, ...], owner: str) -> None:
     """Refuse a sum without groups, with the same independent term twice, or that never selects anything."""
     from fieldfit.policies.laws.independent import Independent
-    from fieldfit.policies.terms import check_distinct
 
     if not laws:
         raise PolicyError(f"{owner[0].upper()}{owner[1:]} has no component: it needs at least one term, such as PL1.")

@@ -21,10 +21,10 @@ import numpy as np
 
 from fieldfit.inference import ExactInference, FactorGraph
 from fieldfit.policies.drawing import whole_rows
-from fieldfit.policies.laws.base import BoundLaw, Factors, Law, Sizes
+from fieldfit.policies.laws.base import BoundLaw, Factors, LawOfTerms, Sizes
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
-from fieldfit.policies.terms import Numbers, Term, bind_numbers, check_distinct, read_terms
+from fieldfit.policies.terms import Numbers, Term, bind_numbers, read_terms
 from fieldfit.policies.text import Reader, format_number
 from fieldfit.types import BoolArray, FloatArray, IntArray, PolicyError
 
@@ -35,7 +35,7 @@ Interaction = tuple[tuple[int, ...], float]
 
 
 @dataclass(frozen=True)
-class LogLinear(Law):
+class LogLinear(LawOfTerms):
     """Terms, and interactions (T, u_T) over their units; the empty T is the state in which nothing is selected."""
 
     terms: tuple[Term, ...]
@@ -47,9 +47,7 @@ class LogLinear(Law):
     )
 
     def __post_init__(self) -> None:
-        if not self.terms:
-            raise PolicyError("LogLinear(...) has no component: it needs at least one term.")
-        check_distinct(self.terms, "LogLinear(...)")
+        self._check_terms()
         for term in self.terms:
             if term.lam != 1.0:
                 raise PolicyError(
@@ -94,16 +92,6 @@ class LogLinear(Law):
         """The λ follow from the interactions."""
         return (None,) * len(self.terms)
 
-    @property
-    def betas(self) -> tuple[Numbers, ...]:
-        """β of each term."""
-        return tuple(term.beta for term in self.terms)
-
-    @property
-    def term_names(self) -> tuple[str, ...]:
-        """Each term without β."""
-        return tuple(term.name for term in self.terms)
-
     def with_lams(self, lams: tuple[Numbers | None, ...]) -> LogLinear:
         """The same law; its λ cannot be set."""
         if any(lam is not None for lam in lams):
@@ -117,7 +105,7 @@ class LogLinear(Law):
 
     def bind(self, structure: Structure, stream: int) -> BoundLogLinear:
         """The law over the components of ``structure``."""
-        return BoundLogLinear(self, tuple(structure.bind_family(t.family) for t in self.terms), stream)
+        return BoundLogLinear(self, self._bound(structure), stream)
 
 
 class BoundLogLinear(BoundLaw):

@@ -14,10 +14,10 @@ from typing import ClassVar
 import numpy as np
 
 from fieldfit.policies.drawing import one_for_each, row_uniforms, whole_rows
-from fieldfit.policies.laws.base import BoundLaw, Factors, Law, Sizes, block_diagonal
+from fieldfit.policies.laws.base import BoundLaw, Factors, LawOfTerms, Sizes, block_diagonal
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
-from fieldfit.policies.terms import Numbers, Term, bind_numbers, check_distinct, read_terms
+from fieldfit.policies.terms import Numbers, Term, bind_numbers, read_terms
 from fieldfit.policies.text import Reader, format_number
 from fieldfit.types import BoolArray, FloatArray, IntArray, PolicyError
 
@@ -27,7 +27,7 @@ def _total(lam: Numbers) -> float:
 
 
 @dataclass(frozen=True)
-class Multinomial(Law):
+class Multinomial(LawOfTerms):
     """Exactly one of the components of these terms in each sample."""
 
     terms: tuple[Term, ...]
@@ -39,9 +39,7 @@ class Multinomial(Law):
     )
 
     def __post_init__(self) -> None:
-        if not self.terms:
-            raise PolicyError("Multinomial(...) has no component: it needs at least one term.")
-        check_distinct(self.terms, "Multinomial(...)")
+        self._check_terms()
         total = math.fsum(_total(term.lam) for term in self.terms)
         if abs(total - 1) > 1e-9:
             raise PolicyError(
@@ -65,16 +63,6 @@ class Multinomial(Law):
         """λ of each term."""
         return tuple(term.lam for term in self.terms)
 
-    @property
-    def betas(self) -> tuple[Numbers, ...]:
-        """β of each term."""
-        return tuple(term.beta for term in self.terms)
-
-    @property
-    def term_names(self) -> tuple[str, ...]:
-        """Each term without λ and β."""
-        return tuple(term.name for term in self.terms)
-
     def with_lams(self, lams: tuple[Numbers | None, ...]) -> Multinomial:
         """The same terms with other λ, which must sum to 1."""
         return Multinomial(
@@ -87,7 +75,7 @@ class Multinomial(Law):
 
     def bind(self, structure: Structure, stream: int) -> BoundMultinomial:
         """The terms over the components of ``structure``."""
-        return BoundMultinomial(self.terms, tuple(structure.bind_family(t.family) for t in self.terms), stream)
+        return BoundMultinomial(self.terms, self._bound(structure), stream)
 
 
 class BoundMultinomial(BoundLaw):

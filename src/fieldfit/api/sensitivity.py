@@ -1,0 +1,126 @@
+"""Gross-error sensitivity: the most that one observation can do to a fit, sup over x of |n 𝓘(x)|, expected over Z."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fieldfit.api.functionals import some_places, unit_rows
+from fieldfit.api.robustness import BLOCK, expected_scores, influence_on, matrices
+from fieldfit.data.samples import Table
+from fieldfit.models.field import FieldModel
+from fieldfit.report.shown import Shown, first_rows, frame_rows
+from fieldfit.report.table import PlainTable
+from fieldfit.types import FloatArray, ModelError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fieldfit.api.result import Fit
+
+_MOST_STATES = 1 << 16
+
+
+@dataclass(frozen=True, repr=False)
+class Sensitivity(Shown):
+    """Gross-error sensitivity: ``each`` (q,) is sup_x |n 𝓘_k(x)|, ``total`` sup_x ‖n 𝓘(x)‖, reached at ``state``.
+
+    ``exact`` if the supremum is over all states of the model; otherwise over the fitted samples, a lower bound, and
+    ``state`` is the number of one of them. ``standardised`` is sup_x (n 𝓘ᵀ V⁻¹ 𝓘)^(1/2) with V = Cov(√n θ̂): at least √q
+    where the policy selects everything. ``errors`` (q,) are the standard errors of the ``parameters``, and ``n`` is
+    ``fit.total``: with importance weights x is one of so many samples of equal weight.
+    """
+
+    each: FloatArray
+    total: float
+    standardised: float
+    state: tuple[Any, ...] | int
+    exact: bool
+    parameters: tuple[str, ...]
+    errors: FloatArray
+    n: float
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line for each parameter, the most sensitive first.
+
+        ``sensitivity`` is sup_x |n 𝓘_k(x)|; ``change`` what one observation among the n can do at most, and ``in_errors``
+        the same in standard errors.
+        """
+        import pandas as pd
+
+        change = self.each / self.n
+        with np.errstate(divide="ignore", invalid="ignore"):
+            in_errors = np.where(self.errors > 0, change / self.errors, np.nan)
+        frame = pd.DataFrame(
+            {"sensitivity": self.each, "change": change, "in_errors": in_errors},
+            index=pd.Index(self.parameters, name="parameter"),
+        )
+        return frame.sort_values("sensitivity", ascending=False, kind="stable")
+
+    def _lines(self) -> Sequence[str]:
+        who = "One observation moves θ̂ by at most" if self.exact else "One of the fitted samples moves θ̂ by"
+        where = f"reached at the state {self.state}" if self.exact else f"namely sample {self.state}"
+        over = "over all states" if self.exact else "over the fitted samples, a lower bound"
+        lines = [
+            f"gross-error sensitivity {self.total:.4g} of {len(self.each)} parameter{'s' * (len(self.each) > 1)}, {over}",
+            f"{who} {self.total:.4g}/n = {self.total / self.n:.4g} (Euclidean length), {where}; standardised "
+            f"{self.standardised:.4g}.",
+        ]
+        if np.isnan(self.each).all():
+            lines.append("No parameter is identified one by one, so there is none to list.")
+        return lines
+
+    def _table(self) -> PlainTable | None:
+        if np.isnan(self.each).all():
+            return None
+        rows = frame_rows(self.to_frame())
+        columns = ("parameter", "sup |n 𝓘|", "most change", "in std. errors")
+        return first_rows(PlainTable("", columns, rows, formats=("", ".4g", ".3g", ".3g")))
+
+
+def gross_error_sensitivity(fit: Fit, parameters: Any = None) -> Sensitivity:
+    """See `Sensitivity`; over all parameters, or over those chosen, which works for any number of them."""
+    model = fit.model
+    small = isinstance(model, FieldModel) and math.prod(model.graph.cardinalities) <= _MOST_STATES
+    if small and isinstance(model, FieldModel):
+        dataset: Any = Table(model.graph.all_states(), model.names, model.states)
+    else:
+        dataset = fit.needed_dataset
+    source = expected_scores(fit, dataset)
+    if parameters is None:
+        accuracy = matrices(fit, "The gross-error sensitivity of all parameters")
+        places = np.arange(len(fit.theta))
+        covariance, variances = accuracy.covariance, accuracy.variances()
+        inverse = accuracy.inverse / accuracy.moments.total
+        blocks: Iterator[tuple[int, FloatArray]] = (
+            (start, scores @ inverse)
+            for start, scores in source.score_blocks(fit.theta, max(1, BLOCK // len(fit.theta)))
+        )
+    else:
+        places = some_places(parameters, model.parameter_names)
+        covariance = fit.accuracy().covariance_of(unit_rows(places, len(fit.theta)))
+        variances = np.diag(covariance)
+        if np.isnan(variances).all():
+            raise ModelError("None of these parameters is identified; there is no influence to measure.")
+        blocks = iter([(0, np.nan_to_num(influence_on(fit, source, places)))])
+    metric = np.linalg.pinv(np.nan_to_num(covariance) * fit.total, hermitian=True)
+    each = np.zeros(len(places))
+    total, standardised, where = 0.0, 0.0, 0
+    for start, block in blocks:
+        moved = block * (fit.total * fit.unit_weight)
+        each = np.maximum(each, np.abs(moved).max(axis=0))
+        norms = np.linalg.norm(moved, axis=1)
+        if norms.max() > total:
+            total, where = float(norms.max()), start + int(norms.argmax())
+        standard = np.einsum("ir,rs,is->i", moved, metric, moved, optimize=True)
+        standardised = max(standardised, float(np.sqrt(max(standard.max(), 0.0))))
+    each[np.isnan(variances)] = np.nan
+    state: tuple[Any, ...] | int = where
+    if small and isinstance(model, FieldModel):
+        state = tuple(np.asarray(model.decode(model.graph.all_states()[[where]])[0]).tolist())
+    names = tuple(model.parameter_names[int(place)] for place in places)
+    return Sensitivity(each, total, standardised, state, small, names, np.sqrt(np.maximum(variances, 0.0)), fit.total)

@@ -1,0 +1,106 @@
+"""What the fits of chains share on the command line: the options of training, and what is said at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fieldfit.cli.shared import Json, Out, Seed, Threads, use_threads
+
+if TYPE_CHECKING:
+    from fieldfit.api.result import Fit
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How the fit is made, as given."""
+
+    policy: str
+    sigma2: str
+    l1: float | None
+    weights: str | None
+    seed: int
+    tol: float
+    max_iter: int
+    threads: int | None
+    progress: bool | None
+    rows: int
+    out: Path | None
+    json: bool
+
+    def prepare(self) -> None:
+        """Set the threads, and refuse what can be refused before anything is read."""
+        from fieldfit.cli.output import check_folder
+        from fieldfit.policies import Policy
+
+        use_threads(self.threads)
+        Policy.parse(self.policy)
+        check_folder(self.out)
+
+    def described(self, warned: list[str]) -> dict[str, Any]:
+        """What the JSON document says of the options and of what was warned about."""
+        return {"l1": self.l1, "file": None if self.out is None else str(self.out), "warnings": list(warned)}
+
+    def say_saved(self) -> None:
+        """Name the file, if there is one."""
+        from fieldfit.cli.output import note
+
+        if self.out is not None:
+            note(f"saved: {self.out}")
+
+    def check_ended(self, fit: Fit) -> None:
+        """An interrupted fit ends with an error, after its estimate is saved."""
+        from fieldfit.cli.output import InterruptedFitError
+
+        if fit.message == "stopped: interrupted":
+            kept = f"; {self.out} has the estimate so far" if self.out else ""
+            raise InterruptedFitError(f"Interrupted after {fit.iterations} iterations: not converged{kept}.")
+
+
+def training_options(
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", help="What is selected, such as 'PL1@0.5 + 0.2*FL@0.5'.")
+    ] = "FL",
+    sigma2: Annotated[
+        str,
+        typer.Option(
+            "--sigma2",
+            metavar="V",
+            help="Variance of the penalty; none; for a CRF also cv, or V1,V2,… to choose from.",
+        ),
+    ] = "10",
+    l1: Annotated[float | None, typer.Option("--l1", min=0, help="Weight of the L1 penalty (none).")] = None,
+    weights: Annotated[
+        str | None, typer.Option("--weights", metavar="B1,B2,…", help="β of each term, or auto.")
+    ] = None,
+    seed: Seed = 0,
+    tol: Annotated[float, typer.Option("--tol", help="Largest gradient entry for each sentence at the end.")] = 1e-4,
+    max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Iterations at most.")] = 1000,
+    threads: Threads = None,
+    progress: Annotated[
+        bool | None, typer.Option("--progress/--no-progress", help="Show each iteration (on a terminal).")
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=0, help="Weights to print.")] = 10,
+    out: Out = None,
+    json: Json = False,
+) -> TrainingOptions:
+    """Collect the options of training."""
+    return TrainingOptions(
+        policy, sigma2, l1, weights, seed, tol, max_iter, threads, progress, rows, out, json
+    )  # fmt: skip
+
+
+def say_fit(fit: Fit, labels: int, inputs: str, sigma2: float | None) -> None:
+    """The model, the policy, how the fit ended, and its automatic weights; ``inputs`` counts symbols or features."""
+    from fieldfit.cli.output import say
+    from fieldfit.cli.weighting import print_weights
+
+    say(f"{fit.model.kind}: {fit.n:,} sentences, {labels} labels, {inputs}, {fit.model.n_parameters:,} parameters")
+    say(f"policy: {fit.policy}; sigma2: {'none' if sigma2 is None else format(sigma2, 'g')}")
+    say(f"{fit.message} ({fit.iterations} iterations, {fit.evaluations} evaluations, {fit.seconds:.2f} s)")
+    say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")
+    if fit.weights is not None:
+        print_weights(fit.weights)

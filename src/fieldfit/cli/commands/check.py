@@ -1,0 +1,49 @@
+"""`fieldfit check MODEL.ff DATA`: goodness of fit by simulation from a saved fit."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fieldfit.cli.saved import FittedData, SampleOptions, sample_options
+from fieldfit.cli.shared import Json, SavedFit, Seed, Threads, takes, use_threads
+
+
+@takes(sample_options)
+def check(
+    path: SavedFit,
+    data: FittedData,
+    simulated: Annotated[int, typer.Option("--simulated", min=2, help="Datasets to simulate from the fit.")] = 199,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Fit each of them again: right p-values, not conservative ones.")
+    ] = False,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Statistics to print, the smallest p first.")] = 20,
+    seed: Seed = 0,
+    threads: Threads = None,
+    json: Json = False,
+    *,
+    common: SampleOptions,
+) -> None:
+    """Set statistics of the data beside those of datasets simulated from the fit."""
+    from fieldfit.cli.output import collected_warnings, print_json, print_table
+    from fieldfit.cli.saved import frame_table, load_with, records
+
+    use_threads(threads)
+    fit = load_with(path, data, common)
+    with collected_warnings() as warned:
+        frame = fit.goodness_of_fit(n_simulated=simulated, random_state=seed, refit=refit)
+    frame = frame.sort_values("p", kind="stable")
+    if json:
+        print_json({"simulated": simulated, "refit": refit, "statistics": records(frame, "statistic"),
+                    "warnings": warned})  # fmt: skip
+        return
+    formats = {"observed": ".4f", "expected": ".4f", "std_dev": ".2g", "z": ".2f", "p": ".3g"}
+    kind = "refitted, p is right to first order" if refit else "not refitted, so p is conservative"
+    note = f"{simulated} simulated datasets, {kind}."
+    print_table(frame_table(frame, formats, index="statistic", rows=rows, note=note))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("check")(check)

@@ -1,0 +1,76 @@
+"""`fieldfit influence MODEL.ff DATA`: the samples that move a fit most, and the most that one could."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fieldfit.cli.saved import FittedData, ParameterOption, SampleOptions, sample_options
+from fieldfit.cli.shared import Json, SavedFit, takes
+
+
+@takes(sample_options)
+def influence(
+    path: SavedFit,
+    data: FittedData,
+    parameter: ParameterOption = None,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Samples to print and to name in the picture.")] = 10,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Draw all distances into this folder.")
+    ] = None,
+    json: Json = False,
+    *,
+    common: SampleOptions,
+) -> None:
+    """Show which samples move a fit most, which parameter each moves, and the most that one observation can do."""
+    from fieldfit.api.result import MOST_DENSE
+    from fieldfit.api.robustness import distances
+    from fieldfit.cli.output import note, print_json, print_table, say
+    from fieldfit.cli.saved import frame_table, load_with, records, write_picture
+
+    fit = load_with(path, data, common)
+    everything = bool(parameter) or fit.model.n_parameters <= MOST_DENSE
+    frame = distances(fit, parameter) if everything else fit.influential(rows)
+    worst = fit.gross_error_sensitivity(parameter) if everything else None
+    files = []
+    if out is not None:
+        from matplotlib.figure import Figure
+
+        axes = Figure(figsize=(7.2, 3.8), layout="constrained").subplots()
+        files = write_picture(fit.plot_influence(rows, axes, parameters=parameter).figure, frame, out, "influence")
+    if json:
+        print_json(
+            {
+                "measure": frame.columns[0],
+                "samples": records(frame.head(rows), "row"),
+                "gross_error_sensitivity": worst
+                and {
+                    "total": worst.total,
+                    "standardised": worst.standardised,
+                    "exact": worst.exact,
+                    "state": worst.state,
+                    "each": worst.to_frame()["sensitivity"].to_dict(),
+                },
+                "files": files,
+            }
+        )
+        return
+    formats = {frame.columns[0]: ".4f", "parameter": "", "change": ".4f", "in_errors": ".3f"}
+    what = (
+        "Cook's distance, and the parameter that the sample moves most: by how much, and in standard errors."
+        if frame.columns[0] == "distance"
+        else "Displacement: twice what the objective loses without the sample; then the parameter that it moves most."
+    )
+    print_table(frame_table(frame, formats, index="sample", rows=rows, note=what))
+    if worst is not None:
+        say("")
+        say(str(worst).split("\n\n")[0])
+    for file in files:
+        note(f"written: {file}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("influence")(influence)

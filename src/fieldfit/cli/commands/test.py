@@ -1,0 +1,66 @@
+"""`fieldfit test MODEL.ff HYPOTHESIS…`: a Wald test of hypotheses about parameters, together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fieldfit.cli.shared import Json, SavedFit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def wald(
+    path: SavedFit,
+    hypotheses: Annotated[
+        list[str], typer.Argument(metavar="HYPOTHESIS…", help="NAME (is 0), NAME==VALUE or NAME==NAME.")
+    ],
+    json: Json = False,
+) -> None:
+    """Test hypotheses about the parameters of a saved fit, all of them together, with robust standard errors."""
+    from fieldfit.api.files import load
+    from fieldfit.cli.output import print_json, say
+
+    fit = load(path)
+    rows, values = parse_hypotheses(hypotheses, fit.parameter_names)
+    found = fit.wald_test(rows, values)
+    if json:
+        print_json({"hypotheses": hypotheses, "test": found.name, "statistic": found.statistic,
+                    "degrees_of_freedom": found.degrees_of_freedom, "p": found.p})  # fmt: skip
+        return
+    say(str(found))
+
+
+def parse_hypotheses(texts: Sequence[str], names: Sequence[str]) -> tuple[list[dict[str, float]], list[float]]:
+    """Each text as coefficients of parameters and the value that their sum has under the hypothesis."""
+    from fieldfit.types import ModelError
+
+    known = set(names)
+    rows: list[dict[str, Any]] = []
+    values: list[float] = []
+    for text in texts:
+        left, equals, right = (part.strip() for part in text.partition("=="))
+        for name in [left] if not equals or right not in known else [left, right]:
+            if name not in known:
+                shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
+                raise ModelError(f"The hypothesis {text!r} names no parameter; they are {shown}.")
+        if right in known:
+            rows.append({left: 1.0, right: -1.0})
+            values.append(0.0)
+            continue
+        try:
+            values.append(float(right) if equals else 0.0)
+        except ValueError:
+            raise ModelError(
+                f"The hypothesis {text!r} has {right!r} where a number or a parameter should be; write NAME, NAME==0.5 or "
+                f"NAME==NAME."
+            ) from None
+        rows.append({left: 1.0})
+    return rows, values
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("test")(wald)

@@ -1,0 +1,71 @@
+"""`fieldfit validate MODEL.ff DATA`: held-out likelihood of a saved fit's model, under several policies and penalties."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fieldfit.cli.saved import FittedData, SampleOptions, sample_options
+from fieldfit.cli.shared import Json, SavedFit, Seed, Threads, takes, use_threads
+
+
+@takes(sample_options)
+def validate(
+    path: SavedFit,
+    data: FittedData,
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", "-p", help="A policy (several times); that of the fit.")
+    ] = None,
+    sigma2: Annotated[
+        str | None, typer.Option("--sigma2", metavar="V,…", help="Penalties to try, such as 0.1,1,none; the fit's.")
+    ] = None,
+    score: Annotated[str, typer.Option("--score", help="What is measured on held-out samples.")] = "FL",
+    folds: Annotated[int, typer.Option("--folds", min=2, help="Parts of the data.")] = 5,
+    seed: Seed = 0,
+    threads: Threads = None,
+    json: Json = False,
+    *,
+    common: SampleOptions,
+) -> None:
+    """Cross-validate: the negative log-likelihood of held-out samples, for each policy and penalty."""
+    from fieldfit.api.files import load
+    from fieldfit.api.validation import cross_validate
+    from fieldfit.cli.output import collected_warnings, print_json, print_table
+    from fieldfit.cli.saved import read_samples
+    from fieldfit.cli.values import as_list, as_numbers
+    from fieldfit.report.table import PlainTable
+
+    use_threads(threads)
+    fit = load(path)
+    penalties = [None if text == "none" else as_numbers(text, "--sigma2")[0] for text in as_list(sigma2) or []]
+    own = fit.sigma2[fit.free]
+    with collected_warnings() as warned:
+        frame = cross_validate(
+            fit.model,
+            read_samples(fit, data, common),
+            policy or [str(fit.policy)],
+            sigma2=penalties or [float(own[0]) if (own == own[0]).all() and own[0] < float("inf") else None],
+            score=score,
+            folds=folds,
+            random_state=seed,
+        )
+    if json:
+        print_json({"score": score, "folds": folds, "lines": frame.to_dict(orient="records"), "warnings": warned})
+        return
+    columns = ("policy", "sigma2", "nll", "± nll", "excess", "± excess")
+    numbers = frame[["sigma2", "nll", "std_error", "excess", "excess_std_error"]].to_numpy(dtype=float).tolist()
+    lines = tuple(
+        (str(text), "none" if penalty == float("inf") else f"{penalty:g}", *rest)
+        for text, (penalty, *rest) in zip(frame["policy"], numbers, strict=True)
+    )
+    note = (
+        f"Held-out −log {score} of a sample, {folds} folds; excess over the best line, ± one standard error, which for the "
+        f"excess is that of the difference."
+    )
+    print_table(PlainTable("", columns, lines, note, ("", "", ".5f", ".2g", ".5f", ".2g")))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("validate")(validate)

@@ -1,0 +1,132 @@
+"""What the commands on saved fits share: the fit with the samples that it was made from, and tables of frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fieldfit.cli.fitting import WeightKind
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fieldfit.api.result import Fit
+    from fieldfit.report.table import PlainTable
+
+FittedData = Annotated[
+    Path, typer.Argument(metavar="DATA", help="The data that were fitted: a table, or a file of sentences.")
+]
+ParameterOption = Annotated[
+    list[str] | None, typer.Option("--parameter", metavar="NAME", help="A parameter (several times); all.")
+]
+
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """How the samples were read."""
+
+    sample_weight: str | None
+    weight_kind: str
+    header: bool | None
+    separator: str | None
+
+
+def sample_options(
+    sample_weight: Annotated[
+        str | None,
+        typer.Option("--sample-weight", metavar="COLUMN", help="The column that has the samples' weights."),
+    ] = None,
+    weight_kind: Annotated[WeightKind, typer.Option("--weight-kind", help="What they mean.")] = WeightKind.importance,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether line 1 has names (looked at).")
+    ] = None,
+    separator: Annotated[
+        str | None, typer.Option("--separator", metavar="TEXT", help="Between columns of a file of sentences.")
+    ] = None,
+) -> SampleOptions:
+    """Collect the options."""
+    return SampleOptions(sample_weight, weight_kind.value, header, separator)
+
+
+def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Any:
+    """The samples of a file as the fit's model takes them."""
+    from fieldfit.models.field import FieldModel
+    from fieldfit.types import ModelError
+
+    if isinstance(fit.model, FieldModel):
+        from fieldfit.data.table import read_table
+
+        return read_table(
+            path,
+            states=fit.model.states,
+            names=fit.model.names if fit.model.named else None,
+            sample_weight=options.sample_weight,
+            weight_kind=options.weight_kind,
+            header=options.header,
+            rename=False,
+        )
+    from fieldfit.cli.chains import read_for
+    from fieldfit.estimators.sequence_input import encode_sequences
+
+    if fit.encoder is None:
+        raise ModelError("The saved fit has no encoder, so it cannot read files of sentences. Fit it with 'fit crf'.")
+    return encode_sequences(fit.encoder, read_for(fit.encoder, path, options.separator))
+
+
+def load_with(path: Path, data: Path, options: SampleOptions) -> Fit:
+    """A saved fit with its samples; other samples than those that were fitted are refused."""
+    from fieldfit.api.attach import attach
+    from fieldfit.api.files import load
+
+    fit = load(path)
+    return attach(fit, read_samples(fit, data, options))
+
+
+def frame_table(
+    frame: pd.DataFrame, formats: dict[str, str], *, index: str, rows: int, title: str = "", note: str = ""
+) -> PlainTable:
+    """The first rows of a frame with its index as the first column; a column without a format is left out."""
+    from fieldfit.report.table import PlainTable
+
+    shown = frame.head(rows)
+    columns = [name for name in shown.columns if name in formats]
+    lines = tuple(
+        (str(name), *(_cell(value) for value in line))
+        for name, line in zip(shown.index, shown[columns].itertuples(index=False), strict=True)
+    )
+    more = len(frame) - len(shown)
+    notes = [note] if note else []
+    if more > 0:
+        notes.append(f"… and {more:,} more (--rows, --json).")
+    return PlainTable(title, (index, *columns), lines, " ".join(notes), ("", *(formats[name] for name in columns)))
+
+
+def _cell(value: Any) -> str | int | float | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
+        return "yes" if value else ""
+    return float(value)
+
+
+def records(frame: pd.DataFrame, index: str) -> list[dict[str, Any]]:
+    """The lines of a frame as dictionaries, for JSON."""
+    lines = frame.rename_axis(index).reset_index().to_dict(orient="records")
+    return [{str(name): value for name, value in line.items()} for line in lines]
+
+
+def write_picture(drawing: Any, frame: pd.DataFrame, folder: Path, name: str) -> list[str]:
+    """A picture (png and svg) and its data (csv) in a folder, which is made."""
+    from fieldfit.data.atomic import atomic_writer
+    from fieldfit.report.figures import make_folder, save_figure
+
+    make_folder(folder)
+    written: Sequence[Path] = save_figure(drawing, folder, name)
+    table = folder / f"{name}.csv"
+    with atomic_writer(table) as file:
+        file.write(frame.to_csv().encode())
+    return [*map(str, written), str(table)]

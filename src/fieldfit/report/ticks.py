@@ -1,0 +1,55 @@
+"""Ticks of logarithmic axes, all written in one way: 0.005, 0.2, 50, 2k, 10M."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+_SUFFIXES = ("", "k", "M", "G", "T", "P")
+#: The leading digits of the ticks, by the decades that the axis spans; below the first, ticks at equal round steps.
+_DIGITS = ((1.2, (1, 2, 3, 5, 7)), (2.2, (1, 2, 5)), (4.0, (1, 3)), (math.inf, (1,)))
+_FINE = 0.8
+
+
+def number(value: float) -> str:
+    """A number of few digits: thousands as k, millions as M, billions as G; small ones as decimals."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    size = abs(value)
+    if size < 1e-4 or size >= 1e18:
+        return f"{value:.3g}"
+    group = max(0, math.floor(math.log10(size * (1 + 1e-12)) / 3))
+    text = f"{value / 1000**group:.6f}".rstrip("0").rstrip(".")
+    return text + _SUFFIXES[group]
+
+
+def plain_ticks(axis: Any) -> None:
+    """Ticks of a logarithmic axis of matplotlib whose limits are final: as many as can be told apart, alike in look."""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    low, high = sorted(axis.get_view_interval())
+    decades = math.log10(high / low)
+    if decades <= _FINE:
+        places = _even_places(low, high)
+    else:
+        steps = next(digits for most, digits in _DIGITS if decades <= most)
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        places = [step * 10.0**power for power in powers for step in steps]
+    axis.set_major_locator(FixedLocator([place for place in places if low <= place <= high]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: number(round(value, 12)))
+
+
+def _even_places(low: float, high: float) -> list[float]:
+    """About eight round numbers between two that are close, nearer to each other at the lower end."""
+    places: list[float] = []
+    value = low
+    part = (high / low) ** (1 / 8)
+    while value <= high and len(places) < 20:
+        step = value * (part - 1)
+        unit = 10.0 ** math.floor(math.log10(step))
+        step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= step * 0.999)
+        value = math.ceil(value / step * (1 - 1e-9)) * step
+        places.append(value)
+        value = value + step
+    return places

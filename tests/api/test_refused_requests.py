@@ -1,0 +1,61 @@
+"""What cannot be answered is refused in a sentence, never by an exception of something below."""
+
+import re
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.types import FieldfitError
+
+MODEL = ff.BoltzmannMachine(4)
+X = MODEL.sample([-1, 1, 0.5, -0.5, 1, -1], 200, 0).values
+FIT = ff.fit(MODEL, X, "PL1")
+
+REFUSED = {
+    "a text as level": (lambda: FIT.conf_int("a"), "A confidence level lies between 0 and 1; got 'a'."),
+    "no level": (lambda: FIT.conf_int(None), "A confidence level lies between 0 and 1; got None."),
+    "a text as rate": (lambda: FIT.discoveries("a"), "A false discovery rate lies between 0 and 1; got 'a'."),
+    "influence on nothing": (lambda: FIT.influence(parameters=[]), "parameters is empty; name at least one"),
+    "influential on nothing": (lambda: FIT.influential(parameters=[]), "parameters is empty"),
+    "sensitivity of nothing": (lambda: FIT.gross_error_sensitivity([]), "parameters is empty"),
+    "half a sample": (lambda: FIT.influential(2.5), "a whole number of at least 1; got 2.5."),
+    "half a sample drawn": (lambda: FIT.plot_influence(2.5), "a whole number of at least 1; got 2.5."),
+    "a truth value of samples": (lambda: FIT.influential(True), "a whole number of at least 1; got True."),
+    "a text as θ": (lambda: ff.asymptotics(MODEL, "abc", "PL1"), "θ is 'abc'; it must be 6 numbers"),
+    "a text as start": (lambda: ff.fit(MODEL, X, start="abc"), "θ is 'abc'; it must be 6 numbers"),
+    "half a round": (
+        lambda: ff.AutoWeights(max_rounds=1.5),
+        "max_rounds of the automatic weights is 1.5; it must be a",
+    ),
+    "several functionals": (
+        lambda: FIT.functional(["x0:x1", "x2:x3"]),
+        "estimates one number, and ['x0:x1', 'x2:x3']",
+    ),
+    "several mappings": (lambda: FIT.functional([{"x0:x1": 1}, {"x2:x3": 1}]), "estimates one number"),
+    "an empty mapping": (lambda: FIT.functional({}), "coefficients is empty; give at least one parameter."),
+    "NaN coefficients": (lambda: FIT.functional([np.nan] * 6), "Coefficients are finite numbers; got [nan"),
+    "a text as coefficient": (lambda: FIT.functional({"x0:x1": "a"}), "Coefficients are finite numbers; got ['a']"),
+    "an infinite coefficient": (lambda: FIT.functional({"x0:x1": np.inf}), "Coefficients are finite numbers"),
+    "a truth value": (lambda: FIT.functional(True), "A parameter is a name or a number from 0 to 5; got True."),
+    "no functional": (lambda: FIT.functional(None), "A functional is a parameter's name or number"),
+    "a fraction of parameters": (lambda: FIT.table(parameters=2.5), "one or a list; got 2.5."),
+    "parameters as kind": (lambda: FIT.standard_errors(["x0:x1"]), "For chosen parameters write parameters=[…]."),
+    "an array as kind": (lambda: FIT.standard_errors(np.arange(2)), "For chosen parameters write parameters=[…]."),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_in_a_sentence(name):
+    action, sentence = REFUSED[name]
+    with pytest.raises(FieldfitError, match=re.escape(sentence)):
+        action()
+
+
+def test_no_rows_have_no_influence():
+    assert FIT.influence(rows=[]).shape == (0, 6)
+
+
+def test_a_summary_names_its_level():
+    assert "lower and upper: 50% confidence intervals" in FIT.summary(level=0.5)
+    assert "95% confidence intervals" in FIT.summary()

@@ -1,0 +1,129 @@
+"""influence, check, compare, test and validate: a saved fit with the data that it was made from."""
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+
+SENTENCES = "the DT B\ndog NN I\nruns VB O\n\na DT B\nbig JJ I\ncat NN I\nsees VB O\n\nruns VB O\n\n"
+
+
+@pytest.fixture
+def nested(tmp_path, votes, run):
+    edges = tmp_path / "edges.txt"
+    edges.write_text("été,b\nété,c\nb,c\n", encoding="utf-8")
+    full, null = tmp_path / "full.ff", tmp_path / "null.ff"
+    policy = ("--biases", "-p", "PL1 + 0.2*PL2")
+    assert run("fit", "boltzmann", votes, *policy, "--out", full).code == 0
+    assert run("fit", "boltzmann", votes, *policy, "--edges", edges, "--out", null).code == 0
+    return full, null
+
+
+def narrow(text):
+    return max(map(len, text.splitlines())) <= 80
+
+
+def test_influence_is_that_of_the_fit(run, nested, votes, tmp_path):
+    ran = run("influence", nested[0], votes, "--rows", 3, "--out", tmp_path / "drawn")
+    assert ran.code == 0
+    assert narrow(ran.out)
+    assert "gross-error sensitivity" in ran.out
+    assert ran.err.count("written: ") == 3
+    lines = (tmp_path / "drawn" / "influence.csv").read_text().splitlines()
+    assert len(lines) == 301
+    fit = ff.load(nested[0], votes)
+    found = run("influence", nested[0], votes, "--rows", 3, "--json").json
+    table = fit.influential(3)
+    assert [line["row"] for line in found["samples"]] == list(table.index)
+    assert [line["distance"] for line in found["samples"]] == pytest.approx(list(table["distance"]))
+    assert found["gross_error_sensitivity"]["total"] == pytest.approx(fit.gross_error_sensitivity().total)
+    chosen = run("influence", nested[0], votes, "--parameter", "b:c", "--json").json
+    assert {line["parameter"] for line in chosen["samples"]} == {"b:c"}
+
+
+def test_a_loaded_fit_takes_its_own_samples_only(refused, nested, votes, tmp_path, samples):
+    fewer = tmp_path / "fewer.csv"
+    fewer.write_text("\n".join(votes.read_text(encoding="utf-8").splitlines()[:100]), encoding="utf-8")
+    assert "made from 300 samples, and these are 99" in refused("influence", nested[0], fewer)
+    lines = votes.read_text(encoding="utf-8").splitlines()
+    moved = tmp_path / "moved.csv"
+    moved.write_text("\n".join([lines[0], *lines[:0:-1]]), encoding="utf-8")  # another order: another Z for each
+    assert "not the samples that were fitted" in refused("check", nested[0], moved)
+
+
+@pytest.mark.parametrize("kind", ["importance", "counts"])
+@pytest.mark.parametrize("policy", ["PL1", "0.7*PL1"])
+def test_weights_penalty_and_fixed_parameters_come_back(tmp_path, samples, kind, policy):
+    weight = np.random.default_rng(0).integers(0, 3, len(samples))
+    options = {"sample_weight": weight, "weight_kind": kind}
+    model = ff.BoltzmannMachine(4, biases=True)
+    fit = ff.fit(model, samples, policy, sigma2=2.0, l1=0.5, fixed={"x0:x1": 0.3}, random_state=4, **options)
+    fit.save(tmp_path / "fit.ff")
+    again = ff.load(tmp_path / "fit.ff", samples, **options)
+    np.testing.assert_allclose(again.influence(), fit.influence(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("policy", "by"), [("0.7*PL1 + 0.5*FL", "term"), ("0.6*PL1", "component")])
+def test_automatic_weights_come_back(tmp_path, samples, policy, by):
+    model = ff.BoltzmannMachine(4, biases=True)
+    fit = ff.fit(model, samples, policy, sigma2=5.0, weights=ff.AutoWeights(by=by), random_state=3)
+    fit.save(tmp_path / "fit.ff")
+    np.testing.assert_allclose(ff.load(tmp_path / "fit.ff", samples).influence(), fit.influence(), atol=1e-13)
+
+
+def test_compare_has_criteria_and_the_test(run, nested, votes):
+    ran = run("compare", votes, *nested)
+    assert narrow(ran.out)
+    assert "null inside full: Composite likelihood-ratio test" in ran.out
+    found = run("compare", votes, *nested, "--json").json
+    full, null = (ff.load(path, votes) for path in nested)
+    assert found["tests"][0]["p"] == pytest.approx(ff.likelihood_ratio(full, null).p)
+    assert {line["model"]: line["claic"] for line in found["models"]} == pytest.approx(
+        {"full": full.claic(), "null": null.claic()}
+    )
+
+
+def test_hypotheses(run, refused, nested):
+    fit = ff.load(nested[0])
+    assert run("test", nested[0], "b:d", "c:d").out == f"{fit.wald_test(['b:d', 'c:d'])}\n"
+    same = run("test", nested[0], "b:d == c:d", "--json").json
+    assert same["p"] == pytest.approx(fit.wald_test({"b:d": 1, "c:d": -1}).p)
+    assert run("test", nested[0], "b:d==0.5", "--json").json["p"] == pytest.approx(fit.wald_test("b:d", 0.5).p)
+    assert "names no parameter" in refused("test", nested[0], "b:z")
+    assert "where a number or a parameter should be" in refused("test", nested[0], "b:d==much")
+
+
+def test_check_and_validate(run, refused, nested, votes):
+    ran = run("check", nested[1], votes, "--simulated", 19)
+    assert narrow(ran.out)
+    assert "19 simulated datasets, not refitted" in ran.out
+    found = run("check", nested[1], votes, "--simulated", 19, "--json").json
+    assert found["statistics"][0]["p"] <= found["statistics"][-1]["p"]
+    ran = run("validate", nested[0], votes, "-p", "PL1", "-p", "FL", "--sigma2", "0.1,none", "--folds", 2)
+    assert narrow(ran.out)
+    assert ran.out.count("none") == 2
+    found = run("validate", nested[0], votes, "-p", "PL1", "-p", "FL", "--sigma2", "0.1,none", "--folds", 2, "--json")
+    frame = ff.cross_validate(ff.load(nested[0]).model, votes, ["PL1", "FL"], sigma2=[0.1, None], folds=2)
+    assert [line["nll"] for line in found.json["lines"]] == pytest.approx(list(frame["nll"]))
+    assert "--sigma2" in refused("validate", nested[0], votes, "--sigma2", "much")
+
+
+def test_discoveries_and_coefficients_are_shown(run, nested, tmp_path):
+    ran = run("show", nested[0], "--fdr", 0.05)
+    assert narrow(ran.out)
+    assert "at a false discovery rate of 0.05" in ran.out
+    found = run("show", nested[0], "--fdr", 0.05, "--coefficients-to", tmp_path / "drawn", "--json").json
+    frame = ff.load(nested[0]).discoveries(0.05)
+    assert [line["q"] for line in found["discoveries"]["parameters"]] == pytest.approx(list(frame["q"]))
+    assert [path.rpartition(".")[2] for path in found["files"]] == ["png", "svg", "csv"]
+    assert len((tmp_path / "drawn" / "coefficients.csv").read_text().splitlines()) == 11
+
+
+def test_sentences_come_back_too(run, tmp_path):
+    train, saved = tmp_path / "train.txt", tmp_path / "crf.ff"
+    train.write_text(SENTENCES * 5, encoding="utf-8")
+    assert run("fit", "crf", train, "-p", "0.5*PL1 + 0.5*FL", "--sigma2", 1, "--out", saved).code == 0
+    found = run("influence", saved, train, "--rows", 2, "--json").json
+    assert found["measure"] == "displacement"  # 15 sentences, more parameters
+    assert len(found["samples"]) == 2
+    assert run("validate", saved, train, "--folds", 2).code == 0
