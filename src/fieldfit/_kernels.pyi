@@ -272,6 +272,18 @@ def chain_marginals(
     log_z: NDArray[float64],
     n_threads: int,
 ) -> None: ...
+def pairwise_moments(
+    edges: NDArray[int32],
+    codes: NDArray[uint8],
+    residual: NDArray[float64],
+    pair_terms: NDArray[float64],
+    weight: NDArray[float64],
+    state0: float,
+    gap: float,
+    families: int,
+    out: NDArray[float64],
+    n_threads: int,
+) -> None: ...
 def lasso_descent(
     gradient: NDArray[float64],
     scale: NDArray[float64],

@@ -74,12 +74,12 @@ class FieldProblem(Problem):
                 total_o, total_r = total_o + beta * counts, total_r + beta * usage
         self._counts, self._usage = total_o.tocsr(), total_r.tocsr()
         self._counts.eliminate_zeros()  # a weight of 0 must not meet a log table of −inf
-        self._used = self.configurations
+        self._used, self._needed = self.configurations, np.arange(self.configurations.count)
         if not self._betas.all():
             self._usage.eliminate_zeros()
             needed = np.unique(self._usage.indices)
             if len(needed) < self.configurations.count:
-                self._used = self._subset(needed, self._program_of(needed))[0]
+                self._used, self._needed = self._subset(needed, self._program_of(needed))[0], needed
                 self._usage = self._usage[:, needed]
         self._count_total = np.asarray(self._counts.sum(axis=0)).ravel()
         self._usage_total = np.asarray(self._usage.sum(axis=0)).ravel()
@@ -215,6 +215,34 @@ class FieldProblem(Problem):
                 direction[columns.indices[own]] = 0.0
             result[start : start + len(change)] = change @ self.arrays.features
         return (result + result.T) / 2
+
+    def information_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
+        """−Σ_c (Rᵀ w)_c Var_c(F_l) from the marginals of the configurations.
+
+        The entries of one table exclude each other, so E F_l² = Σ_e F_el² μ_e where all entries of parameter l are in
+        one table. None where a parameter has entries in several.
+        """
+        if not self._one_table_each:
+            return None
+        from scipy.sparse import csr_array
+
+        _, usage = self._weighted(row_weight)
+        marginals = self._config_marginals(self._log_tables(theta), self._needed)
+        features = csr_array(self.arrays.features)
+        mean = csr_array(marginals @ features)
+        squares = np.asarray((usage @ marginals) @ features.multiply(features)).ravel()
+        result: FloatArray = usage @ mean.multiply(mean) - squares
+        return np.asarray(result, dtype=np.float64).ravel()
+
+    @cached_property
+    def _one_table_each(self) -> bool:
+        """Whether no parameter has entries in two tables."""
+        columns = self.arrays.features.tocsc()
+        table = np.repeat(np.arange(len(self.arrays.graph.table_sizes)), self.arrays.graph.table_sizes)[
+            columns.indices
+        ]
+        first = np.repeat(table[np.minimum(columns.indptr[:-1], len(table) - 1)], np.diff(columns.indptr))
+        return bool(np.array_equal(table, first))
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the samples start..stop by family."""
