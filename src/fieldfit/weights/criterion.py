@@ -135,6 +135,11 @@ class DiagonalForm:
         """The trace of each group's bread."""
         return np.asarray(np.maximum(self.bread.sum(axis=1), 0.0))
 
+    @property
+    def rank(self) -> int:
+        """The number of parameters that are counted."""
+        return int(self.kept.sum())
+
     @cached_property
     def _counted(self) -> tuple[FloatArray, FloatArray]:
         kept = self.kept
