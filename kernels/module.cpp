@@ -51,6 +51,7 @@ NB_MODULE(_kernels, module) {
     ff::bind_selection(module);
     ff::bind_pairwise(module);
     ff::bind_pairwise_moments(module);
+    ff::bind_pairwise_information(module);
     ff::bind_name_table(module);
     ff::bind_vectors(module);
     ff::bind_lasso(module);

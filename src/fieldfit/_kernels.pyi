@@ -284,6 +284,20 @@ def pairwise_moments(
     out: NDArray[float64],
     n_threads: int,
 ) -> None: ...
+def pairwise_information(
+    codes: NDArray[uint8],
+    edge_number: NDArray[int32],
+    matrix: NDArray[float64],
+    bias: NDArray[float64],
+    targets: NDArray[int32],
+    beta: NDArray[float64],
+    row_weight: NDArray[float64],
+    indptr: NDArray[int64],
+    component: NDArray[int32],
+    entry_weight: NDArray[float64],
+    out: NDArray[float64],
+    n_threads: int,
+) -> None: ...
 def lasso_descent(
     gradient: NDArray[float64],
     scale: NDArray[float64],

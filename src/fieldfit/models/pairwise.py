@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fieldfit import _kernels
 from fieldfit.models.base import Problem
 from fieldfit.models.equal_samples import equal_samples
+from fieldfit.models.pairwise_information import information_matrix, is_fast
 from fieldfit.models.pairwise_layout import LARGEST_BLOCK, BlockFamily, EdgeNumbers, Layout, lay_out, sums_by
 from fieldfit.models.pairwise_preconditioner import SylvesterPreconditioner, code_moments
 from fieldfit.policies.selection import FamilySelection
@@ -126,6 +127,27 @@ class PairwiseProblem(Problem):
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v."""
         _, edges, biases = self._sums(_HESSIAN, theta, v, row_weight)
         return self._to_parameters(edges, biases)
+
+    def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ∇² m_θ(X_i, Z_i) as a matrix: block by block where that is fast, else one product for each parameter."""
+        if not is_fast(self._layout, self.n_variables, len(self.edges)):
+            return super().hessian_matrix(theta, row_weight)
+        weight = None if row_weight is None else self._checked_weight(row_weight)
+        information = information_matrix(self._layout, self.edges, *self._to_field(theta), weight)
+        field = self._field_matrix
+        return -(field.T @ information @ field)
+
+    @cached_property
+    def _field_matrix(self) -> FloatArray:
+        """The linear map from θ to the kernel's weights and biases (edges + variables, n_parameters)."""
+        edges = len(self.edges)
+        field = np.zeros((edges + self.n_variables, self.n_parameters))
+        field[np.arange(edges), self.edge_parameter] = self.gap**2
+        for end in self.edges.T:
+            np.add.at(field, (edges + end, self.edge_parameter), self.gap * self.state0)
+        if self.bias_parameter is not None:
+            field[edges + np.arange(self.n_variables), self.bias_parameter] += self.gap
+        return field
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """The diagonal of −Σ_i w_i ∇² m_θ(X_i, Z_i), (n_parameters,), not negative; for preconditioning.
@@ -351,6 +373,12 @@ class PairwiseProblem(Problem):
         value = self._call(self._layout, mode, theta, v, row_weight, edges, biases)
         return value, edges, biases
 
+    def _checked_weight(self, weight: FloatArray) -> FloatArray:
+        weight = np.asarray(weight, dtype=np.float64)
+        if weight.shape != (self.n_samples,):
+            raise DataError(f"row_weight must have the shape ({self.n_samples},); it has {weight.shape}.")
+        return weight
+
     def _by_sample(self, mode: int, theta: FloatArray, v: FloatArray | None) -> FloatArray:
         layout = self._layout
         row_out = np.zeros((len(layout.used), layout.n))
@@ -377,9 +405,7 @@ class PairwiseProblem(Problem):
         dq, dbias = (_NONE, _NONE) if v is None else self._to_field(v)
         meta, row_weight, entry_weight = layout.meta, layout.row_weight, layout.entry_weight
         if weight is not None:
-            weight = np.asarray(weight, dtype=np.float64)
-            if weight.shape != (self.n_samples,):
-                raise DataError(f"row_weight must have the shape ({self.n_samples},); it has {weight.shape}.")
+            weight = self._checked_weight(weight)
             meta = layout.meta_weighted
             row_weight, entry_weight = layout.weights(weight)
         return _kernels.pairwise(
