@@ -212,7 +212,15 @@ class PairwiseProblem(Problem):
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the samples start..stop by family, without β."""
         codes = self._bits[start:stop]
-        return self._scores(theta, codes, [_of_samples(part, start, start + len(codes)) for part in self._parts])
+        parts = [_of_samples(part, start, start + len(codes)) for part in self._parts]
+        return self._scores(theta, codes, [self._score_layout(codes, part) for part in parts])
+
+    def family_score_blocks(
+        self, theta: FloatArray, row_weight: FloatArray | None = None
+    ) -> Iterator[tuple[FloatArray | None, FloatArray]]:
+        """The scores as a stream, from the layouts that are kept."""
+        for weight, codes, layouts in self._score_layouts(row_weight):
+            yield weight, self._scores(theta, codes, layouts)
 
     @cached_property
     def equal_samples(self) -> tuple[IntArray, IntArray] | None:
@@ -221,7 +229,8 @@ class PairwiseProblem(Problem):
 
     def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
         """Scores of some samples by family, without β."""
-        return self._scores(theta, self._bits[rows], [_of_rows(part, rows) for part in self._parts])
+        codes = self._bits[rows]
+        return self._scores(theta, codes, [self._score_layout(codes, _of_rows(part, rows)) for part in self._parts])
 
     def family_statistics(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ψ_i^(f) ∘ ψ_i^(g), without β, summed where the residuals are: no score is laid out."""
@@ -284,14 +293,13 @@ class PairwiseProblem(Problem):
         beta = part.beta if np.ndim(part.beta) else 1.0
         return lay_out(codes, [part], [beta], self._edge_number, dense=self._dense, merge=False)
 
-    def _scores(self, theta: FloatArray, codes: NDArray[np.uint8], parts: Sequence[FamilySelection]) -> FloatArray:
+    def _scores(self, theta: FloatArray, codes: NDArray[np.uint8], layouts: Sequence[Layout]) -> FloatArray:
         scores = np.zeros((len(codes), self.n_families, self.n_parameters))
         if not len(codes):
             return scores
         a, b = self.edges.T
         first, second = codes[:, a], codes[:, b]
-        for f, part in enumerate(parts):
-            layout = self._score_layout(codes, part)
+        for f, layout in enumerate(layouts):
             residual = np.zeros((len(codes), self.n_variables))
             pair_terms = np.zeros((len(codes), len(self.edges)))
             self._call(

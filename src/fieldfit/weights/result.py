@@ -119,6 +119,21 @@ class WeightsResult:
         ]
         return pd.DataFrame(lines)
 
+    def comparison(self) -> pd.DataFrame:
+        """The exact J of the chosen weights, of each family alone and of equal weights, and each above the chosen one.
+
+        Columns policy, J and above; no lines where there are too many parameters for the exact form.
+        """
+        import pandas as pd
+
+        lines: list[tuple[str, float]] = []
+        if self.J_exact is not None and self.pure is not None and self.equal is not None:
+            lines = [("chosen", self.J_exact), *((f"{name} alone", J) for name, J in self.pure.items())]
+            lines.append(("equal weights", self.equal))
+        frame = pd.DataFrame(lines, columns=["policy", "J"])
+        frame["above"] = frame["J"] - (self.J_exact or 0.0)
+        return frame
+
     def plot(self) -> Figure:
         """The trajectory of β and of J over the rounds."""
         from fieldfit.report.weights import plot_weights
