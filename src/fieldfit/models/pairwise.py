@@ -135,7 +135,8 @@ class PairwiseProblem(Problem):
         weight = None if row_weight is None else self._checked_weight(row_weight)
         information = information_matrix(self._layout, self.edges, *self._to_field(theta), weight)
         field = self._field_matrix
-        return -(field.T @ information @ field)
+        result = field.T @ information @ field
+        return -(result + result.T) / 2
 
     @cached_property
     def _field_matrix(self) -> FloatArray:

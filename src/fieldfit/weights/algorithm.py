@@ -24,7 +24,7 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, IntArray, ModelError
-from fieldfit.weights.choice import judge, rivals
+from fieldfit.weights.choice import fall_back, judge, rivals
 from fieldfit.weights.criterion import DiagonalForm, LogDeterminant
 from fieldfit.weights.groups import Groups, check_betas
 from fieldfit.weights.mixture import Mixture
@@ -77,13 +77,17 @@ class _Ground:
 
 @dataclass(frozen=True)
 class _Step:
-    """What a round has found: θ's solution, J at it, the best β and what the present one loses against that."""
+    """What a round has found: θ's solution, J at it, the best β and what the present one loses against that.
+
+    ``proposed`` is the diagonal form's β where the exact one has put something simpler in its place.
+    """
 
     solution: Solution
     criterion: Form
     best: FloatArray
     loss: float
     moved: float
+    proposed: FloatArray | None
 
 
 def automatic_weights(
@@ -140,6 +144,7 @@ class _Alternation:
         self.tol, self.max_iter, self.method = tol, options.inner_iterations or max_iter, method
         self.theta = objective.start
         self.criterion: Form | None = None
+        self.exact: LogDeterminant | None = None
         self.history: list[Round] = []
         self.work = Work(samples=sample.size, all_samples=mixture.selection.n)
 
@@ -187,6 +192,9 @@ class _Alternation:
         J = criterion.value(self.beta)
         best = minimise_on_simplex(criterion, self.ridge, None if first else self.beta)
         loss = self._penalised(criterion, self.beta) - self._penalised(criterion, best)
+        proposed, simple = best, self._simpler(best)
+        if simple is not None:
+            best, loss = simple
         moved = float(np.abs(_shares(best, criterion) - _shares(self.beta, criterion)).max())
         whole = self.all.mixture.selection.n / ground.mixture.selection.n
         done = solution.converged and tight
@@ -195,7 +203,22 @@ class _Alternation:
                 len(self.history) + 1, self.beta, J, loss, -solution.value * whole, done, ground.mixture.selection.n
             )
         )
-        return _Step(solution, criterion, best, loss, moved)
+        return _Step(solution, criterion, best, loss, moved, proposed if simple is not None else None)
+
+    def _simpler(self, best: FloatArray) -> tuple[FloatArray, float] | None:
+        """What the exact form, where it can be had, puts in the place of the diagonal form's best β, and what the
+        present one loses against it by the exact form; None where that stays.
+
+        Asked in every round, so that θ is fitted with what is taken in the end.
+        """
+        self.exact = None
+        if self.form == "exact" or not self.forms.exact:
+            return None
+        self.exact = exact = self.statistics.dense(self.theta)
+        if exact.short or not self.options.fallback or self.options.gamma > 0:
+            return None
+        found = fall_back(exact, best, self.groups)
+        return None if found is None else (found.beta, exact.value(self.beta) - found.J)
 
     def _penalised(self, criterion: Form, beta: FloatArray) -> float:
         J = criterion.value(beta)
@@ -254,10 +277,7 @@ class _Alternation:
     def _result(self, step: _Step, converged: bool, message: str) -> WeightsResult:
         options, groups, beta, theta = self.options, self.groups, self.beta, self.theta
         criterion = step.criterion
-        exact = criterion if isinstance(criterion, LogDeterminant) else None
-        if exact is None and self.forms.exact:
-            exact = self.statistics.dense(theta)
-            self.work = self.work.and_statistics()
+        exact = criterion if isinstance(criterion, LogDeterminant) else self.exact
         found = WeightsResult(
             beta=beta, names=groups.names, policy=groups.policy(beta), history=tuple(self.history), converged=converged,
             message=message + self.note, form=self.form, formula=options.formula, gamma=options.gamma,
@@ -269,7 +289,10 @@ class _Alternation:
             return replace(found, gershgorin=self.statistics.gershgorin(theta, beta, mixed))
         # With a ridge the exact form may stay away from a pure policy on purpose.
         best = step.best if exact is criterion else None
-        verdict = judge(exact, beta, groups, self.ridge, fallback=options.fallback and options.gamma == 0, best=best)
+        judged = beta if step.proposed is None else step.proposed
+        verdict = judge(
+            exact, judged, groups, self.ridge, fallback=options.fallback and options.gamma == 0, best=best
+        )
         return replace(
             found, beta=verdict.beta, policy=groups.policy(verdict.beta), message=message + verdict.note + self.note,
             J=criterion.value(verdict.beta), J_exact=verdict.J_exact, pure=verdict.pure, equal=verdict.equal,

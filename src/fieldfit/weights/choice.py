@@ -41,6 +41,26 @@ def rivals(groups: Groups) -> dict[str, FloatArray]:
     return alone | {EQUAL: groups.normalised(np.ones(groups.count))}
 
 
+@dataclass(frozen=True)
+class Simple:
+    """A simple policy that is better than β, its exact J, and how to say so."""
+
+    beta: FloatArray
+    J: float
+    note: str
+
+
+def fall_back(exact: LogDeterminant, beta: FloatArray, groups: Groups) -> Simple | None:
+    """The best of the rivals by the exact J, where it is better than β."""
+    simple = rivals(groups)
+    values = {name: float(exact.value(other)) for name, other in simple.items()}
+    winner = min(values, key=lambda name: values[name])
+    if not values[winner] < exact.value(beta) - _BETTER:
+        return None
+    what = "equal weights, which were" if winner == EQUAL else "a pure policy, which was"
+    return Simple(simple[winner], values[winner], f"; worse than {what} taken, by the exact J")
+
+
 def judge(
     exact: LogDeterminant,
     beta: FloatArray,
@@ -58,16 +78,12 @@ def judge(
     diagonal = DiagonalForm(np.einsum("grr->gr", exact.bread), np.einsum("ghrr->ghr", exact.meat))
     optimum = minimise_on_simplex(exact, ridge) if best is None else best
     loss = exact.value(minimise_on_simplex(diagonal, ridge)) - exact.value(optimum)
-    simple = rivals(groups)
-    values = {name: float(exact.value(other)) for name, other in simple.items()}
+    values = {name: float(exact.value(other)) for name, other in rivals(groups).items()}
     J, note = float(exact.value(beta)), ""
-    winner = min(values, key=lambda name: values[name])
-    fell_back = fallback and values[winner] < J - _BETTER
-    if fell_back:
-        beta, J = simple[winner], values[winner]
-        what = "equal weights, which were" if winner == EQUAL else "a pure policy, which was"
-        note = f"; worse than {what} taken, by the exact J"
+    simple = fall_back(exact, beta, groups) if fallback else None
+    if simple is not None:
+        beta, J, note = simple.beta, simple.J, simple.note
     bread = np.einsum("g,gab->ab", beta, exact.bread)
     meat = np.einsum("g,h,ghab->ab", beta, beta, exact.meat, optimize=True)
     equal = values.pop(EQUAL)
-    return Judgement(beta, J, values, equal, float(loss), bool(fell_back), note, discs(bread, meat))
+    return Judgement(beta, J, values, equal, float(loss), simple is not None, note, discs(bread, meat))
