@@ -320,6 +320,35 @@ def test_an_interrupted_round_stops(monkeypatch):
     assert found.message.startswith("stopped: interrupted")
 
 
+def test_an_interrupt_on_a_part_of_the_samples_stops_too(monkeypatch):
+    original = Objective.value_grad
+    calls = []
+
+    def interrupted(self, x):
+        calls.append(self.problem.n_samples)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(self, x)
+
+    bound = Policy.parse("0.5*PL1 + 0.5*PL2").bind(MODEL.structure())
+    table = MODEL.read(np.concatenate([X, X]))
+    selection = bound.draw(0, 0, table.n)
+    objective = Objective(MODEL.compile(table, selection), np.zeros(10), np.zeros(10), np.ones(10, dtype=bool))
+    monkeypatch.setattr(Objective, "value_grad", interrupted)
+
+    def part(rows):
+        some = table.subset(rows)
+        return bound, lambda z: MODEL.compile(some, z)
+
+    found = automatic_weights(
+        bound, selection, lambda z: MODEL.compile(table, z), objective, ff.AutoWeights(), part=part
+    )
+    assert calls == [found.work.samples] * 3
+    assert found.work.samples < table.n
+    assert len(found.history) == 1
+    assert found.message.startswith("stopped: interrupted")
+
+
 def test_unknown_words_are_refused():
     with pytest.raises(PolicyError, match="weights is 'best'"):
         ff.fit(MODEL, X, "PL1 + FL", weights="best")

@@ -152,15 +152,13 @@ class _Alternation:
         """Alternate until both have settled; then the exact criterion, where it can be had, has the last word."""
         options = self.options
         converged, message = False, f"stopped: not settled in {options.max_rounds} rounds"
-        tight = options.max_rounds == 1
-        if self.sample.rows is not None:
-            self._pilot()
-            tight = True
-        while len(self.history) < options.max_rounds:
-            step = self._round(self.all, self.tol if tight else max(self.tol, _LOOSE), tight)
-            if step.solution.status is Status.INTERRUPTED:
+        step = None if self.sample.rows is None else self._pilot()
+        tight = options.max_rounds == 1 or step is not None
+        while step is None or len(self.history) < options.max_rounds:
+            if step is not None and step.solution.status is Status.INTERRUPTED:
                 self.beta, message = step.best, "stopped: interrupted"
                 break
+            step = self._round(self.all, self.tol if tight else max(self.tol, _LOOSE), tight)
             settled = step.solution.converged or (len(self.history) > 1 and _settled(self.history))
             if tight and settled and self._still(step):
                 converged, message = True, f"converged: β and θ settled in {len(self.history)} rounds"
@@ -171,18 +169,19 @@ class _Alternation:
             self.beta, tight = step.best, True
         return self._result(step, converged, message)
 
-    def _pilot(self) -> None:
+    def _pilot(self) -> _Step:
         """Rounds with θ fitted roughly to the part of the samples; the penalty has its share of them."""
         mixture, share = self.sample.mixture, self.sample.size / self.all.mixture.selection.n
         whole = self.all.objective
         objective = replace(whole, problem=mixture.problem, precision=share * whole.precision)
         ground = _Ground(mixture, objective)
-        rounds = _PILOT_ROUNDS if share <= _SMALL_PART else 1
-        for _ in range(min(rounds, self.options.max_rounds - 1)):
+        most = min(_PILOT_ROUNDS if share <= _SMALL_PART else 1, self.options.max_rounds - 1)
+        while True:
             step = self._round(ground, max(self.tol, _LOOSE), False)
             self.beta = step.best
-            if self._still(step) or step.solution.status is Status.INTERRUPTED:
-                break
+            done = self._still(step) or step.solution.status is Status.INTERRUPTED
+            if done or len(self.history) >= most:
+                return step
 
     def _round(self, ground: _Ground, gtol: float, tight: bool) -> _Step:
         """θ with the present β, J there, and the β that minimises it."""
@@ -211,11 +210,8 @@ class _Alternation:
 
         Asked in every round, so that θ is fitted with what is taken in the end.
         """
-        self.exact = None
-        if self.form == "exact" or not self.forms.exact:
-            return None
-        self.exact = exact = self.statistics.dense(self.theta)
-        if exact.short or not self.options.fallback or self.options.gamma > 0:
+        exact = self.exact
+        if exact is None or exact.short or not self.options.fallback or self.options.gamma > 0:
             return None
         found = fall_back(exact, best, self.groups)
         return None if found is None else (found.beta, exact.value(self.beta) - found.J)
@@ -239,8 +235,9 @@ class _Alternation:
         mixed = replace(ground.objective, problem=ground.mixture.at(self.beta), start=self.theta)
         plain = mixed.problem.optimiser == "lbfgs" and self.method != "newton"
         near: Callable[[FloatArray], FloatArray] | None = None
-        if isinstance(self.criterion, LogDeterminant) and self.method != "newton":
-            near = _inverse(self.criterion, self.beta, ground.scale, mixed.precision[mixed.free])
+        exact = self.criterion if isinstance(self.criterion, LogDeterminant) else self.exact
+        if exact is not None and self.method != "newton":
+            near = _inverse(exact, self.beta, ground.scale, mixed.precision[mixed.free])
         if near is None and not plain:
             near = mixed.preconditioner
         solution = minimise(
@@ -272,6 +269,10 @@ class _Alternation:
                     f"are parameters. Use form='diagonal' or larger selection probabilities."
                 )
             self.form, self.note = "diagonal", f"; too few samples of {names} for the exact form"
+            self.forms = replace(self.forms, exact=False)
+        if self.forms.exact:
+            self.exact = self.statistics.dense(self.theta)
+            return self.exact.diagonal
         return self.statistics.diagonal(self.theta)
 
     def _result(self, step: _Step, converged: bool, message: str) -> WeightsResult:

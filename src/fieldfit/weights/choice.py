@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.types import FloatArray
-from fieldfit.weights.criterion import DiagonalForm, LogDeterminant
+from fieldfit.weights.criterion import LogDeterminant
 from fieldfit.weights.gershgorin import Gershgorin, discs
 from fieldfit.weights.groups import Groups
 from fieldfit.weights.simplex import Ridge, minimise_on_simplex
@@ -75,9 +75,8 @@ def judge(
     Where a rival is better the best of them is taken, if ``fallback`` says so. ``best`` is the exact optimum, if it is
     known.
     """
-    diagonal = DiagonalForm(np.einsum("grr->gr", exact.bread), np.einsum("ghrr->ghr", exact.meat))
     optimum = minimise_on_simplex(exact, ridge) if best is None else best
-    loss = exact.value(minimise_on_simplex(diagonal, ridge)) - exact.value(optimum)
+    loss = exact.value(minimise_on_simplex(exact.diagonal, ridge)) - exact.value(optimum)
     values = {name: float(exact.value(other)) for name, other in rivals(groups).items()}
     J, note = float(exact.value(beta)), ""
     simple = fall_back(exact, beta, groups) if fallback else None

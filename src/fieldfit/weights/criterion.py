@@ -79,6 +79,11 @@ class LogDeterminant:
         return bread, meat
 
     @property
+    def diagonal(self) -> DiagonalForm:
+        """The diagonal form of the same bread and meat."""
+        return DiagonalForm(np.einsum("grr->gr", self.bread), np.einsum("ghrr->ghr", self.meat))
+
+    @property
     def rank(self) -> int:
         """The number of directions that are counted."""
         return int(self._whitening[0].shape[1])

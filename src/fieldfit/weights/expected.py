@@ -63,7 +63,7 @@ def expected_weights(
     form = "diagonal" if options.form == "diagonal" else "exact"
     criterion: LogDeterminant | DiagonalForm = exact
     if form == "diagonal":
-        criterion = DiagonalForm(np.einsum("grr->gr", exact.bread), np.einsum("ghrr->ghr", exact.meat))
+        criterion = exact.diagonal
     beta = minimise_on_simplex(criterion, ridge)
     verdict = judge(exact, beta, groups, ridge, fallback=options.fallback and options.gamma == 0)
     return WeightsResult(
