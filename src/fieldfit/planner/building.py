@@ -125,9 +125,10 @@ class Builder:
             own = steps_of(
                 problem, total_weight(rows), self.precision, row_weight=weight, tol=self.tol, deadline=limit
             )
-            # What was cut short at once says less than PL1 does.
-            if not own.converged and rows is pilot.fewer and own.count > 3 * pilot.steps.count:
-                own = pilot.steps
+            # What was cut short says less than PL1 does, which no family of sequences undercuts by much.
+            if not own.converged and rows is pilot.fewer:
+                least, most = pilot.steps.count, 3 * pilot.steps.count
+                own = own.times(min(max(own.count, least), most) / max(own.count, 1))
             found.append(own.times(pilot.scaling))
         return found[0], found[1] if len(found) > 1 else None
 
