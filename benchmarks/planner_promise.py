@@ -2,10 +2,11 @@
 
     python benchmarks/planner_promise.py [--replications 60] [--out docs/figures] [--store FILE] [--only NAME …]
 
-For each model: one plan from one dataset, and its recommendations for budgets around the cost of PL1, in seconds (the
-pilot being paid: it takes longer than these small fits) and in the paper's FLOPs. Then the recommended policies and every
-policy of the grid are fitted to the same replicated datasets, in turn, and timed in CPU seconds on one thread. Error is
-(θ̂ − θ)ᵀ I(θ) (θ̂ − θ) n/r, which has mean 1 for maximum likelihood; where that is out of reach, I is PL1's information.
+For each model (four fields, a CRF and a Boltzmann chain): one plan from one dataset, and its recommendations for budgets
+around the cost of PL1, in seconds (the pilot being paid: it takes longer than these small fits) and in the paper's FLOPs.
+Then the recommended policies and every policy of the grid are fitted to the same replicated datasets, in turn, and timed in
+CPU seconds on one thread. Error is (θ̂ − θ)ᵀ I(θ) (θ̂ − θ) n/r, which has mean 1 for maximum likelihood; where that is out
+of reach, I is PL1's information.
 A rival *beats* the recommendation if its median time (or its FLOPs) is not larger and its error is lower by more than 3
 standard errors of the paired difference, and by more than the half percent below which the planner takes the simpler
 policy. Finished replications are kept in --store, so that the same command goes on where it was stopped.
@@ -19,13 +20,18 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain as chained
 from pathlib import Path
 
 import numpy as np
 
 import fieldfit as ff
+from fieldfit.data.sequences import Sequences
+from fieldfit.models.boltzmann_chain import BoltzmannChain
+from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.cost import expected_flops
 from fieldfit.planner.choice import ENOUGH
+from fieldfit.planner.ingredients import sample_flops
 from fieldfit.policies import Policy
 from fieldfit.report.figures import figure, make_folder, save_figure
 from fieldfit.report.labels import name_points
@@ -34,6 +40,8 @@ from fieldfit.report.table import PlainTable, aligned_text
 GRID = ("PL1", "PL2", "PL3", "FL", "Partition(2)", "Partition(3)", "0.1*PL1/row", "0.3*PL1/row", "0.3*PL1", "0.6*PL1",
         "PL1 + 0.1*PL2@0.05", "PL1 + 0.3*FL@0.1", "0.7*PL1 + 0.3*PL2", "0.3*PL2", "0.3*FL", "PL1 + 0.3*PL2@0.1",
         "0.3*PL2/row", "0.5*FL/row")  # fmt: skip
+CHAIN_GRID = ("PL1", "PL2", "PL3", "FL", "0.1*PL1/sentence", "0.3*PL1/sentence", "0.6*PL1", "0.3*FL/sentence",
+              "0.6*FL/sentence", "PL1 + 0.3*FL@0.3", "PL1 + 0.3*PL2@0.3", "0.5*PL2")  # fmt: skip
 #: Policies that have a name in the picture, besides the recommended ones.
 NAMED = ("PL1", "FL", "PL2", "Partition(2)", "0.3*PL1/row")
 #: Budgets as multiples of what a fit by PL1 costs.
@@ -51,11 +59,55 @@ class Case:
     theta: np.ndarray
     n: int
     rows: np.ndarray
+    grid = GRID
 
     def data(self, replication: int) -> np.ndarray:
         """The samples of a replication; −1 are those of the plan."""
         start = (replication + 1) * self.n
         return self.rows[start : start + self.n]
+
+    def metric(self) -> np.ndarray:
+        """The information of FL at the true θ, or of PL1 where that is out of reach."""
+        theory = ff.asymptotics(self.model, self.theta, "PL1", n_simulated=4000)
+        return theory.bread if theory.mle_covariance is None else np.linalg.pinv(theory.mle_covariance)
+
+    def flops(self, policy: str) -> float:
+        """The paper's, of a sample."""
+        return expected_flops(self.model, Policy.parse(policy).bind(self.model.structure()))
+
+
+@dataclass
+class ChainCase:
+    """A chain with its true θ: the observations stay, the labels are drawn anew for each replication."""
+
+    name: str
+    model: ChainCRF | BoltzmannChain
+    theta: np.ndarray
+    n: int
+    rows: Sequences
+    grid = CHAIN_GRID
+
+    def data(self, replication: int) -> Sequences:
+        """The sentences with the labels of a replication."""
+        return self.model.simulate(self.rows, self.theta, 1_000 + replication)
+
+    def metric(self) -> np.ndarray:
+        """FL's information at the true θ, expected given the observations (a Boltzmann chain: from four draws)."""
+        total = np.zeros((len(self.theta),) * 2)
+        for draw in range(4):
+            data = self.data(-2 - draw)
+            bound = Policy.parse("FL").bind(self.model.structure(data))
+            total -= self.model.compile(data, bound.draw(0, 0, self.n)).hessian_matrix(self.theta) / self.n / 4
+        return total
+
+    def flops(self, policy: str) -> float:
+        """As the planner counts them: tokens of windows."""
+        bound = Policy.parse(policy).bind(self.model.structure(self.rows))
+        parts = []
+        for family, lam in zip(bound.families, bound.lams(0), strict=True):
+            alone = Policy.parse(family.name.split("/")[0]).bind(self.model.structure(self.rows))
+            parts.append(float(np.mean(lam)) * sample_flops(self.model, alone, self.rows))
+        return sum(parts)
 
 
 def cases(replications: int, only: list[str] | None) -> Iterator[Case]:
@@ -75,7 +127,28 @@ def cases(replications: int, only: list[str] | None) -> Iterator[Case]:
         yield Case(name, model, theta, n, rows[np.random.default_rng(1).permutation(len(rows))])
 
 
-def timed_fit(case: Case, replication: int, policy: str) -> tuple[np.ndarray, float]:
+def sentences(n: int, labels: int, features: int, each: int) -> Sequences:
+    """Sentences of 4 to 13 tokens with random features; their labels are to be drawn."""
+    rng = np.random.default_rng(1)
+    offsets = np.concatenate(([0], np.cumsum(rng.integers(4, 14, n))))
+    tokens = int(offsets[-1])
+    indices = rng.integers(0, features, tokens * each).astype(np.int32)
+    codes = rng.integers(0, labels, tokens).astype(np.int32)
+    return Sequences(offsets, np.arange(0, tokens * each + 1, each), indices, None, codes, features, labels)
+
+
+def chain_cases(only: list[str] | None) -> Iterator[ChainCase]:
+    crf, chain = ChainCRF(5, 10, pairs="all"), BoltzmannChain(6, 12)
+    for name, model, data in (
+        ("CRF, 5 labels", crf, sentences(1_000, 5, 10, 2)),
+        ("Boltzmann chain", chain, sentences(3_000, 6, 12, 1)),
+    ):
+        theta = np.random.default_rng(3).normal(size=model.n_parameters) * 0.8
+        if not only or name in only:
+            yield ChainCase(name, model, theta, len(data), data)
+
+
+def timed_fit(case: Case | ChainCase, replication: int, policy: str) -> tuple[np.ndarray, float]:
     data = case.data(replication)
     began = time.process_time()
     with warnings.catch_warnings():
@@ -85,7 +158,7 @@ def timed_fit(case: Case, replication: int, policy: str) -> tuple[np.ndarray, fl
 
 
 def replicate(
-    case: Case, policies: list[str], replications: int, metric: np.ndarray, store: Path | None
+    case: Case | ChainCase, policies: list[str], replications: int, metric: np.ndarray, store: Path | None
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Errors and seconds (policies, replications), and the policies that are too slow to take part."""
     known: dict[tuple[str, int], tuple[float, float]] = {}
@@ -94,7 +167,7 @@ def replicate(
             name, policy, replication, error, seconds = json.loads(line)
             if name == case.name:
                 known[policy, replication] = error, seconds
-    rank = int(np.linalg.matrix_rank(metric))
+    rank = int(np.linalg.matrix_rank(metric, tol=1e-8 * np.linalg.norm(metric, 2)))
     slow = [policy for policy in policies if timed_fit(case, -1, policy)[1] > SLOW]
     used = [policy for policy in policies if policy not in slow]
     errors, times = np.full((2, len(used), replications), np.nan)
@@ -113,20 +186,15 @@ def replicate(
     return errors, times, slow
 
 
-def flops_of(model, policy: str) -> float:
-    return expected_flops(model, Policy.parse(policy).bind(model.structure()))
-
-
-def check(case: Case, replications: int, store: Path | None) -> tuple[list[tuple], int, dict]:
+def check(case: Case | ChainCase, replications: int, store: Path | None) -> tuple[list[tuple], int, dict]:
     """Rows for the table, the number of recommendations that are beaten, and what the picture needs."""
     model = case.model
     plan = ff.plan(model, case.data(-1), sigma2=1e4)
     plain = next(own for own in plan.candidates if own.policy == "PL1")
-    theory = ff.asymptotics(model, case.theta, "PL1", n_simulated=4000)
-    metric = theory.bread if theory.mle_covariance is None else np.linalg.pinv(theory.mle_covariance)
+    metric = case.metric()
     asked = [("seconds", share, plan.within(share * plain.seconds)) for share in SECONDS]
     asked += [("FLOPs", share, plan.within(flops=share * plain.flops)) for share in FLOPS]
-    usable = [text for text in GRID if plan.reference == "FL" or "FL" not in text]
+    usable = [text for text in case.grid if plan.reference == "FL" or "FL" not in text]
     policies = list(dict.fromkeys([own.best for _, _, own in asked] + usable))
     errors, times, slow = replicate(case, policies, replications, metric, store)
     policies = [policy for policy in policies if policy not in slow]
@@ -142,7 +210,7 @@ def check(case: Case, replications: int, store: Path | None) -> tuple[list[tuple
         for rival, policy in enumerate(policies):
             within = median[rival] <= median[place]
             if unit == "FLOPs":
-                within = flops_of(model, policy) <= flops_of(model, own.best) * (1 + 1e-9)
+                within = case.flops(policy) <= case.flops(own.best) * (1 + 1e-9)
             away = errors[place] - errors[rival]
             margin = 3 * away.std(ddof=1) / np.sqrt(replications)
             if within and rival != place and away.mean() > max(margin, ENOUGH * mean[place]):
@@ -213,7 +281,7 @@ def main() -> None:
     lost, pictures = 0, []
     columns = ("budget", "recommended", "CPU ms", "predicted", "error", "±", "predicted", "beaten by")
     formats = ("", "", ".3g", ".3g", ".3f", ".2g", ".3f", "")
-    for case in cases(options.replications, options.only):
+    for case in chained(cases(options.replications, options.only), chain_cases(options.only)):
         began = time.perf_counter()
         rows, own, picture = check(case, options.replications, options.store)
         lost += own

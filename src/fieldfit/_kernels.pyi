@@ -272,6 +272,32 @@ def chain_marginals(
     log_z: NDArray[float64],
     n_threads: int,
 ) -> None: ...
+def pairwise_moments(
+    edges: NDArray[int32],
+    codes: NDArray[uint8],
+    residual: NDArray[float64],
+    pair_terms: NDArray[float64],
+    weight: NDArray[float64],
+    state0: float,
+    gap: float,
+    families: int,
+    out: NDArray[float64],
+    n_threads: int,
+) -> None: ...
+def pairwise_information(
+    codes: NDArray[uint8],
+    edge_number: NDArray[int32],
+    matrix: NDArray[float64],
+    bias: NDArray[float64],
+    targets: NDArray[int32],
+    beta: NDArray[float64],
+    row_weight: NDArray[float64],
+    indptr: NDArray[int64],
+    component: NDArray[int32],
+    entry_weight: NDArray[float64],
+    out: NDArray[float64],
+    n_threads: int,
+) -> None: ...
 def lasso_descent(
     gradient: NDArray[float64],
     scale: NDArray[float64],

@@ -105,6 +105,24 @@ def test_counts_of_sequences_are_copies_each_with_a_selection_of_its_own(policy)
         np.testing.assert_array_equal(weighted.standard_errors(kind), copies.standard_errors(kind))
 
 
+def test_counts_of_sequences_are_copies_when_models_are_judged():
+    data = crf_data(80)
+    counts = np.random.default_rng(1).integers(0, 4, 80).astype(float)
+    weights = {"sample_weight": counts, "weight_kind": "counts"}
+    copies = data.subset(np.repeat(np.arange(80), counts.astype(int)))
+    counted, copied = ff.fit(CRF, data, "PL1", sigma2=1.0, **weights), ff.fit(CRF, copies, "PL1", sigma2=1.0)
+    np.testing.assert_allclose(counted.covariance(), copied.covariance(), rtol=1e-3)
+    assert counted.clbic() == pytest.approx(copied.clbic())
+    frames = [fit.goodness_of_fit(n_simulated=9) for fit in (counted, copied)]
+    np.testing.assert_allclose(frames[0].to_numpy(), frames[1].to_numpy(), rtol=1e-3, atol=1e-3)
+    frames = [
+        ff.cross_validate(CRF, own, ["PL1", "FL"], sigma2=[1.0], folds=3, **options)
+        for own, options in ((data, weights), (copies, {}))
+    ]
+    np.testing.assert_allclose(frames[0]["nll"], frames[1]["nll"], rtol=1e-12)
+    np.testing.assert_allclose(frames[0]["std_error"], frames[1]["std_error"], rtol=1e-12)
+
+
 def test_with_unknown_labels_the_information_identity_does_not_hold():
     data = crf_data()
     labels = data.labels.copy()
@@ -149,7 +167,7 @@ def test_a_large_tagger_has_the_errors_of_the_dense_calculation(monkeypatch, pol
     """So few parameters are solved to the residual's tolerance; PL1's model-based meat is simulated (4 copies)."""
     chosen = ["x0:y1", "y0->y1"]
     dense = ff.fit(CRF, crf_data(), policy, sigma2=10.0).standard_errors(kind, chosen)
-    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 2)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 2)
     large = ff.fit(CRF, crf_data(), policy, sigma2=10.0).standard_errors(kind, chosen)
     np.testing.assert_allclose(large, dense, rtol=0.1 if (policy, kind) == ("PL1", "model") else 2e-3)
 
@@ -188,7 +206,7 @@ def test_influence_tests_and_functionals_work_on_sequences(monkeypatch):
     frame = ff.cross_validate(CRF, data, ["PL1", "FL"], folds=3, fixed=FIXED)
     assert frame["nll"].iloc[0] < np.log(2) * np.mean(lengths)
     expected = fit.functional({"x0:y1": 1, "x1:y1": -1}).standard_error
-    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 2)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 2)
     large = ff.fit(CRF, data, "0.7*PL1", fixed=FIXED, tol=1e-9)
     assert large.functional({"x0:y1": 1, "x1:y1": -1}).standard_error == pytest.approx(expected, rel=1e-5)
 

@@ -1,5 +1,7 @@
 """Criteria and tests: identities, levels under the null by simulation, power, refusals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -166,6 +168,39 @@ def test_q_values_are_those_of_the_procedure():
     np.testing.assert_allclose(frame["q"].dropna(), np.minimum(expected, 1.0))
     with pytest.raises(FieldfitError, match="'bh' or 'by'"):
         fit.discoveries(method="holm")
+
+
+def test_simulated_effective_parameters_say_how_well_they_are_known(monkeypatch):
+    """100 times 10 probes: squared distances to the trace of the matrices are the squared errors in the mean.
+
+    The ratio of the two means has a relative error of about a fifth (100 squares of skew sums, 100 variances).
+    """
+    fit = ff.fit(MODEL, X[:200], "PL1", tol=1e-9)
+    exact = fit.effective_parameters()
+    assert fit.effective_parameters_error() == 0.0
+    assert fit.effective_parameters_error("model") == 0.0
+    assert "claic_error" not in ff.compare([fit])
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
+    probed = replace(fit)
+    drawn = np.array([probed.accuracy().effective_parameters(seed=seed) for seed in range(100)])
+    assert 0.4 < np.mean((drawn[:, 0] - exact) ** 2) / np.mean(drawn[:, 1] ** 2) < 1.8
+    assert (probed.effective_parameters(), probed.effective_parameters_error()) == tuple(drawn[0])
+    frame = ff.compare({"one": probed})
+    assert frame.loc["one", "effective_error"] == drawn[0, 1]
+    assert frame.loc["one", "claic_error"] == 2 * drawn[0, 1]
+    with pytest.raises(FieldfitError, match="'robust' or 'model'"):
+        probed.effective_parameters_error("sandwich")
+
+
+def test_simulated_matrices_leave_an_error_in_the_effective_parameters(monkeypatch):
+    """200 simulated copies of 100 samples in place of sums over states: within 4 errors of them, and not far below."""
+    fit = ff.fit(MODEL, X[:100], "PL1", tol=1e-9)
+    exact = fit.effective_parameters("model")
+    monkeypatch.setattr("fieldfit.api.expectations.MOST_STATES", 1)
+    simulated = replace(fit)
+    error = simulated.effective_parameters_error("model")
+    assert 0 < error < 0.05 * exact
+    assert abs(simulated.effective_parameters("model") - exact) < 4 * error
 
 
 def test_a_model_with_gauge_freedom_is_tested_like_its_minimal_form():

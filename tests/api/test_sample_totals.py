@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.api.attach import attach
+from fieldfit.types import DataError
 
 MODEL = ff.BoltzmannMachine(4, biases=True)
 THETA = np.random.default_rng(5).normal(size=10) * 0.6
@@ -102,3 +104,22 @@ def test_new_samples_come_with_the_weight_of_one():
     fit = ff.fit(model, x, "PL1", sample_weight=weight, tol=1e-12)
     added = ff.fit(model, np.vstack([x, [[1, 1, 1]]]), "PL1", sample_weight=np.r_[weight, fit.unit_weight], tol=1e-12)
     np.testing.assert_allclose(fit.influence([[1, 1, 1]])[0], added.theta - fit.theta, rtol=0.05, atol=1e-4)
+
+
+def test_fits_are_compared_under_the_same_weights_only():
+    weight = np.random.default_rng(1).exponential(size=len(X))
+    fit = ff.fit(MODEL, X, "PL1", sample_weight=weight)
+    scaled = ff.compare([fit, ff.fit(MODEL, X, "PL1", sample_weight=3 * weight)])
+    assert scaled["claic"].iloc[0] == pytest.approx(scaled["claic"].iloc[1])
+    for other in (None, weight[::-1]):
+        with pytest.raises(DataError, match="weights"):
+            ff.compare([fit, ff.fit(MODEL, X, "PL1", sample_weight=other)])
+
+
+@pytest.mark.parametrize("kind", ["counts", "importance"])
+def test_attached_samples_bring_their_weights(kind, tmp_path):
+    fit = ff.fit(MODEL, ROWS, "PL1", sample_weight=COUNTS, weight_kind=kind)
+    fit.save(tmp_path / "fit.ff")
+    again = attach(ff.load(tmp_path / "fit.ff"), ROWS, sample_weight=COUNTS, weight_kind=kind)
+    assert (again.total, again.unit_weight) == (fit.total, fit.unit_weight)
+    assert again.clbic() == pytest.approx(fit.clbic())

@@ -42,7 +42,7 @@ def test_zeros_have_no_interval_and_no_p_value():
     assert np.isnan(FIT.standard_errors()[ZEROS]).all()
     assert np.isnan(FIT.conf_int(parameters=[name])).all()
     assert FIT.table().loc[name, ["std_error", "z", "p", "lower", "upper"]].isna().all()
-    assert FIT.functional(name).why.startswith("set to 0 by the L1 penalty")
+    assert FIT.functional(name).caution.startswith("set to 0 by the L1 penalty")
     assert "0 (l1)" in FIT.summary()
     assert f"l1 set {ZEROS.sum()} of 6 parameters to 0" in FIT.summary()
     with pytest.raises(ModelError, match="that l1 set to 0"):

@@ -5,6 +5,7 @@ import pytest
 from oracle import central_gradient
 
 import fieldfit as ff
+from fieldfit.api.accuracies import implicit_accuracy
 from fieldfit.asymptotics import ImplicitAccuracy
 from fieldfit.types import DataError, FieldfitError, ModelError
 
@@ -16,7 +17,7 @@ POLICY = "0.7*PL1 + 0.3*PL2@0.5"
 
 def implicit(fit):
     """The same fit's accuracy by conjugate gradients, whatever its size."""
-    return fit._implicit([fit.problem], "products")
+    return implicit_accuracy(fit, [fit.problem], "products")
 
 
 def test_robust_errors_are_corollary_1():
@@ -96,7 +97,7 @@ def test_many_parameters_go_by_products(monkeypatch):
     chosen = ["x1:x3", "x2"]
     expected = fit.standard_errors(parameters=chosen), fit.standard_errors("model", chosen)
     difference = fit.functional({"x0:x1": 1, "x2:x3": -1}).standard_error
-    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 3)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
     large = ff.fit(MODEL, X, POLICY)
     assert isinstance(large.accuracy(), ImplicitAccuracy)
     np.testing.assert_allclose(large.standard_errors(parameters=chosen), expected[0], rtol=1e-5)
@@ -180,7 +181,7 @@ def test_debiased_functions_with_any_number_of_parameters(monkeypatch):
     dense = penalised.functional(difference, debias=True)
     assert dense.estimate == pytest.approx(step.functional(difference).estimate, abs=1e-9)
     assert dense.standard_error == pytest.approx(step.functional(difference).standard_error, rel=0.02)
-    monkeypatch.setattr("fieldfit.api.result.MOST_DENSE", 3)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
     large = ff.fit(MODEL, X, "PL1", sigma2=0.1, tol=1e-9)
     by_products = large.functional(difference, debias=True)
     assert by_products.estimate == pytest.approx(dense.estimate, rel=1e-5)
@@ -199,6 +200,61 @@ def test_no_debiased_estimate_where_only_the_penalty_holds_a_parameter():
     assert np.isfinite(fit.standard_errors()).all()
     with pytest.raises(ModelError, match="not determined"):
         fit.debiased()
+
+
+def test_the_summary_says_how_to_get_at_theta0():
+    dense = ff.fit(MODEL, X, "PL1", sigma2=0.1).summary()
+    assert "fit.debiased()" in dense
+    assert "L1: estimates" not in dense
+    loose = ff.fit(ff.Potts(3, 2), X[:, :3], "PL1", sigma2=1.0).summary()
+    assert "fit.functional(…, debias=True)" in loose
+    assert "fit.debiased()" not in loose
+    assert "L1: estimates at or near 0" in ff.fit(MODEL, X, "PL1", l1=5.0).summary()
+
+
+def test_a_debiased_function_does_not_depend_on_the_kind_of_its_error(monkeypatch):
+    monkeypatch.setattr("fieldfit.api.expectations.MOST_STATES", 1)  # so that model-based errors are simulated
+    fit = ff.fit(MODEL, X[:400], POLICY, sigma2=0.2)
+    robust, based = (fit.functional("x0:x1", kind=kind, debias=True) for kind in ("robust", "model"))
+    assert robust.estimate == based.estimate == pytest.approx(fit.debiased().theta[0], abs=1e-12)
+    assert robust.standard_error != based.standard_error
+
+
+@pytest.mark.parametrize(("rows", "words"), [(50, ""), (49, "4.9 samples"), (9, "far too small")])
+def test_few_samples_for_each_parameter_are_said_where_robust_errors_are_printed(rows, words, monkeypatch):
+    fit = ff.fit(MODEL, X[:rows], "PL1", sigma2=1.0)
+    robust = fit.functional("x0:x1")
+    assert ("samples for each parameter" in robust.caution) == bool(words)
+    assert words in robust.caution
+    for text in (str(robust), fit.summary()):
+        assert ("compare kind='model'" in text) == bool(words)
+    assert fit.functional("x0:x1", kind="model").caution == ""
+    assert "samples for each" not in fit.summary(kind="model")
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
+    assert ("compare kind='model'" in ff.fit(MODEL, X[:rows], "PL1", sigma2=1.0).summary()) == bool(words)
+
+
+def test_simulated_errors_of_many_parameters_say_how_far_they_are_off(monkeypatch):
+    """The clause's percentage against the exact error: within five of it, and not all of the error is the meat's."""
+    exact = ff.fit(MODEL, X, POLICY).standard_errors("model", ["x0:x1"])[0]
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
+    fit = ff.fit(MODEL, X, POLICY)
+    found = fit.functional("x0:x1", kind="model")
+    error = fit.accuracy("model").simulation_error_of(np.eye(10)[0])
+    assert 0.001 < error < 0.05
+    assert abs(found.standard_error / exact - 1) < 5 * max(error, 0.01)
+    assert found.caution == f"simulated, to about {100 * error:.1g}%"
+    assert fit.functional("x0:x1").caution == ""
+    assert ff.fit(MODEL, X, "FL").functional("x0:x1", kind="model").caution == ""  # nothing is simulated
+
+
+@pytest.mark.parametrize("policy", ["FL", POLICY, "Partition(2)"])
+def test_covariances_are_symmetric_to_the_bit(policy):
+    values = X[:500].astype(float)
+    values[np.random.default_rng(0).random(values.shape) < 0.1] = np.nan
+    fit = ff.fit(ff.Potts(4, 2), values, policy, sigma2=50.0)
+    for kind in ("robust", "model"):
+        np.testing.assert_array_equal(fit.covariance(kind), fit.covariance(kind).T)
 
 
 def test_weights_counts_and_copies_agree():

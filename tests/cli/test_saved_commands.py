@@ -63,6 +63,14 @@ def test_weights_penalty_and_fixed_parameters_come_back(tmp_path, samples, kind,
     np.testing.assert_allclose(again.influence(), fit.influence(), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize(("policy", "by"), [("0.7*PL1 + 0.5*FL", "term"), ("0.6*PL1", "component")])
+def test_automatic_weights_come_back(tmp_path, samples, policy, by):
+    model = ff.BoltzmannMachine(4, biases=True)
+    fit = ff.fit(model, samples, policy, sigma2=5.0, weights=ff.AutoWeights(by=by), random_state=3)
+    fit.save(tmp_path / "fit.ff")
+    np.testing.assert_allclose(ff.load(tmp_path / "fit.ff", samples).influence(), fit.influence(), atol=1e-13)
+
+
 def test_compare_has_criteria_and_the_test(run, nested, votes):
     ran = run("compare", votes, *nested)
     assert narrow(ran.out)

@@ -218,6 +218,13 @@ def test_everything_agrees_with_enumeration(case):
     close(problem.scores(theta, 3, 9), psi[3:9])
     w = rng.random(len(field.codes))
     close(problem.hessian_diagonal(theta, w), -np.einsum("i,irr->r", w, hessians))
+    close(problem.information_diagonal(theta, w), -np.einsum("i,irr->r", w, hessians))
+    for weight in (None, rng.normal(size=len(field.codes))):
+        full = np.ones(len(field.codes)) if weight is None else weight
+        close(problem.hessian_matrix(theta, weight), np.einsum("i,irs->rs", full, hessians))
+    for _ in range(2):  # the second time with what the first has kept
+        close(problem.family_statistics(theta, w), np.einsum("i,ifr,igr->fgr", w, scores, scores))
+        close(problem.family_statistics(theta), np.einsum("ifr,igr->fgr", scores, scores))
 
 
 def test_derivatives_by_central_differences(case):
@@ -284,6 +291,7 @@ def test_one_thread_equals_two(density):
                 (
                     *(value, gradient, problem.hessian_product(theta, v), problem.row_values(theta)),
                     *(problem.row_products(theta, v), problem.hessian_diagonal(theta)),
+                    *(problem.family_statistics(theta, w), problem.hessian_matrix(theta, w)),
                 )
             )
         finally:
@@ -315,6 +323,97 @@ def test_shards_add_up():
     close(total[0], value)
     close(total[1], gradient)
     close(total[2], whole.hessian_product(theta, v))
+
+
+def test_statistics_do_not_depend_on_weights_of_families():
+    field, theta, rng = make(3, n=90, kinds=("PL1", "PL2/rows", "PL2/sparse"))
+    problem = field.problem()
+    before = problem.family_statistics(theta)
+    np.testing.assert_array_equal(problem.with_betas(rng.random(3)).family_statistics(theta), before)
+    # Lists of weights are a part of the scores, and with_betas multiplies them.
+    field, theta, rng = make(4, n=90, kinds=("PL1/beta", "PL2/sparse"))
+    problem = field.problem()
+    before = problem.family_statistics(theta)
+    after = problem.with_betas(np.array([2.0, 3.0])).family_statistics(theta)
+    close(after[0, 0], 4 * before[0, 0])
+    close(after[0, 1], 2 * before[0, 1])
+    close(after[1, 1], before[1, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        ("edges", lambda a: a + 4),
+        ("edges", lambda a: a[:, :1].copy()),
+        ("edges", lambda a: a - 1),
+        ("residual", lambda a: a[1:]),
+        ("pair_terms", lambda a: a[1:]),
+        ("weight", lambda a: a[1:]),
+        ("families", lambda a: 0),
+        ("out", lambda a: a[1:]),
+        ("n_threads", lambda a: 0),
+    ],
+)
+def test_moments_refuse_what_does_not_fit(name, spoil):
+    arguments = {
+        "edges": np.array([[0, 1], [1, 2]], dtype=np.int32),
+        "codes": np.zeros((5, 3), dtype=np.uint8),
+        "residual": np.zeros(2 * 5 * 3),
+        "pair_terms": np.zeros(2 * 5 * 2),
+        "weight": np.ones(5),
+        "state0": 0.0,
+        "gap": 1.0,
+        "families": 2,
+        "out": np.zeros(2 * 2 * 2),
+        "n_threads": 1,
+    }
+    _kernels.pairwise_moments(**arguments)
+    with pytest.raises(ValueError, match="pairwise_moments"):
+        _kernels.pairwise_moments(**(arguments | {name: spoil(arguments[name])}))
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        ("edge_number", lambda a: a + 2),
+        ("edge_number", lambda a: a[1:]),
+        ("edge_number", lambda a: a - 1),
+        ("matrix", lambda a: a[:, 1:].copy()),
+        ("bias", lambda a: a[1:]),
+        ("targets", lambda a: a + 2),
+        ("targets", lambda a: a - 1),
+        ("targets", lambda a: a[:, :0].copy()),
+        ("beta", lambda a: a[1:]),
+        ("row_weight", lambda a: a[1:]),
+        ("indptr", lambda a: a[1:]),
+        ("indptr", lambda a: a + 1),
+        ("indptr", lambda a: a[::-1].copy()),
+        ("component", lambda a: a + 1),
+        ("component", lambda a: a - 1),
+        ("entry_weight", lambda a: a[1:]),
+        ("out", lambda a: a[:, 1:].copy()),
+        ("out", lambda a: a[:2, :2].copy()),
+        ("n_threads", lambda a: 0),
+    ],
+)
+def test_information_refuses_what_does_not_fit(name, spoil):
+    arguments = {
+        "codes": np.zeros((4, 3), dtype=np.uint8),
+        "edge_number": np.array([[-1, 0, -1], [0, -1, 1], [-1, 1, -1]], dtype=np.int32),
+        "matrix": np.zeros((3, 3)),
+        "bias": np.zeros(3),
+        "targets": np.array([[0, 1], [1, 2]], dtype=np.int32),
+        "beta": np.ones(2),
+        "row_weight": np.ones(4),
+        "indptr": np.array([0, 1, 2, 2, 3]),
+        "component": np.array([0, 1, 0], dtype=np.int32),
+        "entry_weight": np.ones(3),
+        "out": np.zeros((5, 5)),
+        "n_threads": 1,
+    }
+    _kernels.pairwise_information(**arguments)
+    with pytest.raises(ValueError, match="pairwise_information"):
+        _kernels.pairwise_information(**(arguments | {name: spoil(arguments[name])}))
 
 
 def test_many_samples_and_variables_agree_with_formula():

@@ -88,6 +88,29 @@ def test_the_quadratic_form_ends_a_solve_early_and_within_its_tolerance(decades,
     assert -1e-9 * exact <= exact - b @ x <= 3e-4 * exact
 
 
+@pytest.mark.parametrize("share", [1e-6, 1e-9])
+def test_a_solve_goes_on_until_no_more_is_missing_than_may_be(share):
+    random = np.random.default_rng(0)
+    values = np.logspace(0, 3, 300)
+    b = random.normal(size=300)
+    exact = float(np.sum(b**2 / values))
+    asked = []
+
+    def limit(x):
+        asked.append(exact - float(b @ x))
+        return share * exact
+
+    early, first = conjugate_gradients(lambda v: values * v, b, tol=1e-12, energy_tol=1e-3)
+    x, info = conjugate_gradients(lambda v: values * v, b, tol=1e-12, energy_tol=1e-3, energy_limit=limit)
+    assert info.converged
+    assert info.products > first.products
+    assert exact - b @ early > share * exact >= exact - b @ x
+    assert exact - b @ x <= info.missing * 1.01 <= 1.01 * share * exact
+    assert len(asked) == 2  # when the tolerance held, and when the limit did
+    never = conjugate_gradients(lambda v: values * v, b, tol=1e-6, energy_tol=1e-3, energy_limit=lambda x: 0.0)[1]
+    assert never.message == "converged: residual below tolerance"
+
+
 def test_a_small_eigenvalue_does_not_end_a_solve_early():
     """Additions to bᵀx fall fast at first and then nearly stop, until the small eigenvalue is met."""
     rng = np.random.default_rng(3)

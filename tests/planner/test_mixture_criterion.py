@@ -23,10 +23,12 @@ def criteria(moments):
     rng = np.random.default_rng(3)
     root = rng.normal(size=(10, 10))
     det = Criterion(moments).relative_to(NAMES.index("FL"))
-    return [det, Criterion(moments, moments.J[2]).relative_to(2), Criterion(moments, root @ root.T)]
+    penalty = np.diag(rng.uniform(0.01, 0.1, 10))
+    penalised = Criterion(moments, moments.J[2], penalty=penalty, prior=1.5 * penalty).relative_to(2)
+    return [det, Criterion(moments, moments.J[2]).relative_to(2), Criterion(moments, root @ root.T), penalised]
 
 
-@pytest.mark.parametrize("which", range(3))
+@pytest.mark.parametrize("which", range(4))
 def test_derivative_agrees_with_differences(moments, which):
     criterion = criteria(moments)[which]
     rng = np.random.default_rng(which)
@@ -60,7 +62,7 @@ def test_variance_is_that_of_the_theory(five, moments, terms):
         front = "" if name.startswith("Partition") else f"{own_lam}*"
         parts.append(f"{front}{name}@{own_beta}")
     theory = ff.asymptotics(model, theta, " + ".join(parts))
-    det, trace, _ = criteria(moments)
+    det, trace, _, _ = criteria(moments)
     assert np.exp(det.value(lam, beta)) == pytest.approx(theory.efficiency("root"), rel=1e-8)
     information = np.linalg.inv(theory.mle_covariance)
     assert np.exp(trace.value(lam, beta)) == pytest.approx(np.trace(information @ theory.covariance) / 10, rel=1e-8)

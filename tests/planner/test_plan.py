@@ -11,6 +11,7 @@ from fieldfit.models.cost import expected_flops
 from fieldfit.planner import evidence as gathering
 from fieldfit.planner.choice import ENOUGH
 from fieldfit.policies import Policy
+from fieldfit.threads import use_threads
 from fieldfit.types import DataError, FieldfitError, ModelError, PolicyError
 
 
@@ -170,12 +171,20 @@ def test_simulated_samples_never_make_anything_better_than_maximum_likelihood(mo
     plan = ff.plan(model, x, policies=policies, sigma2=1.0)
     assert "simulated" in plan.method
     table = plan.table.set_index("policy")
-    for text in policies:
+    penalty = np.eye(model.n_parameters) / len(x)  # 1/σ² for each sample
+    information = np.linalg.inv(ff.asymptotics(model, exact.theta, "FL").mle_covariance)
+
+    def squared_error(text):
         theory = ff.asymptotics(model, exact.theta, text)
-        trace = np.trace(np.linalg.inv(theory.mle_covariance) @ theory.covariance) / model.n_parameters
+        inverse = np.linalg.inv(theory.bread + penalty)
+        return np.trace(information @ inverse @ (theory.meat + penalty) @ inverse)
+
+    for text in policies:
+        expected = squared_error(text) / squared_error("FL")
         assert table.loc[text, "variance"] >= 1 - 1e-9
-        assert abs(table.loc[text, "variance"] / trace - 1) < 4 * table.loc[text, "error"] + 0.02
-    assert table.loc["0.2*PL1/row", "variance"] == pytest.approx(5 * table.loc["PL1", "variance"], rel=1e-9)
+        assert abs(table.loc[text, "variance"] / expected - 1) < 4 * table.loc[text, "error"] + 0.02
+    # A fifth of the data has five times the variance, but not five times the squared error of a penalised fit.
+    assert table.loc["0.2*PL1/row", "variance"] < 4.5 * table.loc["PL1", "variance"]
 
 
 def test_sampled_variances_state_their_error(monkeypatch, five):
@@ -202,7 +211,8 @@ def test_chains_are_planned_too():
     indptr, indices = np.arange(tokens + 1), rng.integers(0, 4, tokens).astype(np.int32)
     labels = ((indices + rng.integers(0, 2, tokens)) % 3).astype(np.int32)
     data = Sequences(offsets, indptr, indices, None, labels, 4, 3)
-    plan = ff.plan(ChainCRF(3, 4).observe(data), data, budget="20s")
+    with use_threads(1):  # two would wait for each other on a busy machine, and the budget is real
+        plan = ff.plan(ChainCRF(3, 4).observe(data), data, budget="100s")
     assert {"PL1", "PL2", "FL"} <= set(plan.table["policy"])
     assert plan.reference == "FL"
     variance = dict(zip(plan.table["policy"], plan.table["variance"], strict=True))

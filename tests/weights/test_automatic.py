@@ -211,7 +211,8 @@ def test_diagonal_form_reports_its_loss_and_falls_back():
     assert taken.weights.fell_back
     np.testing.assert_array_equal(taken.weights.beta, [1.0, 0.0])
     np.testing.assert_allclose(taken.theta, ff.fit(MODEL, x, "PL1").theta, atol=1e-4)
-    assert taken.weights.J_exact == kept.pure["PL1"]
+    assert taken.weights.fitted  # the fall was seen before θ was fitted to the end
+    assert taken.weights.J_exact == taken.weights.pure["PL1"] == pytest.approx(kept.pure["PL1"], abs=0.01)
 
 
 def test_published_formula_by_name():
@@ -258,7 +259,7 @@ def test_counts_are_copies():
     copies = ff.fit(MODEL, X, "PL1 + FL", weights="auto").weights
     once = ff.fit(MODEL, rows, "PL1 + FL", weights="auto", sample_weight=counts, weight_kind="counts").weights
     np.testing.assert_allclose(once.beta, copies.beta, atol=1e-4)
-    assert pytest.approx(copies.J, abs=1e-5) == once.J
+    assert pytest.approx(copies.J, abs=1e-3) == once.J  # θ is the same to the tolerance of the optimiser
 
 
 def test_gauge_freedom_of_a_potts_model():
@@ -316,6 +317,35 @@ def test_an_interrupted_round_stops(monkeypatch):
     monkeypatch.setattr(Objective, "value_grad", interrupted)
     found = automatic_weights(bound, selection, lambda z: MODEL.compile(table, z), objective, ff.AutoWeights())
     assert not found.converged
+    assert found.message.startswith("stopped: interrupted")
+
+
+def test_an_interrupt_on_a_part_of_the_samples_stops_too(monkeypatch):
+    original = Objective.value_grad
+    calls = []
+
+    def interrupted(self, x):
+        calls.append(self.problem.n_samples)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(self, x)
+
+    bound = Policy.parse("0.5*PL1 + 0.5*PL2").bind(MODEL.structure())
+    table = MODEL.read(np.concatenate([X, X]))
+    selection = bound.draw(0, 0, table.n)
+    objective = Objective(MODEL.compile(table, selection), np.zeros(10), np.zeros(10), np.ones(10, dtype=bool))
+    monkeypatch.setattr(Objective, "value_grad", interrupted)
+
+    def part(rows):
+        some = table.subset(rows)
+        return bound, lambda z: MODEL.compile(some, z)
+
+    found = automatic_weights(
+        bound, selection, lambda z: MODEL.compile(table, z), objective, ff.AutoWeights(), part=part
+    )
+    assert calls == [found.work.samples] * 3
+    assert found.work.samples < table.n
+    assert len(found.history) == 1
     assert found.message.startswith("stopped: interrupted")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fieldfit.api.fitting import weighting
 from fieldfit.api.result import Fit
+from fieldfit.api.sample_weights import weighted_size
 from fieldfit.objective import Objective
 from fieldfit.types import DataError
 
@@ -21,6 +22,7 @@ def attach(fit: Fit, data: Any, *, sample_weight: Any = None, weight_kind: str =
     dataset = fit.model.read(data, sample_weight=sample_weight, weight_kind=weight_kind)
     bound = fit.policy.bind(fit.model.structure(dataset))
     dataset, row_weight = weighting(dataset, bound.everything)
+    bound = fit.policy.bind(fit.model.structure(dataset))  # copies of sequences are sequences of their own
     if len(fit.dropped_rows) and dataset.n == fit.n + len(fit.dropped_rows):
         kept = np.setdiff1d(np.arange(dataset.n), fit.dropped_rows)
         dataset = dataset.subset(kept)
@@ -39,4 +41,5 @@ def attach(fit: Fit, data: Any, *, sample_weight: Any = None, weight_kind: str =
             f"These are not the samples that were fitted: the objective at the fit's θ was {fit.objective:.6f}, and for "
             f"these samples it is {value:.6f}. Give the same data, in the same order and with the same weights."
         )
-    return replace(fit, dataset=dataset, objective_function=objective)
+    total, unit = weighted_size(row_weight, fit.counts)  # files of older versions do not have them
+    return replace(fit, dataset=dataset, objective_function=objective, weighted_total=total, unit_weight=unit)

@@ -25,7 +25,8 @@ from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray, Model
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fieldfit.api.result import Fit, Kind
+    from fieldfit.api.accuracies import Kind
+    from fieldfit.api.result import Fit
 
 
 #: The null space of a bread is known to about this.
@@ -224,7 +225,8 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
     """CLAIC and CLBIC of several models under one policy, best CLAIC first.
 
     All fits must have the same data and sample weights, policy and seed: composite likelihoods of different policies
-    cannot be compared (use `cross_validate` for those).
+    cannot be compared (use `cross_validate` for those). Where effective numbers of parameters are simulated (more than
+    3,000 parameters, or model-based ones) their Monte Carlo errors and those of CLAIC are the last columns.
     """
     import pandas as pd
 
@@ -257,6 +259,9 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
     }
     frame = pd.DataFrame.from_dict(lines, orient="index").sort_values("claic")
     frame.insert(5, "claic_gap", frame["claic"] - frame["claic"].iloc[0])
+    errors = np.array([named[name].effective_parameters_error(kind) for name in frame.index])
+    if errors.any():
+        frame["effective_error"], frame["claic_error"] = errors, 2 * errors
     frame.index.name = "model"
     return frame
 

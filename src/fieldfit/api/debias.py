@@ -18,7 +18,7 @@ from fieldfit.asymptotics import DenseAccuracy
 from fieldfit.types import FloatArray, ModelError
 
 if TYPE_CHECKING:
-    from fieldfit.api.result import Fit, Kind
+    from fieldfit.api.result import Fit
 
 
 def without_penalty(fit: Fit) -> Fit:
@@ -54,7 +54,8 @@ def debiased(fit: Fit) -> Fit:
         more = f" and {len(places) - 10} more" if len(places) > 10 else ""
         raise ModelError(
             f"Without the penalty {len(places)} parameters are not determined: {', '.join(names)}{more}. There is no "
-            f"debiased estimate of θ; fix parameters until the others are identified (fixed={{name: 0.0}})."
+            f"debiased estimate of θ. Fix parameters until the others are identified (fixed={{name: 0.0}}), or ask for "
+            f"functions of θ that are, fit.functional(…, debias=True)."
         )
     return _at(unpenalised, fit, accuracy.inverse @ score / accuracy.moments.total)
 
@@ -74,13 +75,12 @@ def _at(unpenalised: Fit, fit: Fit, step: FloatArray) -> Fit:
     )
 
 
-def debiased_value(fit: Fit, slope: FloatArray, kind: Kind) -> tuple[float, float]:
-    """What one Newton step adds to a function with gradient ``slope`` at θ̂, and the variance after it.
+def debiased_value(unpenalised: Fit, slope: FloatArray) -> float:
+    """What one Newton step adds to a function with gradient ``slope`` at θ̂: ∇gᵀ H⁻¹ Σψ with H unpenalised.
 
-    The step of the function is ∇gᵀ H⁻¹ Σψ with H unpenalised; both are NaN where the data alone do not determine it.
+    H is that of the data, whatever the kind of the standard error; NaN where the data alone do not determine the function.
     """
-    objective = fit.needed_objective
-    accuracy = without_penalty(fit).accuracy(kind)
-    solved = accuracy.solve(slope[None])
-    score = objective.problem.value_grad(fit.theta, objective.row_weight)[1]
-    return float(solved[0] @ np.where(fit.free, score, 0.0)), float(accuracy.covariance_of(slope[None])[0, 0])
+    objective = unpenalised.needed_objective
+    solved = unpenalised.accuracy("robust").solve(slope[None])[0]
+    score = objective.problem.value_grad(unpenalised.theta, objective.row_weight)[1]
+    return float(solved @ np.where(unpenalised.free, score, 0.0))

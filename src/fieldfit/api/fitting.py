@@ -37,7 +37,7 @@ from fieldfit.types import (
     SeparationWarning,
     WidthError,
 )
-from fieldfit.weights import AutoWeights, Mixture, as_options, automatic_weights
+from fieldfit.weights import AutoWeights, Mixture, Part, as_options, automatic_weights
 
 #: Parameters this far out along whose directions the curvature is this small (a standard error above 10) are on
 #: their way to infinity; where it is below the last number, relative to the largest, nearer to 0 too, it is a gauge
@@ -147,7 +147,9 @@ def fit(
             automatic,
             counts=counts,
             tol=tol,
+            max_iter=max_iter,
             method=method,
+            part=partial(_part, model, chosen, dataset),
         )
         # The same Z with the chosen weights; the fit goes on from where the last round left θ.
         chosen = found.policy
@@ -166,12 +168,15 @@ def fit(
         return (stopping is not None and stopping(state, objective.full(x))) or told
 
     plain = objective.problem.optimiser == "lbfgs" and method != "newton"
+    # The last round of the weights leaves a θ at which the gradient is small enough: nothing is left to precondition.
+    known = found is not None and found.fitted
+    near = objective.preconditioner if absolute is None and not known else None
     solution: Solution = minimise(
         objective.value_grad,
         initial[free],
         hessian_product=objective.hessian_product,
-        hessian_diagonal=None if plain else objective.hessian_diagonal,
-        preconditioner=objective.preconditioner if absolute is None else None,
+        hessian_diagonal=None if plain or known or near is not None else objective.hessian_diagonal,
+        preconditioner=near,
         l1=None if absolute is None else absolute[free],
         method="lbfgs" if plain else method,
         # Six pairs are as fast as ten on CoNLL-2000, and with millions of weights they are the memory of the fit.
@@ -218,8 +223,8 @@ def fit(
         objective=-solution.value,
         gradient_norm=solution.gradient_norm,
         iterations=solution.iterations,
-        evaluations=solution.evaluations,
-        hessian_products=solution.hessian_products,
+        evaluations=solution.evaluations + (0 if found is None else found.work.evaluations),
+        hessian_products=solution.hessian_products + (0 if found is None else found.work.hessian_products),
         seconds=time.perf_counter() - began,
         separated=separated,
         dropped_rows=dropped,
@@ -230,6 +235,12 @@ def fit(
         l1=absolute,
         weights=found,
     )
+
+
+def _part(model: Model, policy: Policy, dataset: Any, rows: IntArray) -> Part:
+    """Some of the samples, for the statistics of automatic weights: the policy bound to them, and their compiler."""
+    some = dataset.subset(rows)
+    return policy.bind(model.structure(some)), partial(model.compile, some)
 
 
 def _best_of(

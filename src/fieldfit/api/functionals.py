@@ -6,7 +6,7 @@ Var g(θ̂) = ∇gᵀ Cov(θ̂) ∇g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,10 @@ MOST_DIFFERENCES = 3_000
 
 @dataclass(frozen=True)
 class Estimate:
-    """One number estimated by a fit. ``standard_error`` is NaN where there is none, and ``why`` says why not."""
+    """One number estimated by a fit; ``standard_error`` is NaN where there is none.
+
+    ``caution`` says why there is none, or why it should not be taken at its word, if it should not.
+    """
 
     name: str
     estimate: float
@@ -28,7 +31,7 @@ class Estimate:
     upper: float
     level: float
     kind: str
-    why: str = field(default="not identified: the data do not determine it", repr=False)
+    caution: str = ""
 
     @property
     def identified(self) -> bool:
@@ -47,11 +50,14 @@ class Estimate:
 
     def __str__(self) -> str:
         if not self.identified:
-            return f"{self.name}: {self.estimate:.6g} ({self.why})"
-        return (
+            return (
+                f"{self.name}: {self.estimate:.6g} ({self.caution or 'not identified: the data do not determine it'})"
+            )
+        text = (
             f"{self.name}: {self.estimate:.6g}, standard error {self.standard_error:.3g} ({self.kind}), "
             f"{100 * self.level:g}% interval [{self.lower:.6g}, {self.upper:.6g}]"
         )
+        return f"{text} ({self.caution})" if self.caution else text
 
 
 def places_of(parameters: Any, names: Sequence[str]) -> IntArray:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
+from fieldfit.api.contrasts import NamedFunctionals
 from fieldfit.models.base import Model
 from fieldfit.models.work import clock
 from fieldfit.objective import precision_of
@@ -22,39 +24,53 @@ def plan(
     flops: float | None = None,
     efficiency: float | None = None,
     policies: Sequence[Policy | str] | None = None,
-    functionals: Sequence[str] | None = None,
+    functionals: Any = None,
     sigma2: Any = None,
+    sample_weight: Any = None,
+    weight_kind: str = "importance",
+    tol: float = 1e-6,
     random_state: int = 0,
+    reading: float = 0.0,
 ) -> Plan:
     """Compare what policies cost and how accurate they would be, and recommend one.
 
     Parameters
     ----------
     model, data : as for `fit`
-    budget : time for everything, the pilot included: ``"10s"``, ``"500ms"``, ``"2min"`` or a number of seconds
+    budget : time for everything, the pilot included: ``"10s"``, ``"500ms"``, ``"2min"``, or a number of seconds (``10``
+        and ``"10"`` are ten seconds)
     flops : the same in the paper's FLOPs
     efficiency : instead of a budget, the variance relative to maximum likelihood that is good enough, such as 1.1
     policies : the policies to compare; None is pure, mixed and partition policies, parts of the data, and the joint
         optimum over (λ, β)
-    functionals : names of parameters whose variance counts; None is all of them together
+    functionals : whose variance counts: a list of names of parameters, contrasts (``"a - b"``, ``"2*a + b"``), mappings
+        {parameter: coefficient}, vectors of coefficients or functions of θ (their gradient is that at the pilot's θ̂); a
+        mapping from names to any of these; None is all parameters together
     sigma2 : the penalty of the fit to come, for the pilot; it is not a part of the variance
+    sample_weight, weight_kind : a weight for each sample, as in `fit`
+    tol : the tolerance of the fit to come
     random_state : the seed of the pilot's sample
+    reading : seconds that reading the data took before this call, if it did: every fit pays them, and this budget did
 
     Give one of ``budget``, ``flops`` and ``efficiency``; with none of them the most accurate policy is recommended.
     """
     target = Target.of(budget, flops, efficiency)
-    began = clock()
-    dataset = model.read(data)
-    reading = clock() - began
+    started, began = time.perf_counter(), clock()
+    dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind)
     model = model.complete(dataset)
-    precision = None if sigma2 is None else precision_of(sigma2, model.parameter_names)
+    own = clock() - began
+    names = model.parameter_names
+    chosen = None if functionals is None else NamedFunctionals(functionals, names)
     return make_plan(
         model,
         dataset,
         target,
         policies=policies,
-        functionals=functionals,
-        precision=precision,
+        functionals=chosen,
+        n_functionals=None if chosen is None else len(chosen),
+        precision=None if sigma2 is None else precision_of(sigma2, names),
         random_state=random_state,
-        reading=reading,
+        reading=reading + own,
+        tol=tol,
+        began=started - reading,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fieldfit.api.functionals import Estimate, check_level, places_of, unit_rows, value_and_gradient
-from fieldfit.asymptotics import Accuracy, DenseAccuracy, ImplicitAccuracy, ImplicitBread, Moments, robust_moments
+from fieldfit.api.accuracies import Kind as Kind
+from fieldfit.api.standard_errors import StandardErrors
+from fieldfit.asymptotics import Moments
 from fieldfit.data.encoders import Encoder
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.cost import Cost
 from fieldfit.objective import Objective
-from fieldfit.optim.cg import conjugate_gradients
 from fieldfit.policies import Policy
-from fieldfit.types import BoolArray, DataError, FieldfitError, FloatArray, IntArray, ModelError
+from fieldfit.types import BoolArray, DataError, FloatArray, IntArray
 from fieldfit.weights import WeightsResult
 
 if TYPE_CHECKING:
@@ -29,22 +28,12 @@ if TYPE_CHECKING:
     from fieldfit.api.comparison import HypothesisTest
     from fieldfit.api.sensitivity import Sensitivity
 
-#: Parameters up to which bread and meat are dense matrices.
-MOST_DENSE = 3_000
-_MOST_PRODUCTS = 2_000
-#: Simulated copies of the data behind model-based standard errors where there are too many parameters for matrices.
-_SIMULATED = 4
-#: Relative error of aᵀ(H + P)⁻¹a at which a solve ends: an estimate, not a bound. u = (H + P)⁻¹a is then known to about its
-#: square root, and the variance uᵀMu to that times the ratio of model-based to robust errors.
-_FORM_ERROR = 1e-7
-#: Relative residual at which a solve counts as solved; a direction that is not identified stays far above it.
-_SOLVED = 1e-4
-
-Kind = Literal["robust", "model"]
+#: Parameters up to which a notebook shows a fit with its standard errors.
+_MOST_SHOWN = 300
 
 
 @dataclass(frozen=True, repr=False)
-class Fit:
+class Fit(StandardErrors):
     """A fitted model. ``objective`` is the maximised penalised log-likelihood (a sum over samples).
 
     ``n`` is the number of rows, ``total`` the number of samples that they stand for, and ``unit_weight`` the weight of one
@@ -154,214 +143,12 @@ class Fit:
         return self.free & ~self.zeroed
 
     @cached_property
-    def _at_infinity(self) -> BoolArray:
+    def at_infinity(self) -> BoolArray:
         """Which parameters (r,) have their optimum at infinity."""
         away = set(self.separated)
         if not away:
             return np.zeros(len(self.theta), dtype=bool)
         return np.array([name in away for name in self.model.parameter_names], dtype=bool)
-
-    # --- accuracy -------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _robust(self) -> Accuracy:
-        precision = 1.0 / self.sigma2
-        if self.saved_moments is not None:
-            return DenseAccuracy(self.saved_moments, precision, self.active)
-        if self.objective_function is None:
-            raise DataError(
-                "This fit was loaded from a file without its covariance; standard errors need the data: load(path, data)."
-            )
-        objective = self.objective_function
-        if self.model.n_parameters > MOST_DENSE:
-            return self._implicit([objective.problem], "the data, by conjugate gradients")
-        bread, meat = robust_moments(objective.problem, self.theta, objective.row_weight, counts=self.counts)
-        total = float(self.n if objective.row_weight is None else objective.row_weight.sum())
-        return DenseAccuracy(Moments(bread, meat, total, "the data"), precision, self.active)
-
-    @cached_property
-    def _model_based(self) -> Accuracy:
-        from fieldfit.api.expectations import information_identity, model_moments, simulated_problems
-
-        if self.model.n_parameters <= MOST_DENSE:
-            return DenseAccuracy(model_moments(self), 1.0 / self.sigma2, self.active)
-        identity = information_identity(self)
-        if identity is not None:
-            robust = self._robust
-            assert isinstance(robust, ImplicitAccuracy)  # the same bread: solutions are shared
-            method = "the information identity, by conjugate gradients"
-            return ImplicitAccuracy(robust.bread, robust.problems, self.counts, method, identity)
-        return self._implicit(
-            simulated_problems(self, _SIMULATED), f"{_SIMULATED} simulated datasets, by conjugate gradients"
-        )
-
-    @property
-    def _has_unknown_labels(self) -> bool:
-        labels = getattr(self.dataset, "labels", None)
-        return labels is not None and bool((labels < 0).any())
-
-    def _implicit(self, problems: Sequence[Problem], method: str) -> ImplicitAccuracy:
-        weight, precision = self.needed_objective.row_weight, 1.0 / self.sigma2
-        held = bool(np.all(precision[self.active] > 0)) and not self._has_unknown_labels
-
-        def solve(
-            product: Callable[[FloatArray], FloatArray],
-            b: FloatArray,
-            preconditioner: Callable[[FloatArray], FloatArray] | FloatArray | None,
-        ) -> tuple[FloatArray, bool]:
-            # A penalty on every parameter makes every function identified (unless unknown labels bend H), and the
-            # quadratic form says when to stop.
-            # Without, only the residual tells whether b is in the range of H.
-            solution, state = conjugate_gradients(
-                product,
-                b,
-                tol=1e-7,
-                energy_tol=_FORM_ERROR if held else None,
-                max_iter=_MOST_PRODUCTS,
-                preconditioner=preconditioner,
-            )
-            return solution, state.converged or state.residual <= _SOLVED
-
-        # Two copies are enough for the bread, an average over all tokens; the meat of a rare feature needs more.
-        bread = ImplicitBread(problems[:2], self.theta, precision, self.active, weight, solve)
-        return ImplicitAccuracy(bread, problems, self.counts, method)
-
-    def accuracy(self, kind: Kind = "robust") -> Accuracy:
-        """Bread and meat behind all standard errors: "robust" from the data, "model" expected under θ̂."""
-        if not isinstance(kind, str) or kind not in ("robust", "model"):
-            raise FieldfitError(
-                f"Standard errors are of the kind 'robust' or 'model'; got {kind!r}. For chosen parameters write "
-                f"parameters=[…]."
-            )
-        return self._robust if kind == "robust" else self._model_based
-
-    def dense_accuracy(self, kind: Kind = "robust") -> DenseAccuracy:
-        """The same as matrices; ModelError where there are too many parameters for them."""
-        accuracy = self.accuracy(kind)
-        if not isinstance(accuracy, DenseAccuracy):
-            raise ModelError(
-                f"A covariance matrix of {self.model.n_parameters:,} parameters would be too large (the limit is "
-                f"{MOST_DENSE:,}). Ask for chosen parameters (parameters=[…]) or for functions of them "
-                f"(fit.functional)."
-            )
-        return accuracy
-
-    def covariance(self, kind: Kind = "robust") -> FloatArray:
-        """Covariance matrix of √n(θ̂ − θ₀), n = ``fit.total``, with the selection noise (Corollary 1).
-
-        ``kind="robust"`` takes Hessian and score products from the data with the drawn Z, and holds outside the family
-        too; ``"model"`` their expectations under θ̂ (for a conditional model, given the observed X). Fixed parameters
-        have 0. Where the model has a gauge freedom the matrix is right for identified functions aᵀθ, and for those only.
-        """
-        return self.dense_accuracy(kind).covariance * self.total
-
-    def standard_errors(self, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
-        """Standard error of each parameter, or of those named: 0 where fixed.
-
-        NaN where a parameter is not identified, where its optimum is at infinity, and where the L1 penalty set it to 0.
-        """
-        none = self.zeroed | self._at_infinity
-        if parameters is None:
-            return np.where(none, np.nan, np.sqrt(self.dense_accuracy(kind).variances()))
-        places = places_of(parameters, self.model.parameter_names)
-        accuracy = self.accuracy(kind)
-        if isinstance(accuracy, DenseAccuracy):
-            return np.where(none, np.nan, np.sqrt(accuracy.variances()))[places]
-        # One function at a time: the rows of all of them together could be too many.
-        variances = [
-            accuracy.covariance_of(unit_rows(places[[k]], len(self.theta)))[0, 0] for k in range(len(places))
-        ]
-        return np.where(none[places], np.nan, np.array([_root(variance) for variance in variances]))
-
-    def conf_int(self, level: float = 0.95, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
-        """Normal confidence intervals (r, 2), or those of the parameters named."""
-        half = check_level(level) * self.standard_errors(kind, parameters)
-        centre = self.theta
-        if parameters is not None:
-            centre = centre[places_of(parameters, self.model.parameter_names)]
-        return np.stack([centre - half, centre + half], axis=1)
-
-    def table(self, level: float = 0.95, kind: Kind = "robust", parameters: Any = None) -> pd.DataFrame:
-        """One line for each parameter: estimate, standard error, z, p and confidence interval; NaN if not identified."""
-        import pandas as pd
-        from scipy.stats import norm
-
-        half = check_level(level)
-        names: Sequence[str] = self.model.parameter_names
-        places = np.arange(len(names)) if parameters is None else places_of(parameters, names)
-        errors = self.standard_errors(kind, parameters)
-        estimate = self.theta[places]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            z = np.where(errors > 0, estimate / errors, np.nan)
-        return pd.DataFrame(
-            {
-                "estimate": estimate,
-                "std_error": errors,
-                "z": z,
-                "p": 2 * norm.sf(np.abs(z)),
-                "lower": estimate - half * errors,
-                "upper": estimate + half * errors,
-            },
-            index=pd.Index([names[int(place)] for place in places], name="parameter"),
-        )
-
-    def functional(
-        self,
-        g: Any,
-        gradient: Any = None,
-        *,
-        kind: Kind = "robust",
-        level: float = 0.95,
-        name: str | None = None,
-        debias: bool = False,
-    ) -> Estimate:
-        """A smooth function of θ with its standard error (delta method), for any number of parameters.
-
-        ``g`` is a parameter's name or number, a mapping from parameters to coefficients
-        (``{"x0:x1": 1, "x2:x3": -1}`` is a difference of two couplings), a vector of coefficients, or a function of θ;
-        ``gradient`` is the function's gradient (a function of θ or a vector; by differences if left out).
-        ``debias`` undoes a penalty's pull on it by one Newton step (see `debiased`); NaN where only the penalty holds it.
-        """
-        half = check_level(level)
-        found, value, slope = value_and_gradient(g, gradient, self.theta, self.model.parameter_names)
-        if debias:
-            from fieldfit.api.debias import debiased_value
-
-            step, variance = debiased_value(self, slope, kind)
-            value += step
-        else:
-            variance = float(self.accuracy(kind).covariance_of(slope[None])[0, 0])
-        error, why = _root(variance), Estimate.why
-        concerned = slope != 0
-        if not debias and bool(np.any(concerned & self.zeroed)) and not np.any(concerned & ~self.zeroed):
-            error, why = math.nan, "set to 0 by the L1 penalty, which leaves no interval"
-        elif np.any(concerned & self._at_infinity):
-            error, why = math.nan, "its optimum lies at infinity"
-        return Estimate(name or found, value, error, value - half * error, value + half * error, level, kind, why)
-
-    def plot_coefficients(
-        self,
-        level: float = 0.95,
-        kind: Kind = "robust",
-        parameters: Any = None,
-        *,
-        most: int = 40,
-        ax: Axes | None = None,
-    ) -> Axes:
-        """Estimates with their confidence intervals; the same data as `table`."""
-        from fieldfit.report.coefficients import plot_coefficients
-
-        axis = f"estimate and {level:.0%} confidence interval ({kind}), {self.policy}"
-        return plot_coefficients(self.table(level, kind, parameters), most=most, axis=axis, ax=ax)
-
-    def debiased(self) -> Fit:
-        """The one-step estimate θ̂ + H⁻¹ Σψ(θ̂), which undoes the penalty's pull to first order, with its own accuracy.
-
-        H is the unpenalised Hessian; where it is singular ModelError names the parameters that only the penalty holds.
-        """
-        from fieldfit.api.debias import debiased
-
-        return debiased(self)
 
     # --- robustness -------------------------------------------------------------------------------------------------
 
@@ -419,14 +206,6 @@ class Fit:
         if self.l1 is not None:
             penalty += float(self.l1[self.free] @ np.abs(self.theta[self.free]))
         return (self.objective + penalty) / self.unit_weight
-
-    def effective_parameters(self, kind: Kind = "robust") -> float:
-        """tr(bread⁻¹ meat): the number of parameters where the estimator is maximum likelihood inside its family."""
-        accuracy = self.accuracy(kind)
-        if isinstance(accuracy, DenseAccuracy):
-            return accuracy.effective_parameters() / self.unit_weight
-        assert isinstance(accuracy, ImplicitAccuracy)
-        return accuracy.effective_parameters()[0] / self.unit_weight
 
     def claic(self, kind: Kind = "robust") -> float:
         """−2 cℓ(θ̂) + 2 tr(bread⁻¹ meat) (Varin & Vidoni 2005); smaller is better, for the same policy, data and seed."""
@@ -517,6 +296,13 @@ class Fit:
         size = f"{self.sample_text}, {self.model.n_parameters:,} parameters"
         return f"<Fit: {self.model.kind} by {self.policy}, {size}, {ended}>"
 
+    def _repr_html_(self) -> str:
+        import html
+
+        # A notebook shows what a cell ends with: that must not cost seconds.
+        text = self.summary() if self.model.n_parameters <= _MOST_SHOWN else repr(self)
+        return f"<pre>{html.escape(text)}</pre>"
+
     # --- file -------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -524,8 +310,3 @@ class Fit:
         from fieldfit.api.files import save_fit
 
         save_fit(self, path)
-
-
-def _root(variance: float) -> float:
-    """√ of a variance; NaN where it is negative by more than rounding, as an indefinite bread can make it."""
-    return math.sqrt(max(variance, 0.0)) if variance > -1e-12 else math.nan

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.api.accuracies import fits_matrices
+from fieldfit.api.cautions import few_samples
 from fieldfit.asymptotics import DenseAccuracy
+from fieldfit.asymptotics.sandwich import pseudo_inverse
 
 if TYPE_CHECKING:
-    from fieldfit.api.result import Fit, Kind
+    from fieldfit.api.accuracies import Kind
+    from fieldfit.api.result import Fit
 
 
 def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
@@ -28,15 +32,14 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
         lines.append(f"optimum at infinity: {', '.join(fit.separated)}")
     if len(fit.dropped_rows):
         lines.append(f"left out: {len(fit.dropped_rows)} rows whose missing values were too wide to sum out")
-    from fieldfit.api.result import MOST_DENSE
-
     if fit.objective_function is None and fit.saved_moments is None:
         return "\n".join([*lines, "standard errors need the data, which the file does not hold"])
-    if fit.model.n_parameters > MOST_DENSE:
+    if not fits_matrices(fit):
         lines.append(
             f"{fit.model.n_parameters:,} parameters are too many for all standard errors at once: ask for chosen ones, "
             f"fit.table(parameters=[…]), or for functions of them, fit.functional(…)"
         )
+        lines += _cautions(fit, kind)
         return "\n".join(lines)
     accuracy = fit.dense_accuracy(kind)
     lines += _meaning(fit, accuracy, kind)
@@ -52,9 +55,15 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
     return "\n".join(lines)
 
 
+def _cautions(fit: Fit, kind: Kind) -> list[str]:
+    found = few_samples(fit, kind)
+    return [found] if found else []
+
+
 def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
     source = "robust (Corollary 1)" if kind == "robust" else "model-based (expected under the fit)"
     lines = [f"standard errors: {source}, from {accuracy.method}, selection noise included"]
+    lines += _cautions(fit, kind)
     error = accuracy.simulation_error()
     if error is not None and np.isfinite(error).any():
         lines.append(f"simulation adds an error of about {100 * float(np.nanmax(error)):.1f}% to a standard error")
@@ -67,13 +76,26 @@ def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
     if fit.penalised:
         lines.append(
             "penalised: θ̂ is pulled towards 0, and an interval is for the value that the penalised estimate tends to, not "
-            "for θ₀; fit.debiased() gives estimates and intervals for θ₀ itself"
+            f"for θ₀; {_way_to_theta0(accuracy)}"
         )
+    if fit.l1 is not None and np.any(fit.l1[fit.free] > 0):
+        lines.append("L1: estimates at or near 0 are not normally distributed, and their intervals only rough")
     lost = int(np.isnan(accuracy.variances()).sum())
     if lost:
         lines.append(
-            f"{lost} parameters are not identified one by one (the model has {accuracy.null_space.shape[1]} directions "
-            f"that change no probability): NaN below; functions of θ that are identified have standard errors, "
-            f"see fit.functional"
+            f"{lost} parameters are not identified one by one ({accuracy.null_space.shape[1]} directions of θ change "
+            f"nothing in these data): NaN below; functions of θ that are identified have standard errors, see "
+            f"fit.functional"
         )
     return lines
+
+
+def _way_to_theta0(accuracy: DenseAccuracy) -> str:
+    """Whether the whole θ has a debiased estimate, or functions of it only."""
+    keep = np.ix_(accuracy.free, accuracy.free)
+    if pseudo_inverse(accuracy.moments.bread[keep])[1].shape[1]:
+        return (
+            "fit.functional(…, debias=True) gives estimates and intervals for θ₀ itself, of functions that the data "
+            "determine without the penalty"
+        )
+    return "fit.debiased() gives estimates and intervals for θ₀ itself"

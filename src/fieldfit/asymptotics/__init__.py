@@ -1,7 +1,7 @@
 """Asymptotic variance: bread, meat and the sandwich, from the sums over samples that a Problem answers."""
 
 from fieldfit.asymptotics.accuracy import Accuracy, DenseAccuracy, Moments
-from fieldfit.asymptotics.implicit import ImplicitAccuracy, ImplicitBread
+from fieldfit.asymptotics.implicit import ImplicitAccuracy, ImplicitBread, Limit, Solved
 from fieldfit.asymptotics.moments import TheoryMoments, theory_moments
 from fieldfit.asymptotics.sandwich import Asymptotics, robust_moments, sandwich
 from fieldfit.asymptotics.weighted_chi_square import weighted_chi_square_tail
@@ -12,7 +12,9 @@ __all__ = [
     "DenseAccuracy",
     "ImplicitAccuracy",
     "ImplicitBread",
+    "Limit",
     "Moments",
+    "Solved",
     "TheoryMoments",
     "robust_moments",
     "sandwich",

@@ -95,7 +95,7 @@ class DenseAccuracy:
         """Covariance of θ̂ (r, r): right for every identified function; along the null space it is 0."""
         inverse = self.inverse
         covariance: FloatArray = inverse @ self.moments.meat @ inverse / self.moments.total
-        return covariance
+        return (covariance + covariance.T) / 2
 
     def identified(self, directions: FloatArray) -> BoolArray:
         """Which rows of ``directions`` (q, r) are identified."""

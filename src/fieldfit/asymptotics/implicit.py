@@ -3,6 +3,11 @@
 The variance of aᵀθ̂ is uᵀMu with (H + P)u = a: one solve by conjugate gradients on Hessian products, and one pass over the
 samples for Σ_i (w_i ψ_iᵀu)². Where ψ is the score of a likelihood and the expectation is the model's own, M = βH exactly
 (the information identity), and uᵀMu takes one more product.
+
+An error e of u changes the variance by at most 2‖e‖‖u‖ + ‖e‖² in the norm of M. Conjugate gradients know ‖e‖ in the norm of
+H + P (it is what aᵀu still lacks), so a solve goes on until eᵀ(H + P)e ≤ δ² uᵀMu: a standard error is then known to about δ
+where M is of the size of H + P, and in practice far better. The rule looks at uᵀMu itself because a robust variance, or
+that of a parameter which only the penalty holds, may be thousands of times smaller than aᵀu.
 """
 
 from __future__ import annotations
@@ -16,18 +21,34 @@ from fieldfit.asymptotics.block_preconditioner import block_preconditioner
 from fieldfit.models.base import Problem
 from fieldfit.types import BoolArray, FloatArray
 
-#: Solutions that are kept: the robust and the model-based variance of a function share theirs.
-_KEPT = 32
+#: Relative error of a standard error at which its solve may end (δ above).
+STANDARD_ERROR_TOLERANCE = 1e-3
+#: Solutions that are kept, for the robust and the model-based variance of a function share theirs: so many, in so many
+#: bytes, and always the last one.
+_KEPT, _KEPT_BYTES = 32, 1 << 28
 
 Operator = Callable[[FloatArray], FloatArray]
-#: (product v ↦ (H + P)v, right-hand side, operator or diagonal near its inverse) ↦ (solution, whether there is one)
-Solver = Callable[[Operator, FloatArray, Operator | FloatArray | None], tuple[FloatArray, bool]]
+#: u ↦ how large eᵀ(H + P)e may be for a solution near u
+Limit = Callable[[FloatArray], float]
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A solution u of (H + P)u = a over the free parameters, NaN if there is none; ``missing`` is about eᵀ(H + P)e."""
+
+    u: FloatArray
+    missing: float
+
+
+#: (product v ↦ (H + P)v, right-hand side, operator or diagonal near its inverse, limit) ↦ the solution
+Solver = Callable[[Operator, FloatArray, Operator | FloatArray | None, Limit | None], Solved]
 
 
 class ImplicitBread:
     """H + P over the free parameters, known by its products, and the solutions of (H + P)u = a.
 
-    ``problems`` are the data with the drawn Z, or several simulated copies of them, which are averaged.
+    ``problems`` are the data with the drawn Z, or several simulated copies of them, which are averaged. The last solutions
+    are kept: at most 32 of them, in at most 256 MB (of r doubles each; with more than 33 million parameters, one).
     """
 
     def __init__(
@@ -45,18 +66,23 @@ class ImplicitBread:
         self._solver = solver
         self._preconditioner: Operator | FloatArray | None = None
         self._prepared = False
-        self._kept: dict[bytes, FloatArray] = {}
+        self._kept: dict[bytes, Solved] = {}
 
     def product(self, v: FloatArray) -> FloatArray:
         """(H + P) v over the free parameters."""
-        direction = np.zeros(len(self.free))
-        direction[self.free] = v
+        direction = self.full(v)
         total = np.zeros(len(self.free))
         for problem in self.problems:
             total -= problem.hessian_product(self.theta, direction, self.row_weight)
         self.products += 1
         result: FloatArray = (total / len(self.problems) + self.precision * direction)[self.free]
         return result
+
+    def full(self, v: FloatArray) -> FloatArray:
+        """A vector over the free parameters as one over all, 0 at the fixed ones."""
+        whole = np.zeros(len(self.free))
+        whole[self.free] = v
+        return whole
 
     def _near_inverse(self) -> Operator | FloatArray | None:
         """What preconditions the solves: a dense block where the curvature is largest, the diagonal elsewhere."""
@@ -79,27 +105,37 @@ class ImplicitBread:
                 self._preconditioner = block
         return self._preconditioner
 
-    def solve(self, directions: FloatArray) -> FloatArray:
-        """(H + P)⁻¹ a for each row a; NaN where it is not identified."""
+    def solve(self, directions: FloatArray, limit: Limit | None = None) -> FloatArray:
+        """(H + P)⁻¹ a for each row a; NaN where it is not identified.
+
+        aᵀu is accurate to the solver's tolerance, and so is u to the square root of that in the norm of H + P, or to
+        ``limit(u)`` where that is less.
+        """
         result = np.zeros(directions.shape)
         for place, direction in enumerate(directions):
             right = np.ascontiguousarray(direction[self.free])
-            if not np.any(right):
-                continue
-            key = right.tobytes() if len(right) < 10_000 else _signature(right)
-            if key not in self._kept:
-                solution, solved = self._solver(self.product, right, self._near_inverse())
-                while len(self._kept) >= _KEPT:
-                    del self._kept[next(iter(self._kept))]
-                self._kept[key] = solution if solved else np.full(len(right), np.nan)
-            result[place, self.free] = self._kept[key]
+            if np.any(right):
+                result[place, self.free] = self._solution(right, limit).u
         return result
+
+    def _solution(self, right: FloatArray, limit: Limit | None) -> Solved:
+        """The solution for one right-hand side, from memory if it is there and accurate enough."""
+        key = _signature(right)
+        known = self._kept.get(key)
+        if known is not None and (limit is None or known.missing == 0 or known.missing <= limit(known.u)):
+            return known
+        self._kept.pop(key, None)
+        most = max(1, min(_KEPT, _KEPT_BYTES // right.nbytes))
+        while len(self._kept) >= most:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = found = self._solver(self.product, right, self._near_inverse(), limit)
+        return found
 
 
 def _signature(vector: FloatArray) -> bytes:
     from hashlib import blake2b
 
-    return blake2b(vector.tobytes(), digest_size=32).digest()
+    return blake2b(vector.data, digest_size=32).digest()
 
 
 @dataclass(frozen=True)
@@ -130,27 +166,46 @@ class ImplicitAccuracy:
 
     def covariance_of(self, directions: FloatArray) -> FloatArray:
         """Uᵀ M U with (H + P) U = Aᵀ: one pass over the samples for each function."""
-        return self.covariance_of_solved(self.solve(directions))
+        return self.covariance_of_solved(self.bread.solve(directions, self._limit))
+
+    def _limit(self, u: FloatArray) -> float:
+        """How large eᵀ(H + P)e may be where the variance is to be uᵀMu."""
+        variance = float(self.covariance_of_solved(self.bread.full(u)[None])[0, 0])
+        return STANDARD_ERROR_TOLERANCE**2 * max(variance, 0.0)
 
     def covariance_of_solved(self, solved: FloatArray) -> FloatArray:
         """The same from the solutions U (q, r)."""
+        mean: FloatArray = self.replicates_of_solved(solved).mean(axis=0)
+        return mean
+
+    def replicates_of_solved(self, solved: FloatArray) -> FloatArray:
+        """UᵀMU with the meat of each problem alone (problems, q, q)."""
         lost: BoolArray = np.asarray(np.isnan(solved).any(axis=1))
         usable = np.where(lost[:, None], 0.0, solved)
         weight = self._meat_weight()
-        result = np.zeros((len(solved), len(solved)))
-        for problem in self.problems:
+        result = np.zeros((len(self.problems), len(solved), len(solved)))
+        for place, problem in enumerate(self.problems):
             if self.identity is None:
                 rows = np.stack([problem.row_products(self._theta, u) for u in usable])
                 if weight is not None:
                     rows = rows * np.sqrt(weight)
-                result += rows @ rows.T / len(self.problems)
+                result[place] = rows @ rows.T
             else:
                 images = [self._identity_product(problem, u) for u in usable]
-                result += usable @ np.stack(images).T / len(self.problems)
-        result = (result + result.T) / 2
-        result[lost] = np.nan
+                result[place] = usable @ np.stack(images).T
+        result = (result + result.transpose(0, 2, 1)) / 2
         result[:, lost] = np.nan
+        result[:, :, lost] = np.nan
         return result
+
+    def simulation_error_of(self, direction: FloatArray) -> float | None:
+        """Relative Monte Carlo error of the standard error of aᵀθ̂ by the spread of simulated meats; None for one meat."""
+        count = len(self.problems)
+        if count < 2:
+            return None
+        variances = self.replicates_of_solved(self.bread.solve(direction[None], self._limit))[:, 0, 0]
+        mean = float(variances.mean())
+        return 0.5 * float(variances.std(ddof=1)) / (mean * np.sqrt(count)) if mean > 0 else None
 
     def _identity_product(self, problem: Problem, v: FloatArray) -> FloatArray:
         """M v by the information identity."""
@@ -158,26 +213,37 @@ class ImplicitAccuracy:
         return -self.identity * problem.hessian_product(self._theta, v, self._meat_weight())
 
     def effective_parameters(self, probes: int = 10, seed: int = 0) -> tuple[float, float]:
-        """tr((H + P)⁻¹ M) and its Monte Carlo error.
+        """tr((H + P)⁻¹ M) and its Monte Carlo error, by probes whose quadratic form the solves control.
 
-        With random signs ε_i, s = Σ_i ε_i w_i ψ_i has E ssᵀ = M, so sᵀ(H + P)⁻¹s has the trace as its mean: one gradient
-        and one solve for each probe. By the information identity: signs z for each parameter, zᵀ(H + P)⁻¹Mz.
+        - From scores: with random signs ε_i, s = Σ_i ε_i w_i ψ_i has E ssᵀ = M, so sᵀ(H + P)⁻¹s has the trace as its mean.
+        - M = βH and a penalty on every parameter: the trace is β(r − tr(P(H + P)⁻¹)), and s = √P z with signs z has
+          E ssᵀ = P.
+        - M = βH otherwise (no penalty somewhere, or importance weights, which M has squared): zᵀ(H + P)⁻¹Mz, which is a
+          product of two vectors and no quadratic form; these solves end by their residual.
         """
         random = np.random.default_rng(seed)
-        free, weight = self.bread.free, self._meat_weight()
         values = []
         for _ in range(probes):
-            total = 0.0
-            for problem in self.problems:
-                if self.identity is None:
-                    signs = random.choice([-1.0, 1.0], problem.n_samples)
-                    if weight is not None:
-                        signs *= np.sqrt(weight)
-                    left = right = problem.value_grad(self._theta, signs)[1]
-                else:
-                    left = np.where(free, random.choice([-1.0, 1.0], len(free)), 0.0)
-                    right = self._identity_product(problem, left)
-                solved = self.solve(right[None])[0]
-                total += float(left[free] @ solved[free]) / len(self.problems)
-            values.append(total)
+            parts = [self._trace_probe(problem, random) for problem in self.problems]
+            values.append(float(np.mean(parts)))
         return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(probes))
+
+    def _trace_probe(self, problem: Problem, random: np.random.Generator) -> float:
+        free, precision, weight = self.bread.free, self.bread.precision, self._meat_weight()
+        if self.identity is None:
+            signs = random.choice([-1.0, 1.0], problem.n_samples)
+            if weight is not None:
+                signs *= np.sqrt(weight)
+            return self._form(problem.value_grad(self._theta, signs)[1])
+        signs = np.where(free, random.choice([-1.0, 1.0], len(free)), 0.0)
+        same_weights = weight is None or self.counts
+        if same_weights and np.all(precision[free] > 0):
+            return self.identity * (int(free.sum()) - self._form(np.sqrt(precision) * signs))
+        image = self._identity_product(problem, signs)
+        solved = self.bread.solve(image[None], lambda u: 0.0)[0]
+        return float(signs[free] @ solved[free])
+
+    def _form(self, s: FloatArray) -> float:
+        """sᵀ(H + P)⁻¹s over the free parameters."""
+        free = self.bread.free
+        return float(s[free] @ self.solve(s[None])[0][free])

@@ -67,6 +67,7 @@ def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Any:
             sample_weight=options.sample_weight,
             weight_kind=options.weight_kind,
             header=options.header,
+            rename=False,
         )
     from fieldfit.cli.chains import read_for
     from fieldfit.estimators.sequence_input import encode_sequences

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fieldfit.api.cautions import few_samples
 from fieldfit.cli.output import print_table, say
 from fieldfit.cli.weighting import print_weights
 from fieldfit.report.table import PlainTable
@@ -40,7 +41,7 @@ def fit_document(
     return {
         **fit.report(),
         "file": None if path is None else str(path),
-        "penalised": bool(np.isfinite(fit.sigma2).any()),
+        "penalised": fit.penalised,
         "level": level,
         "warnings": list(warned),
         "parameter": parameters,
@@ -73,8 +74,10 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> Non
     say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")
     if fit.cost is not None:
         say(f"an evaluation: {fit.cost.components:,} components, {fit.cost.flops:,.0f} of the paper's FLOPs")
-    if np.isfinite(fit.sigma2).any():
+    if fit.penalised:
         say("penalised: estimates are pulled towards 0, and so are their intervals")
+    if rows and few_samples(fit, "robust") and np.isfinite(accuracy(fit, level)[0]).any():
+        say("few samples for each parameter: standard errors may be too small")
     if len(fit.dropped_rows):
         shown = ", ".join(map(str, fit.dropped_rows[:10])) + (", …" if len(fit.dropped_rows) > 10 else "")
         say(f"left out, too wide to sum out their missing values: {len(fit.dropped_rows)} rows ({shown})")

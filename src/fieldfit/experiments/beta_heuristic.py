@@ -64,6 +64,10 @@ class CountedDiagonal:
         kept = DiagonalForm(self.bread, self.meat).kept
         return self.bread[:, kept], self.meat[:, :, kept], self.copies[kept]
 
+    def value(self, beta: FloatArray) -> float:
+        """J(β)."""
+        return self.value_grad(beta)[0]
+
     def value_grad(self, beta: FloatArray) -> tuple[float, FloatArray]:
         """J(β) and its gradient; infinite where a parameter has no information."""
         bread, meat, copies = self._counted

@@ -190,6 +190,10 @@ class Problem(ABC):
         """Approximate diagonal of −Σ_i w_i ∇² m_θ (positive), for preconditioning; None where it is not cheap."""
         return None
 
+    def information_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
+        """The diagonal of −Σ_i w_i ∇² m_θ itself, for statistics; None where it takes a product for each parameter."""
+        return self.hessian_diagonal(theta, row_weight) if self.exact_diagonal else None
+
     def hessian_factor(self, theta: FloatArray, row_weight: FloatArray | None = None) -> Any:
         """A sparse matrix X (rows, n_parameters) with XᵀX near −Σ_i w_i ∇² m_θ, for preconditioning; else None."""
         return None
@@ -277,6 +281,12 @@ class SumProblem(Problem):
                 return None
             total += diagonal
         return total
+
+    def information_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
+        """Sum of the parts' diagonals, if every part has one."""
+        found = [part.information_diagonal(theta, row_weight) for part in self.used]
+        known = [one for one in found if one is not None]
+        return _total(known) if len(known) == len(found) else None
 
 
 def _total(parts: list[FloatArray]) -> FloatArray:

@@ -29,6 +29,14 @@ from fieldfit.inference import Configurations, ProgramSet, check_tables
 from fieldfit.models.base import Problem
 from fieldfit.models.equal_samples import equal_samples
 from fieldfit.models.field_compiler import FieldArrays, FieldCompiler, Group, collect
+from fieldfit.models.field_information import (
+    MOST_NUMBERS,
+    Lattice,
+    SmallSums,
+    lattice_of,
+    small_covariances,
+    state_entries,
+)
 from fieldfit.policies.selection import Selection
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, WidthError
 
@@ -63,6 +71,7 @@ class FieldProblem(Problem):
         codes_of = [np.array(lines, dtype=np.int32) for lines in compiler.matrices]
         self.configurations = self.programs.configure(codes_of)
         self._assemble(collected)
+        self._short: dict[int, tuple[IntArray | None, Lattice | None]] = {}
         self._codes, self._parts = codes, selection.parts
         self._weigh()
 
@@ -74,12 +83,12 @@ class FieldProblem(Problem):
                 total_o, total_r = total_o + beta * counts, total_r + beta * usage
         self._counts, self._usage = total_o.tocsr(), total_r.tocsr()
         self._counts.eliminate_zeros()  # a weight of 0 must not meet a log table of −inf
-        self._used = self.configurations
+        self._used, self._needed = self.configurations, np.arange(self.configurations.count)
         if not self._betas.all():
             self._usage.eliminate_zeros()
             needed = np.unique(self._usage.indices)
             if len(needed) < self.configurations.count:
-                self._used = self._subset(needed, self._program_of(needed))[0]
+                self._used, self._needed = self._subset(needed, self._program_of(needed))[0], needed
                 self._usage = self._usage[:, needed]
         self._count_total = np.asarray(self._counts.sum(axis=0)).ravel()
         self._usage_total = np.asarray(self._usage.sum(axis=0)).ravel()
@@ -198,9 +207,60 @@ class FieldProblem(Problem):
         return result
 
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """Σ_i w_i ∇² m_θ(X_i, Z_i) as a dense matrix: the derivative of the marginals along every column of F."""
+        """Σ_i w_i ∇² m_θ(X_i, Z_i) = Σ_c (Rᵀ w)_c Cov_c(F) as a dense matrix.
+
+        Sums over few states are looked at state by state (`field_information`); of the others it is the derivative of
+        the marginals along every column of F.
+        """
         log_tables = self._log_tables(theta)
         _, usage = self._weighted(row_weight)
+        result, left = self._covariances(log_tables, usage)
+        if len(left):
+            needed = self._needed[left]
+            chosen = self._subset(needed, self._program_of(needed))[0]
+            result += self._slopes(log_tables, chosen, usage[left])
+        return (result + result.T) / 2
+
+    def _covariances(self, log_tables: FloatArray, usage: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Σ_c u_c Cov_c(F) over the configurations of which that is short, and the places of all others in ``usage``."""
+        result = np.zeros((self.n_parameters, self.n_parameters))
+        small: list[SmallSums] = []
+        left, numbers = [], 0
+        program_of = self._program_of(self._needed)
+        finite = bool(np.isfinite(log_tables).all())
+        for place in np.unique(program_of[usage != 0]).tolist():
+            own = np.flatnonzero((program_of == place) & (usage != 0))
+            program, which, lattice = self.programs.programs[place], *self._short_sums(place)
+            if which is not None and numbers + which.size * len(own) <= MOST_NUMBERS:
+                numbers += which.size * len(own)
+                block = self._bases_of(place)[self._needed[own] - self.configurations.config_ptr[place]]
+                small.append(SmallSums(which, self.programs.entries(place, block), usage[own]))
+            elif lattice is not None and finite and not program.boundary:
+                result += usage[own].sum() * lattice.covariance(log_tables)
+            else:
+                left.append(own)
+        if small:
+            result += small_covariances(small, log_tables, self.arrays.features)
+        return result, np.concatenate(left) if left else np.empty(0, dtype=np.int64)
+
+    def _short_sums(self, place: int) -> tuple[IntArray | None, Lattice | None]:
+        """A program's sum state by state, and as a lattice; kept, because they do not depend on θ."""
+        if place not in self._short:
+            program = self.programs.programs[place]
+            which = state_entries(program)
+            lattice = None if which is not None else lattice_of(self.arrays.graph, program, self.arrays.features)
+            self._short[place] = which, lattice
+        return self._short[place]
+
+    def _bases_of(self, place: int) -> IntArray:
+        """The bases of all configurations of one program (configurations, factors)."""
+        counts = np.diff(self.configurations.config_ptr)
+        sizes = counts * np.array([len(program.factors) for program in self.programs.programs], dtype=np.int64)
+        start = int(sizes[:place].sum())
+        return self.configurations.bases[start : start + int(sizes[place])].reshape(int(counts[place]), -1)
+
+    def _slopes(self, log_tables: FloatArray, chosen: Configurations, usage: FloatArray) -> FloatArray:
+        """Σ_c u_c Cov_c(F) as derivatives of the marginals, one column of F after the other."""
         columns = self.arrays.features.tocsc()
         r, table_size = self.n_parameters, self.arrays.graph.table_size
         result = np.empty((r, r))
@@ -211,10 +271,38 @@ class FieldProblem(Problem):
             for line, slope in enumerate(change, start):
                 own = slice(columns.indptr[line], columns.indptr[line + 1])
                 direction[columns.indices[own]] = columns.data[own]
-                self.programs.run(log_tables, self._used, weight=usage, direction=direction, marginal_slope=slope)
+                self.programs.run(log_tables, chosen, weight=usage, direction=direction, marginal_slope=slope)
                 direction[columns.indices[own]] = 0.0
             result[start : start + len(change)] = change @ self.arrays.features
-        return (result + result.T) / 2
+        return result
+
+    def information_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
+        """−Σ_c (Rᵀ w)_c Var_c(F_l) from the marginals of the configurations.
+
+        The entries of one table exclude each other, so E F_l² = Σ_e F_el² μ_e where all entries of parameter l are in
+        one table. None where a parameter has entries in several.
+        """
+        if not self._one_table_each:
+            return None
+        from scipy.sparse import csr_array
+
+        _, usage = self._weighted(row_weight)
+        marginals = self._config_marginals(self._log_tables(theta), self._needed)
+        features = csr_array(self.arrays.features)
+        mean = csr_array(marginals @ features)
+        squares = np.asarray((usage @ marginals) @ features.multiply(features)).ravel()
+        result: FloatArray = usage @ mean.multiply(mean) - squares
+        return np.asarray(result, dtype=np.float64).ravel()
+
+    @cached_property
+    def _one_table_each(self) -> bool:
+        """Whether no parameter has entries in two tables."""
+        columns = self.arrays.features.tocsc()
+        table = np.repeat(np.arange(len(self.arrays.graph.table_sizes)), self.arrays.graph.table_sizes)[
+            columns.indices
+        ]
+        first = np.repeat(table[np.minimum(columns.indptr[:-1], len(table) - 1)], np.diff(columns.indptr))
+        return bool(np.array_equal(table, first))
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the samples start..stop by family."""

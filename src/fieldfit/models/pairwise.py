@@ -9,7 +9,7 @@ the kernel computes is told in kernels/pairwise.hpp.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fieldfit import _kernels
 from fieldfit.models.base import Problem
 from fieldfit.models.equal_samples import equal_samples
+from fieldfit.models.pairwise_information import information_matrix, is_fast
 from fieldfit.models.pairwise_layout import LARGEST_BLOCK, BlockFamily, EdgeNumbers, Layout, lay_out, sums_by
 from fieldfit.models.pairwise_preconditioner import SylvesterPreconditioner, code_moments
 from fieldfit.policies.selection import FamilySelection
@@ -33,6 +34,8 @@ _NO_TABLE: FloatArray = np.empty((0, 0))
 # Edge by edge costs what the edges cost; the dense product costs about a sixth as much for each entry of the matrix.
 _DENSE_FROM = 0.15
 _MOST_EXACT_TIED = 32
+#: Samples of which the layouts for scores are kept.
+_FEW_SAMPLES = 20_000
 
 
 def pairwise_supports(part: FamilySelection) -> bool:
@@ -106,6 +109,7 @@ class PairwiseProblem(Problem):
         own = [p.beta if np.ndim(p.beta) else 1.0 for p in parts]
         self._unit = lay_out(self._bits, parts, own, self._edge_number, dense=self._dense, merge=True)
         self._layout = self._unit.with_betas(self.betas)
+        self._kept_layouts: list[tuple[NDArray[np.uint8], list[Layout]]] = []
 
     @property
     def dense(self) -> bool:
@@ -123,6 +127,28 @@ class PairwiseProblem(Problem):
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v."""
         _, edges, biases = self._sums(_HESSIAN, theta, v, row_weight)
         return self._to_parameters(edges, biases)
+
+    def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ∇² m_θ(X_i, Z_i) as a matrix: block by block where that is fast, else one product for each parameter."""
+        if not is_fast(self._layout, self.n_variables, len(self.edges)):
+            return super().hessian_matrix(theta, row_weight)
+        weight = None if row_weight is None else self._checked_weight(row_weight)
+        information = information_matrix(self._layout, self.edges, *self._to_field(theta), weight)
+        field = self._field_matrix
+        result = field.T @ information @ field
+        return -(result + result.T) / 2
+
+    @cached_property
+    def _field_matrix(self) -> FloatArray:
+        """The linear map from θ to the kernel's weights and biases (edges + variables, n_parameters)."""
+        edges = len(self.edges)
+        field = np.zeros((edges + self.n_variables, self.n_parameters))
+        field[np.arange(edges), self.edge_parameter] = self.gap**2
+        for end in self.edges.T:
+            np.add.at(field, (edges + end, self.edge_parameter), self.gap * self.state0)
+        if self.bias_parameter is not None:
+            field[edges + np.arange(self.n_variables), self.bias_parameter] += self.gap
+        return field
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """The diagonal of −Σ_i w_i ∇² m_θ(X_i, Z_i), (n_parameters,), not negative; for preconditioning.
@@ -187,7 +213,15 @@ class PairwiseProblem(Problem):
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the samples start..stop by family, without β."""
         codes = self._bits[start:stop]
-        return self._scores(theta, codes, [_of_samples(part, start, start + len(codes)) for part in self._parts])
+        parts = [_of_samples(part, start, start + len(codes)) for part in self._parts]
+        return self._scores(theta, codes, [self._score_layout(codes, part) for part in parts])
+
+    def family_score_blocks(
+        self, theta: FloatArray, row_weight: FloatArray | None = None
+    ) -> Iterator[tuple[FloatArray | None, FloatArray]]:
+        """The scores as a stream, from the layouts that are kept."""
+        for weight, codes, layouts in self._score_layouts(row_weight):
+            yield weight, self._scores(theta, codes, layouts)
 
     @cached_property
     def equal_samples(self) -> tuple[IntArray, IntArray] | None:
@@ -196,18 +230,77 @@ class PairwiseProblem(Problem):
 
     def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
         """Scores of some samples by family, without β."""
-        parts = [part if part.rows is None else replace(part, rows=part.rows[rows]) for part in self._parts]
-        return self._scores(theta, self._bits[rows], parts)
+        codes = self._bits[rows]
+        return self._scores(theta, codes, [self._score_layout(codes, _of_rows(part, rows)) for part in self._parts])
 
-    def _scores(self, theta: FloatArray, codes: NDArray[np.uint8], parts: Sequence[FamilySelection]) -> FloatArray:
+    def family_statistics(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ψ_i^(f) ∘ ψ_i^(g), without β, summed where the residuals are: no score is laid out."""
+        if (self._uses > 1).any():
+            return super().family_statistics(theta, row_weight)
+        families, edges = self.n_families, np.zeros((self.n_families, self.n_families, len(self.edges)))
+        biases = np.zeros((families, families, self.n_variables))
+        for weight, codes, layouts in self._score_layouts(row_weight):
+            residual = np.zeros((families, len(codes), self.n_variables))
+            pair_terms = np.zeros((families, len(codes), len(self.edges)))
+            for f, layout in enumerate(layouts):
+                self._call(
+                    layout, _SCORES, theta, None, None, np.empty(len(self.edges)), np.empty(self.n_variables),
+                    residual=residual[f], pair_terms=pair_terms[f],
+                )  # fmt: skip
+            _kernels.pairwise_moments(
+                self.edges, codes, residual.ravel(), pair_terms.ravel(), _NONE if weight is None else weight,
+                self.state0, self.gap, families, edges.ravel(), get_threads(),
+            )  # fmt: skip
+            if self.bias_parameter is not None:
+                weighted = residual if weight is None else residual * weight[:, None]
+                biases += np.einsum("fij,gij->fgj", weighted, residual)
+        total = np.zeros((families, families, self.n_parameters))
+        total[:, :, self.edge_parameter] = edges
+        if self.bias_parameter is not None:
+            total[:, :, self.bias_parameter] = self.gap**2 * biases
+        lower = np.tril_indices(families, -1)
+        total[lower] = total[lower[::-1]]
+        return total
+
+    def _score_layouts(
+        self, row_weight: FloatArray | None
+    ) -> Iterator[tuple[FloatArray | None, NDArray[np.uint8], list[Layout]]]:
+        """Blocks of samples as (weights, codes, a layout for each family); equal samples come once.
+
+        Of few samples the layouts are kept, because statistics are asked for at one θ after the other.
+        """
+        equal, size = self.equal_samples, self.block_rows
+        rows = np.arange(self.n_samples) if equal is None else equal[0]
+        summed = row_weight
+        if equal is not None:
+            summed = np.bincount(equal[1], row_weight, len(rows)).astype(np.float64)
+        for place, start in enumerate(range(0, len(rows), size)):
+            own = slice(start, min(start + size, len(rows)))
+            if place < len(self._kept_layouts):
+                codes, layouts = self._kept_layouts[place]
+            else:
+                codes = np.ascontiguousarray(self._bits[rows[own]])
+                if equal is None:
+                    parts = [_of_samples(part, own.start, own.stop) for part in self._parts]
+                else:
+                    parts = [_of_rows(part, rows[own]) for part in self._parts]
+                layouts = [self._score_layout(codes, part) for part in parts]
+                if len(rows) <= _FEW_SAMPLES:
+                    self._kept_layouts.append((codes, layouts))
+            yield None if summed is None else summed[own], codes, layouts
+
+    def _score_layout(self, codes: NDArray[np.uint8], part: FamilySelection) -> Layout:
+        """One family as the kernel takes it for scores: without its β, unless the components have their own."""
+        beta = part.beta if np.ndim(part.beta) else 1.0
+        return lay_out(codes, [part], [beta], self._edge_number, dense=self._dense, merge=False)
+
+    def _scores(self, theta: FloatArray, codes: NDArray[np.uint8], layouts: Sequence[Layout]) -> FloatArray:
         scores = np.zeros((len(codes), self.n_families, self.n_parameters))
         if not len(codes):
             return scores
         a, b = self.edges.T
         first, second = codes[:, a], codes[:, b]
-        for f, part in enumerate(parts):
-            beta = part.beta if np.ndim(part.beta) else 1.0
-            layout = lay_out(codes, [part], [beta], self._edge_number, dense=self._dense, merge=False)
+        for f, layout in enumerate(layouts):
             residual = np.zeros((len(codes), self.n_variables))
             pair_terms = np.zeros((len(codes), len(self.edges)))
             self._call(
@@ -231,7 +324,10 @@ class PairwiseProblem(Problem):
     @staticmethod
     def _add_columns(scores: FloatArray, parameter: IntArray, columns: FloatArray) -> None:
         """scores[:, parameter[j]] += columns[:, j]; several j may share one parameter."""
-        if len(np.unique(parameter)) == len(parameter):
+        first = int(parameter[0]) if len(parameter) else 0
+        if np.array_equal(parameter, np.arange(first, first + len(parameter))):
+            scores[:, first : first + len(parameter)] += columns
+        elif len(np.unique(parameter)) == len(parameter):
             scores[:, parameter] += columns
         else:
             np.add.at(scores.T, parameter, columns.T)
@@ -249,6 +345,7 @@ class PairwiseProblem(Problem):
             for part, b in zip(self._written, betas, strict=True)
         )
         other._layout = self._unit.with_betas(betas)
+        other._kept_layouts = []
         return other
 
     # -- θ and the kernel's weights and biases -----------------------------------------------------------------------
@@ -285,6 +382,12 @@ class PairwiseProblem(Problem):
         value = self._call(self._layout, mode, theta, v, row_weight, edges, biases)
         return value, edges, biases
 
+    def _checked_weight(self, weight: FloatArray) -> FloatArray:
+        weight = np.asarray(weight, dtype=np.float64)
+        if weight.shape != (self.n_samples,):
+            raise DataError(f"row_weight must have the shape ({self.n_samples},); it has {weight.shape}.")
+        return weight
+
     def _by_sample(self, mode: int, theta: FloatArray, v: FloatArray | None) -> FloatArray:
         layout = self._layout
         row_out = np.zeros((len(layout.used), layout.n))
@@ -311,9 +414,7 @@ class PairwiseProblem(Problem):
         dq, dbias = (_NONE, _NONE) if v is None else self._to_field(v)
         meta, row_weight, entry_weight = layout.meta, layout.row_weight, layout.entry_weight
         if weight is not None:
-            weight = np.asarray(weight, dtype=np.float64)
-            if weight.shape != (self.n_samples,):
-                raise DataError(f"row_weight must have the shape ({self.n_samples},); it has {weight.shape}.")
+            weight = self._checked_weight(weight)
             meta = layout.meta_weighted
             row_weight, entry_weight = layout.weights(weight)
         return _kernels.pairwise(
@@ -365,6 +466,11 @@ def _adjacency(m: int, edges: Int32Array) -> tuple[IntArray, Int32Array, Int32Ar
     order = np.argsort(own, kind="stable")
     pointers = np.concatenate(([0], np.cumsum(np.bincount(own, minlength=m))))
     return pointers, np.ascontiguousarray(other[order]), (order // 2).astype(np.int32)
+
+
+def _of_rows(part: FamilySelection, rows: IntArray) -> FamilySelection:
+    """The part of some samples, for families of which whole rows are selected."""
+    return part if part.rows is None else replace(part, rows=part.rows[rows])
 
 
 def _of_samples(part: FamilySelection, start: int, stop: int) -> FamilySelection:

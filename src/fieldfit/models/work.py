@@ -76,22 +76,26 @@ class TimedWork:
     """Families whose operations are not counted: timed on some of the samples, and on fewer.
 
     ``base`` is the share of an evaluation that is done whatever is selected (scores of tokens), where components are
-    drawn one by one.
+    drawn one by one. ``setup`` compiles all of them; ``drawing`` are the seconds of drawing and compiling for each sample
+    as a function of λ < 1, if they were timed.
     """
 
     n: int
     evaluation: Line
     setup: Line
     base: float = 0.0
+    drawing: Line | None = None
 
     def work(self, lam: float, law: str) -> Work:
         """Seconds for what is selected."""
         samples = self.n * (lam if law == "whole" else self.base + (1 - self.base) * lam)
-        return {
-            "call": 1.0,
-            "seconds": self.evaluation.at(samples),
-            "setup_seconds": self.setup.at(self.n * (0.2 + 0.8 * lam)),
-        }
+        if lam >= 1.0:
+            setup = self.setup.at(self.n)
+        elif self.drawing is None or law == "whole":
+            setup = self.setup.at(self.n * (0.2 + 0.8 * lam))
+        else:
+            setup = self.n * self.drawing.at(lam)
+        return {"call": 1.0, "seconds": self.evaluation.at(samples), "setup_seconds": setup}
 
 
 #: Whether the system counts CPU seconds of a thread finely enough to time an evaluation.

@@ -26,7 +26,10 @@ Product = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class Conjugate:
-    """How a solve ended: ``residual`` is ‖b − Hx‖ / ‖b‖, ``positive`` false if pᵀHp ≤ 0 was met."""
+    """How a solve ended: ``residual`` is ‖b − Hx‖ / ‖b‖, ``positive`` false if pᵀHp ≤ 0 was met.
+
+    ``missing`` estimates bᵀH⁻¹b − bᵀx, which is the square of the error of x in the norm of H; infinite after few steps.
+    """
 
     iterations: int
     products: int
@@ -34,6 +37,7 @@ class Conjugate:
     converged: bool
     positive: bool
     message: str
+    missing: float
 
 
 class Recursion:
@@ -84,15 +88,16 @@ def checked_product(product: Product, v: FloatArray) -> FloatArray:
 
 
 def _missing(added: list[float]) -> float:
-    """Σ of the additions to come, if they fall on as they did over the last two windows; infinite if they do not fall.
+    """Σ of the additions to come, from the last three windows; infinite if they do not fall.
 
-    The slower of the last two ratios is taken: a solve that stalls for a while has not converged.
+    The slower of the last two ratios is taken, for a solve that stalls for a while has not converged; and never less than
+    the last window itself, for additions that fell fast at first often fall slower later.
     """
     if len(added) < 3 * _WINDOW:
         return math.inf
     last, before, first = (sum(added[len(added) - (k + 1) * _WINDOW : len(added) - k * _WINDOW]) for k in range(3))
     ratio = max(last / before, before / first)
-    return last * ratio / (1 - ratio) if ratio < 1 else math.inf
+    return last * max(1.0, ratio / (1 - ratio)) if ratio < 1 else math.inf
 
 
 def conjugate_gradients(
@@ -101,13 +106,15 @@ def conjugate_gradients(
     *,
     tol: float = 1e-8,
     energy_tol: float | None = None,
+    energy_limit: Callable[[FloatArray], float] | None = None,
     max_iter: int | None = None,
     preconditioner: Preconditioner | None = None,
 ) -> tuple[FloatArray, Conjugate]:
     """Solve H x = b to ‖b − Hx‖₂ ≤ tol · ‖b‖₂; ``max_iter`` is 10 · n_parameters + 10 unless given.
 
     With ``energy_tol`` the solve ends as well when bᵀH⁻¹b is known to about that relative error: each step adds α r·z to
-    bᵀx, which rises to bᵀH⁻¹b, and what is still missing is extrapolated from how fast these additions fall.
+    bᵀx, which rises to bᵀH⁻¹b, and what is still missing is extrapolated from how fast these additions fall. Then
+    ``energy_limit(x)``, if given, is asked how much may be missing at x, and the solve goes on until no more is.
 
     ``product(v)`` gives Hv and must not keep v. If pᵀHp ≤ 0 turns up, x is the last iterate before it and
     ``positive`` is false: H is singular or indefinite.
@@ -120,13 +127,14 @@ def conjugate_gradients(
     state = Recursion(b, preconditioner)
     scale = math.sqrt(state.rr)
     if scale == 0.0:
-        return state.x, Conjugate(0, 0, 0.0, True, True, "converged: the right-hand side is 0")
+        return state.x, Conjugate(0, 0, 0.0, True, True, "converged: the right-hand side is 0", 0.0)
+    added: list[float] = []
+    limit = math.inf
 
     def report(iterations: int, products: int, positive: bool, message: str) -> tuple[FloatArray, Conjugate]:
         residual = math.sqrt(state.rr) / scale
-        return state.x, Conjugate(iterations, products, residual, residual <= tol, positive, message)
+        return state.x, Conjugate(iterations, products, residual, residual <= tol, positive, message, _missing(added))
 
-    added: list[float] = []
     for iteration in range(max_iter):
         image = checked_product(product, state.p)
         curvature = state.dot(state.p, image)
@@ -138,9 +146,12 @@ def conjugate_gradients(
         beta = state.advance(state.rz / curvature, image)
         if math.sqrt(state.rr) <= tol * scale:
             return report(iteration + 1, iteration + 1, True, "converged: residual below tolerance")
-        if energy_tol is not None and _missing(added) <= energy_tol * sum(added):
-            message = "converged: the quadratic form is within its tolerance"
-            return state.x, replace(report(iteration + 1, iteration + 1, True, message)[1], converged=True)
+        if energy_tol is not None and (missing := _missing(added)) <= min(energy_tol * sum(added), limit):
+            if energy_limit is not None:
+                limit = energy_limit(state.x)
+            if missing <= limit:
+                message = "converged: the quadratic form is within its tolerance"
+                return state.x, replace(report(iteration + 1, iteration + 1, True, message)[1], converged=True)
         if not state.rz > 0:
             return report(iteration + 1, iteration + 1, False, "stopped: the preconditioner is not positive definite")
         state.turn(beta)

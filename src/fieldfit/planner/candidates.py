@@ -22,7 +22,7 @@ _THOROUGH = 30
 #: Shares of the dearest pure policy's cost at which the joint optimum is looked for, to draw the frontier.
 _BUDGETS = (0.05, 0.15, 0.4, 0.8)
 #: Share of a budget in seconds that the search may take.
-_SEARCH_SHARE = 0.05
+SEARCH_SHARE = 0.05
 
 
 def placed(
@@ -36,8 +36,13 @@ def placed(
     return Mixture(lam, beta, evidence.criterion.value(lam, beta), cost(lam))
 
 
-def usual(evidence: Evidence, ingredients: Sequence[Ingredient], cost: Cost) -> list[tuple[Mixture, str]]:
-    """Pure policies, partitions, parts of the data, and mixtures with the best weights for their λ."""
+def usual(
+    evidence: Evidence, ingredients: Sequence[Ingredient], cost: Cost, deadline: float = math.inf
+) -> list[tuple[Mixture, str]]:
+    """Pure policies, partitions, parts of the data, and mixtures with the best weights for their λ.
+
+    No more mixtures are looked at once the clock (`time.perf_counter`) has passed the deadline.
+    """
     criterion = evidence.criterion
     found: list[tuple[Mixture, str]] = []
     unit = np.eye(len(ingredients))
@@ -51,6 +56,8 @@ def usual(evidence: Evidence, ingredients: Sequence[Ingredient], cost: Cost) -> 
     single = [place for place, one in enumerate(ingredients) if one.law == "single"]
     for low, high in [(a, b) for k, a in enumerate(single) for b in single[k + 1 :]]:
         for share in (0.1, 0.3):
+            if time.perf_counter() > deadline:
+                break
             lam = unit[low] + share * unit[high]
             found.append((_best_weights(criterion, cost, lam, low, high), "mixed, best weights"))
     return [(own, why) for own, why in found if math.isfinite(own.value)]
@@ -118,11 +125,13 @@ def joint(
     dearest = max(own.cost for own in known)
     began = time.perf_counter()
     hurried = target.seconds is not None and not target.paid
-    allowed = _SEARCH_SHARE * target.limit if hurried else math.inf
+    allowed = SEARCH_SHARE * target.limit if hurried else math.inf
+    ran = 0
     for share in _BUDGETS if small else _BUDGETS[1::2]:
         if time.perf_counter() - began < allowed / 2:
             add(share * dearest, "joint optimum", thorough=False)
-    each = (time.perf_counter() - began) / len(_BUDGETS)
+            ran += 1
+    each = (time.perf_counter() - began) / max(ran, 1)
     # All pairs take about eight times as long as those with the first ingredient.
     thorough = small and 8 * each < allowed
     left = target.limit - spent()
@@ -170,17 +179,19 @@ def listed(
     ingredients: Sequence[Ingredient],
     evidence: Evidence,
     costs: FitCosts,
-    cost: Cost,
-    left: float,
 ) -> list[Candidate]:
     """One candidate for each policy's text, by cost."""
     by_text: dict[str, Candidate] = {}
     for own, why in mixtures:
-        text = " + ".join(
-            one.text(float(lam), float(beta))
+        used = [
+            (one, float(lam), float(beta))
             for one, lam, beta in zip(ingredients, own.lam, own.beta, strict=True)
             if lam > 0 and beta > 0
-        )
+        ]
+        # All of the data is no part of it: the family itself is in the list.
+        if any(one.law == "whole" and lam == 1.0 for one, lam, _ in used) and why != "asked for":
+            continue
+        text = " + ".join(one.text(lam, beta) for one, lam, beta in used)
         if text in by_text or not text:
             continue
         by_text[text] = Candidate(
@@ -192,7 +203,7 @@ def listed(
             evaluations=costs.steps(own.lam),
             variance=math.exp(min(own.value, 700.0)) if math.isfinite(own.value) else math.inf,
             error=evidence.error(own.lam, own.beta),
-            affordable=own.cost <= left,
+            affordable=False,
             why=why,
         )
     found = sorted(by_text.values(), key=lambda own: (own.cost, own.variance))

@@ -13,6 +13,10 @@ changes when β is scaled. With G_M = ∂log C/∂M, G_B = ∂log C/∂B and w =
     ∂/∂β_f = λ_f ∂/∂w_f + 2 β_f ⟨G_M, λ_f(1−λ_f) N_f + O_f⟩,      ∂/∂λ_f = β_f ∂/∂w_f + β_f² (1−2λ_f) ⟨G_M, N_f⟩.
 
 ``reference`` makes C = 1 for maximum likelihood, or for PL1 where that cannot be computed.
+
+With a penalty the fit is biased, and its variance alone would reward small samples. What counts then is the mean squared
+error where θ has the penalty's own prior N(0, P⁻¹): θ̂ − θ is about (H + P)⁻¹(Σψ − Pθ), so that P/n is added to the bread
+and to the meat alike. The scale of β matters then; the largest is taken as 1, as policies are written.
 """
 
 from __future__ import annotations
@@ -30,11 +34,17 @@ _ZERO = 1e-10
 
 @dataclass(frozen=True)
 class Criterion:
-    """log C(λ, β). ``metric`` (d, d) is R, None for the det form; ``reference`` is subtracted."""
+    """log C(λ, β). ``metric`` (d, d) is R, None for the det form; ``reference`` is subtracted.
+
+    ``penalty`` (d, d) is what is added to the bread, P for each sample, and ``prior`` what is added to the meat: the same
+    where samples have no weights.
+    """
 
     moments: FamilyMoments
     metric: FloatArray | None = None
     reference: float = 0.0
+    penalty: FloatArray | None = None
+    prior: FloatArray | None = None
 
     def relative_to(self, family: int) -> Criterion:
         """The same with C = 1 for one family, always selected and alone."""
@@ -43,10 +53,26 @@ class Criterion:
 
     def value(self, lam: FloatArray, beta: FloatArray) -> float:
         """log C, infinite where the bread is singular."""
+        if self.penalty is not None:
+            beta = beta / max(float(np.where(lam > 0, beta, 0.0).max()), 1e-300)
         return self._value_slopes(lam, beta)[0]
+
+    def bread_meat(self, lam: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Bread and meat of one mixture, with the penalty."""
+        breads, meats = self.moments.moments(lam[None, :], beta[None, :])
+        bread, meat = (breads[0] + breads[0].T) / 2, (meats[0] + meats[0].T) / 2
+        if self.penalty is not None:
+            bread = bread + self.penalty
+            meat = meat + (self.penalty if self.prior is None else self.prior)
+        return bread, meat
 
     def value_grad(self, lam: FloatArray, beta: FloatArray) -> tuple[float, FloatArray, FloatArray]:
         """log C and its derivatives in λ and β."""
+        scale, largest = 1.0, 0
+        if self.penalty is not None:
+            largest = int(np.argmax(np.where(lam > 0, beta, 0.0)))
+            scale = max(float(beta[largest]), 1e-300)
+            beta = beta / scale
         value, by_meat, by_bread = self._value_slopes(lam, beta)
         if by_meat is None or by_bread is None:
             return value, np.zeros_like(lam), np.zeros_like(beta)
@@ -56,6 +82,10 @@ class Criterion:
         by_w = 2 * (K @ by_meat).reshape(families, families) @ w + J @ by_bread
         noise, own = N @ by_meat, O @ by_meat
         by_beta = lam * by_w + 2 * beta * (lam * (1 - lam) * noise + own)
+        if self.penalty is not None:
+            # β over the largest of them: that one moves all the others.
+            by_beta[largest] -= float(by_beta @ beta)
+            by_beta = by_beta / scale
         return value, beta * by_w + beta**2 * (1 - 2 * lam) * noise, by_beta
 
     @cached_property
@@ -71,8 +101,7 @@ class Criterion:
 
     def _value_slopes(self, lam: FloatArray, beta: FloatArray) -> tuple[float, FloatArray | None, FloatArray | None]:
         """log C, G_M and G_B (flat)."""
-        breads, meats = self.moments.moments(lam[None, :], beta[None, :])
-        bread, meat = (breads[0] + breads[0].T) / 2, (meats[0] + meats[0].T) / 2
+        bread, meat = self.bread_meat(lam, beta)
         d = len(bread)
         inverse, log_det = _inverse(bread)
         if inverse is None:

@@ -7,36 +7,35 @@ partition: with the weights E[Z]) it answers all that the variance needs of it, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from fieldfit.asymptotics.moments import weighted_selection
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.cost import expected_flops
 from fieldfit.models.field import FieldModel
-from fieldfit.models.work import FamilyWork, Work, clock, combine, least_seconds
-from fieldfit.planner.convergence import Steps, steps_of
-from fieldfit.planner.counting import family_work
+from fieldfit.models.work import FamilyWork, Work, combine
+from fieldfit.planner.convergence import Steps
 from fieldfit.policies import Policy
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.text import format_number
-from fieldfit.types import FieldfitError, FloatArray, PolicyError, WidthError
+from fieldfit.types import FieldfitError, PolicyError
 
 #: Components × states of a block that a family may have to be thought of without being asked for.
 MOST_STATES = 60_000
-#: Evaluations that a fit is expected to take before it has been tried.
-_USUAL_STEPS = 40
+
+
+#: The work of each family of an ingredient with everything selected, and its own λ.
+Works = tuple[tuple[FamilyWork, float], ...]
 
 
 @dataclass(frozen=True)
 class Ingredient:
     """``name`` as in a policy's text; ``law`` is "single", "whole" or "partition"; ``flops`` of a sample at λ = 1.
 
-    ``steps`` are the evaluations of a fit.
+    ``steps`` are the evaluations of a fit. ``together`` are works and steps of a fit in which all is selected, where it
+    differs: samples with counts are not copied then.
     """
 
     name: str
@@ -44,12 +43,18 @@ class Ingredient:
     bound: BoundPolicy
     problem: Problem
     flops: float
-    works: tuple[tuple[FamilyWork, float], ...]
+    works: Works
     steps: Steps
+    together: tuple[Works, Steps] | None = None
 
-    def work(self, lam: float) -> Work:
+    def work(self, lam: float, everything: bool = False) -> Work:
         """Operations of a fit on all samples, by kind; λ is relative to the law's own."""
-        return combine([own.work(lam * base, self.law) for own, base in self.works])
+        works = self.together[0] if everything and self.together is not None else self.works
+        return combine([own.work(lam * base, self.law) for own, base in works])
+
+    def steps_for(self, everything: bool) -> Steps:
+        """Evaluations of a fit in which all or something is selected."""
+        return self.together[1] if everything and self.together is not None else self.steps
 
     def text(self, lam: float, beta: float) -> str:
         """``[λ*]NAME[@β]``."""
@@ -60,7 +65,7 @@ class Ingredient:
 def possible_names(model: Model, structure: Any) -> list[str]:
     """The families and partitions that are worth a thought: none whose components are out of reach."""
     if not isinstance(model, FieldModel):
-        return ["PL1", "PL2", "PL3", "FL", "PL1/sentence"]
+        return ["PL1", "PL1/sentence", "FL", "PL2", "PL3"]
     free = len(structure.free)
     cards = model.graph.cardinalities
     pairs = sum(map(len, model.graph.neighbours)) // 2
@@ -81,59 +86,6 @@ def possible_names(model: Model, structure: Any) -> list[str]:
     return [*order, *(f"{name}/row" for name in names[1:])]
 
 
-def build(
-    names: Sequence[str],
-    model: Model,
-    dataset: Any,
-    rows: Any,
-    theta: FloatArray,
-    *,
-    precision: FloatArray | None,
-    passes: float,
-    allowance: float,
-) -> tuple[list[Ingredient], dict[str, str]]:
-    """The ingredients on the samples ``rows``, and why some of them cannot be had.
-
-    ``dataset`` are all samples, ``precision`` is that of the fit's penalty. The moments of a family take about ``passes``
-    evaluations, and so does a fit: families that would take more than what is left of ``allowance`` (seconds) are left out.
-    """
-    structure = model.structure(rows)
-    count = n_samples(rows)
-    found: list[Ingredient] = []
-    refused: dict[str, str] = {}
-    compiled: dict[str, tuple[Problem, Steps]] = {}
-    for name in names:
-        try:
-            bound = Policy.parse(name).bind(structure)
-            plain = name.split("/")[0]
-            if plain in refused:
-                continue
-            if plain not in compiled:
-                began = clock()
-                problem = model.compile(rows, everything(bound, count))
-                needed = clock() - began + (passes + _USUAL_STEPS) * least_seconds(problem, theta)
-                if found and needed > allowance:
-                    refused[plain] = (
-                        f"{plain} is left out: its moments alone would take about {needed:.2g} s, too much of the budget."
-                    )
-                    continue
-                allowance -= needed
-                compiled[plain] = problem, steps_of(problem, count, precision)
-            problem, steps = compiled[plain]
-        except (WidthError, PolicyError, MemoryError) as error:
-            refused[name] = str(error)
-            continue
-        law = "whole" if "/" in name else "partition" if not bound.everything else "single"
-        works = []
-        for family, lam in zip(bound.families, bound.lams(None if family_listed(bound) else 0), strict=True):
-            alone = problem
-            if len(bound.families) > 1:
-                alone = model.compile(rows, Selection(count, (FamilySelection(family, 1.0),)))
-            works.append((family_work(model, alone, family, dataset, theta), float(np.mean(lam))))
-        found.append(Ingredient(name, law, bound, problem, sample_flops(model, bound, rows), tuple(works), steps))
-    return found, refused
-
-
 def family_listed(bound: BoundPolicy) -> bool:
     """Whether the components are the same in every sample."""
     return all(family.size is not None for family in bound.families)
@@ -144,11 +96,6 @@ def everything(bound: BoundPolicy, n: int) -> Selection:
     if family_listed(bound):
         return weighted_selection(bound, bound.mean() * bound.beta(), n)
     return Selection(n, tuple(FamilySelection(f, b) for f, b in zip(bound.families, bound.betas, strict=True)))
-
-
-def n_samples(dataset: Any) -> int:
-    """How many samples a dataset has."""
-    return int(dataset.n if hasattr(dataset, "n") else len(dataset))
 
 
 def sample_flops(model: Model, bound: BoundPolicy, rows: Any) -> float:

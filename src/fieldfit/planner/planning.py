@@ -5,6 +5,8 @@ All variances are for the sample at hand: a policy that uses a fifth of it has Î
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,8 +14,10 @@ from typing import Any
 
 from fieldfit.models.base import Model
 from fieldfit.planner.calibration import calibration
-from fieldfit.planner.candidates import curves, joint, listed, placed, thinned, usual
+from fieldfit.planner.candidates import SEARCH_SHARE, curves, joint, listed, placed, thinned, usual
 from fieldfit.planner.choice import choose
+from fieldfit.planner.convergence import TOL
+from fieldfit.planner.directions import Functionals
 from fieldfit.planner.ingredients import parse_mixture
 from fieldfit.planner.result import Plan
 from fieldfit.planner.search import Cost
@@ -30,13 +34,22 @@ def make_plan(
     target: Target,
     *,
     policies: Sequence[Policy | str] | None = None,
-    functionals: Sequence[str] | None = None,
+    functionals: Functionals | None = None,
+    n_functionals: int | None = None,
     precision: FloatArray | None = None,
     random_state: int = 0,
     reading: float = 0.0,
+    tol: float = TOL,
+    began: float | None = None,
 ) -> Plan:
-    """The plan; ``precision`` is that of the penalty, for the pilot, ``reading`` the seconds that reading the data took."""
+    """The plan. ``precision`` and ``tol`` are those of the fit to come.
+
+    ``reading`` are the seconds that reading the data took, which every fit pays again, and ``began`` is when the clock
+    (`time.perf_counter`) of the budget was started.
+    """
+    before = time.perf_counter()
     rates = calibration()  # once for a machine: not a part of the budget
+    began = (before if began is None else began) + time.perf_counter() - before
     asked = None if policies is None else [parse_mixture(policy) for policy in policies]
     if asked is not None and not asked:
         raise FieldfitError("policies is empty; give at least one, or leave it out.")
@@ -48,10 +61,13 @@ def make_plan(
             target,
             asked,
             functionals=functionals,
+            n_functionals=n_functionals,
             precision=precision,
             random_state=random_state,
             reading=reading,
             rates=rates,
+            tol=tol,
+            began=began,
         )
         return recommend(survey, asked, target)
 
@@ -67,12 +83,14 @@ def recommend(survey: Survey, asked: Sequence[Terms] | None, target: Target) -> 
     if asked is not None:
         mixtures = [(placed(terms, ingredients, evidence, cost), "asked for") for terms in asked]
     else:
-        mixtures = usual(evidence, ingredients, cost)
+        allowed = SEARCH_SHARE * target.limit if target.unit == "seconds" and not target.paid else math.inf
+        mixtures = usual(evidence, ingredients, cost, time.perf_counter() + allowed / 2)
         mixtures += joint(evidence, ingredients, cost, spent, target, [own for own, _ in mixtures])
-    gone = spent()
-    candidates = listed(mixtures, ingredients, evidence, costs, cost, target.limit - gone)
+    candidates = listed(mixtures, ingredients, evidence, costs)
     if asked is None:
         candidates = thinned(candidates)
+    gone = spent()
+    candidates = [replace(own, affordable=own.cost <= target.limit - gone) for own in candidates]
     best, reason = choose(candidates, target, evidence.reference)
     return Plan(
         candidates=tuple(candidates),
@@ -90,12 +108,13 @@ def recommend(survey: Survey, asked: Sequence[Terms] | None, target: Target) -> 
         model_kind=survey.model.kind,
         pilot_rows=survey.pilot.n,
         pilot_seconds=survey.seconds,
-        evaluations=survey.pilot.evaluations,
+        evaluations=costs.evaluations,
         theta=survey.pilot.theta,
         curves=partial(curves, evidence, ingredients),
         again=partial(_again, survey, asked),
         calibration_error=costs.rates.error,
         notes=survey.notes(),
+        weighted=survey.weighted,
     )
 
 

@@ -74,6 +74,7 @@ class Plan:
     again: Again = field(repr=False)
     calibration_error: float = float("nan")
     notes: tuple[str, ...] = ()
+    weighted: bool = False  # by importance
 
     @property
     def best(self) -> str:
@@ -115,18 +116,20 @@ class Plan:
         best = self.best_candidate
         lines = [f"Fit '{best.policy}': {self.reason}."]
         relative = "maximum likelihood" if self.reference == "FL" else self.reference
-        accuracy = f"its variance is {best.variance:.4g} times that of {relative}"
+        what = "squared error" if "squared error" in self.kind else "variance"
+        accuracy = f"its {what} is {best.variance:.4g} times that of {relative}"
         if best.policy == self.reference:
             accuracy = f"is what the others are compared with ({relative})"
         lines.append(
             f"It costs about {self._cost(best.cost)} and {accuracy}"
-            + (f" (± {100 * best.error:.1g}% from the pilot's sample)." if best.error > 1e-6 else ".")
+            + (f" (± {100 * best.error:.2g}% from the pilot's sample)." if best.error > 1e-6 else ".")
         )
         if best.policy == "PL1":
             lines.append("Plain pseudo-likelihood is the best buy here: no mixture gives more for this money.")
         elif best.policy == "FL":
             lines.append(
-                "Plain maximum likelihood is the best buy here: nothing is more accurate, and it is affordable."
+                "Plain maximum likelihood is the best buy here: nothing that was looked at is more accurate"
+                + (", and it is affordable." if math.isfinite(self.budget) else ".")
             )
         better = self.next_better
         if better is not None:
@@ -233,7 +236,8 @@ class Plan:
     def plot(self) -> Figure:
         """The frontier with the unreachable region shaded, the budget and the recommendation."""
         limit = self.budget - self.spent
-        floor = 1.0 if self.reference == "FL" and not self.kind.startswith("mean variance") else None
+        bound = self.reference == "FL" and not self.weighted and not self.kind.startswith("mean variance")
+        floor = 1.0 if bound else None
         return draw_frontier(
             self._points(), self.best, *self._labels(), budget=limit if math.isfinite(limit) else None, floor=floor
         )

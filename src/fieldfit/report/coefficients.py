@@ -31,8 +31,6 @@ def plot_coefficients(
     At most ``most`` parameters are drawn, those with the largest |z|; intervals that hold 0 are grey, others coloured.
     Parameters without an interval (NaN) are counted in the title. Names are left out where lines are too close.
     """
-    import matplotlib.pyplot as plt
-
     drawn = table[table["lower"].notna()]
     left_out = len(table) - len(drawn)
     if len(drawn) > most:
@@ -43,6 +41,8 @@ def plot_coefficients(
     names = [_cut(str(name)) for name in drawn.index]
     if ax is None:
         height = min(max(2.0, 0.8 + 0.24 * len(drawn)), _TALLEST)
+        import matplotlib.pyplot as plt
+
         width = 6.4 + 0.085 * max(0, max(map(len, names), default=0) - _NORMAL)
         _, ax = plt.subplots(figsize=(width, height), layout="constrained")
     room = 72 * ax.bbox.height / ax.figure.dpi / max(1, len(drawn))  # points for each line

@@ -23,9 +23,9 @@ def plot_influence(
     ``table`` has a line for each sample, the one with the largest distance (its first column) first, the sample's number
     as its index, and the ``parameter`` that it moves most (or None). Names for which there is no room are left out.
     """
-    import matplotlib.pyplot as plt
-
     if ax is None:
+        import matplotlib.pyplot as plt
+
         _, ax = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
     rows, distances = table.index.to_numpy(dtype=float), table.iloc[:, 0].to_numpy(dtype=float)
     n, top = len(rows), float(distances.max(initial=0.0))

@@ -3,6 +3,7 @@
 from fieldfit.weights.algorithm import automatic_weights
 from fieldfit.weights.mixture import Mixture
 from fieldfit.weights.options import AutoWeights, as_options
-from fieldfit.weights.result import Round, WeightsResult
+from fieldfit.weights.result import Round, WeightsResult, Work
+from fieldfit.weights.sample import Part
 
-__all__ = ["AutoWeights", "Mixture", "Round", "WeightsResult", "as_options", "automatic_weights"]
+__all__ = ["AutoWeights", "Mixture", "Part", "Round", "WeightsResult", "Work", "as_options", "automatic_weights"]

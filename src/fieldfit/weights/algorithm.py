@@ -2,6 +2,11 @@
 
 Both steps are warm-started, and Z stays as drawn. J compares asymptotic variances, which depend on β only through
 ratios; Σβ = 1 over terms fixes the scale, which matters only against a penalty σ².
+
+What it costs beyond a fit with given weights: with many samples the first rounds fit θ roughly to a part of them
+(`take_sample`), where a round is cheap, and leave a good start for the fit to all. The statistics of J come from the same
+part. θ is then fitted to the end with the β found, and J is looked at once more there: where another β would gain
+nothing to speak of, both stay as they are.
 """
 
 from __future__ import annotations
@@ -18,13 +23,14 @@ from fieldfit.optim import Solution, Status, minimise
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.threads import one_blas_thread
-from fieldfit.types import FloatArray, ModelError
-from fieldfit.weights.choice import judge
+from fieldfit.types import FloatArray, IntArray, ModelError
+from fieldfit.weights.choice import fall_back, judge, rivals
 from fieldfit.weights.criterion import DiagonalForm, LogDeterminant
 from fieldfit.weights.groups import Groups, check_betas
 from fieldfit.weights.mixture import Mixture
 from fieldfit.weights.options import AutoWeights
-from fieldfit.weights.result import Round, WeightsResult
+from fieldfit.weights.result import Round, WeightsResult, Work
+from fieldfit.weights.sample import Part, Sample, take_sample
 from fieldfit.weights.simplex import Ridge, minimise_on_simplex
 from fieldfit.weights.statistics import DataStatistics
 
@@ -32,9 +38,14 @@ from fieldfit.weights.statistics import DataStatistics
 MOST_BLOCKS = 3_000
 #: Samples for each parameter below which the covariance matrix of a group's scores is not trusted.
 _SAMPLES_FOR_EACH = 2
-#: Gradient, for each sample, at which θ is good enough for a first β, and the rounds for which that holds: there it is
-#: far inside the standard errors of θ.
-_LOOSE, _LOOSE_ROUNDS = 1e-3, 1
+#: Gradient, for each sample, at which θ is good enough for a first β: there it is far inside the standard errors of θ.
+_LOOSE = 1e-3
+#: Iterations of the optimiser in a round whose θ is only fitted roughly.
+_LOOSE_ITERATIONS = 50
+#: Rounds on a part of the samples, and the share of them up to which more than one is cheap.
+_PILOT_ROUNDS, _SMALL_PART = 3, 0.1
+#: What a change of β must gain in J for each parameter, in units of the tolerance on shares.
+_GAIN = 0.1
 #: A Hessian with a smaller relative pivot is no preconditioner.
 _SINGULAR = 1e-10
 
@@ -50,6 +61,35 @@ class _Forms:
     note: str
 
 
+@dataclass(frozen=True)
+class _Ground:
+    """The samples that θ is fitted to: all, or the part that statistics come from."""
+
+    mixture: Mixture
+    objective: Objective
+
+    @property
+    def scale(self) -> float:
+        """The number of samples, or the sum of their weights."""
+        weight = self.objective.row_weight
+        return max(float(self.mixture.selection.n if weight is None else weight.sum()), 1.0)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What a round has found: θ's solution, J at it, the best β and what the present one loses against that.
+
+    ``proposed`` is the diagonal form's β where the exact one has put something simpler in its place.
+    """
+
+    solution: Solution
+    criterion: Form
+    best: FloatArray
+    loss: float
+    moved: float
+    proposed: FloatArray | None
+
+
 def automatic_weights(
     bound: BoundPolicy,
     selection: Selection,
@@ -59,16 +99,23 @@ def automatic_weights(
     *,
     counts: bool = False,
     tol: float = 1e-6,
+    max_iter: int = 1000,
     method: Literal["auto", "lbfgs", "newton"] = "auto",
+    part: Callable[[IntArray], Part] | None = None,
 ) -> WeightsResult:
     """Choose β for the terms (or components) of a policy whose Z is drawn.
 
     ``objective`` has the compiled policy, the start, the penalty, the fixed parameters and the sample weights;
-    ``tol`` is the gradient, for each sample, at which θ has converged. The first round needs θ only roughly.
+    ``tol`` is the gradient, for each sample, at which θ has converged, ``max_iter`` the optimiser's iterations in a round.
+    ``part(rows)`` gives the policy bound to some of the samples and what compiles their selections; without it (and
+    with weighted samples) the statistics come from all of them.
     """
     with one_blas_thread():  # many small products between evaluations
         mixture = Mixture.of(bound, options.by, selection, objective.problem, compile_problem)
-        return _Alternation(mixture, objective, options, counts, tol, method).run()
+        forms = _forms(mixture.groups, selection, int(objective.free.sum()), options)
+        some = part if objective.row_weight is None and options.max_rounds > 1 else None
+        sample = take_sample(mixture, some, int(objective.free.sum()) if forms.exact else 0)
+        return _Alternation(mixture, sample, forms, objective, options, counts, tol, max_iter, method).run()
 
 
 class _Alternation:
@@ -77,76 +124,140 @@ class _Alternation:
     def __init__(
         self,
         mixture: Mixture,
+        sample: Sample,
+        forms: _Forms,
         objective: Objective,
         options: AutoWeights,
         counts: bool,
         tol: float,
+        max_iter: int,
         method: Literal["auto", "lbfgs", "newton"],
     ) -> None:
-        self.mixture, self.objective, self.options = mixture, objective, options
+        self.sample, self.options, self.forms = sample, options, forms
+        self.all = _Ground(mixture, objective)
         self.groups = groups = mixture.groups
         self.beta = groups.written() if options.beta0 is None else check_betas(groups, options.beta0)
-        self.judged = mixture.judged(self.beta, options.formula)
-        self.statistics = DataStatistics(self.judged, objective.free, objective.row_weight, counts, options.probes)
-        self.forms = _forms(groups, mixture.selection, int(objective.free.sum()), options)
-        self.form, self.note = self.forms.rounds, self.forms.note
+        judged = sample.mixture.judged(self.beta, options.formula)
+        self.statistics = DataStatistics(judged, objective.free, objective.row_weight, counts, options.probes)
+        self.form, self.note = forms.rounds, forms.note
         self.ridge = Ridge(options.gamma, self.beta, groups.normaliser)
-        weight = objective.row_weight
-        self.scale = max(float(mixture.selection.n if weight is None else weight.sum()), 1.0)
-        self.tol, self.method = tol, method
+        self.tol, self.max_iter, self.method = tol, options.inner_iterations or max_iter, method
         self.theta = objective.start
+        self.criterion: Form | None = None
+        self.exact: LogDeterminant | None = None
         self.history: list[Round] = []
+        self.work = Work(samples=sample.size, all_samples=mixture.selection.n)
 
     def run(self) -> WeightsResult:
         """Alternate until both have settled; then the exact criterion, where it can be had, has the last word."""
         options = self.options
         converged, message = False, f"stopped: not settled in {options.max_rounds} rounds"
-        tight = options.max_rounds == 1
-        criterion: Form | None = None
-        for number in range(1, options.max_rounds + 1):
-            solution = self._fit(criterion, self.tol if tight else max(self.tol, _LOOSE))
-            criterion = self._criterion(number == 1)
-            J = criterion.value(self.beta)
-            near = self.beta if number > 1 else None
-            previous, self.beta = self.beta, minimise_on_simplex(criterion, self.ridge, near)
-            loss = J - criterion.value(self.beta)
-            self.history.append(Round(number, previous, J, loss, -solution.value, solution.converged and tight))
-            if solution.status is Status.INTERRUPTED:
-                message = "stopped: interrupted"
+        step = None if self.sample.rows is None else self._pilot()
+        tight = options.max_rounds == 1 or step is not None
+        while step is None or len(self.history) < options.max_rounds:
+            if step is not None and step.solution.status is Status.INTERRUPTED:
+                self.beta, message = step.best, "stopped: interrupted"
                 break
-            moved = float(np.abs(_shares(self.beta, criterion) - _shares(previous, criterion)).max())
-            still = moved <= options.tol or loss <= 0.5 * len(self.theta) * options.tol**2
-            settled = solution.converged or (number > 1 and _settled(self.history))
-            if still and settled and tight:
-                converged, message = True, f"converged: β and θ settled in {number} rounds"
+            step = self._round(self.all, self.tol if tight else max(self.tol, _LOOSE), tight)
+            settled = step.solution.converged or (len(self.history) > 1 and _settled(self.history))
+            if tight and settled and self._still(step):
+                converged, message = True, f"converged: β and θ settled in {len(self.history)} rounds"
+                # θ belongs to the present β, which stays where it is as good as the best, and as anything simple.
+                if self._beaten(step.criterion):
+                    self.beta = step.best
                 break
-            tight = tight or number >= _LOOSE_ROUNDS
-        assert criterion is not None
-        return self._result(criterion, converged, message)
+            self.beta, tight = step.best, True
+        return self._result(step, converged, message)
 
-    def _fit(self, criterion: Form | None, gtol: float) -> Solution:
+    def _pilot(self) -> _Step:
+        """Rounds with θ fitted roughly to the part of the samples; the penalty has its share of them."""
+        mixture, share = self.sample.mixture, self.sample.size / self.all.mixture.selection.n
+        whole = self.all.objective
+        objective = replace(whole, problem=mixture.problem, precision=share * whole.precision)
+        ground = _Ground(mixture, objective)
+        most = min(_PILOT_ROUNDS if share <= _SMALL_PART else 1, self.options.max_rounds - 1)
+        while True:
+            step = self._round(ground, max(self.tol, _LOOSE), False)
+            self.beta = step.best
+            done = self._still(step) or step.solution.status is Status.INTERRUPTED
+            if done or len(self.history) >= most:
+                return step
+
+    def _round(self, ground: _Ground, gtol: float, tight: bool) -> _Step:
+        """θ with the present β, J there, and the β that minimises it."""
+        solution = self._fit(ground, gtol, self.max_iter if tight else min(self.max_iter, _LOOSE_ITERATIONS))
+        first = self.criterion is None
+        self.criterion = criterion = self._criterion(first)
+        J = criterion.value(self.beta)
+        best = minimise_on_simplex(criterion, self.ridge, None if first else self.beta)
+        loss = self._penalised(criterion, self.beta) - self._penalised(criterion, best)
+        proposed, simple = best, self._simpler(best)
+        if simple is not None:
+            best, loss = simple
+        moved = float(np.abs(_shares(best, criterion) - _shares(self.beta, criterion)).max())
+        whole = self.all.mixture.selection.n / ground.mixture.selection.n
+        done = solution.converged and tight
+        self.history.append(
+            Round(
+                len(self.history) + 1, self.beta, J, loss, -solution.value * whole, done, ground.mixture.selection.n
+            )
+        )
+        return _Step(solution, criterion, best, loss, moved, proposed if simple is not None else None)
+
+    def _simpler(self, best: FloatArray) -> tuple[FloatArray, float] | None:
+        """What the exact form, where it can be had, puts in the place of the diagonal form's best β, and what the
+        present one loses against it by the exact form; None where that stays.
+
+        Asked in every round, so that θ is fitted with what is taken in the end.
+        """
+        exact = self.exact
+        if exact is None or exact.short or not self.options.fallback or self.options.gamma > 0:
+            return None
+        found = fall_back(exact, best, self.groups)
+        return None if found is None else (found.beta, exact.value(self.beta) - found.J)
+
+    def _penalised(self, criterion: Form, beta: FloatArray) -> float:
+        J = criterion.value(beta)
+        return J + self.ridge.value_grad(beta)[0] if self.ridge.gamma > 0 else J
+
+    def _still(self, step: _Step) -> bool:
+        """Whether β need not move: by its shares of the information, or because nothing is gained."""
+        tol = self.options.tol
+        return step.moved <= tol or step.loss <= _GAIN * tol * step.criterion.rank
+
+    def _beaten(self, criterion: Form) -> bool:
+        """Whether a pure policy or equal weights are better than the present β."""
+        own = self._penalised(criterion, self.beta)
+        return min(self._penalised(criterion, beta) for beta in rivals(self.groups).values()) < own
+
+    def _fit(self, ground: _Ground, gtol: float, max_iter: int) -> Solution:
         """θ with the present β, from where the last round left it."""
-        mixed = replace(self.objective, problem=self.mixture.at(self.beta), start=self.theta)
+        mixed = replace(ground.objective, problem=ground.mixture.at(self.beta), start=self.theta)
         plain = mixed.problem.optimiser == "lbfgs" and self.method != "newton"
         near: Callable[[FloatArray], FloatArray] | None = None
-        if isinstance(criterion, LogDeterminant) and self.method != "newton":
-            near = _inverse(criterion, self.beta, self.scale, mixed.precision[mixed.free])
+        exact = self.criterion if isinstance(self.criterion, LogDeterminant) else self.exact
+        if exact is not None and self.method != "newton":
+            near = _inverse(exact, self.beta, ground.scale, mixed.precision[mixed.free])
+        if near is None and not plain:
+            near = mixed.preconditioner
         solution = minimise(
             mixed.value_grad,
             self.theta[mixed.free],
             hessian_product=mixed.hessian_product,
             hessian_diagonal=None if plain or near is not None else mixed.hessian_diagonal,
-            preconditioner=mixed.preconditioner if near is None and not plain else near,
+            preconditioner=near,
             method="lbfgs" if plain else self.method,
             history=6 if plain else 10,
-            gtol=gtol * self.scale,
-            max_iter=self.options.inner_iterations,
+            gtol=gtol * ground.scale,
+            max_iter=max_iter,
         )
         self.theta = mixed.full(solution.x).copy()
+        self.work = self.work.and_fit(solution, ground is self.all)
         return solution
 
     def _criterion(self, first: bool) -> Form:
         """J at θ, in the form that the data allow."""
+        self.work = self.work.and_statistics()
         if self.form == "exact":
             dense = self.statistics.dense(self.theta)
             if not first or not dense.short:
@@ -158,33 +269,35 @@ class _Alternation:
                     f"are parameters. Use form='diagonal' or larger selection probabilities."
                 )
             self.form, self.note = "diagonal", f"; too few samples of {names} for the exact form"
+            self.forms = replace(self.forms, exact=False)
+        if self.forms.exact:
+            self.exact = self.statistics.dense(self.theta)
+            return self.exact.diagonal
         return self.statistics.diagonal(self.theta)
 
-    def _result(self, criterion: Form, converged: bool, message: str) -> WeightsResult:
+    def _result(self, step: _Step, converged: bool, message: str) -> WeightsResult:
         options, groups, beta, theta = self.options, self.groups, self.beta, self.theta
-        J = criterion.value(beta)
-        exact = criterion if isinstance(criterion, LogDeterminant) else None
-        if exact is None and self.forms.exact:
-            exact = self.statistics.dense(theta)
-        history = tuple(self.history)
+        criterion = step.criterion
+        exact = criterion if isinstance(criterion, LogDeterminant) else self.exact
+        found = WeightsResult(
+            beta=beta, names=groups.names, policy=groups.policy(beta), history=tuple(self.history), converged=converged,
+            message=message + self.note, form=self.form, formula=options.formula, gamma=options.gamma,
+            J=criterion.value(beta), work=self.work, theta=theta,
+        )  # fmt: skip
         if exact is None or exact.short:
             # The published formula has another Z than the fit.
-            mixed = self.mixture.at(beta) if options.formula == "exact" else None
-            discs = self.statistics.gershgorin(theta, beta, mixed)
-            return WeightsResult(
-                beta, groups.names, groups.policy(beta), history, converged, message + self.note, self.form,
-                options.formula, options.gamma, J, None, None, discs, None, False, theta,
-            )  # fmt: skip
+            mixed = self.sample.mixture.at(beta) if options.formula == "exact" else None
+            return replace(found, gershgorin=self.statistics.gershgorin(theta, beta, mixed))
         # With a ridge the exact form may stay away from a pure policy on purpose.
-        best = beta if exact is criterion else None
-        verdict = judge(exact, beta, groups, self.ridge, fallback=options.fallback and options.gamma == 0, best=best)
-        if verdict.fell_back:
-            message += "; worse than a pure policy by the exact J, which was taken"
-            J = criterion.value(verdict.beta)
-        return WeightsResult(
-            verdict.beta, groups.names, groups.policy(verdict.beta), history, converged, message + self.note, self.form,
-            options.formula, options.gamma, J, verdict.J_exact, verdict.pure, verdict.gershgorin, verdict.diagonal_loss,
-            verdict.fell_back, theta,
+        best = step.best if exact is criterion else None
+        judged = beta if step.proposed is None else step.proposed
+        verdict = judge(
+            exact, judged, groups, self.ridge, fallback=options.fallback and options.gamma == 0, best=best
+        )
+        return replace(
+            found, beta=verdict.beta, policy=groups.policy(verdict.beta), message=message + verdict.note + self.note,
+            J=criterion.value(verdict.beta), J_exact=verdict.J_exact, pure=verdict.pure, equal=verdict.equal,
+            gershgorin=verdict.gershgorin, diagonal_loss=verdict.diagonal_loss, fell_back=verdict.fell_back,
         )  # fmt: skip
 
 

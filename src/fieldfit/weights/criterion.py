@@ -33,6 +33,9 @@ class Criterion(Protocol):
     def information(self) -> FloatArray:
         """The size of each group's bread (groups,): 0 for a group that says nothing."""
 
+    def value(self, beta: FloatArray) -> float:
+        """J(β)."""
+
     def value_grad(self, beta: FloatArray) -> tuple[float, FloatArray]:
         """J(β) and its gradient; infinite (with gradient 0) where the bread is singular."""
 
@@ -76,6 +79,11 @@ class LogDeterminant:
         return bread, meat
 
     @property
+    def diagonal(self) -> DiagonalForm:
+        """The diagonal form of the same bread and meat."""
+        return DiagonalForm(np.einsum("grr->gr", self.bread), np.einsum("ghrr->ghr", self.meat))
+
+    @property
     def rank(self) -> int:
         """The number of directions that are counted."""
         return int(self._whitening[0].shape[1])
@@ -93,23 +101,30 @@ class LogDeterminant:
                 found.append(int(g))
         return tuple(found)
 
+    def _at(self, beta: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        """bread(β), meat(β) and J(β), which is infinite where one of them is singular."""
+        bread, meat = self._blocks
+        groups, q = bread.shape[:2]
+        B = (beta @ bread.reshape(groups, q * q)).reshape(q, q)
+        M = (np.outer(beta, beta).ravel() @ meat.reshape(groups * groups, q * q)).reshape(q, q)
+        B, M = (B + B.T) / 2, (M + M.T) / 2
+        breads, meats = _log_det(B), _log_det(M)
+        J = np.inf if breads is None or meats is None else meats - 2 * breads - self._whitening[1]
+        return B, M, J
+
     def value(self, beta: FloatArray) -> float:
         """J(β)."""
-        return self.value_grad(beta)[0]
+        return self._at(beta)[2]
 
     def value_grad(self, beta: FloatArray) -> tuple[float, FloatArray]:
         """J(β) and its gradient."""
+        B, M, J = self._at(beta)
+        if not np.isfinite(J):
+            return J, np.zeros(len(beta))
         bread, meat = self._blocks
-        groups, q = bread.shape[:2]
-        flat_bread, flat_meat = bread.reshape(groups, q * q), meat.reshape(groups * groups, q * q)
-        B = (beta @ flat_bread).reshape(q, q)
-        M = (np.outer(beta, beta).ravel() @ flat_meat).reshape(q, q)
-        breads, meats = _inverse_and_log_det(B), _inverse_and_log_det(M)
-        if breads is None or meats is None:
-            return np.inf, np.zeros(len(beta))
-        J = meats[1] - 2 * breads[1] - self._whitening[1]
-        cross = (flat_meat @ meats[0].ravel()).reshape(groups, groups)
-        return J, 2 * (cross @ beta) - 2 * (flat_bread @ breads[0].ravel())
+        groups = len(bread)
+        cross = (meat.reshape(groups * groups, -1) @ np.linalg.inv(M).ravel()).reshape(groups, groups)
+        return J, 2 * (cross @ beta) - 2 * (bread.reshape(groups, -1) @ np.linalg.inv(B).ravel())
 
 
 @dataclass(frozen=True)
@@ -135,6 +150,11 @@ class DiagonalForm:
         """The trace of each group's bread."""
         return np.asarray(np.maximum(self.bread.sum(axis=1), 0.0))
 
+    @property
+    def rank(self) -> int:
+        """The number of parameters that are counted."""
+        return int(self.kept.sum())
+
     @cached_property
     def _counted(self) -> tuple[FloatArray, FloatArray]:
         kept = self.kept
@@ -156,13 +176,12 @@ class DiagonalForm:
         return J, 2 * (half @ (1 / M)) - 2 * (bread @ (1 / B))
 
 
-def _inverse_and_log_det(matrix: FloatArray) -> tuple[FloatArray, float] | None:
-    """A⁻¹ and log det A of a positive definite matrix; None where it is not, or is singular up to rounding."""
-    symmetric = (matrix + matrix.T) / 2
+def _log_det(symmetric: FloatArray) -> float | None:
+    """log det A of a positive definite matrix; None where it is not, or is singular up to rounding."""
     try:
         pivots = np.square(np.diagonal(np.linalg.cholesky(symmetric)))
     except np.linalg.LinAlgError:
         return None
     if pivots.min(initial=np.inf) <= _ZERO * pivots.max(initial=0.0):
         return None
-    return np.asarray(np.linalg.inv(symmetric), dtype=np.float64), float(np.sum(np.log(pivots)))
+    return float(np.sum(np.log(pivots)))

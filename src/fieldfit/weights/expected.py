@@ -63,14 +63,13 @@ def expected_weights(
     form = "diagonal" if options.form == "diagonal" else "exact"
     criterion: LogDeterminant | DiagonalForm = exact
     if form == "diagonal":
-        criterion = DiagonalForm(np.einsum("grr->gr", exact.bread), np.einsum("ghrr->ghr", exact.meat))
+        criterion = exact.diagonal
     beta = minimise_on_simplex(criterion, ridge)
     verdict = judge(exact, beta, groups, ridge, fallback=options.fallback and options.gamma == 0)
-    message = "expectations under the model at θ"
-    if verdict.fell_back:
-        message += "; worse than a pure policy by the exact J, which was taken"
     return WeightsResult(
-        verdict.beta, groups.names, groups.policy(verdict.beta), (), True, message, form, options.formula,
-        options.gamma, criterion.value(verdict.beta), verdict.J_exact, verdict.pure, verdict.gershgorin,
-        verdict.diagonal_loss, verdict.fell_back, theta,
+        beta=verdict.beta, names=groups.names, policy=groups.policy(verdict.beta), history=(), converged=True,
+        message="expectations under the model at θ" + verdict.note, form=form, formula=options.formula,
+        gamma=options.gamma, J=criterion.value(verdict.beta), J_exact=verdict.J_exact, pure=verdict.pure,
+        equal=verdict.equal, gershgorin=verdict.gershgorin, diagonal_loss=verdict.diagonal_loss,
+        fell_back=verdict.fell_back, theta=theta,
     )  # fmt: skip

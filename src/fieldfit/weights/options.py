@@ -22,12 +22,13 @@ class AutoWeights:
     by : one β for each "term" of the policy, or one for each "component" (few components)
     gamma : the γ of Algorithm 1, which the paper leaves open: β minimises J(β) + γ ‖β − β₀‖²
     beta0 : the weights to start from and to stay close to; None takes those that the policy is written with
-    tol : the alternation has settled when no family's share of the information changes by more
+    tol : the alternation has settled when no family's share of the information changes by more, or when a change of β
+        would gain less than a tenth of it in J for each parameter (by default 0.01% of a variance)
     max_rounds : alternations of θ and β
-    inner_iterations : iterations of the optimiser in one round
+    inner_iterations : iterations of the optimiser in one round; None leaves them to the fit
     most_exact : parameters up to which log-determinants are computed
     probes : random directions with which diagonals are estimated where scores cannot be streamed
-    fallback : take the best pure policy where the diagonal form's β is worse by log-determinants
+    fallback : take the best pure policy, or equal weights, where the diagonal form's β is worse by log-determinants
     """
 
     form: Literal["auto", "exact", "diagonal"] = "auto"
@@ -37,7 +38,7 @@ class AutoWeights:
     beta0: Sequence[float] | None = None
     tol: float = 1e-3
     max_rounds: int = 20
-    inner_iterations: int = 50
+    inner_iterations: int | None = None
     most_exact: int = 200
     probes: int = 8
     fallback: bool = True
@@ -59,8 +60,9 @@ class AutoWeights:
         if not self.tol > 0:
             raise PolicyError(f"tol of the automatic weights is {self.tol}; it must be positive.")
         for name in ("max_rounds", "inner_iterations", "probes"):
-            if getattr(self, name) < 1:
-                raise PolicyError(f"{name} of the automatic weights is {getattr(self, name)}; it must be at least 1.")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise PolicyError(f"{name} of the automatic weights is {value}; it must be at least 1.")
 
 
 def as_options(weights: object) -> AutoWeights | None:

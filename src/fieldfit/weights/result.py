@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fieldfit.optim import Solution
 from fieldfit.policies.policy import Policy
 from fieldfit.types import FloatArray
 from fieldfit.weights.gershgorin import Gershgorin
@@ -16,12 +17,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+#: Families alone that are compared in words.
+_MOST_COMPARED = 4
+
+
 @dataclass(frozen=True)
 class Round:
     """One alternation: β, then θ fitted with it, and J(β) at that θ.
 
     ``loss`` is J(β) minus the least J at that θ, which goes to 0 (J itself may rise, because θ moves too).
     ``objective`` is the penalised log-likelihood that was reached, ``theta_converged`` whether the optimiser had finished.
+    ``samples`` is the number of samples that θ was fitted to; of a part of them ``objective`` is scaled up to all.
     """
 
     round: int
@@ -30,16 +36,50 @@ class Round:
     loss: float
     objective: float
     theta_converged: bool
+    samples: int = 0
 
 
 @dataclass(frozen=True)
+class Work:
+    """What the rounds took: the statistics of J came from ``samples`` of ``all_samples``, ``statistics`` times.
+
+    ``evaluations`` and ``hessian_products`` are passes over all samples, the ``pilot_`` ones over that part of them.
+    """
+
+    samples: int = 0
+    all_samples: int = 0
+    evaluations: int = 0
+    hessian_products: int = 0
+    pilot_evaluations: int = 0
+    pilot_hessian_products: int = 0
+    statistics: int = 0
+
+    def and_fit(self, solution: Solution, everything: bool) -> Work:
+        """With a fit of θ to all samples, or to the part."""
+        before = "" if everything else "pilot_"
+        evaluations, products = before + "evaluations", before + "hessian_products"
+        return replace(
+            self,
+            **{
+                evaluations: getattr(self, evaluations) + solution.evaluations,
+                products: getattr(self, products) + solution.hessian_products,
+            },
+        )
+
+    def and_statistics(self) -> Work:
+        """With the statistics at one more θ."""
+        return replace(self, statistics=self.statistics + 1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class WeightsResult:
     """The chosen weights. ``beta`` has one entry for each of ``names`` (terms, or components) and sums to 1 over terms.
 
-    ``J`` is the chosen form at β. ``J_exact`` is the log-determinant form there and ``pure`` that of each family alone
-    (infinite where it does not determine the parameters); both are None where there are too many parameters.
-    ``diagonal_loss`` is the exact J at the diagonal form's optimum minus that at the exact optimum. ``fell_back`` says
-    that the chosen form's β was worse than a pure policy, which was taken in its place.
+    ``J`` is the chosen form at β. ``J_exact`` is the log-determinant form there, ``pure`` that of each family alone
+    (infinite where it does not determine the parameters) and ``equal`` that of equal weights; all are None where there are
+    too many parameters. ``diagonal_loss`` is the exact J at the diagonal form's optimum minus that at the exact
+    optimum. ``fell_back`` says that the chosen form's β was worse than a pure policy or equal weights, which were taken in
+    its place. ``theta`` is where J was looked at last.
     """
 
     beta: FloatArray
@@ -52,18 +92,26 @@ class WeightsResult:
     formula: str
     gamma: float
     J: float
-    J_exact: float | None
-    pure: dict[str, float] | None
-    gershgorin: Gershgorin | None
-    diagonal_loss: float | None
-    fell_back: bool
+    J_exact: float | None = None
+    pure: dict[str, float] | None = None
+    equal: float | None = None
+    gershgorin: Gershgorin | None = None
+    diagonal_loss: float | None = None
+    fell_back: bool = False
+    work: Work = field(default_factory=Work)
     theta: FloatArray = field(repr=False)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether ``theta`` was fitted to the end with ``beta``, so that no fit need go on from it."""
+        last = self.history[-1] if self.history else None
+        return last is not None and last.theta_converged and np.array_equal(last.beta, self.beta)
 
     def table(self) -> pd.DataFrame:
         """The history, one line for each round: round, J, loss, objective and a column β[name] for each weight."""
         import pandas as pd
 
-        fields = ("round", "J", "loss", "objective", "theta_converged")
+        fields = ("round", "J", "loss", "objective", "theta_converged", "samples")
         lines = [
             {name: getattr(line, name) for name in fields}
             | {f"β[{name}]": float(beta) for name, beta in zip(self.names, line.beta, strict=True)}
@@ -71,13 +119,30 @@ class WeightsResult:
         ]
         return pd.DataFrame(lines)
 
+    def comparison(self) -> pd.DataFrame:
+        """The exact J of the chosen weights, of each family alone and of equal weights, and each above the chosen one.
+
+        Columns policy, J and above; no lines where there are too many parameters for the exact form.
+        """
+        import pandas as pd
+
+        lines: list[tuple[str, float]] = []
+        if self.J_exact is not None and self.pure is not None and self.equal is not None:
+            lines = [("chosen", self.J_exact), *((f"{name} alone", J) for name, J in self.pure.items())]
+            lines.append(("equal weights", self.equal))
+        frame = pd.DataFrame(lines, columns=["policy", "J"])
+        frame["above"] = frame["J"] - (self.J_exact or 0.0)
+        return frame
+
     def plot(self) -> Figure:
         """The trajectory of β and of J over the rounds."""
         from fieldfit.report.weights import plot_weights
 
         title = f"Automatic weights, {self.form} form" + (" (published)" if self.formula == "published" else "")
         if self.fell_back:
-            title += f"; {self.names[int(np.argmax(self.beta))]} alone was better and is taken"
+            alone = np.count_nonzero(self.beta) == 1
+            better = f"{self.names[int(np.argmax(self.beta))]} alone was" if alone else "equal weights were"
+            title += f"; {better} better and {'is' if alone else 'are'} taken"
         return plot_weights(self.table(), self.beta.tolist(), title=title)
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,9 +158,11 @@ class WeightsResult:
             "J": _finite(self.J),
             "J_exact": _finite(self.J_exact),
             "pure": None if self.pure is None else {name: _finite(value) for name, value in self.pure.items()},
+            "equal": _finite(self.equal),
             "gershgorin": None if self.gershgorin is None else self.gershgorin.to_dict(),
             "diagonal_loss": self.diagonal_loss,
             "fell_back": self.fell_back,
+            "work": asdict(self.work),
             "history": [
                 {
                     "round": h.round,
@@ -103,6 +170,7 @@ class WeightsResult:
                     "J": _finite(h.J),
                     "loss": _finite(h.loss),
                     "objective": h.objective,
+                    "samples": h.samples,
                 }
                 for h in self.history
             ],
@@ -113,6 +181,14 @@ class WeightsResult:
             "automatic weights: " + ", ".join(f"{n} {b:.4g}" for n, b in zip(self.names, self.beta, strict=True)),
             f"{self.form} form, {self.formula} formula: {self.message}",
         ]
+        if self.work.samples:
+            part = "" if self.work.samples == self.work.all_samples else f" of {self.work.all_samples:,}"
+            lines.append(f"statistics from {self.work.samples:,}{part} samples")
+        if self.J_exact is not None and self.pure is not None and self.equal is not None:
+            best = sorted(self.pure.items(), key=lambda item: item[1])[:_MOST_COMPARED]
+            others = [*((f"{name} alone", value) for name, value in best), ("equal weights", self.equal)]
+            above = ", ".join(f"{name} {value - self.J_exact:+.4g}" for name, value in others)
+            lines.append(f"log det of the variance {self.J_exact:.4g}; against it {above}")
         if self.diagonal_loss is not None:
             lines.append(f"loss of the diagonal form against the exact one: {self.diagonal_loss:.4g} in log det")
         if self.gershgorin is not None:

@@ -94,6 +94,14 @@ class Reweighted(Problem):
         for weight, block in self.whole.family_score_blocks(theta, row_weight):
             yield weight, _grouped(block, self.shares)
 
+    def family_statistics(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ψ_i^(g) ∘ ψ_i^(h), from the whole problem's own where there is one."""
+        if self.whole is None or self.shares is None:
+            return super().family_statistics(theta, row_weight)
+        families = self.whole.family_statistics(theta, row_weight)
+        result: FloatArray = np.einsum("gf,fer,he->ghr", self.shares, families, self.shares, optimize=True)
+        return result
+
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
         """Σ_g β_g of the parts' diagonals, if every part has one."""
         total = np.zeros(self.n_parameters)

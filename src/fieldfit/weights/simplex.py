@@ -69,6 +69,12 @@ def _search(criterion: Criterion, ridge: Ridge, near: FloatArray | None) -> Floa
             J, slope = J + more, slope + extra
         return J, np.where(use, slope / scale, 0.0)
 
+    def value(alpha: FloatArray) -> float:
+        x = np.where(use, alpha, 0.0) / scale
+        if not np.any(x > 0):
+            return np.inf
+        return criterion.value(x) + (ridge.value_grad(x)[0] if ridge.gamma > 0 else 0.0)
+
     def shares(beta: FloatArray) -> FloatArray:
         alpha = np.where(use, beta * scale, 0.0)
         return np.asarray(alpha / max(float(alpha.sum()), 1e-300))
@@ -83,7 +89,7 @@ def _search(criterion: Criterion, ridge: Ridge, near: FloatArray | None) -> Floa
         candidates.append(shares(near))
     elif len(corners) > 1:
         candidates += [centre, *_places(corners, centre)]
-    found = [value_grad(alpha)[0] for alpha in candidates]
+    found = [value(alpha) for alpha in candidates]
     if len(corners) > 1:
         for place in [len(candidates) - 1] if close else _best_places(candidates, found):
             if np.isfinite(found[place]):
@@ -92,7 +98,7 @@ def _search(criterion: Criterion, ridge: Ridge, near: FloatArray | None) -> Floa
                 found.append(lowest)
                 if np.any((alpha > 0) & (alpha < _SMALL)):
                     candidates.append(_without_small(alpha))
-                    found.append(value_grad(candidates[-1])[0])
+                    found.append(value(candidates[-1]))
     best = int(np.argmin(found))
     if not np.isfinite(found[best]):
         raise IdentifiabilityError(

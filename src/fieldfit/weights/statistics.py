@@ -100,8 +100,9 @@ class DataStatistics:
         """Few parameters: a Hessian product for each. More: the problem's own diagonal, else products or probes."""
         part = self.problem.parts[place]
         r = part.n_parameters
-        good = part.exact_diagonal or r >= OWN_DIAGONAL_FROM
-        own = part.hessian_diagonal(theta, self.row_weight) if good else None
+        own = part.information_diagonal(theta, self.row_weight)
+        if own is None and r >= OWN_DIAGONAL_FROM:
+            own = part.hessian_diagonal(theta, self.row_weight)
         if own is not None:
             return own
         if r <= MOST_STREAMED:
@@ -117,17 +118,21 @@ class DataStatistics:
     def gershgorin(self, theta: FloatArray, beta: FloatArray, mixed: Problem | None = None) -> Gershgorin:
         """Discs of bread(β) and meat(β) for some of the parameters, one product with each matrix for a row.
 
-        ``mixed`` is the problem with the weights β, where there is one that is faster than the groups one by one.
+        The first disc that reaches 0 ends it: there is no bound then, whatever the others are. ``mixed`` is the problem
+        with the weights β, where there is one that is faster than the groups one by one.
         """
         keep = np.flatnonzero(self.free)
         random = np.random.default_rng(2)
-        rows = np.sort(random.choice(len(keep), min(SAMPLED_DISCS, len(keep)), replace=False))
+        rows = random.choice(len(keep), min(SAMPLED_DISCS, len(keep)), replace=False)
         mixed = self.problem.with_betas(beta) if mixed is None else mixed
-        breads, meats = [], []
+        breads: list[FloatArray] = []
+        meats: list[FloatArray] = []
         unit = np.zeros(mixed.n_parameters)
         for row in keep[rows]:
+            if breads and not discs(np.array(breads), np.array(meats), rows[: len(breads)]).bounded:
+                break
             unit[row] = 1.0
             breads.append(-mixed.hessian_product(theta, unit, self.row_weight)[keep])
             meats.append(mixed.score_product(theta, unit, self._product_weight)[keep])
             unit[row] = 0.0
-        return discs(np.array(breads), np.array(meats), rows)
+        return discs(np.array(breads), np.array(meats), rows[: len(breads)])

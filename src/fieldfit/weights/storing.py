@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
@@ -10,18 +11,19 @@ from numpy.typing import NDArray
 from fieldfit.policies.policy import Policy
 from fieldfit.types import FileFormatError, FloatArray
 from fieldfit.weights.gershgorin import Gershgorin
-from fieldfit.weights.result import Round, WeightsResult
+from fieldfit.weights.result import Round, WeightsResult, Work
 
 _TEXTS = ("message", "form", "formula")
 _TRUTHS = ("converged", "fell_back")
 _NUMBERS = ("gamma", "J")
-_MAYBE = ("J_exact", "diagonal_loss")
+_MAYBE = ("J_exact", "diagonal_loss", "equal")
 
 
 def to_plain(result: WeightsResult) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header and arrays; the policy is not among them, because it is that of the fit."""
     header: dict[str, Any] = {name: getattr(result, name) for name in (*_TEXTS, *_TRUTHS, *_NUMBERS, *_MAYBE)}
     header["names"] = list(result.names)
+    header["work"] = asdict(result.work)
     history, groups = result.history, len(result.names)
     arrays: dict[str, NDArray[Any]] = {
         "beta": result.beta,
@@ -29,6 +31,7 @@ def to_plain(result: WeightsResult) -> tuple[dict[str, Any], dict[str, NDArray[A
         "history_beta": np.array([line.beta for line in history], dtype=np.float64).reshape(len(history), groups),
         "history": np.array([(line.J, line.loss, line.objective) for line in history]).reshape(len(history), 3),
         "history_converged": np.array([line.theta_converged for line in history], dtype=bool),
+        "history_samples": np.array([line.samples for line in history], dtype=np.int64),
     }
     if result.pure is not None:
         arrays["pure"] = np.array([result.pure[name] for name in result.names])
@@ -47,10 +50,12 @@ def from_plain(header: Any, arrays: dict[str, NDArray[Any]], policy: Policy, r: 
     if len(names) != len(set(names)):
         raise FileFormatError("two of the automatic weights have the same name")
     values: dict[str, Any] = {}
-    for fields, kind in ((_TEXTS, str), (_TRUTHS, bool)):
-        values |= dict(zip(fields, _typed([header[name] for name in fields], kind, ", ".join(fields)), strict=True))
+    for group, kind in ((_TEXTS, str), (_TRUTHS, bool)):
+        values |= dict(zip(group, _typed([header[name] for name in group], kind, ", ".join(group)), strict=True))
     values |= {name: _number(header[name], name) for name in _NUMBERS}
-    values |= {name: None if header[name] is None else _number(header[name], name) for name in _MAYBE}
+    # Files that were written before equal weights were compared and work was counted have neither.
+    values |= {name: None if header.get(name) is None else _number(header[name], name) for name in _MAYBE}
+    values["work"] = _work(header.get("work", {}))
 
     groups = len(names)
     beta = _vector(arrays["beta"], "beta", groups)
@@ -62,9 +67,14 @@ def from_plain(header: Any, arrays: dict[str, NDArray[Any]], policy: Policy, r: 
     settled = arrays["history_converged"]
     if settled.dtype != np.bool_ or settled.shape != (rounds,):
         raise FileFormatError(f"the history has {rounds} rounds and {settled.shape} marks of convergence")
+    samples = arrays.get("history_samples", np.zeros(rounds, dtype=np.int64))
+    if samples.dtype != np.int64 or samples.shape != (rounds,):
+        raise FileFormatError(f"the history has {rounds} rounds and {samples.shape} numbers of samples")
     history = tuple(
-        Round(number, beta_then, float(J), float(loss), float(objective), bool(done))
-        for number, (beta_then, (J, loss, objective), done) in enumerate(zip(betas, lines, settled, strict=True), 1)
+        Round(number, beta_then, float(J), float(loss), float(objective), bool(done), int(count))
+        for number, (beta_then, (J, loss, objective), done, count) in enumerate(
+            zip(betas, lines, settled, samples, strict=True), 1
+        )
     )
     pure = None
     if "pure" in arrays:
@@ -84,6 +94,14 @@ def from_plain(header: Any, arrays: dict[str, NDArray[Any]], policy: Policy, r: 
         beta=beta, names=names, policy=policy, history=history, pure=pure, gershgorin=discs,
         theta=_vector(arrays["theta"], "theta", r), **values,
     )  # fmt: skip
+
+
+def _work(plain: Any) -> Work:
+    known = [field.name for field in fields(Work)]
+    if not isinstance(plain, dict) or not all(name in known for name in plain):
+        raise FileFormatError(f"the work of the automatic weights must have counts by name, not {plain!r}")
+    _typed(list(plain.values()), int, "the counts of work")
+    return Work(**plain)
 
 
 def _typed(values: list[Any], kind: type[Any], what: str) -> list[Any]:

@@ -58,6 +58,8 @@ def compare(
         "claic": "CLAIC",
         "clbic": "CLBIC",
         "claic_gap": "gap",
+        "effective_error": "± eff.",
+        "claic_error": "± CLAIC",
     }
     shown = frame.rename(columns=short)
     formats = {name: ".0f" if name == "free" else ".2f" for name in shown.columns}

@@ -25,13 +25,13 @@ def influence(
     common: SampleOptions,
 ) -> None:
     """Show which samples move a fit most, which parameter each moves, and the most that one observation can do."""
-    from fieldfit.api.result import MOST_DENSE
+    from fieldfit.api.accuracies import fits_matrices
     from fieldfit.api.robustness import distances
     from fieldfit.cli.output import note, print_json, print_table, say
     from fieldfit.cli.saved import frame_table, load_with, records, write_picture
 
     fit = load_with(path, data, common)
-    everything = bool(parameter) or fit.model.n_parameters <= MOST_DENSE
+    everything = bool(parameter) or fits_matrices(fit)
     frame = distances(fit, parameter) if everything else fit.influential(rows)
     worst = fit.gross_error_sensitivity(parameter) if everything else None
     files = []

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fieldfit.cli.chains import Format, SeparatorOption
-from fieldfit.cli.fitting import EdgesOption, TiedOption
+from fieldfit.cli.fitting import EdgesOption, TiedOption, WeightKind
 from fieldfit.cli.shared import Json, Seed, Threads, use_threads
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def plan(
         typer.Argument(metavar="[crf] DATA", help="A table of samples; or the word crf and a file of sentences."),
     ],
     budget: Annotated[
-        str | None, typer.Option("--budget", "-b", metavar="TIME", help="Such as 10s, 500ms or 2min, pilot included.")
+        str | None,
+        typer.Option("--budget", "-b", metavar="TIME", help="Such as 10s, 500ms or 2min, pilot included; 10 is 10s."),
     ] = None,
     flops: Annotated[float | None, typer.Option("--flops", help="A budget in the paper's FLOPs instead.")] = None,
     efficiency: Annotated[
@@ -60,9 +62,20 @@ def plan(
         list[str] | None, typer.Option("--policy", "-p", help="Compare this policy (several times); a grid of them.")
     ] = None,
     functional: Annotated[
-        list[str] | None, typer.Option("--functional", help="A parameter whose variance counts (several times); all.")
+        list[str] | None,
+        typer.Option("--functional", help="A parameter, or 'a - b', whose variance counts (several times); all."),
     ] = None,
-    sigma2: Annotated[float | None, typer.Option("--sigma2", help="Variance of the fit's penalty (none).")] = None,
+    sigma2: Annotated[
+        str | None, typer.Option("--sigma2", metavar="V", help="Variance of the fit's penalty, or none (crf: 10).")
+    ] = None,
+    sample_weight: Annotated[
+        str | None,
+        typer.Option("--sample-weight", metavar="COLUMN", help="The column that has the samples' weights."),
+    ] = None,
+    weight_kind: Annotated[WeightKind, typer.Option("--weight-kind", help="What they mean.")] = WeightKind.importance,
+    tol: Annotated[
+        float | None, typer.Option("--tol", help="The fit's tolerance (1e-6; crf: 1e-4, as in fit crf).")
+    ] = None,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Policies to print.")] = 16,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Draw the frontier into this folder.")
@@ -76,15 +89,22 @@ def plan(
     from fieldfit.cli.output import collected_warnings, note, print_json, print_table, say
     from fieldfit.cli.values import as_list
     from fieldfit.report.figures import make_folder
+    from fieldfit.types import DataError
 
     use_threads(threads)
     chosen: Any
-    if is_crf(data):
+    began = time.perf_counter()
+    crf = is_crf(data)
+    if crf:
+        if sample_weight is not None:
+            raise DataError("--sample-weight names a column of a table; a file of sentences has no weights.")
         chosen, samples = _chain_and_sentences(Path(data[1]), features, kind, separator)
     else:
+        weights = {"columns": as_list(columns), "sample_weight": sample_weight, "weight_kind": weight_kind.value}
         chosen, samples = _model_and_table(
-            Path(data[0]), model, biases, states, edges, tied, as_list(columns), header
+            Path(data[0]), model, biases, states, edges, tied, {**weights, "header": header}
         )
+    reading = time.perf_counter() - began
     with collected_warnings() as warned:
         found = make(
             chosen,
@@ -94,8 +114,10 @@ def plan(
             efficiency=efficiency,
             policies=policy or None,
             functionals=functional or None,
-            sigma2=sigma2,
+            sigma2=_penalty(sigma2, crf),
+            tol=tol or (1e-4 if crf else 1e-6),
             random_state=seed,
+            reading=reading,
         )
     files: list[str] = []
     if out is not None:
@@ -175,10 +197,9 @@ def _model_and_table(
     states: str | None,
     edges: str | None,
     tied: bool,
-    columns: list[str] | None,
-    header: bool | None,
+    reading: dict[str, Any],
 ) -> tuple[FieldModel, Table]:
-    """The model that the options describe and the data, as in `fit`."""
+    """The model that the options describe and the data, as in `fit`; ``reading`` goes to `read_table`."""
     from fieldfit.api.files import load
     from fieldfit.cli.values import as_edges, as_states
     from fieldfit.data.table import read_table
@@ -193,7 +214,7 @@ def _model_and_table(
             raise ModelError(
                 f"--states {states!r}: a Boltzmann machine has two numbers as states, such as 0,1 or -1,1."
             )
-        table = read_table(data, states=values, columns=columns, header=header)
+        table = read_table(data, states=values, **reading)
         pairs, directions = as_edges(edges, table.names)
         groups = None
         if tied:
@@ -202,7 +223,7 @@ def _model_and_table(
         pair = (values[0], values[1])
         return BoltzmannMachine(table.m, pairs, biases, pair, edge_groups=groups, bias_groups=shared), table
     if kind == "potts":
-        table = read_table(data, states=None if states is None else as_states(states), columns=columns, header=header)
+        table = read_table(data, states=None if states is None else as_states(states), **reading)
         found = dict.fromkeys(value for own in table.states for value in own)
         values = tuple(sorted(found, key=lambda value: (isinstance(value, str), value)))
         pairs, directions = as_edges(edges, table.names)
@@ -212,9 +233,21 @@ def _model_and_table(
     model = load(kind).model
     if not isinstance(model, FieldModel):
         raise ModelError(f"{kind} holds a model of the kind {model.kind!r}; this command knows fields only.")
-    return model, read_table(
-        data, states=model.states, names=model.names if model.named else None, columns=columns, header=header
-    )
+    return model, read_table(data, states=model.states, names=model.names if model.named else None, **reading)
+
+
+def _penalty(sigma2: str | None, crf: bool) -> float | None:
+    """σ² of the fit to come: by default that of `fit`, which is 10 for a tagger and none for a table."""
+    from fieldfit.types import ModelError
+
+    if sigma2 is None:
+        return 10.0 if crf else None
+    if sigma2 == "none":
+        return None
+    try:
+        return float(sigma2)
+    except ValueError:
+        raise ModelError(f"--sigma2 is {sigma2!r}; give a positive number, or none.") from None
 
 
 def register(app: typer.Typer) -> None:

@@ -1,0 +1,110 @@
+"""The accuracy of a fit: bread and meat from the data (robust), or expected under θ̂ (model-based).
+
+Matrices where there are few parameters; elsewhere Hessian products, and a solve by conjugate gradients for each function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fieldfit.api.expectations import has_unknown_values, information_identity, model_moments, simulated_problems
+from fieldfit.asymptotics import (
+    Accuracy,
+    DenseAccuracy,
+    ImplicitAccuracy,
+    ImplicitBread,
+    Limit,
+    Moments,
+    Solved,
+    robust_moments,
+)
+from fieldfit.models.base import Problem
+from fieldfit.optim.cg import conjugate_gradients
+from fieldfit.types import DataError, FloatArray
+
+if TYPE_CHECKING:
+    from fieldfit.api.result import Fit
+
+Kind = Literal["robust", "model"]
+
+#: Parameters up to which bread and meat are dense matrices.
+MOST_DENSE = 3_000
+_MOST_PRODUCTS = 2_000
+#: Simulated copies of the data behind model-based standard errors where there are too many parameters for matrices.
+_SIMULATED = 4
+#: Relative error of aᵀ(H + P)⁻¹a at which a solve may end: an estimate, not a bound.
+_FORM_ERROR = 1e-7
+#: Relative residual at which a solve has ended in any case, and at which it counts as solved; a direction that is not
+#: identified stays far above it.
+_RESIDUAL, _SOLVED = 1e-7, 1e-4
+
+
+def fits_matrices(fit: Fit) -> bool:
+    """Whether there are few enough parameters for dense matrices."""
+    return fit.model.n_parameters <= MOST_DENSE
+
+
+def robust_accuracy(fit: Fit) -> Accuracy:
+    """Hessian and score products of the data with the drawn Z (Corollary 1)."""
+    precision = 1.0 / fit.sigma2
+    if fit.saved_moments is not None:
+        return DenseAccuracy(fit.saved_moments, precision, fit.active)
+    if fit.objective_function is None:
+        raise DataError(
+            "This fit was loaded from a file without its covariance; standard errors need the data: load(path, data)."
+        )
+    objective = fit.objective_function
+    if not fits_matrices(fit):
+        return implicit_accuracy(fit, [objective.problem], "the data, by conjugate gradients")
+    bread, meat = robust_moments(objective.problem, fit.theta, objective.row_weight, counts=fit.counts)
+    total = float(fit.n if objective.row_weight is None else objective.row_weight.sum())
+    return DenseAccuracy(Moments(bread, meat, total, "the data"), precision, fit.active)
+
+
+def model_accuracy(fit: Fit) -> Accuracy:
+    """The same expected under θ̂; for a conditional model over Y given the observed X."""
+    if fits_matrices(fit):
+        return DenseAccuracy(model_moments(fit), 1.0 / fit.sigma2, fit.active)
+    identity = information_identity(fit)
+    if identity is not None:
+        robust = fit.accuracy("robust")
+        assert isinstance(robust, ImplicitAccuracy)  # the same bread: solutions are shared
+        method = "the information identity, by conjugate gradients"
+        return ImplicitAccuracy(robust.bread, robust.problems, fit.counts, method, identity)
+    method = f"{_SIMULATED} simulated datasets, by conjugate gradients"
+    return implicit_accuracy(fit, simulated_problems(fit, _SIMULATED), method)
+
+
+def implicit_accuracy(fit: Fit, problems: Sequence[Problem], method: str) -> ImplicitAccuracy:
+    """Accuracy by products of ``problems``, for any number of parameters."""
+    weight, precision = fit.needed_objective.row_weight, 1.0 / fit.sigma2
+    # A penalty on every parameter makes every function identified (unless unknown values bend H), and the quadratic form
+    # says when to stop. Without, only the residual tells whether b is in the range of H.
+    held = bool(np.all(precision[fit.active] > 0)) and not has_unknown_values(fit.needed_dataset)
+
+    def solve(
+        product: Callable[[FloatArray], FloatArray],
+        b: FloatArray,
+        preconditioner: Callable[[FloatArray], FloatArray] | FloatArray | None,
+        limit: Limit | None,
+    ) -> Solved:
+        solution, state = conjugate_gradients(
+            product,
+            b,
+            tol=_RESIDUAL,
+            energy_tol=_FORM_ERROR if held else None,
+            energy_limit=limit,
+            max_iter=_MOST_PRODUCTS,
+            preconditioner=preconditioner,
+        )
+        if not (state.converged or state.residual <= _SOLVED):
+            return Solved(np.full(len(b), np.nan), 0.0)
+        # What ended by its residual is as good as it gets.
+        return Solved(solution, state.missing if held and state.residual > _RESIDUAL else 0.0)
+
+    # Two copies are enough for the bread, an average over all tokens; the meat of a rare feature needs more.
+    bread = ImplicitBread(problems[:2], fit.theta, precision, fit.active, weight, solve)
+    return ImplicitAccuracy(bread, problems, fit.counts, method)

@@ -1,0 +1,104 @@
+"""Functionals of θ by name: parameters, contrasts such as ``"a - b"`` or ``"2*a + b"``, coefficients, functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from fieldfit.api.functionals import value_and_gradient
+from fieldfit.types import FloatArray, ModelError
+
+#: A sign with a blank before it, or at the beginning: parameters' own names have signs without one.
+_SIGN = re.compile(r"(?:^|(?<=\s))([+-])\s*(?=\S)")
+_FACTOR = re.compile(r"(\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+)\s*[*·]\s*(.+)")
+
+
+def terms_of(text: str) -> list[tuple[float, str, str]]:
+    """(sign, term, term without its factor) of ``"a - 2*b"``; nothing for a text without signs."""
+    marks = list(_SIGN.finditer(text))
+    if not marks:
+        return []
+    starts = [mark.start() for mark in marks]
+    pieces = [] if starts[0] == 0 else [("+", text[: starts[0]])]
+    for mark, end in zip(marks, [*starts[1:], len(text)], strict=True):
+        pieces.append((mark[1], text[mark.end() : end]))
+    found = []
+    for sign, piece in pieces:
+        match = _FACTOR.fullmatch(piece.strip())
+        bare = piece.strip() if match is None else match[2].strip()
+        found.append((1.0 if sign == "+" else -1.0, piece.strip(), bare))
+    return found
+
+
+def contrast(text: str, names: Sequence[str]) -> str | dict[str, float]:
+    """A parameter's name, or the coefficients of the parameters in ``"a - b"``, ``"2*a + b"`` or ``"+1·a -1·b"``.
+
+    A text that is itself a parameter's name means that parameter. Around the signs there are blanks, because names may
+    have signs in them (``B-NP->I-NP``).
+    """
+    terms = terms_of(text)
+    wanted = {text, *(own for _, *both in terms for own in both)}
+    known = {name for name in names if name in wanted}  # one pass: names are made when they are asked for
+    if not terms or text in known:
+        return text
+    found: dict[str, float] = {}
+    for sign, term, bare in terms:
+        match = _FACTOR.fullmatch(term)
+        name, factor = (term, 1.0) if match is None or term in known else (bare, float(match[1]))
+        if name not in known:
+            raise ModelError(
+                f"functionals has {text!r}, in which {name!r} is no parameter; write a name, or a contrast with blanks "
+                f"around its signs such as 'a - b' or '2*a + b'. The first parameters are "
+                f"{[names[k] for k in range(min(5, len(names)))]}."
+            )
+        found[name] = found.get(name, 0.0) + sign * factor
+    return found
+
+
+class NamedFunctionals:
+    """θ ↦ (names, gradients) of the functionals that a user gives.
+
+    ``given``: a list of parameters' names, contrasts, mappings {parameter: coefficient}, vectors of coefficients or
+    functions of θ; a mapping from names of the functionals to any of them; or a matrix of coefficients (q, r).
+    """
+
+    def __init__(self, given: Any, names: Sequence[str]) -> None:
+        self._names = names
+        if isinstance(given, str) or callable(given):
+            given = [given]
+        if isinstance(given, Mapping) and given and all(isinstance(value, Real) for value in given.values()):
+            given = [given]  # one contrast
+        labels: Sequence[str | None]
+        if isinstance(given, Mapping):
+            labels, items = list(map(str, given)), list(given.values())
+        else:
+            items = list(given)
+            labels = [None] * len(items)
+        if not items:
+            raise ModelError("functionals is empty; name at least one parameter, or leave it out.")
+        # Checked now: an unknown name is found before the pilot is paid.
+        self._items = [contrast(item, names) if isinstance(item, str) else item for item in items]
+        self._labels = [
+            label or (item if isinstance(item, str) else None) for label, item in zip(labels, items, strict=True)
+        ]
+        r = len(names)
+        for item in self._items:
+            if not callable(item):
+                value_and_gradient(item, None, np.zeros(r), names)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __call__(self, theta: FloatArray) -> tuple[list[str], FloatArray]:
+        """Names and gradients (q, r) at θ."""
+        found = [value_and_gradient(item, None, theta, self._names) for item in self._items]
+        shown = [label or name for label, (name, _, _) in zip(self._labels, found, strict=True)]
+        rows = np.stack([gradient for _, _, gradient in found])
+        empty = [name for name, row in zip(shown, rows, strict=True) if not row.any()]
+        if empty:
+            raise ModelError(f"The functional {empty[0]!r} does not depend on any parameter: its variance is 0.")
+        return shown, rows

@@ -1,0 +1,41 @@
+"""The effective number of parameters tr(bread⁻¹ meat), and how well it is known where it is simulated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldfit.asymptotics import DenseAccuracy, ImplicitAccuracy, Moments
+
+if TYPE_CHECKING:
+    from fieldfit.api.accuracies import Kind
+    from fieldfit.api.result import Fit
+
+
+def effective_parameters(fit: Fit, kind: Kind) -> tuple[float, float]:
+    """tr(bread⁻¹ meat) and its Monte Carlo error: 0 where neither the trace nor its matrices are simulated.
+
+    Importance weights count as ``fit.total`` samples of equal weight, so that their scale is no matter.
+    """
+    accuracy = fit.accuracy(kind)
+    if isinstance(accuracy, DenseAccuracy):
+        found, error = accuracy.effective_parameters(), _simulation_error(accuracy)
+    else:
+        assert isinstance(accuracy, ImplicitAccuracy)
+        found, error = accuracy.effective_parameters()
+    return found / fit.unit_weight, error / fit.unit_weight
+
+
+def _simulation_error(accuracy: DenseAccuracy) -> float:
+    """The error that simulated bread and meat leave in the trace, by leaving out one simulated part at a time."""
+    parts = accuracy.moments.replicates
+    count = len(parts)
+    if count < 2:
+        return 0.0
+    breads, meats = sum(part[0] for part in parts), sum(part[1] for part in parts)
+    values = []
+    for bread, meat in parts:
+        rest = Moments((breads - bread) / (count - 1), (meats - meat) / (count - 1), accuracy.moments.total, "")
+        values.append(DenseAccuracy(rest, accuracy.precision, accuracy.free).effective_parameters())
+    return float(np.sqrt((count - 1) * np.var(values)))

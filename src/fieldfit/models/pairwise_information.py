@@ -1,0 +1,76 @@
+"""The Hessian of a binary pairwise field with few parameters as a matrix, block by block.
+
+A Hessian product touches every block, though a parameter is in few of them; here each block adds the covariances of its
+own statistics. How is told in kernels/pairwise_information.hpp.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit import _kernels
+from fieldfit.models.pairwise_layout import NO_FLOATS, NO_INTS, Layout
+from fieldfit.threads import get_threads
+from fieldfit.types import FloatArray, Int32Array
+
+#: Edges and biases up to which it is worth a matrix, and variables of the largest block that is cheaper this way; the
+#: block of all variables is the same for every sample.
+MOST_FEATURES, LARGEST_FAST = 450, 4
+_NO_COMPONENTS: Int32Array = np.empty(0, dtype=np.int32)
+
+
+def is_fast(layout: Layout, n_variables: int, n_edges: int) -> bool:
+    """Whether all blocks are small, or all there is."""
+    sizes = layout.meta[:, 0]
+    return n_edges + n_variables <= MOST_FEATURES and bool(np.all((sizes <= LARGEST_FAST) | (sizes == n_variables)))
+
+
+def information_matrix(
+    layout: Layout, edges: Int32Array, q: FloatArray, bias: FloatArray, weight: FloatArray | None
+) -> FloatArray:
+    """Σ_i w_i Σ β Cov(features of a block), (edges + variables)², for codes 0 and 1 with the weights ``q`` and ``bias``."""
+    m, n_edges = len(bias), len(edges)
+    number = np.full((m, m), -1, dtype=np.int32)
+    matrix = np.zeros((m, m))
+    a, b = edges.T
+    number[a, b] = number[b, a] = np.arange(n_edges, dtype=np.int32)
+    matrix[a, b] = matrix[b, a] = q
+    codes = _codes(layout, m)
+    meta, row_weight, entry_weight = layout.meta, layout.row_weight, layout.entry_weight
+    if weight is not None:
+        meta = layout.meta_weighted
+        row_weight, entry_weight = layout.weights(weight)
+    out = np.zeros((n_edges + m, n_edges + m))
+    for k, components, target, _, first_beta, listed, row_start, pointer, entry, entry_start in meta.tolist():
+        beta = layout.beta[first_beta : first_beta + components]
+        targets = layout.targets[target : target + components * k].reshape(-1, k)
+        if k == 1 and not listed:
+            targets = np.arange(m, dtype=np.int32)[:, None]
+        rows = row_weight[row_start : row_start + layout.n] if row_start >= 0 and not listed else NO_FLOATS
+        indptr, chosen, own = NO_INTS, _NO_COMPONENTS, NO_FLOATS
+        if listed:
+            indptr = layout.indptr[pointer : pointer + layout.n + 1]
+            chosen = layout.entry_component[entry : entry + int(indptr[-1])]
+            own = entry_weight[entry_start : entry_start + len(chosen)] if entry_start >= 0 else NO_FLOATS
+        samples = codes
+        if k == m:
+            # Given nothing: one sample with the weight of all stands for them.
+            if listed:
+                total = float(own.sum()) if len(own) else float(len(chosen))
+            else:
+                total = float(rows.sum()) if len(rows) else float(layout.n)
+            samples, rows = codes[:1], np.array([total])
+            indptr, chosen, own = NO_INTS, _NO_COMPONENTS, NO_FLOATS
+        _kernels.pairwise_information(
+            samples, number, matrix, bias, targets, beta, rows, indptr, chosen, own, out, get_threads()
+        )
+    return out
+
+
+def _codes(layout: Layout, m: int) -> NDArray[np.uint8]:
+    """The samples of the layout, unpacked (n, m)."""
+    tiles = len(layout.columns)
+    words = np.ascontiguousarray(layout.columns).view(np.uint8).reshape(tiles, m, 8)
+    bits = np.unpackbits(words, axis=2, bitorder="little")
+    return np.ascontiguousarray(bits.transpose(0, 2, 1).reshape(tiles * 64, m)[: layout.n])

@@ -1,0 +1,146 @@
+"""Directions of θ whose variance counts: functionals that a user names, or random ones that stand for a trace.
+
+With many parameters nothing of size r × r is made: for directions a (the functionals, or random ones with E aaᵀ = J of the
+reference: the scores of all components with random signs) u = J_f⁻¹a comes from conjugate gradients for each family f, and
+the moments are projected on the span of all u (Galerkin): exact for each family alone, close for mixtures.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fieldfit.asymptotics.family_moments import FamilyMoments
+from fieldfit.models.base import Model, Problem
+from fieldfit.optim.cg import conjugate_gradients
+from fieldfit.planner.criterion import Criterion
+from fieldfit.planner.ingredients import Ingredient, everything
+from fieldfit.planner.weighting import importance, n_samples
+from fieldfit.policies import Policy
+from fieldfit.types import FloatArray, ModelError
+
+#: θ ↦ names and gradients (q, r) of the functionals that a user names.
+Functionals = Callable[[FloatArray], tuple[Sequence[str], FloatArray]]
+
+#: Relative residual of a solve, and the fewest steps that it gets however late it is: a few more hardly change a ratio of
+#: variances, many fewer do.
+_TOLERANCE, _FEWEST_STEPS = 1e-3, 12
+#: Information of the reference on a direction, relative to that of all families together, below which it is left out.
+_DETERMINED = 1e-5
+
+
+def named_criterion(
+    criterion: Criterion, directions: FloatArray, reference: int, names: Sequence[str]
+) -> tuple[Criterion, str]:
+    """The mean variance of the named functionals, each relative to that of the reference."""
+    unit = np.eye(len(criterion.moments.names))[reference]
+    bread, meat = criterion.bread_meat(unit, unit)
+    solved = np.linalg.lstsq(bread, directions.T, rcond=None)[0]
+    variance = np.maximum(np.einsum("dq,de,eq->q", solved, meat, solved), 1e-300)
+    scaled = directions / np.sqrt(variance * len(directions))[:, None]
+    shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    return replace(criterion, metric=scaled.T @ scaled), f"mean variance of {shown}"
+
+
+def random_directions(
+    one: Ingredient, model: Model, rows: Any, theta: FloatArray, count: int, random_state: int
+) -> FloatArray:
+    """Directions a (count, r) with E aaᵀ = Σ_ij w_i E ∇S_ij ∇S_ijᵀ/n: each component of each sample with a random sign.
+
+    A random half of the components counts twice, minus all of them once. The samples are simulated at θ, apart from those
+    that the moments come from: directions made of the same scores would make their variance look larger than it is.
+    """
+    n = n_samples(rows)
+    seeds = np.random.SeedSequence([random_state, 0x9B]).generate_state(count + 1)
+    try:
+        others = model.simulate(rows, theta, int(seeds[-1]))
+    except ModelError:
+        others = rows
+    weight = importance(rows)
+    root = None if weight is None else np.sqrt(weight)
+    structure = model.structure(others)
+    half = Policy.parse("0.5*" + one.name).bind(structure)
+    total = model.compile(others, everything(Policy.parse(one.name).bind(structure), n)).value_grad(theta, root)[1]
+    found = []
+    for seed in seeds[:-1]:
+        drawn = model.compile(others, half.draw(int(seed), 0, n)).value_grad(theta, root)[1]
+        found.append((2 * drawn - total) / math.sqrt(n))
+    return np.stack(found)
+
+
+def solved_basis(
+    ingredients: Sequence[Ingredient],
+    theta: FloatArray,
+    directions: FloatArray,
+    weight: FloatArray | None,
+    *,
+    ridge: FloatArray | None = None,
+    steps: int,
+    deadline: float = math.inf,
+) -> tuple[FloatArray, int]:
+    """An orthonormal basis of (J_f + P)⁻¹a over all directions and families, and the products it took.
+
+    P = ``ridge`` (r,) is the penalty of the fit to come, for each sample: where it and not the data decides about a
+    parameter, a direction hardly moves it, and the solves are shorter.
+
+    Each solve gets at most ``steps`` steps, and fewer where the clock (`time.perf_counter`) would pass the deadline.
+    """
+    problems = list({id(one.problem): one.problem for one in ingredients}.values())
+    columns: list[FloatArray] = []
+    products, left = 0, len(problems) * len(directions)
+    for problem in problems:
+        operator = _Curvature(problem, theta, weight, ridge)
+        for direction in directions:
+            slot = (deadline - time.perf_counter()) / left
+            most = steps
+            if math.isfinite(slot) and operator.seconds > 0:
+                most = min(steps, max(_FEWEST_STEPS, int(slot / operator.seconds)))
+            solution, account = conjugate_gradients(
+                operator, direction, tol=_TOLERANCE, max_iter=most, preconditioner=operator.diagonal
+            )
+            columns.append(solution)
+            products += account.products
+            left -= 1
+    matrix = np.stack(columns, axis=1)
+    sizes = np.linalg.norm(matrix, axis=0)
+    left_vectors, spread, _ = np.linalg.svd(matrix / np.where(sizes > 0, sizes, 1.0), full_matrices=False)
+    return np.ascontiguousarray(left_vectors[:, spread > 1e-6 * spread[0]]), products
+
+
+class _Curvature:
+    """v ↦ (J + P) v for a family, with a trace of a ridge: parameters that the samples never show have no curvature."""
+
+    def __init__(
+        self, problem: Problem, theta: FloatArray, weight: FloatArray | None, ridge: FloatArray | None
+    ) -> None:
+        self._problem, self._theta, self._weight, self._n = problem, theta, weight, problem.n_samples
+        diagonal = problem.hessian_diagonal(theta, weight)
+        scale = np.ones(len(theta)) if diagonal is None else diagonal / self._n
+        least = 1e-6 * float(scale.max())
+        self._ridge = np.full(len(theta), least) if ridge is None else np.maximum(ridge, least)
+        self.diagonal = scale + self._ridge
+        self.seconds = 0.0  # of the last product
+
+    def __call__(self, v: FloatArray) -> FloatArray:
+        began = time.perf_counter()
+        result = -self._problem.hessian_product(self._theta, v, self._weight) / self._n + self._ridge * v
+        self.seconds = time.perf_counter() - began
+        return np.asarray(result)
+
+
+def determined(moments: FamilyMoments, reference: int) -> FloatArray:
+    """The combinations (d, k) of a basis that the reference has information on, compared with all families together."""
+    total = np.einsum("f,fde->de", 1 / np.maximum(np.trace(moments.J, axis1=1, axis2=2), 1e-300), moments.J)
+    values, vectors = np.linalg.eigh((total + total.T) / 2)
+    good = values > 1e-12 * max(float(values[-1]), 0.0)
+    whitened = vectors[:, good] / np.sqrt(values[good])
+    own = whitened.T @ moments.J[reference] @ whitened
+    shares, turned = np.linalg.eigh((own + own.T) / 2)
+    kept = shares > _DETERMINED * max(float(shares[-1]), 0.0)
+    found: FloatArray = np.linalg.qr(whitened @ turned[:, kept])[0]
+    return found

@@ -1,0 +1,150 @@
+"""A plan looks as long as its budget allows, counts what it spends, and refuses budgets that are too small for it."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.cli import main
+from fieldfit.models.work import Line
+from fieldfit.optim.solution import Progress, Solution, Status
+from fieldfit.planner.choice import choose
+from fieldfit.planner.convergence import Steps, growth, to_the_end
+from fieldfit.planner.effort import MOMENTS, PILOT, affordable_effort, moment_passes, usual_effort
+from fieldfit.planner.result import Candidate
+from fieldfit.planner.target import Target, parse_seconds
+from fieldfit.types import FieldfitError
+
+
+@pytest.mark.parametrize("text", [10, "10", "10s", " 10 s ", "10000ms", "10sec"])
+def test_a_budget_without_a_unit_is_in_seconds(text):
+    assert parse_seconds(text) == pytest.approx(10.0)
+
+
+def test_a_budget_without_a_unit_on_the_command_line(five, tmp_path, capsys):
+    path = tmp_path / "data.csv"
+    np.savetxt(path, five[2][:300], fmt="%d", delimiter=",", header="a,b,c,d,e", comments="")
+    assert main(["plan", str(path), "--budget", "50", "-p", "PL1"]) == 0
+    assert "Of the budget of 50 s" in " ".join(capsys.readouterr().out.split())
+    assert main(["plan", "--help"]) == 0
+    assert "10 is 10s" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("r", [50, 2_000, 300_000])
+@pytest.mark.parametrize("seconds", [0.5, 5.0, 60.0])
+def test_effort_fits_its_share_or_is_the_least(r, seconds):
+    speed = Line(1e-6 * r / 250, 5e-6)
+    effort = affordable_effort(r, 5000, seconds, speed, None)
+    assert effort.rows <= usual_effort(r).rows
+    pilot = 100 * (speed.at(effort.rows) + 0.6 * speed.at(effort.rows / 4))
+    assert pilot <= PILOT * seconds or effort.rows == 40
+    moments = 6 * moment_passes(r, effort.probes, effort.cg_steps) * speed.at(effort.moment_rows)
+    assert moments <= MOMENTS * seconds or effort.moment_rows == 40
+    more = affordable_effort(r, 5000, 10 * seconds, speed, None)
+    assert more.rows >= effort.rows
+    assert more.moment_rows >= effort.moment_rows
+
+
+def test_a_budget_too_small_for_a_plan_is_refused_in_words(five):
+    model, _, x = five
+    with pytest.raises(FieldfitError, match=r"too small for a plan.*plan.within"):
+        ff.plan(model, x, budget="1ms")
+
+
+def test_what_was_spent_is_what_the_call_took(five):
+    model, _, x = five
+    ff.plan(model, x, budget="60s")  # loads what is loaded once
+    began = time.perf_counter()
+    plan = ff.plan(model, x, budget="60s")
+    took = time.perf_counter() - began
+    assert 0.5 * took <= plan.spent <= took
+    longer = ff.plan(model, x, budget="60s", reading=3.0)
+    assert longer.spent > 3.0
+    assert min(own.seconds for own in longer.candidates) > 3.0
+
+
+def solution(norms, converged=False):
+    history = tuple(Progress(k, 0.0, norm, 0.0) for k, norm in enumerate(norms))
+    status = Status.CONVERGED if converged else Status.CALLBACK
+    last = len(norms) - 1
+    return Solution(
+        np.zeros(1), 0.0, np.zeros(1), norms[-1], last, last, 0, 0.0, converged, status, status.value, history
+    )
+
+
+def test_a_fit_cut_short_is_continued_on_paper():
+    norms = list(10.0 ** -np.arange(0, 2.01, 0.1))  # a decade in ten iterations
+    assert to_the_end(solution(norms), 1e-4) == pytest.approx(2.0, rel=0.02)
+    assert to_the_end(solution(norms, converged=True), 1e-4) == 1.0
+    assert to_the_end(solution([1.0] * 21), 1e-4) == 1000 / 20  # it never would
+
+
+def test_evaluations_grow_with_sentences_within_bounds():
+    assert growth(100, 100, 4) == 0.0
+    assert growth(50, 100, 4) == 0.0
+    assert growth(101, 69, 4) == pytest.approx(1.2 * np.log(101 / 69) / np.log(4))
+    assert growth(400, 100, 4) == 0.5
+    assert Steps(100, 120.0, 1.0, True).times(3).equivalents == pytest.approx(360)
+    assert Steps(100, 120.0, 1.0, True).times(30).count == 1000  # a fit ends there
+
+
+def candidate(policy, cost, variance, error=0.0):
+    return Candidate(policy, cost, cost, 0.0, 0.0, 1.0, variance, error, True, "")
+
+
+def test_an_uncertain_comparison_is_no_reason_to_take_the_cheaper_one():
+    found = [candidate("PL1", 1.0, 1.8, 0.55), candidate("FL", 2.0, 1.0)]
+    assert choose(found, Target(seconds=10.0), "FL")[0].policy == "FL"
+    close = [candidate("PL1", 1.0, 1.015, 0.02), candidate("FL", 2.0, 1.0)]
+    assert choose(close, Target(seconds=10.0), "FL")[0].policy == "PL1"
+
+
+def test_where_nothing_is_affordable_the_most_accurate_of_the_cheapest_is_taken():
+    found = [candidate("0.1*PL1/row", 8.0, 10.5), candidate("PL1", 8.5, 1.05), candidate("FL", 20.0, 1.0)]
+    found = [replace(own, affordable=False) for own in found]
+    best, why = choose(found, Target(seconds=1.0), "FL")
+    assert best.policy == "PL1"
+    assert "too small for any" in why
+
+
+def test_all_of_the_data_is_not_called_a_part_of_it(five):
+    model, _, x = five
+    plan = ff.plan(model, x, flops=1e9)
+    assert "PL1/row" not in set(plan.table["policy"])
+
+
+def test_the_search_counts_the_runs_that_it_made(five, monkeypatch):
+    """Where time allows one joint optimum only, its seconds are not taken for a quarter of what they are."""
+    from fieldfit.planner import candidates
+
+    model, _, x = five
+    slow = candidates.joint_optimum
+    budgets = []
+
+    def delayed(criterion, cost, budget, *rest, **options):
+        budgets.append(budget)
+        time.sleep(0.6)
+        return slow(criterion, cost, budget, *rest, **options)
+
+    monkeypatch.setattr(candidates, "joint_optimum", delayed)
+    plan = ff.plan(model, x, budget="20s")
+    # One run takes 0.6 s, more than half of a twentieth of the budget: no other before that at the budget, which leaves
+    # room for three of them.
+    assert len(budgets) == 2
+    assert budgets[-1] <= 20 - plan.spent + 0.6 - 3 * 0.6 + 0.3
+
+
+def test_words_fit_what_was_asked(five):
+    model, _, x = five
+    free = ff.plan(model, x, policies=["PL1", "FL"]).explain()
+    assert "of those that were looked at" in free
+    assert "affordable" not in free
+    rich = ff.plan(model, x, flops=1e12, policies=["PL1", "FL"], sigma2=1.0).explain()
+    assert "and it is affordable" in rich
+    assert "squared error" in rich
+    plain = ff.plan(model, x, flops=1.6e7, policies=["PL1", "FL"], sigma2=1.0).explain()
+    assert "Plain pseudo-likelihood is the best buy" in plain
+    assert "its squared error is" in plain
+    assert "The next better one is 'FL'" in plain
