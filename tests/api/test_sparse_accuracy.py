@@ -64,3 +64,20 @@ def test_the_debiased_estimate_has_intervals_for_the_zeros_too():
 def test_a_saved_fit_knows_its_zeros(tmp_path):
     FIT.save(tmp_path / "sparse.ff")
     np.testing.assert_array_equal(ff.load(tmp_path / "sparse.ff").standard_errors(), FIT.standard_errors())
+
+
+def test_only_samples_that_move_something_are_influential():
+    moving = set(FIT.influential(400)["parameter"])
+    assert moving <= {name for name, zero in zip(MODEL.parameter_names, ZEROS, strict=True) if not zero}
+    with pytest.raises(ModelError, match="set to 0 by l1"):
+        FIT.influential(parameters=[MODEL.parameter_names[int(np.flatnonzero(ZEROS)[0])]])
+    with pytest.raises(ModelError, match="l1 has set every parameter to 0"):
+        ff.fit(MODEL, X, "PL1", l1=1e4).influential()
+
+
+def test_a_parameter_that_l1_holds_is_not_at_infinity():
+    x = np.random.default_rng(0).integers(0, 2, (300, 4))
+    x[:, 1] = x[:, 0]
+    held = ff.fit(MODEL, x, "PL1", l1={"x0:x1": 1e-3})
+    assert abs(held.theta[0]) > 10
+    assert held.separated == ()

@@ -194,7 +194,7 @@ def fit(
     theta = objective.full(solution.x).copy()
     # Where development data ended the fit, a parameter on its way to infinity was stopped on purpose.
     ended = stopping is not None and stopping.stopped
-    separated = () if ended or not unpenalised else _separated(objective, solution.x, theta, names)
+    separated = () if ended or not unpenalised else _separated(objective, solution.x, theta, penalised, names)
     if separated:
         warnings.warn(SeparationWarning(_separation_message(separated)), stacklevel=2)
     elif not (solution.converged or early or interrupted):
@@ -316,14 +316,16 @@ def weighting(dataset: Dataset, everything: bool) -> tuple[Any, FloatArray | Non
     return dataset, weight
 
 
-def _separated(objective: Objective, x: FloatArray, theta: FloatArray, names: Sequence[str]) -> tuple[str, ...]:
+def _separated(
+    objective: Objective, x: FloatArray, theta: FloatArray, penalised: BoolArray, names: Sequence[str]
+) -> tuple[str, ...]:
     """Unpenalised parameters whose optimum is at infinity.
 
     Such an optimum is a direction along which the objective is flat far out. Several parameters may run away together
     (a bias to −∞ as a coupling goes to +∞), so the curvature is looked at over all parameters that are far out.
     """
     free = np.flatnonzero(objective.free)
-    far = [k for k, place in enumerate(free) if abs(theta[place]) > _FAR and objective.precision[place] == 0]
+    far = [k for k, place in enumerate(free) if abs(theta[place]) > _FAR and not penalised[place]]
     far = sorted(far, key=lambda k: -abs(x[k]))[:_MOST_CHECKED]
     if not far:
         return ()

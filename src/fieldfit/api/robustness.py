@@ -173,7 +173,7 @@ def _influential_by_solves(fit: Fit, k: int) -> pd.DataFrame:
     weight, n = fit.needed_objective.row_weight, fit.problem.n_samples
     diagonal = fit.problem.hessian_diagonal(fit.theta, weight)
     curvature = np.zeros(len(fit.theta)) if diagonal is None else np.maximum(diagonal, 0.0)
-    curvature = np.where(fit.free, curvature + 1.0 / fit.sigma2, np.inf)
+    curvature = np.where(fit.active, curvature + 1.0 / fit.sigma2, np.inf)
     scale = 1.0 / np.where(curvature > 0, curvature, 1.0)
     screened = np.empty(n)
     for start, scores in fit.problem.score_blocks(fit.theta, max(1, BLOCK // len(fit.theta))):
@@ -201,10 +201,12 @@ def distances(fit: Fit, parameters: Any = None) -> pd.DataFrame:
     import pandas as pd
 
     names = fit.model.parameter_names
-    displaced = parameters is None and fit.problem.n_samples <= int(fit.free.sum())
+    displaced = parameters is None and fit.problem.n_samples <= int(fit.active.sum())
     if parameters is None:
         accuracy = matrices(fit, "Cook's distance over all parameters")
-        places = np.flatnonzero(fit.free)
+        places = np.flatnonzero(fit.active)
+        if not len(places):
+            raise ModelError("l1 has set every parameter to 0, and no single sample moves any of them.")
         covariance = accuracy.covariance[np.ix_(places, places)]
         inverse = accuracy.inverse[:, places] / accuracy.moments.total
         blocks: Iterator[FloatArray] = (scores @ inverse for scores in _weighted_scores(fit))
@@ -220,7 +222,10 @@ def distances(fit: Fit, parameters: Any = None) -> pd.DataFrame:
         errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         good = usable = np.isfinite(errors) & (errors > 0)
         if not good.any():
-            raise ModelError("None of these parameters is identified; there is no influence to measure.")
+            raise ModelError(
+                "None of these parameters is identified, or they are fixed or set to 0 by l1; there is no influence to "
+                "measure."
+            )
         blocks = iter([influence(fit, None, parameters)])
     metric = bread if displaced else np.linalg.pinv(covariance[np.ix_(usable, usable)], hermitian=True)
     parts = []
