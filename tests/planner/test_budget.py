@@ -12,7 +12,14 @@ from fieldfit.models.work import Line
 from fieldfit.optim.solution import Progress, Solution, Status
 from fieldfit.planner.choice import choose
 from fieldfit.planner.convergence import Steps, growth, to_the_end
-from fieldfit.planner.effort import MOMENTS, PILOT, affordable_effort, moment_passes, usual_effort
+from fieldfit.planner.effort import (
+    MOMENTS,
+    PILOT,
+    affordable_effort,
+    moment_passes,
+    pilot_evaluations,
+    usual_effort,
+)
 from fieldfit.planner.result import Candidate
 from fieldfit.planner.target import Target, parse_seconds
 from fieldfit.types import FieldfitError
@@ -38,7 +45,7 @@ def test_effort_fits_its_share_or_is_the_least(r, seconds):
     speed = Line(1e-6 * r / 250, 5e-6)
     effort = affordable_effort(r, 5000, seconds, speed, None)
     assert effort.rows <= usual_effort(r).rows
-    pilot = 100 * (speed.at(effort.rows) + 0.6 * speed.at(effort.rows / 4))
+    pilot = pilot_evaluations(r) * (speed.at(effort.rows) + 0.6 * speed.at(effort.rows / 4))
     assert pilot <= PILOT * seconds or effort.rows == 40
     moments = 6 * moment_passes(r, effort.probes, effort.cg_steps) * speed.at(effort.moment_rows)
     assert moments <= MOMENTS * seconds or effort.moment_rows == 40

@@ -77,7 +77,8 @@ def frontier(best="FL", **options):
         FrontierPoint("PL2", 0.02, 1.04, 0.01, False),
         FrontierPoint("FL", 0.01, 1.0, 0.0, True),
     ]
-    return draw_frontier(points, best, "seconds", "variance", **options).axes[0]
+    edge = [(0.001, 10.0), (0.005, 1.05), (0.01, 1.0)]
+    return draw_frontier(points, edge, best, "seconds", "variance", **options).axes[0]
 
 
 def test_the_frontier_has_a_legend_and_says_what_it_leaves_out():

@@ -25,7 +25,7 @@ def fingerprint(model: Model, dataset: Any) -> str:
     """32 hexadecimal digits for what the model explains of the dataset, and its weights."""
     parts = _columns(model, dataset) if isinstance(dataset, Table) else _sequences(model, dataset)
     if _weighted(dataset.sample_weight, dataset.weight_kind):
-        parts.append(_digest(dataset.sample_weight, dataset.weight_kind))
+        parts.append(_digest(_scaled(dataset.sample_weight, dataset.weight_kind), dataset.weight_kind))
     return blake2b(b"".join(parts), digest_size=16).hexdigest()
 
 
@@ -59,6 +59,11 @@ def _sequences(model: Model, data: Any) -> list[bytes]:
 def _weighted(weight: FloatArray | None, kind: str) -> bool:
     """Whether weights say anything: equal importance weights do not, equal counts do unless they are 1."""
     return weight is not None and bool(np.any(weight != (1.0 if kind == "counts" else weight[0])))
+
+
+def _scaled(weight: FloatArray, kind: str) -> NDArray[Any]:
+    """Counts as they are; importance weights relative to their mean, to seven digits: their scale is no matter."""
+    return weight if kind == "counts" else (weight / weight.mean()).astype(np.float32)
 
 
 def _digest(array: NDArray[Any], *texts: str) -> bytes:

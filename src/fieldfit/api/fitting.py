@@ -113,7 +113,7 @@ def fit(
     penalised = precision > 0 if absolute is None else (precision > 0) | (absolute > 0)
     unpenalised = not bool(np.all(penalised[free]))
     if unpenalised and isinstance(model, FieldModel):
-        _refuse_constant(model, dataset, free & ~penalised)
+        refuse_constant(model, dataset, free & ~penalised)
         # Automatic weights are still open: every term may get one.
         checked = chosen if automatic is None else with_open_weights(chosen, automatic.by)
         check_identified(model, checked.bind(model.structure(dataset)), ~free | penalised)
@@ -288,7 +288,7 @@ def _start(model: Model, start: Any, fixed: Mapping[str, float] | None) -> tuple
     return initial, free
 
 
-def _refuse_constant(model: FieldModel, dataset: Table, unpenalised: BoolArray) -> None:
+def refuse_constant(model: FieldModel, dataset: Table, unpenalised: BoolArray) -> None:
     """Refuse columns that never change where an unpenalised parameter has only factors that touch them."""
     constant = constant_columns(dataset)
     if not constant:

@@ -6,12 +6,17 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fieldfit.api.contrasts import NamedFunctionals
+from fieldfit.api.fitting import refuse_constant
 from fieldfit.models.base import Model
+from fieldfit.models.field import FieldModel
 from fieldfit.models.work import clock
 from fieldfit.objective import precision_of
 from fieldfit.planner.planning import make_plan
 from fieldfit.planner.result import Plan
+from fieldfit.planner.survey import check_enough
 from fieldfit.planner.target import Target
 from fieldfit.policies import Policy
 
@@ -23,7 +28,7 @@ def plan(
     *,
     flops: float | None = None,
     efficiency: float | None = None,
-    policies: Sequence[Policy | str] | None = None,
+    policies: Sequence[Policy | str] | Policy | str | None = None,
     functionals: Any = None,
     sigma2: Any = None,
     sample_weight: Any = None,
@@ -46,7 +51,7 @@ def plan(
     functionals : whose variance counts: a list of names of parameters, contrasts (``"a - b"``, ``"2*a + b"``), mappings
         {parameter: coefficient}, vectors of coefficients or functions of θ (their gradient is that at the pilot's θ̂); a
         mapping from names to any of these; None is all parameters together
-    sigma2 : the penalty of the fit to come, for the pilot; it is not a part of the variance
+    sigma2 : the penalty of the fit to come; policies are then compared by their squared error under its prior N(0, σ²)
     sample_weight, weight_kind : a weight for each sample, as in `fit`
     tol : the tolerance of the fit to come
     random_state : the seed of the pilot's sample
@@ -61,6 +66,11 @@ def plan(
     own = clock() - began
     names = model.parameter_names
     chosen = None if functionals is None else NamedFunctionals(functionals, names)
+    precision = None if sigma2 is None else precision_of(sigma2, names)
+    check_enough(dataset)
+    if isinstance(model, FieldModel) and (precision is None or not np.all(precision > 0)):
+        free = np.ones(len(names), dtype=bool) if precision is None else precision == 0
+        refuse_constant(model, dataset, free)
     return make_plan(
         model,
         dataset,
@@ -68,7 +78,7 @@ def plan(
         policies=policies,
         functionals=chosen,
         n_functionals=None if chosen is None else len(chosen),
-        precision=None if sigma2 is None else precision_of(sigma2, names),
+        precision=precision,
         random_state=random_state,
         reading=reading + own,
         tol=tol,

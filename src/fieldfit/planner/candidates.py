@@ -53,6 +53,9 @@ def usual(
         else:
             why = "random partition" if one.law == "partition" else "everything selected"
             found.append((rounded(unit[place], unit[place], criterion, cost), why))
+        if one.name == "PL1" and one.law == "single":
+            for share in (0.2, 0.5):
+                found.append((rounded(share * unit[place], unit[place], criterion, cost), "one by one"))
     single = [place for place, one in enumerate(ingredients) if one.law == "single"]
     for low, high in [(a, b) for k, a in enumerate(single) for b in single[k + 1 :]]:
         for share in (0.1, 0.3):
@@ -218,6 +221,6 @@ def listed(
 
 def thinned(candidates: list[Candidate]) -> list[Candidate]:
     """Without joint optima and fillings that lie behind the frontier: they say nothing."""
-    shown = ("everything selected", "random partition", "a part of the data", "mixed, best weights")
+    shown = ("everything selected", "random partition", "a part of the data", "one by one", "mixed, best weights")
     most = 12 * min(own.variance for own in candidates)
     return [own for own in candidates if (own.on_frontier and own.variance <= most) or own.why in shown]

@@ -26,18 +26,16 @@ def choose(candidates: Sequence[Candidate], target: Target, reference: str) -> t
         if not good:
             best = min(usable, key=lambda own: own.variance)
             return best, f"nothing reaches {target.efficiency:g} times the variance of maximum likelihood"
-        return min(good, key=lambda own: own.cost), "the cheapest that is accurate enough"
+        return _cheapest(good), "the cheapest that is accurate enough"
     affordable = [own for own in usable if own.affordable]
     if not affordable:
         near = [own for own in usable if own.cost <= 0.1 * target.limit]
         if near:
             best = min(near, key=lambda own: own.variance)
             return best, "the pilot has used up the budget, and this takes less than a tenth of it more"
-        # A tenth more is hardly dearer: fixed costs make small parts of the data nearly as dear as larger ones.
-        least_cost = min(own.cost for own in usable)
-        cheap = [own for own in usable if own.cost <= 1.1 * least_cost]
-        best = min(cheap, key=lambda own: own.variance)
-        return best, "the budget is too small for any of them: the most accurate of the cheapest"
+        if min(own.cost for own in usable) <= target.limit:
+            return _cheapest(usable), "the pilot has left too little of the budget: the most accurate of the cheapest"
+        return _cheapest(usable), "the budget is too small for any of them: the most accurate of the cheapest"
     leading = min(affordable, key=lambda own: own.variance)
     least = leading.variance
     # Within half a percent of the best, or what the pilot's sample can tell apart: fewer terms first, then the cheaper.
@@ -50,3 +48,13 @@ def choose(candidates: Sequence[Candidate], target: Target, reference: str) -> t
     if math.isinf(target.limit):
         why = "the most accurate of those that were looked at"
     return min(close, key=lambda own: (own.policy.count("+"), own.cost)), why
+
+
+def _cheapest(candidates: Sequence[Candidate]) -> Candidate:
+    """The most accurate of those that cost at most a tenth more than the cheapest.
+
+    That is hardly dearer: costs are not known better, and fixed costs make small parts of the data nearly as dear as larger
+    ones.
+    """
+    least = min(own.cost for own in candidates)
+    return min((own for own in candidates if own.cost <= 1.1 * least), key=lambda own: own.variance)

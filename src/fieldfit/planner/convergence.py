@@ -26,6 +26,7 @@ from fieldfit.models.base import Problem
 from fieldfit.models.work import clock
 from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution, minimise
+from fieldfit.planner.effort import pilot_evaluations
 from fieldfit.types import BoolArray, FloatArray
 
 #: A penalty for each sample so weak that it only keeps parameters finite that the pilot's samples do not determine.
@@ -111,9 +112,11 @@ def optimise(objective: Objective, scale: float, tol: float = TOL, deadline: flo
 
 
 def to_the_end(solution: Solution, gtol: float) -> float:
-    """How many times longer than it ran a fit would take to converge: 1 if it did."""
-    if solution.converged or len(solution.history) < 4:
-        return 1.0 if solution.converged else MOST_ITERATIONS / max(solution.iterations, 1)
+    """How many times longer than it ran a fit would take to converge: 1 if it did, a usual number if it hardly began."""
+    if solution.converged:
+        return 1.0
+    if len(solution.history) < 4:
+        return max(pilot_evaluations(len(solution.x)) / max(solution.evaluations, 1), 1.0)
     norms = np.log([max(line.gradient_norm, 1e-300) for line in solution.history])
     half = len(norms) // 2
     slope = float(np.polyfit(np.arange(len(norms) - half), norms[half:], 1)[0])

@@ -1,11 +1,12 @@
-"""How much a plan looks before it recommends: with a budget in seconds, about a fifth of it at most.
+"""How much a plan looks before it recommends: with a budget, about a fifth of it at most.
 
     pilot      fits of PL1 to `rows` samples (and to a quarter of them, for sequences)
     moments    Hessian products of each family on `moment_rows` samples: `probes` directions × `cg_steps` where there are
                many parameters, one for each parameter where there are few
 
-Both are predicted from two short timings of PL1 before they are begun, and made smaller until they fit. A budget that is
-too small for the smallest of them is refused: nothing is known then that a recommendation could rest on.
+Both are predicted before they are begun, from two short timings of PL1 or from its FLOPs, and made smaller until they fit.
+A budget in seconds that is too small for the smallest of them is refused: nothing is known then that a recommendation
+could rest on.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from fieldfit.planner.weighting import n_samples
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError
 
-#: Shares of a budget in seconds: for the pilot, for the moments, and for both with all that is timed beside them.
+#: Shares of a budget: for the pilot, for the moments, and for both with all that is timed beside them.
 PILOT, MOMENTS, SURVEY = 0.06, 0.08, 0.2
 #: Seconds for the families beside the first where the budget is not in seconds.
 UNHURRIED = 10.0
@@ -31,8 +32,9 @@ UNHURRIED = 10.0
 MOST_DENSE, VERY_MANY = 120, 20_000
 #: Seconds of a plan that no effort saves.
 _FIXED = 0.02
-#: Evaluations that a fit of PL1 is expected to take; families that moments are taken of, in units of PL1.
-_EVALUATIONS, _FAMILIES = 100, 6.0
+#: Evaluations that a fit of PL1 is expected to take with few parameters (Newton's method) and with many; families that
+#: moments are taken of, in units of PL1.
+_FEW_EVALUATIONS, _EVALUATIONS, _FAMILIES = 30, 100, 6.0
 #: Fewest samples of a pilot and of moments, and fewest steps of a solve.
 _FEWEST, _FEWEST_STEPS = 40, 15
 
@@ -54,23 +56,29 @@ def usual_effort(r: int) -> Effort:
     return Effort(rows, 1000 if r <= 1_500 else 500, 3 if many else 6, 20 if many else 40)
 
 
-def affordable_effort(r: int, total: int, seconds: float, speed: Line, directions: int | None) -> Effort:
-    """The most that a budget of so many seconds allows; ``speed`` is that of an evaluation of PL1.
+def affordable_effort(r: int, total: int, budget: float, speed: Line, directions: int | None) -> Effort:
+    """The most that a budget allows; ``speed`` is the cost of an evaluation of PL1 in its unit, by the number of samples.
 
     ``directions`` is the number of functionals that were named: they are the directions then.
     """
     best = usual_effort(r)
     rows = _largest(
-        min(best.rows, total), lambda n: _EVALUATIONS * (speed.at(n) + 0.6 * speed.at(n / 4)) <= PILOT * seconds
+        min(best.rows, total),
+        lambda n: pilot_evaluations(r) * (speed.at(n) + 0.6 * speed.at(n / 4)) <= PILOT * budget,
     )
     for part in (1.0, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1):
         moment_rows = max(_FEWEST, round(best.moment_rows * part))
         probes = best.probes if part > 0.6 else max(2, best.probes // 2)
         steps = best.cg_steps if part > 0.6 else max(_FEWEST_STEPS, best.cg_steps // 2)
         needed = _FAMILIES * moment_passes(r, directions or probes, steps) * speed.at(moment_rows)
-        if needed <= MOMENTS * seconds:
+        if needed <= MOMENTS * budget:
             return Effort(rows, moment_rows, probes, steps)
     return Effort(rows, _FEWEST, 1, _FEWEST_STEPS)
+
+
+def pilot_evaluations(r: int) -> int:
+    """Evaluations that a fit of PL1 is expected to take."""
+    return _FEW_EVALUATIONS if r <= MOST_DENSE else _EVALUATIONS
 
 
 def moment_passes(r: int, probes: int, cg_steps: int) -> float:
@@ -84,7 +92,7 @@ def moment_passes(r: int, probes: int, cg_steps: int) -> float:
 
 def refuse_if_too_small(effort: Effort, r: int, seconds: float, speed: Line, gone: float) -> None:
     """FieldfitError where a plan with the smallest effort would take more than a quarter of the budget."""
-    pilot = _EVALUATIONS * speed.at(effort.rows) if r > MOST_DENSE else 30 * speed.at(effort.rows)
+    pilot = pilot_evaluations(r) * speed.at(effort.rows)
     moments = moment_passes(r, effort.probes, effort.cg_steps) * speed.at(effort.moment_rows)
     least = gone + _FIXED + pilot + moments
     if least > 0.3 * seconds:

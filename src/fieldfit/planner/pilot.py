@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fieldfit.models.base import Model, Problem
-from fieldfit.models.work import clock
+from fieldfit.models.work import Line, clock
 from fieldfit.optim import Solution
 from fieldfit.planner.convergence import TOL, USUAL_GROWTH, Steps, account, growth, optimise, penalised
 from fieldfit.planner.effort import (
@@ -21,6 +21,7 @@ from fieldfit.planner.effort import (
     refuse_if_too_small,
     usual_effort,
 )
+from fieldfit.planner.ingredients import sample_flops
 from fieldfit.planner.weighting import drawn, n_copies, n_samples, total_weight
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray, ModelError
@@ -86,13 +87,14 @@ def run_pilot(
     precision: FloatArray | None = None,
     *,
     seconds: float | None = None,
+    flops: float | None = None,
     directions: int | None = None,
     tol: float = TOL,
 ) -> Pilot:
     """Fit PL1 to a random part of the samples, to the accuracy of the fit to come.
 
-    ``seconds`` is the whole budget: the pilot takes its share of it, or is refused. ``directions`` is the number of
-    functionals that were named.
+    ``seconds`` or ``flops`` is the whole budget: the pilot takes its share of it, or (of too few seconds) is refused.
+    ``directions`` is the number of functionals that were named.
     """
     began = time.perf_counter()
     r, random = model.n_parameters, np.random.default_rng([random_state, 0x91])
@@ -104,8 +106,11 @@ def run_pilot(
         effort = affordable_effort(r, n_samples(rows), seconds, speed, directions)
         refuse_if_too_small(effort, r, seconds, speed, time.perf_counter() - began)
         deadline = time.perf_counter() + 1.5 * PILOT * seconds
-        if effort.rows < n_samples(rows):
-            rows = rows.subset(np.sort(random.choice(n_samples(rows), effort.rows, replace=False)))
+    elif flops is not None:
+        each = sample_flops(model, Policy.parse("PL1").bind(model.structure(rows)), rows)
+        effort = affordable_effort(r, n_samples(rows), flops, Line(0.0, each), directions)
+    if effort.rows < n_samples(rows):
+        rows = rows.subset(np.sort(random.choice(n_samples(rows), effort.rows, replace=False)))
     n = n_samples(rows)
     problem = _plain_problem(model, rows)
     if problem.optimiser != "lbfgs" or n < 2 * _QUARTER:

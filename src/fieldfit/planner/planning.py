@@ -18,6 +18,7 @@ from fieldfit.planner.candidates import SEARCH_SHARE, curves, joint, listed, pla
 from fieldfit.planner.choice import choose
 from fieldfit.planner.convergence import TOL
 from fieldfit.planner.directions import Functionals
+from fieldfit.planner.envelope import envelope
 from fieldfit.planner.ingredients import parse_mixture
 from fieldfit.planner.result import Plan
 from fieldfit.planner.search import Cost
@@ -33,7 +34,7 @@ def make_plan(
     dataset: Any,
     target: Target,
     *,
-    policies: Sequence[Policy | str] | None = None,
+    policies: Sequence[Policy | str] | Policy | str | None = None,
     functionals: Functionals | None = None,
     n_functionals: int | None = None,
     precision: FloatArray | None = None,
@@ -50,6 +51,8 @@ def make_plan(
     before = time.perf_counter()
     rates = calibration()  # once for a machine: not a part of the budget
     began = (before if began is None else began) + time.perf_counter() - before
+    if isinstance(policies, str | Policy):
+        policies = [policies]
     asked = None if policies is None else [parse_mixture(policy) for policy in policies]
     if asked is not None and not asked:
         raise FieldfitError("policies is empty; give at least one, or leave it out.")
@@ -111,6 +114,7 @@ def recommend(survey: Survey, asked: Sequence[Terms] | None, target: Target) -> 
         evaluations=costs.evaluations,
         theta=survey.pilot.theta,
         curves=partial(curves, evidence, ingredients),
+        reachable=partial(envelope, evidence, ingredients, cost, [(own.cost, own.variance) for own in candidates]),
         again=partial(_again, survey, asked),
         calibration_error=costs.rates.error,
         notes=survey.notes(),

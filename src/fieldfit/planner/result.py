@@ -6,8 +6,10 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from fieldfit.planner.envelope import Edge, least_at
 from fieldfit.planner.target import Target
 from fieldfit.report.frontier import FrontierPoint, draw_frontier, frontier_html
 from fieldfit.report.panels import Level, Panel, Series, draw_panels
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 #: (family, policy, λ, variance) rows, computed when they are asked for.
 Curves = Callable[[], list[tuple[str, str, float, float]]]
+#: The edge of what can be reached, computed when it is asked for.
+Reachable = Callable[[], Edge]
 #: The same plan for another target, the pilot being paid.
 Again = Callable[[Target], "Plan"]
 #: A policy counts as better if its variance is at least this much lower.
@@ -71,6 +75,7 @@ class Plan:
     evaluations: int
     theta: FloatArray = field(repr=False)
     curves: Curves = field(repr=False)
+    reachable: Reachable = field(repr=False)
     again: Again = field(repr=False)
     calibration_error: float = float("nan")
     notes: tuple[str, ...] = ()
@@ -170,7 +175,8 @@ class Plan:
         """Policy, cost, variance and why, for terminals and pages; at most ``most`` rows, the frontier first."""
         shown = list(self.candidates)
         if most is not None and len(shown) > most:
-            ranked = sorted(shown, key=lambda own: (own.policy != self.best, not own.on_frontier, own.variance))
+            plain = (self.best, "PL1", "FL")
+            ranked = sorted(shown, key=lambda own: (own.policy not in plain, not own.on_frontier, own.variance))
             chosen = {own.policy for own in ranked[:most]}
             shown = [own for own in shown if own.policy in chosen]
         rows = tuple(
@@ -221,9 +227,21 @@ class Plan:
         rows = [panels[start : start + _ACROSS] for start in range(0, len(panels), _ACROSS)]
         return draw_panels(rows, width=3.9, height=3.4)
 
+    @cached_property
+    def edge(self) -> Edge:
+        """(cost, least variance that it buys) of all mixtures of the families that were looked at, by cost."""
+        return self.reachable()
+
     def _points(self) -> list[FrontierPoint]:
         return [
-            FrontierPoint(own.policy, own.cost, own.variance, own.variance * own.error, own.on_frontier, own.why)
+            FrontierPoint(
+                own.policy,
+                own.cost,
+                own.variance,
+                own.variance * own.error,
+                own.on_frontier and own.variance <= (1 + _BETTER) * least_at(self.edge, own.cost),
+                own.why,
+            )
             for own in self.candidates
             if math.isfinite(own.variance) and own.cost > 0
         ]
@@ -239,7 +257,12 @@ class Plan:
         bound = self.reference == "FL" and not self.weighted and not self.kind.startswith("mean variance")
         floor = 1.0 if bound else None
         return draw_frontier(
-            self._points(), self.best, *self._labels(), budget=limit if math.isfinite(limit) else None, floor=floor
+            self._points(),
+            self.edge,
+            self.best,
+            *self._labels(),
+            budget=limit if math.isfinite(limit) else None,
+            floor=floor,
         )
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
@@ -251,6 +274,7 @@ class Plan:
             paragraphs=self.explain().split("\n"),
             table=self.plain_table(),
             points=self._points(),
+            edge=self.edge,
             best=self.best,
             labels=self._labels(),
             budget=limit if math.isfinite(limit) else None,
@@ -264,7 +288,7 @@ class Plan:
             "best": self.best,
             "reason": self.reason,
             "unit": self.unit,
-            "budget": self.budget,
+            "budget": self.budget if math.isfinite(self.budget) else None,
             "spent": self.spent,
             "reference": self.reference,
             "criterion": self.kind,

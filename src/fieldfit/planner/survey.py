@@ -23,6 +23,7 @@ from fieldfit.planner.target import NO_EFFICIENCY, Target
 from fieldfit.planner.weighting import importance, n_copies, n_samples
 from fieldfit.types import DataError, FieldfitError, FloatArray
 
+_FEWEST = 10
 #: (name, λ, β) of each term of a policy.
 Terms = Sequence[tuple[str, float, float]]
 
@@ -76,6 +77,13 @@ class Survey:
         return tuple(notes)
 
 
+def check_enough(dataset: Any) -> None:
+    """Refuse samples that are too few for a pilot."""
+    copies = n_copies(dataset)
+    if copies < _FEWEST:
+        raise DataError(f"There are {copies} samples; a plan needs at least {_FEWEST} for its pilot.")
+
+
 def make_survey(
     model: Model,
     dataset: Any,
@@ -97,10 +105,16 @@ def make_survey(
     fits and solves are cut short.
     """
     n = n_samples(dataset)
-    if n_copies(dataset) < 10:
-        raise DataError(f"There are {n_copies(dataset)} samples; a plan needs at least 10 for its pilot.")
+    check_enough(dataset)
     pilot = run_pilot(
-        model, dataset, random_state, precision, seconds=target.seconds, directions=n_functionals, tol=tol
+        model,
+        dataset,
+        random_state,
+        precision,
+        seconds=target.seconds,
+        flops=target.flops,
+        directions=n_functionals,
+        tol=tol,
     )
     if asked is None:
         names = possible_names(model, model.structure(pilot.rows))

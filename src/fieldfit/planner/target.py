@@ -6,6 +6,8 @@ import math
 import re
 from dataclasses import dataclass
 
+import numpy as np
+
 from fieldfit.types import FieldfitError
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -29,14 +31,13 @@ class Target:
         """From what a user gives, one of the three or none."""
         if sum(value is not None for value in (budget, flops, efficiency)) > 1:
             raise FieldfitError("Give one of budget, flops and efficiency, not several: each of them decides alone.")
-        if efficiency is not None and efficiency < 1:
-            raise FieldfitError(
-                f"efficiency is {efficiency:g}; nothing is better than maximum likelihood, which has 1."
-            )
+        wanted = None if efficiency is None else _positive(efficiency, "efficiency")
+        if wanted is not None and wanted < 1:
+            raise FieldfitError(f"efficiency is {wanted:g}; nothing is better than maximum likelihood, which has 1.")
         return cls(
             None if budget is None else parse_seconds(budget),
             None if flops is None else _positive(flops, "flops"),
-            None if efficiency is None else _positive(efficiency, "efficiency"),
+            wanted,
         )
 
     @property
@@ -62,6 +63,8 @@ def parse_seconds(text: str | float) -> float:
 
 
 def _positive(value: float, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise FieldfitError(f"{name} is {value!r}; it must be a positive number.")
     number = float(value)
     if not 0 < number < float("inf"):
         raise FieldfitError(f"{name} is {value!r}; it must be a positive number.")

@@ -45,6 +45,7 @@ def _visible(points: Sequence[FrontierPoint], best: str) -> list[FrontierPoint]:
 
 def draw_frontier(
     points: Sequence[FrontierPoint],
+    edge: Sequence[tuple[float, float]],
     best: str,
     cost: str,
     variance: str,
@@ -52,12 +53,11 @@ def draw_frontier(
     budget: float | None = None,
     floor: float | None = None,
 ) -> Figure:
-    """Cost against variance, both logarithmic; below the frontier is what no policy reaches.
+    """Cost against variance, both logarithmic; below ``edge`` (cost, least variance) is what no policy reaches.
 
     ``budget`` is a vertical line, ``floor`` the variance that nothing can go below.
     """
     shown = _visible(points, best)
-    edge = sorted((own for own in shown if own.on_frontier), key=lambda own: own.cost)
     low, high = min(own.cost for own in shown), max(own.cost for own in shown)
     least, most = min(own.variance for own in shown), max(own.variance for own in shown)
     if floor is not None:
@@ -72,10 +72,9 @@ def draw_frontier(
         axes.set_xlim(left, right)
         axes.set_ylim(bottom, top)
         if edge:
-            x, y = [own.cost for own in edge], [own.variance for own in edge]
-            shaded = ([left, *x, right], [top, *y, y[-1]])
-            axes.fill_between(*shaded, bottom, step="post", color=_SHADE, linewidth=0, zorder=0)
-            axes.step([x[0], *x, right], [top, *y, y[-1]], where="post", color=ACCENT, linewidth=1.2, zorder=2)
+            x, y = _outline(edge, left, right, 2 * top)
+            axes.fill_between(x, y, bottom, step="pre", color=_SHADE, linewidth=0, zorder=0)
+            axes.step(x, y, where="pre", color=ACCENT, linewidth=1.2, zorder=2)
             axes.text(0.015, 0.02, "no policy is here", transform=axes.transAxes, fontsize=8.5, color=MUTED)
         if len(shown) < len(points):
             more = len(points) - len(shown)
@@ -111,6 +110,14 @@ def draw_frontier(
     return drawing
 
 
+def _outline(
+    edge: Sequence[tuple[float, float]], left: float, right: float, top: float
+) -> tuple[list[float], list[float]]:
+    """The edge from border to border. Between two costs it has the lower variance: the more one buys no more than that."""
+    x, y = [cost for cost, _ in edge], [variance for _, variance in edge]
+    return [left, x[0], *x, right], [top, top, *y, y[-1]]
+
+
 def _named(points: Sequence[FrontierPoint], best: str) -> list[FrontierPoint]:
     """The recommended point and the plainest others: many names would hide the points."""
     ranked = sorted(
@@ -132,6 +139,7 @@ def frontier_html(
     paragraphs: Sequence[str],
     table: PlainTable,
     points: Sequence[FrontierPoint],
+    edge: Sequence[tuple[float, float]],
     best: str,
     labels: tuple[str, str],
     budget: float | None,
@@ -141,7 +149,7 @@ def frontier_html(
     page = Page(title)
     for paragraph in paragraphs:
         page.paragraph(paragraph)
-    moving = _plotly(_visible(points, best), best, labels, budget)
+    moving = _plotly(_visible(points, best), edge, best, labels, budget)
     if moving is not None:
         page.parts.append(f"<figure>{moving}</figure>")
     else:
@@ -151,29 +159,33 @@ def frontier_html(
     page.write(path)
 
 
-def _plotly(points: Sequence[FrontierPoint], best: str, labels: tuple[str, str], budget: float | None) -> str | None:
+def _plotly(
+    points: Sequence[FrontierPoint],
+    edge: Sequence[tuple[float, float]],
+    best: str,
+    labels: tuple[str, str],
+    budget: float | None,
+) -> str | None:
     """The frontier as a plotly figure with its script inside, or None where plotly is missing."""
     try:
         import plotly.graph_objects as go
     except ImportError:
         return None
-    edge = sorted((own for own in points if own.on_frontier), key=lambda own: own.cost)
     least, most = min(own.variance for own in points), max(own.variance for own in points)
     bottom, top = least - 0.1 * (most - least + 0.02), most + 0.1 * (most - least + 0.02)
     low, high = min(own.cost for own in points) / 1.6, max(own.cost for own in points) * 2.6
     drawing = go.Figure()
-    x = [low, *(own.cost for own in edge), high]
-    y = [top, *(own.variance for own in edge), edge[-1].variance if edge else least]
+    x, y = _outline(edge, low, high, 2 * top)
     drawing.add_scatter(
         x=[low, high], y=[bottom, bottom], mode="lines", line={"width": 0}, hoverinfo="skip", showlegend=False
     )
     drawing.add_scatter(
-        x=x, y=y, mode="lines", line={"shape": "hv", "color": ACCENT}, fill="tonexty", fillcolor=_SHADE,
+        x=x, y=y, mode="lines", line={"shape": "vh", "color": ACCENT}, fill="tonexty", fillcolor=_SHADE,
         name="frontier (nothing below it)", hoverinfo="skip",
     )  # fmt: skip
     for name, colour, size, own in (
         ("not on the frontier", BLUE, 7, [p for p in points if not p.on_frontier and p.name != best]),
-        ("on the frontier", ACCENT, 9, [p for p in edge if p.name != best]),
+        ("on the frontier", ACCENT, 9, [p for p in points if p.on_frontier and p.name != best]),
         ("recommended", INK, 13, [p for p in points if p.name == best]),
     ):
         drawing.add_scatter(

@@ -1,0 +1,105 @@
+"""The edge of what can be reached: no policy lies below it, and plans buy what lies on it."""
+
+import itertools
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.planner.choice import choose
+from fieldfit.planner.envelope import _coarse_first, least_at
+from fieldfit.planner.target import Target
+from fieldfit.types import DataError, FieldfitError
+
+
+@pytest.fixture(scope="module")
+def plan():
+    model = ff.BoltzmannMachine(5)
+    x = model.sample(np.repeat([-1.0, 1.0], 5), 3000, random_state=1).values
+    return model, x, ff.plan(model, x, flops=1e7)
+
+
+def test_no_policy_lies_below_the_edge(plan):
+    """Between two costs the edge that is drawn is the lower one: no mixture, whatever its λ and β, is below that."""
+    model, x, found = plan
+    random = np.random.default_rng(0)
+    texts = [f"{lam:.3f}*PL1" for lam in (0.05, 0.11, 0.3, 0.5, 0.62, 0.8, 0.97)]
+    texts += [f"{a:.3f}*PL1 + {b:.3f}*FL@{c:.3f}" for a, b, c in random.uniform(0.05, 1, (20, 3))]
+    texts += [f"{a:.3f}*PL1 + {b:.3f}*PL2@{c:.3f}" for a, b, c in random.uniform(0.05, 1, (20, 3))]
+    others = ff.plan(model, x, flops=1e7, policies=texts).candidates
+    edge = found.edge
+    costs = [cost for cost, _ in edge]
+    assert costs == sorted(costs)
+    assert all(later <= before for (_, before), (_, later) in itertools.pairwise(edge))
+    for own in others:
+        above = [variance for cost, variance in edge if cost >= own.cost]
+        least = above[0] if above else edge[-1][1]
+        # λ is written with four digits after the point: 0.2% of the smallest here.
+        assert own.variance >= least * (1 - 2.5e-3), own.policy
+    # It is not far below either: a part of them comes within a tenth of it.
+    assert sum(own.variance <= 1.1 * least_at(edge, own.cost) for own in others) >= 3
+
+
+def test_the_edge_covers_all_costs_whenever_time_is_up():
+    assert sorted(_coarse_first(33)) == list(range(33))
+    assert _coarse_first(33)[:5] == [0, 32, 16, 8, 24]
+    assert _coarse_first(1) == [0]
+
+
+@pytest.mark.parametrize("flops", [4e6, 1e7, 1e8])
+def test_the_pilot_takes_a_small_part_of_a_budget_in_flops(plan, flops):
+    model, x, _ = plan
+    found = ff.plan(model, x, flops=flops)
+    assert found.spent <= 0.3 * flops
+    assert found.best_candidate.cost + found.spent <= flops
+
+
+def test_plain_policies_are_in_every_table(plan):
+    table = plan[2].plain_table(6)
+    shown = {str(row[0]).lstrip("→• ") for row in table.rows}
+    assert len(table.rows) == 6
+    assert {"PL1", "FL", plan[2].best} <= shown
+
+
+def test_what_costs_hardly_more_counts_as_cheap(plan):
+    first = plan[2].candidates[0]
+    cheap = replace(first, policy="a", cost=1.0, variance=3.0, affordable=False)
+    near = replace(first, policy="b", cost=1.05, variance=1.2, affordable=False)
+    far = replace(first, policy="c", cost=2.0, variance=1.0, affordable=False)
+    assert choose([cheap, near, far], Target(efficiency=4.0), "FL")[0].policy == "b"
+    best, why = choose([cheap, near, far], Target(flops=3.0), "FL")
+    assert (best.policy, "left too little" in why) == ("b", True)
+    best, why = choose([cheap, near, far], Target(flops=0.5), "FL")
+    assert (best.policy, "too small for any" in why) == ("b", True)
+
+
+def test_a_plan_without_a_budget_is_plain_json(plan):
+    model, x, _ = plan
+    document = ff.plan(model, x[:500]).to_dict()
+    assert document["budget"] is None
+    json.dumps({key: value for key, value in document.items() if key != "policies"}, allow_nan=False)
+
+
+def test_columns_that_fit_refuses_are_refused(plan):
+    model, x, _ = plan
+    still = x.copy()
+    still[:, 2] = 0
+    with pytest.raises(DataError, match="never change"):
+        ff.plan(model, still, flops=1e7)
+    assert ff.plan(model, still, flops=1e7, sigma2=1.0).best
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"flops": "a"}, {"efficiency": "a"}, {"budget": [1]}, {"budget": True}, {"efficiency": 0.5}]
+)
+def test_what_is_no_budget_is_refused_in_words(plan, wrong):
+    model, x, _ = plan
+    with pytest.raises(FieldfitError, match=next(iter(wrong))):
+        ff.plan(model, x, **wrong)
+
+
+def test_one_policy_may_be_given_as_text(plan):
+    model, x, _ = plan
+    assert [own.policy for own in ff.plan(model, x, flops=1e8, policies="PL1").candidates] == ["PL1"]
