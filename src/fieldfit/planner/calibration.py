@@ -31,7 +31,7 @@ from fieldfit.threads import get_threads
 from fieldfit.types import FieldfitError
 
 #: Raised when the kinds of operations or the runs of `calibration_runs` change.
-_FORMAT = 4
+_FORMAT = 5
 _KNOWN: dict[str, Calibration] = {}
 #: Median relative error over the calibration's own runs up to which it is kept.
 _WORTH_KEEPING = 0.25

@@ -12,6 +12,7 @@ from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.models.field import FieldModel
+from fieldfit.models.mrf import MarkovRandomField
 from fieldfit.models.potts import Potts
 from fieldfit.models.work import Work, clock
 from fieldfit.planner.calibration import Calibration
@@ -38,8 +39,15 @@ def runs() -> list[tuple[FieldModel, int, str]]:
         (wide, 1500, "0.1*PL1/row"), (BoltzmannMachine(3), 100, "FL"), (BoltzmannMachine(13), 200, "FL"),
         (BoltzmannMachine.grid(5, 5), 2000, "FL"), (Potts.grid(1, 16, 6), 100, "FL"), (Potts.grid(3, 3, 2), 50, "PL1"),
         (potts, 300, "PL1"), (potts, 300, "PL2(connected)"), (Potts.grid(2, 4, 4), 600, "PL2(connected)"),
-        (Potts.grid(2, 3, 4), 200, "0.5*PL1"),
+        (Potts.grid(2, 3, 4), 200, "0.5*PL1"), (BoltzmannMachine(7), 20_000, "PL1"), (_mixed(), 500, "PL1"),
+        (_mixed(), 500, "PL2"), (BoltzmannMachine.grid(4, 5), 6000, "PL2"),
     ]  # fmt: skip
+
+
+def _mixed() -> FieldModel:
+    """Variables of several sizes, with cliques of two and of three."""
+    pairs = [(place, place + 1) for place in range(5)]
+    return MarkovRandomField([2, 3, 2, 3, 2, 4], [*pairs, (0, 2, 4)])
 
 
 @dataclass
@@ -96,21 +104,27 @@ def measure() -> Calibration:
     """Time the runs and solve for the rates."""
     threads = get_threads()
     wall, busy = time.perf_counter(), time.thread_time()
+    shared = None if threads < 2 else Shared.of(threads)
+    waiting = 0.0
     with use_threads(1), one_blas_thread():
         timed = [Run.of(*one) for one in runs()]
         for _ in range(_PASSES):
             for own in timed:
+                own.compile_again()
+            for own in timed:
                 own.evaluate()
-        for own in timed:
-            own.compile_again()
-    wait = (time.perf_counter() - wall) / max(time.thread_time() - busy, 1e-9) - 1
+            if shared is not None:
+                began = time.perf_counter() - time.thread_time()
+                shared.evaluate()
+                waiting += time.perf_counter() - time.thread_time() - began
+    wait = (time.perf_counter() - wall - waiting) / max(time.thread_time() - busy, 1e-9) - 1
     evaluation = [_without_setup(own.work, setup=False) for own in timed]
     setting_up = [_without_setup(own.work, setup=True) for own in timed]
     rates, error = solve_rates(evaluation, [float(np.median(own.evaluations)) for own in timed])
     setup_rates, setup_error = solve_rates(setting_up, [min(own.setups) for own in timed])
     rates = rates | setup_rates | {"seconds": 1.0, "setup_seconds": 1.0}
     found = Calibration(rates, max(error, setup_error), "measured now", waited=max(wait, 0.0))
-    return found if threads < 2 else with_threads(found, threads)
+    return found if shared is None else shared.added_to(found)
 
 
 def _without_setup(work: Work, *, setup: bool) -> Work:
@@ -134,20 +148,37 @@ def solve_rates(works: list[Work], seconds: list[float]) -> tuple[dict[str, floa
     return {kind: float(rate) for kind, rate in zip(kinds, rates, strict=True)}, error
 
 
-def with_threads(one: Calibration, threads: int) -> Calibration:
-    """What ``threads`` threads bring: the gain on a problem of many tasks, the start on one of few."""
-    wide, small = (Run.of(BoltzmannMachine(m), n, "PL1") for m, n in ((60, 8192), (30, 512 * threads)))
-    least: list[list[float]] = [[], []]
-    for _ in range(8):
-        for place, own in enumerate((wide, small)):
-            for count in (1, threads):
-                with use_threads(count):
-                    own.problem.value_grad(own.theta)
-                    began = time.perf_counter()
-                    own.problem.value_grad(own.theta)
-                    least[place].append(time.perf_counter() - began)
-    times = [(min(own[0::2]), min(own[1::2])) for own in least]
-    speed = times[0][0] / times[0][1]
-    gain = min(max((speed - 1) / (threads - 1), 0.0), 1.0)
-    fork = min(max(times[1][1] - times[1][0] / (1 + (threads - 1) * gain), 0.0), 1e-4)
-    return replace(one, threads=threads, gain=gain, fork=fork)
+class Shared:
+    """What threads bring: the gain on a problem of many tasks, the start on one of few.
+
+    Timed in every pass over the runs: the second processor may be away for a moment, and the least of times that lie apart
+    does not know of it.
+    """
+
+    def __init__(self, threads: int, problems: list[Run]) -> None:
+        self.threads, self.problems = threads, problems
+        self.times: list[list[float]] = [[], [], [], []]
+
+    @classmethod
+    def of(cls, threads: int) -> Shared:
+        """The two problems, compiled."""
+        sizes = ((60, 8192), (30, 512 * threads))
+        return cls(threads, [Run.of(BoltzmannMachine(m), n, "PL1") for m, n in sizes])
+
+    def evaluate(self) -> None:
+        """Both problems with one thread and with all, a few times."""
+        for _ in range(4):
+            for place, own in enumerate(self.problems):
+                for many, count in enumerate((1, self.threads)):
+                    with use_threads(count):
+                        own.problem.value_grad(own.theta)
+                        began = time.perf_counter()
+                        own.problem.value_grad(own.theta)
+                        self.times[2 * place + many].append(time.perf_counter() - began)
+
+    def added_to(self, one: Calibration) -> Calibration:
+        """The rates of one thread, with what more threads bring."""
+        wide_one, wide_many, small_one, small_many = map(min, self.times)
+        gain = min(max((wide_one / wide_many - 1) / (self.threads - 1), 0.0), 1.0)
+        fork = min(max(small_many - small_one / (1 + (self.threads - 1) * gain), 0.0), 1e-4)
+        return replace(one, threads=self.threads, gain=gain, fork=fork)
