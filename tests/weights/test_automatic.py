@@ -345,8 +345,58 @@ def test_an_interrupt_on_a_part_of_the_samples_stops_too(monkeypatch):
     )
     assert calls == [found.work.samples] * 3
     assert found.work.samples < table.n
-    assert len(found.history) == 1
-    assert found.message.startswith("stopped: interrupted")
+    assert found.history == ()
+    assert found.interrupted
+
+
+@pytest.mark.parametrize("where", ["θ", "J"])
+@pytest.mark.parametrize("when", [1, 2])
+def test_an_interrupted_fit_keeps_what_is_known_and_does_not_go_on(monkeypatch, where, when):
+    """In the optimiser or in the statistics, in the first round or in the second: β and θ of that moment, not converged."""
+    owner, name = (Objective, "value_grad") if where == "θ" else (DataStatistics, "dense")
+    original, calls, rounds = getattr(owner, name), [], []
+
+    def interrupted(self, *arguments):
+        calls.append(1)
+        if where == "J" and len(calls) == when:
+            raise KeyboardInterrupt
+        if where == "θ" and len(rounds) == when - 1 and len(calls) >= 4:
+            rounds.append(1)
+            raise KeyboardInterrupt
+        return original(self, *arguments)
+
+    def counted(self, *arguments):
+        rounds.append(1)
+        calls.clear()
+        return dense(self, *arguments)
+
+    dense = DataStatistics.dense
+    if where == "θ":
+        monkeypatch.setattr(DataStatistics, "dense", counted)
+    monkeypatch.setattr(owner, name, interrupted)
+    fit = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights=ff.AutoWeights(form="exact"), tol=1e-12)
+    assert fit.message == "stopped: interrupted"
+    assert not fit.converged
+    assert fit.weights.interrupted
+    assert len(fit.weights.history) == when - 1
+    assert str(fit.weights)
+    assert np.isfinite(fit.theta).all()
+    assert np.abs(fit.theta).max() > 0
+
+
+def test_the_l1_penalty_has_its_part_in_the_rounds():
+    fit = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights="auto", l1=400.0, tol=1e-9)
+    assert fit.zeroed.any()
+    np.testing.assert_allclose(fit.weights.theta, fit.theta, atol=1e-5)
+
+
+def test_progress_tells_of_the_rounds_and_iterations_are_counted():
+    seen = []
+    fit = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights="auto", progress=seen.append)
+    assert len(seen) > 2
+    assert fit.iterations == fit.weights.work.iterations > 0
+    stopped = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights="auto", progress=lambda state: True)
+    assert not stopped.converged
 
 
 def test_unknown_words_are_refused():

@@ -137,6 +137,8 @@ def fit(
 
     objective = Objective(problem, precision, initial, free, row_weight)
     counts = row_weight is not None and dataset.weight_kind == "counts"
+    scale = float(dataset.n if row_weight is None else row_weight.sum())
+    tell = as_callback(progress, max_iter, tol * max(scale, 1.0))
     found = None
     if automatic is not None:
         found = automatic_weights(
@@ -149,7 +151,9 @@ def fit(
             tol=tol,
             max_iter=max_iter,
             method=method,
+            l1=absolute,
             part=partial(_part, model, chosen, dataset),
+            callback=None if tell is None else lambda state, x: tell(state),
         )
         # The same Z with the chosen weights; the fit goes on from where the last round left θ.
         chosen = found.policy
@@ -159,9 +163,6 @@ def fit(
         selection = mixture.selected(found.beta)
         initial = found.theta
         objective = Objective(mixture.at(found.beta), precision, initial, free, row_weight)
-    scale = float(dataset.n if row_weight is None else row_weight.sum())
-
-    tell = as_callback(progress, max_iter, tol * max(scale, 1.0))
 
     def report(state: Progress, x: FloatArray) -> object:
         told = None if tell is None else tell(state)
@@ -169,7 +170,8 @@ def fit(
 
     plain = objective.problem.optimiser == "lbfgs" and method != "newton"
     # The last round of the weights leaves a θ at which the gradient is small enough: nothing is left to precondition.
-    known = found is not None and found.fitted
+    cut = found is not None and found.interrupted
+    known = found is not None and (found.fitted or cut)
     near = objective.preconditioner if absolute is None and not known else None
     solution: Solution = minimise(
         objective.value_grad,
@@ -182,9 +184,11 @@ def fit(
         # Six pairs are as fast as ten on CoNLL-2000, and with millions of weights they are the memory of the fit.
         history=6 if plain and absolute is None else None,
         gtol=tol * max(scale, 1.0),
-        max_iter=max_iter,
+        max_iter=0 if cut else max_iter,
         callback=report,
     )
+    if cut:  # the estimate is that of the moment
+        solution = replace(solution, converged=False, status=Status.INTERRUPTED, message=Status.INTERRUPTED.value)
     interrupted = solution.status is Status.INTERRUPTED
     early = stopping is not None and (stopping.stopped or solution.converged)
     if stopping is not None and not interrupted:
@@ -222,7 +226,7 @@ def fit(
         message=solution.message,
         objective=-solution.value,
         gradient_norm=solution.gradient_norm,
-        iterations=solution.iterations,
+        iterations=solution.iterations + (0 if found is None else found.work.iterations),
         evaluations=solution.evaluations + (0 if found is None else found.work.evaluations),
         hessian_products=solution.hessian_products + (0 if found is None else found.work.hessian_products),
         seconds=time.perf_counter() - began,

@@ -11,6 +11,7 @@ nothing to speak of, both stay as they are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -19,7 +20,7 @@ import numpy as np
 
 from fieldfit.models.base import Problem
 from fieldfit.objective import Objective
-from fieldfit.optim import Solution, Status, minimise
+from fieldfit.optim import Callback, Solution, Status, minimise
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.threads import one_blas_thread
@@ -29,7 +30,7 @@ from fieldfit.weights.criterion import DiagonalForm, LogDeterminant
 from fieldfit.weights.groups import Groups, check_betas
 from fieldfit.weights.mixture import Mixture
 from fieldfit.weights.options import AutoWeights
-from fieldfit.weights.result import Round, WeightsResult, Work
+from fieldfit.weights.result import INTERRUPTED, Round, WeightsResult, Work
 from fieldfit.weights.sample import Part, Sample, take_sample
 from fieldfit.weights.simplex import Ridge, minimise_on_simplex
 from fieldfit.weights.statistics import DataStatistics
@@ -67,6 +68,7 @@ class _Ground:
 
     mixture: Mixture
     objective: Objective
+    l1: FloatArray | None = None  # (r,) weights of an L1 penalty
 
     @property
     def scale(self) -> float:
@@ -101,21 +103,28 @@ def automatic_weights(
     tol: float = 1e-6,
     max_iter: int = 1000,
     method: Literal["auto", "lbfgs", "newton"] = "auto",
+    l1: FloatArray | None = None,
     part: Callable[[IntArray], Part] | None = None,
+    callback: Callback | None = None,
 ) -> WeightsResult:
     """Choose β for the terms (or components) of a policy whose Z is drawn.
 
     ``objective`` has the compiled policy, the start, the penalty, the fixed parameters and the sample weights;
     ``tol`` is the gradient, for each sample, at which θ has converged, ``max_iter`` the optimiser's iterations in a round.
     ``part(rows)`` gives the policy bound to some of the samples and what compiles their selections; without it (and
-    with weighted samples) the statistics come from all of them.
+    with weighted samples) the statistics come from all of them. ``callback`` hears of the fits to all samples. An interrupt
+    ends the search with what is known by then.
     """
     with one_blas_thread():  # many small products between evaluations
         mixture = Mixture.of(bound, options.by, selection, objective.problem, compile_problem)
         forms = _forms(mixture.groups, selection, int(objective.free.sum()), options)
         some = part if objective.row_weight is None and options.max_rounds > 1 else None
         sample = take_sample(mixture, some, int(objective.free.sum()) if forms.exact else 0)
-        return _Alternation(mixture, sample, forms, objective, options, counts, tol, max_iter, method).run()
+        alternation = _Alternation(
+            mixture, sample, forms, objective, options, counts=counts, tol=tol, max_iter=max_iter, method=method, l1=l1,
+            callback=callback,
+        )  # fmt: skip
+        return alternation.run()
 
 
 class _Alternation:
@@ -128,13 +137,16 @@ class _Alternation:
         forms: _Forms,
         objective: Objective,
         options: AutoWeights,
+        *,
         counts: bool,
         tol: float,
         max_iter: int,
         method: Literal["auto", "lbfgs", "newton"],
+        l1: FloatArray | None,
+        callback: Callback | None,
     ) -> None:
-        self.sample, self.options, self.forms = sample, options, forms
-        self.all = _Ground(mixture, objective)
+        self.sample, self.options, self.forms, self.callback = sample, options, forms, callback
+        self.all = _Ground(mixture, objective, l1)
         self.groups = groups = mixture.groups
         self.beta = groups.written() if options.beta0 is None else check_betas(groups, options.beta0)
         judged = sample.mixture.judged(self.beta, options.formula)
@@ -145,19 +157,25 @@ class _Alternation:
         self.theta = objective.start
         self.criterion: Form | None = None
         self.exact: LogDeterminant | None = None
+        self.last: _Step | None = None
         self.history: list[Round] = []
         self.work = Work(samples=sample.size, all_samples=mixture.selection.n)
 
     def run(self) -> WeightsResult:
         """Alternate until both have settled; then the exact criterion, where it can be had, has the last word."""
+        try:
+            converged, message = self._alternate()
+        except KeyboardInterrupt:
+            return replace(self._found(False), message=INTERRUPTED)
+        assert self.last is not None
+        return self._judged(self.last, converged, message)
+
+    def _alternate(self) -> tuple[bool, str]:
         options = self.options
         converged, message = False, f"stopped: not settled in {options.max_rounds} rounds"
         step = None if self.sample.rows is None else self._pilot()
         tight = options.max_rounds == 1 or step is not None
         while step is None or len(self.history) < options.max_rounds:
-            if step is not None and step.solution.status is Status.INTERRUPTED:
-                self.beta, message = step.best, "stopped: interrupted"
-                break
             step = self._round(self.all, self.tol if tight else max(self.tol, _LOOSE), tight)
             settled = step.solution.converged or (len(self.history) > 1 and _settled(self.history))
             if tight and settled and self._still(step):
@@ -167,25 +185,26 @@ class _Alternation:
                     self.beta = step.best
                 break
             self.beta, tight = step.best, True
-        return self._result(step, converged, message)
+        return converged, message
 
     def _pilot(self) -> _Step:
-        """Rounds with θ fitted roughly to the part of the samples; the penalty has its share of them."""
+        """Rounds with θ fitted roughly to the part of the samples; penalties have their share of them."""
         mixture, share = self.sample.mixture, self.sample.size / self.all.mixture.selection.n
         whole = self.all.objective
         objective = replace(whole, problem=mixture.problem, precision=share * whole.precision)
-        ground = _Ground(mixture, objective)
+        ground = _Ground(mixture, objective, None if self.all.l1 is None else share * self.all.l1)
         most = min(_PILOT_ROUNDS if share <= _SMALL_PART else 1, self.options.max_rounds - 1)
         while True:
             step = self._round(ground, max(self.tol, _LOOSE), False)
             self.beta = step.best
-            done = self._still(step) or step.solution.status is Status.INTERRUPTED
-            if done or len(self.history) >= most:
+            if self._still(step) or len(self.history) >= most:
                 return step
 
     def _round(self, ground: _Ground, gtol: float, tight: bool) -> _Step:
         """θ with the present β, J there, and the β that minimises it."""
         solution = self._fit(ground, gtol, self.max_iter if tight else min(self.max_iter, _LOOSE_ITERATIONS))
+        if solution.status in (Status.INTERRUPTED, Status.CALLBACK):
+            raise KeyboardInterrupt
         first = self.criterion is None
         self.criterion = criterion = self._criterion(first)
         J = criterion.value(self.beta)
@@ -202,7 +221,8 @@ class _Alternation:
                 len(self.history) + 1, self.beta, J, loss, -solution.value * whole, done, ground.mixture.selection.n
             )
         )
-        return _Step(solution, criterion, best, loss, moved, proposed if simple is not None else None)
+        self.last = _Step(solution, criterion, best, loss, moved, proposed if simple is not None else None)
+        return self.last
 
     def _simpler(self, best: FloatArray) -> tuple[FloatArray, float] | None:
         """What the exact form, where it can be had, puts in the place of the diagonal form's best β, and what the
@@ -240,16 +260,20 @@ class _Alternation:
             near = _inverse(exact, self.beta, ground.scale, mixed.precision[mixed.free])
         if near is None and not plain:
             near = mixed.preconditioner
+        if ground.l1 is not None:
+            near = None
         solution = minimise(
             mixed.value_grad,
             self.theta[mixed.free],
             hessian_product=mixed.hessian_product,
             hessian_diagonal=None if plain or near is not None else mixed.hessian_diagonal,
             preconditioner=near,
+            l1=None if ground.l1 is None else ground.l1[mixed.free],
             method="lbfgs" if plain else self.method,
-            history=6 if plain else 10,
+            history=6 if plain and ground.l1 is None else None,
             gtol=gtol * ground.scale,
             max_iter=max_iter,
+            callback=self.callback if ground is self.all else None,
         )
         self.theta = mixed.full(solution.x).copy()
         self.work = self.work.and_fit(solution, ground is self.all)
@@ -275,15 +299,20 @@ class _Alternation:
             return self.exact.diagonal
         return self.statistics.diagonal(self.theta)
 
-    def _result(self, step: _Step, converged: bool, message: str) -> WeightsResult:
+    def _found(self, converged: bool) -> WeightsResult:
+        """β and θ as they are now."""
+        options, groups, beta = self.options, self.groups, self.beta
+        return WeightsResult(
+            beta=beta, names=groups.names, policy=groups.policy(beta), history=tuple(self.history), converged=converged,
+            message=self.note, form=self.form, formula=options.formula, gamma=options.gamma,
+            J=math.nan if self.criterion is None else self.criterion.value(beta), work=self.work, theta=self.theta,
+        )  # fmt: skip
+
+    def _judged(self, step: _Step, converged: bool, message: str) -> WeightsResult:
         options, groups, beta, theta = self.options, self.groups, self.beta, self.theta
         criterion = step.criterion
         exact = criterion if isinstance(criterion, LogDeterminant) else self.exact
-        found = WeightsResult(
-            beta=beta, names=groups.names, policy=groups.policy(beta), history=tuple(self.history), converged=converged,
-            message=message + self.note, form=self.form, formula=options.formula, gamma=options.gamma,
-            J=criterion.value(beta), work=self.work, theta=theta,
-        )  # fmt: skip
+        found = replace(self._found(converged), message=message + self.note)
         if exact is None or exact.short:
             # The published formula has another Z than the fit.
             mixed = self.sample.mixture.at(beta) if options.formula == "exact" else None

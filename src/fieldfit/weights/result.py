@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+#: The message of a search that was interrupted.
+INTERRUPTED = "stopped: interrupted"
 #: Families alone that are compared in words.
 _MOST_COMPARED = 4
 
@@ -43,11 +45,12 @@ class Round:
 class Work:
     """What the rounds took: the statistics of J came from ``samples`` of ``all_samples``, ``statistics`` times.
 
-    ``evaluations`` and ``hessian_products`` are passes over all samples, the ``pilot_`` ones over that part of them.
+    ``iterations``, ``evaluations`` and ``hessian_products`` are those over all samples, the ``pilot_`` ones over that part.
     """
 
     samples: int = 0
     all_samples: int = 0
+    iterations: int = 0
     evaluations: int = 0
     hessian_products: int = 0
     pilot_evaluations: int = 0
@@ -60,6 +63,7 @@ class Work:
         evaluations, products = before + "evaluations", before + "hessian_products"
         return replace(
             self,
+            iterations=self.iterations + (solution.iterations if everything else 0),
             **{
                 evaluations: getattr(self, evaluations) + solution.evaluations,
                 products: getattr(self, products) + solution.hessian_products,
@@ -100,6 +104,11 @@ class WeightsResult:
     fell_back: bool = False
     work: Work = field(default_factory=Work)
     theta: FloatArray = field(repr=False)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the search was interrupted: ``beta`` and ``theta`` are those of that moment."""
+        return self.message == INTERRUPTED
 
     @property
     def fitted(self) -> bool:
