@@ -68,7 +68,7 @@ the number of weights, the recursion with K² and the number of tokens.""",
     "tagging": Section("Tagging from Python against CRFsuite", ["crf_race.py", "--only", "tagging"]),
     "encoding": Section("Reading and encoding sequences", ["encoding.py"]),
     "errors": Section("Standard errors of a tagger with a quarter of a million parameters", ["standard_errors.py"]),
-    "weights": Section("What automatic weights cost", ["auto_weights.py"]),
+    "weights": Section("What automatic weights cost", ["auto_weights.py", "--full"]),
     "cost": Section(
         "Predicted against measured seconds",
         ["cost_model.py", "--out", "docs/figures"],

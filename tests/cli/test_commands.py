@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.types import DataError
 
 
 def test_help_lists_every_command_and_version_is_the_package_s(run):
@@ -229,3 +230,24 @@ def test_a_reader_that_stops_early_is_no_error(saved):
     assert ran.stdout == "été,b,c,d\n"
     assert "Traceback" not in ran.stderr
     assert ran.returncode == 0
+
+
+def test_an_interrupt_in_the_standard_errors_loses_no_fit(run, votes, tmp_path, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    out = tmp_path / "fit.ff"
+    monkeypatch.setattr("fieldfit.api.accuracies.robust_moments", interrupt)
+    ran = run("fit", "boltzmann", votes, "--out", out)
+    assert ran.code == 130
+    assert "in its standard errors" in ran.err
+    assert f"{out} has the fit" in ran.err
+    monkeypatch.undo()
+    fit = ff.load(out)
+    assert fit.converged
+    with pytest.raises(DataError, match="without its covariance"):
+        fit.standard_errors()
+    assert np.isfinite(ff.load(out, votes).standard_errors()).all()
+    monkeypatch.setattr("fieldfit.api.accuracies.robust_moments", interrupt)
+    ran = run("fit", "boltzmann", votes)
+    assert (ran.code, "no --out" in ran.err) == (130, True)

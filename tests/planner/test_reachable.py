@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.objective import Objective
 from fieldfit.planner.choice import choose
 from fieldfit.planner.envelope import _coarse_first, least_at
 from fieldfit.planner.target import Target
@@ -103,3 +104,17 @@ def test_what_is_no_budget_is_refused_in_words(plan, wrong):
 def test_one_policy_may_be_given_as_text(plan):
     model, x, _ = plan
     assert [own.policy for own in ff.plan(model, x, flops=1e8, policies="PL1").candidates] == ["PL1"]
+
+
+def test_an_interrupted_pilot_stops_the_plan(plan, monkeypatch):
+    model, x, _ = plan
+    calls = []
+
+    def interrupted(self, theta):
+        calls.append(1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Objective, "value_grad", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ff.plan(model, x, flops=1e7)
+    assert len(calls) == 1

@@ -49,7 +49,10 @@ def find_models() -> dict[str, type[Model]]:
 
 
 def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
-    """Write the fit; its bread and meat too, where they are at hand or cheap, and its encoder, if it has one."""
+    """Write the fit; its bread and meat too, where they are at hand or cheap, and its encoder, if it has one.
+
+    An interrupt while bread and meat are computed leaves them out: the fit is written, then the interrupt goes on.
+    """
     model = fit.model
     if fit.encoder is not None and isinstance(model, ChainCRF | BoltzmannChain):
         model = model.with_names(None, None)  # the encoder knows the names: they are not written twice
@@ -61,11 +64,14 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "dropped_rows": fit.dropped_rows,
     }
     has_data = fit.objective_function is not None or fit.saved_moments is not None
-    total = None
+    total, interrupt = None, None
     if has_data and fit.model.n_parameters <= _MOST_SAVED:
-        moments = fit.dense_accuracy().moments
-        arrays |= {"bread": moments.bread, "meat": moments.meat}
-        total = moments.total
+        try:
+            moments = fit.dense_accuracy().moments
+            arrays |= {"bread": moments.bread, "meat": moments.meat}
+            total = moments.total
+        except KeyboardInterrupt as stop:
+            interrupt = stop
     if fit.l1 is not None:
         arrays["l1"] = fit.l1
     arrays |= {f"model_{name}": array for name, array in model_arrays.items()}
@@ -91,6 +97,8 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "fit": {name: getattr(fit, name) for name in _PLAIN},
     }
     write_container(path, header, arrays)
+    if interrupt is not None:
+        raise interrupt
 
 
 def load(path: str | os.PathLike[str], data: Any = None, **options: Any) -> Fit:

@@ -161,14 +161,18 @@ def run_fit(build: Callable[[], tuple[Model, Table]], options: FitOptions) -> No
             wide_rows=options.wide_rows,
             progress=progress,
         )
-    if options.out is not None:
-        result.save(options.out)
-    if options.json:
-        print_json(fit_document(result, warned, options.out))
-    else:
-        print_fit(result, options.rows)
+    kept = "it is lost, because there was no --out" if options.out is None else f"{options.out} has the fit"
+    try:
         if options.out is not None:
-            note(f"saved: {options.out}")
+            result.save(options.out)
+        if options.json:
+            print_json(fit_document(result, warned, options.out))
+        else:
+            print_fit(result, options.rows)
+            if options.out is not None:
+                note(f"saved: {options.out}")
+    except KeyboardInterrupt:
+        raise InterruptedFitError(f"Interrupted after the fit, in its standard errors; {kept}.") from None
     if result.message == "stopped: interrupted":
         kept = f"; {options.out} has the estimate so far" if options.out else ""
         raise InterruptedFitError(f"Interrupted after {result.iterations} iterations: not converged{kept}.")

@@ -25,7 +25,7 @@ import numpy as np
 from fieldfit.models.base import Problem
 from fieldfit.models.work import clock
 from fieldfit.objective import Objective
-from fieldfit.optim import Progress, Solution, minimise
+from fieldfit.optim import Progress, Solution, Status, minimise
 from fieldfit.planner.effort import pilot_evaluations
 from fieldfit.types import BoolArray, FloatArray
 
@@ -97,7 +97,7 @@ def optimise(objective: Objective, scale: float, tol: float = TOL, deadline: flo
     def late(progress: Progress, x: FloatArray) -> bool:
         return time.perf_counter() > deadline
 
-    return minimise(
+    solution = minimise(
         objective.value_grad,
         np.zeros(int(objective.free.sum())),
         hessian_product=objective.hessian_product,
@@ -109,6 +109,9 @@ def optimise(objective: Objective, scale: float, tol: float = TOL, deadline: flo
         max_iter=PILOT_ITERATIONS,
         callback=None if math.isinf(deadline) else late,
     )
+    if solution.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt  # a pilot that somebody stopped is nothing to plan with
+    return solution
 
 
 def to_the_end(solution: Solution, gtol: float) -> float:
