@@ -36,7 +36,7 @@ $(VENV)/.installed: $(SOURCES)
 
 # The kernels' own tests with AddressSanitizer and UBSan, in an environment of their own.
 SANITIZED := .venv-sanitize
-KERNEL_TESTS := tests/kernels tests/inference tests/models/test_pairwise.py tests/optim
+KERNEL_TESTS := tests/kernels tests/inference tests/models/test_pairwise.py tests/optim tests/weights/test_information.py
 
 sanitize: $(SANITIZED)/.installed
 	cd tests && LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
