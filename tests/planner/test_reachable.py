@@ -118,3 +118,18 @@ def test_an_interrupted_pilot_stops_the_plan(plan, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         ff.plan(model, x, flops=1e7)
     assert len(calls) == 1
+
+
+def test_errors_of_plans_know_of_their_few_directions(plan, monkeypatch):
+    """Random directions in place of sums over all states: plans of other seeds scatter as much as they say, roughly."""
+    monkeypatch.setattr("fieldfit.planner.evidence.MOST_ENUMERATED", 1)
+    monkeypatch.setattr("fieldfit.planner.evidence.MOST_DENSE", 5)
+    model, x, _ = plan
+    found = []
+    for seed in range(20):
+        own = ff.plan(model, x, policies=["Partition(2)"], random_state=seed)
+        assert any("directions" in note for note in own.notes)
+        found.append((own.candidates[0].variance, own.candidates[0].error))
+    variance, error = np.array(found).T
+    # Six directions are few for a standard error, and the tails are long: it is a third too small here.
+    assert 0.5 < np.log(variance).std(ddof=1) / error.mean() < 2.2

@@ -35,8 +35,8 @@ _FIXED = 0.02
 #: Evaluations that a fit of PL1 is expected to take with few parameters (Newton's method) and with many; families that
 #: moments are taken of, in units of PL1.
 _FEW_EVALUATIONS, _EVALUATIONS, _FAMILIES = 30, 100, 6.0
-#: Fewest samples of a pilot and of moments, and fewest steps of a solve.
-_FEWEST, _FEWEST_STEPS = 40, 15
+#: Fewest samples of a pilot and of moments, and fewest steps of a solve; steps that one usually takes.
+_FEWEST, _FEWEST_STEPS, _USUAL_STEPS = 40, 20, 50
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def usual_effort(r: int) -> Effort:
     """What is enough for a percent or two where time does not matter: few samples where an evaluation is dear."""
     many = r >= VERY_MANY
     rows = 400 if many else 1000 if r > 1_500 else 2000
-    return Effort(rows, 1000 if r <= 1_500 else 500, 3 if many else 6, 20 if many else 40)
+    return Effort(rows, 1000 if r <= 1_500 else 500, 3 if many else 6, 40 if many else 120)
 
 
 def affordable_effort(r: int, total: int, budget: float, speed: Line, directions: int | None) -> Effort:
@@ -69,7 +69,8 @@ def affordable_effort(r: int, total: int, budget: float, speed: Line, directions
     for part in (1.0, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1):
         moment_rows = max(_FEWEST, round(best.moment_rows * part))
         probes = best.probes if part > 0.6 else max(2, best.probes // 2)
-        steps = best.cg_steps if part > 0.6 else max(_FEWEST_STEPS, best.cg_steps // 2)
+        # A solve that is cut short makes PL1 look worse than it is; fewer samples only make it less sure.
+        steps = best.cg_steps if part > 0.6 else max(_FEWEST_STEPS, 2 * best.cg_steps // 3)
         needed = _FAMILIES * moment_passes(r, directions or probes, steps) * speed.at(moment_rows)
         if needed <= MOMENTS * budget:
             return Effort(rows, moment_rows, probes, steps)
@@ -87,7 +88,7 @@ def moment_passes(r: int, probes: int, cg_steps: int) -> float:
         return r + 5.0
     # A Hessian product is two evaluations, and most solves end before their last step; then a Hessian product and the
     # scores' product for each of the solutions of all families.
-    return probes * (1.4 * cg_steps + 12)
+    return probes * (1.4 * min(cg_steps, _USUAL_STEPS) + 12)
 
 
 def refuse_if_too_small(effort: Effort, r: int, seconds: float, speed: Line, gone: float) -> None:

@@ -46,14 +46,40 @@ class Evidence:
     sampled: Sampled | None = None
     notes: tuple[str, ...] = ()
     adjusted: bool = False  # FL's scores are control variates
+    probes: FloatArray | None = None  # (q, d) random directions that stand for a trace
 
     def error(self, lam: FloatArray, beta: FloatArray) -> float:
-        """Relative standard error of C from the samples; 0 where expectations are sums over all states."""
+        """Relative standard error of C, from the samples and from random directions; 0 where C is exact."""
         if self.sampled is None or self.criterion.metric is None:
             return 0.0
-        scores, metric = self.sampled.scores, self.criterion.metric
         if self.criterion.penalty is not None:
             beta = beta / max(float(beta.max()), 1e-300)
+        return math.hypot(self._sample_error(lam, beta), self._direction_error(lam, beta))
+
+    def _direction_error(self, lam: FloatArray, beta: FloatArray) -> float:
+        """The part that comes from looking in a few random directions: C is a ratio of two means over them."""
+        if self.probes is None or len(self.probes) < 2:
+            return 0.0
+        unit = np.eye(len(self.names))[self.names.index(self.reference)]
+        try:
+            own, base = self._along_probes(lam, beta), self._along_probes(unit, unit)
+        except np.linalg.LinAlgError:
+            return math.nan
+        ratio = own / own.mean() - base / base.mean()
+        return float(ratio.std(ddof=1) / math.sqrt(len(ratio)))
+
+    def _along_probes(self, lam: FloatArray, beta: FloatArray) -> FloatArray:
+        """The variance of each direction."""
+        assert self.probes is not None
+        bread, meat = self.criterion.bread_meat(lam, beta)
+        solved = np.linalg.solve(bread, self.probes.T)
+        return np.asarray(np.einsum("dq,de,eq->q", solved, meat, solved))
+
+    def _sample_error(self, lam: FloatArray, beta: FloatArray) -> float:
+        """The part that comes from the samples."""
+        assert self.sampled is not None
+        assert self.criterion.metric is not None
+        scores, metric = self.sampled.scores, self.criterion.metric
         bread = self.criterion.bread_meat(lam, beta)[0]
         composite = np.einsum("f,fid->id", lam * beta, scores)
         try:
@@ -196,6 +222,7 @@ def _means(
     """Means over samples, in all coordinates or on the solutions of a few directions."""
     names = tuple(one.name for one in ingredients)
     r, samples = len(theta), n_samples(rows)
+    probes = None
     if r <= MOST_DENSE:
         basis, notes = np.eye(r), []
         found = sampled_moments(ingredients, model, rows, theta, None, random_state)
@@ -216,6 +243,7 @@ def _means(
         if kept.shape[1] < basis.shape[1]:
             found, basis = found.projected(kept), basis @ kept
         projected = chosen @ basis
+        probes = projected if directions is None else None
         metric = projected.T @ projected / len(chosen)
         passes = float(products + 2 * basis.shape[1])
         notes = [f"{r:,} parameters: {len(chosen)} directions, {basis.shape[1]} solves by conjugate gradients."]
@@ -232,6 +260,7 @@ def _means(
         sampled=found,
         notes=tuple(notes),
         adjusted=adjusted,
+        probes=probes,
     )
     return _Found(evidence, basis)
 
