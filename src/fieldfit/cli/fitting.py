@@ -12,7 +12,17 @@ import typer
 
 from fieldfit.cli.output import InterruptedFitError, check_folder, collected_warnings, note, print_json
 from fieldfit.cli.progress import shown_progress
-from fieldfit.cli.shared import Json, Out, Seed, Threads, use_threads
+from fieldfit.cli.shared import (
+    HeaderOption,
+    Json,
+    KindOfWeight,
+    Out,
+    SampleWeight,
+    Seed,
+    Threads,
+    WeightKind,
+    use_threads,
+)
 
 if TYPE_CHECKING:
     from fieldfit.data.samples import Table
@@ -36,13 +46,6 @@ class Method(StrEnum):
     auto = "auto"
     lbfgs = "lbfgs"
     newton = "newton"
-
-
-class WeightKind(StrEnum):
-    """What sample weights mean."""
-
-    counts = "counts"
-    importance = "importance"
 
 
 class WideRows(StrEnum):
@@ -89,14 +92,9 @@ def fit_options(
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="A,B,…", help="The columns that are variables (all).")
     ] = None,
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether line 1 has names (looked at).")
-    ] = None,
-    sample_weight: Annotated[
-        str | None,
-        typer.Option("--sample-weight", metavar="COLUMN", help="The column that has the samples' weights."),
-    ] = None,
-    weight_kind: Annotated[WeightKind, typer.Option("--weight-kind", help="What they mean.")] = WeightKind.importance,
+    header: HeaderOption = None,
+    sample_weight: SampleWeight = None,
+    weight_kind: KindOfWeight = WeightKind.importance,
     wide_rows: Annotated[
         WideRows, typer.Option("--wide-rows", help="Samples with too many missing values to sum out.")
     ] = WideRows.refuse,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldfit.cli.fitting import WeightKind
+from fieldfit.cli.shared import HeaderOption, KindOfWeight, SampleWeight, WeightKind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,14 +36,9 @@ class SampleOptions:
 
 
 def sample_options(
-    sample_weight: Annotated[
-        str | None,
-        typer.Option("--sample-weight", metavar="COLUMN", help="The column that has the samples' weights."),
-    ] = None,
-    weight_kind: Annotated[WeightKind, typer.Option("--weight-kind", help="What they mean.")] = WeightKind.importance,
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether line 1 has names (looked at).")
-    ] = None,
+    sample_weight: SampleWeight = None,
+    weight_kind: KindOfWeight = WeightKind.importance,
+    header: HeaderOption = None,
     separator: Annotated[
         str | None, typer.Option("--separator", metavar="TEXT", help="Between columns of a file of sentences.")
     ] = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -13,7 +14,24 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and 
 Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the result to this file.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="The seed; the same one gives the same result.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads to use (all processors).")]
+SampleWeight = Annotated[
+    str | None,
+    typer.Option("--sample-weight", metavar="COLUMN", help="The column that has the samples' weights."),
+]
+HeaderOption = Annotated[
+    bool | None, typer.Option("--header/--no-header", help="Whether line 1 has names (looked at).")
+]
 SavedFit = Annotated[Path, typer.Argument(metavar="MODEL.ff", help="A saved fit.")]
+
+
+class WeightKind(StrEnum):
+    """What sample weights mean."""
+
+    counts = "counts"
+    importance = "importance"
+
+
+KindOfWeight = Annotated[WeightKind, typer.Option("--weight-kind", help="What they mean.")]
 
 
 def takes(common: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import textwrap
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,16 +19,16 @@ WIDTH = 80
 ROWS = 20
 
 
-class Shown:
+class Shown(ABC):
     """A result with ``print(x)`` and a notebook's display made of `_lines` and `_table`, and a short ``repr(x)``."""
 
+    @abstractmethod
     def _lines(self) -> Sequence[str]:
         """What is said above the table, the first line naming the result."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _table(self) -> PlainTable | None:
         """The numbers, already cut to `ROWS`."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         lines = [textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in self._lines()]

@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fieldfit.cli.chains import Format, SeparatorOption
-from fieldfit.cli.fitting import EdgesOption, TiedOption, WeightKind
-from fieldfit.cli.shared import Json, Seed, Threads, use_threads
+from fieldfit.cli.fitting import EdgesOption, TiedOption
+from fieldfit.cli.shared import (
+    HeaderOption,
+    Json,
+    KindOfWeight,
+    SampleWeight,
+    Seed,
+    Threads,
+    WeightKind,
+    use_threads,
+)
 
 if TYPE_CHECKING:
     from fieldfit.data.samples import Table
@@ -50,9 +59,7 @@ def plan(
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="A,B,…", help="The columns that are variables (all).")
     ] = None,
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether line 1 has names (looked at).")
-    ] = None,
+    header: HeaderOption = None,
     features: Annotated[
         str, typer.Option("--features", help="crf: conll2000, tagger, columns, or a file of CRF++ templates.")
     ] = "columns",
@@ -68,11 +75,8 @@ def plan(
     sigma2: Annotated[
         str | None, typer.Option("--sigma2", metavar="V", help="Variance of the fit's penalty, or none (crf: 10).")
     ] = None,
-    sample_weight: Annotated[
-        str | None,
-        typer.Option("--sample-weight", metavar="COLUMN", help="The column that has the samples' weights."),
-    ] = None,
-    weight_kind: Annotated[WeightKind, typer.Option("--weight-kind", help="What they mean.")] = WeightKind.importance,
+    sample_weight: SampleWeight = None,
+    weight_kind: KindOfWeight = WeightKind.importance,
     tol: Annotated[
         float | None, typer.Option("--tol", help="The fit's tolerance (1e-6; crf: 1e-4, as in fit crf).")
     ] = None,
