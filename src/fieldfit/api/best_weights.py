@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit.api.identify import check_identified, with_open_weights
 from fieldfit.api.theory import MOST_STATES
+from fieldfit.asymptotics.identification import check_identified, with_open_weights
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy, as_policy

@@ -15,10 +15,11 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from fieldfit.api.early_stopping import EarlyStopping
-from fieldfit.api.identify import check_identified, with_open_weights
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
 from fieldfit.api.sample_weights import as_copies, weighted_size
+from fieldfit.asymptotics.identification import check_identified, with_open_weights
+from fieldfit.asymptotics.separation import separated_parameters, separation_message
 from fieldfit.data.samples import Table, constant_columns
 from fieldfit.models.base import Dataset, Model
 from fieldfit.models.cost import selection_cost
@@ -38,12 +39,6 @@ from fieldfit.types import (
     WidthError,
 )
 from fieldfit.weights import AutoWeights, Mixture, Part, as_options, automatic_weights
-
-#: Parameters this far out along whose directions the curvature is this small (a standard error above 10) are on
-#: their way to infinity; where it is below the last number, relative to the largest, nearer to 0 too, it is a gauge
-#: freedom of the model.
-_FAR, _FLAT, _GAUGE = 4.0, 0.01, 1e-9
-_MOST_CHECKED = 200
 
 
 def fit(
@@ -198,9 +193,13 @@ def fit(
     theta = objective.full(solution.x).copy()
     # Where development data ended the fit, a parameter on its way to infinity was stopped on purpose.
     ended = stopping is not None and stopping.stopped
-    separated = () if ended or not unpenalised else _separated(objective, solution.x, theta, penalised, names)
+    separated = (
+        ()
+        if ended or not unpenalised
+        else separated_parameters(objective.hessian_product, objective.free, solution.x, theta, penalised, names)
+    )
     if separated:
-        warnings.warn(SeparationWarning(_separation_message(separated)), stacklevel=2)
+        warnings.warn(SeparationWarning(separation_message(separated)), stacklevel=2)
     elif not (solution.converged or early or interrupted):
         warnings.warn(
             ConvergenceWarning(
@@ -318,48 +317,3 @@ def weighting(dataset: Dataset, everything: bool) -> tuple[Any, FloatArray | Non
     if dataset.weight_kind == "counts" and not everything:
         return as_copies(dataset), None
     return dataset, weight
-
-
-def _separated(
-    objective: Objective, x: FloatArray, theta: FloatArray, penalised: BoolArray, names: Sequence[str]
-) -> tuple[str, ...]:
-    """Unpenalised parameters whose optimum is at infinity.
-
-    Such an optimum is a direction along which the objective is flat far out. Several parameters may run away together
-    (a bias to −∞ as a coupling goes to +∞), so the curvature is looked at over all parameters that are far out.
-    """
-    free = np.flatnonzero(objective.free)
-    far = [k for k, place in enumerate(free) if abs(theta[place]) > _FAR and not penalised[place]]
-    far = sorted(far, key=lambda k: -abs(x[k]))[:_MOST_CHECKED]
-    if not far:
-        return ()
-    values, vectors = np.linalg.eigh(_curvature(objective, x, far, np.eye(len(far))))
-    flat = vectors[:, values < _FLAT]
-    if not flat.shape[1]:
-        return ()
-    # The model's own gauge freedom is flat too, but everywhere; what separates is curved where |θ| is moderate. The
-    # curvature out here cannot tell the two apart: it falls to 0 as the optimiser runs on.
-    nearer, turns = np.linalg.eigh(_curvature(objective, x / max(1.0, float(np.abs(x).max())), far, flat))
-    runaway = flat @ turns[:, np.abs(nearer) > _GAUGE * max(float(np.abs(nearer).max()), 1.0)]
-    concerned = np.abs(runaway).max(axis=1, initial=0.0) > 0.1
-    return tuple(names[free[k]] for k, is_one in zip(far, concerned, strict=True) if is_one)
-
-
-def _curvature(objective: Objective, x: FloatArray, places: list[int], basis: FloatArray) -> FloatArray:
-    """BᵀHB with the Hessian at x over the parameters ``places``, basis B (places, k)."""
-    images = np.empty_like(basis)
-    direction = np.zeros(len(x))
-    for column, values in enumerate(basis.T):
-        direction[places] = values
-        images[:, column] = objective.hessian_product(x, direction)[places]
-    matrix = basis.T @ images
-    symmetric: FloatArray = (matrix + matrix.T) / 2
-    return symmetric
-
-
-def _separation_message(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-    return (
-        f"The data separate: without a penalty the optimum lies at infinity for {shown}. The values given for them are "
-        f"where the optimiser stopped. Give sigma2, or fix or drop these parameters."
-    )

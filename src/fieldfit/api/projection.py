@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldfit.api.identify import check_identified
 from fieldfit.asymptotics import sandwich, theory_moments
+from fieldfit.asymptotics.identification import check_identified
 from fieldfit.asymptotics.moments import weighted_selection
 from fieldfit.asymptotics.sandwich import hessian_matrix, pseudo_inverse
 from fieldfit.data.samples import Table

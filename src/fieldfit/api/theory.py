@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.api.identify import beyond, null_space, open_directions
 from fieldfit.asymptotics import Asymptotics, theory_moments
+from fieldfit.asymptotics.identification import beyond, null_space, open_directions
 from fieldfit.asymptotics.sandwich import between, efficiency, hessian_matrix, inverse_on
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem

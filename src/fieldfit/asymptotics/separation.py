@@ -1,0 +1,69 @@
+"""Do the data separate? Then the optimum of an unpenalised objective lies at infinity along some direction of θ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fieldfit.types import BoolArray, FloatArray
+
+HessianProduct = Callable[[FloatArray, FloatArray], FloatArray]
+
+#: Parameters this far out along whose directions the curvature is this small (a standard error above 10) are on
+#: their way to infinity; where it is below the last number, relative to the largest, nearer to 0 too, it is a gauge
+#: freedom of the model.
+_FAR, _FLAT, _GAUGE = 4.0, 0.01, 1e-9
+_MOST_CHECKED = 200
+
+
+def separated_parameters(
+    hessian_product: HessianProduct,
+    free: BoolArray,
+    x: FloatArray,
+    theta: FloatArray,
+    penalised: BoolArray,
+    names: Sequence[str],
+) -> tuple[str, ...]:
+    """Unpenalised parameters whose optimum is at infinity.
+
+    Such an optimum is a direction along which the objective is flat far out. Several parameters may run away together
+    (a bias to −∞ as a coupling goes to +∞), so the curvature is looked at over all parameters that are far out.
+    ``hessian_product`` is that of the objective over the ``free`` parameters, whose values are ``x``.
+    """
+    places = np.flatnonzero(free)
+    far = [k for k, place in enumerate(places) if abs(theta[place]) > _FAR and not penalised[place]]
+    far = sorted(far, key=lambda k: -abs(x[k]))[:_MOST_CHECKED]
+    if not far:
+        return ()
+    values, vectors = np.linalg.eigh(_curvature(hessian_product, x, far, np.eye(len(far))))
+    flat = vectors[:, values < _FLAT]
+    if not flat.shape[1]:
+        return ()
+    # The model's own gauge freedom is flat too, but everywhere; what separates is curved where |θ| is moderate. The
+    # curvature out here cannot tell the two apart: it falls to 0 as the optimiser runs on.
+    nearer, turns = np.linalg.eigh(_curvature(hessian_product, x / max(1.0, float(np.abs(x).max())), far, flat))
+    runaway = flat @ turns[:, np.abs(nearer) > _GAUGE * max(float(np.abs(nearer).max()), 1.0)]
+    concerned = np.abs(runaway).max(axis=1, initial=0.0) > 0.1
+    return tuple(names[places[k]] for k, is_one in zip(far, concerned, strict=True) if is_one)
+
+
+def separation_message(names: Sequence[str]) -> str:
+    """The warning for a fit whose optimum lies at infinity for the parameters ``names``."""
+    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    return (
+        f"The data separate: without a penalty the optimum lies at infinity for {shown}. The values given for them are "
+        f"where the optimiser stopped. Give sigma2, or fix or drop these parameters."
+    )
+
+
+def _curvature(hessian_product: HessianProduct, x: FloatArray, places: list[int], basis: FloatArray) -> FloatArray:
+    """BᵀHB with the Hessian at x over the parameters ``places``, basis B (places, k)."""
+    images = np.empty_like(basis)
+    direction = np.zeros(len(x))
+    for column, values in enumerate(basis.T):
+        direction[places] = values
+        images[:, column] = hessian_product(x, direction)[places]
+    matrix = basis.T @ images
+    symmetric: FloatArray = (matrix + matrix.T) / 2
+    return symmetric
