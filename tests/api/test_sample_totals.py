@@ -5,7 +5,7 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.api.attach import attach
-from fieldfit.types import DataError
+from fieldfit.types import DataError, PolicyError
 
 MODEL = ff.BoltzmannMachine(4, biases=True)
 THETA = np.random.default_rng(5).normal(size=10) * 0.6
@@ -123,3 +123,58 @@ def test_attached_samples_bring_their_weights(kind, tmp_path):
     again = attach(ff.load(tmp_path / "fit.ff"), ROWS, sample_weight=COUNTS, weight_kind=kind)
     assert (again.total, again.unit_weight) == (fit.total, fit.unit_weight)
     assert again.clbic() == pytest.approx(fit.clbic())
+
+
+FACTORS = [1e-8, 1e-4, 1e4, 1e8]
+
+
+@pytest.mark.parametrize("method", ["auto", "lbfgs", "newton"])
+@pytest.mark.parametrize("policy", ["PL1", "FL", "0.7*PL1 + 0.3*FL@0.5"])
+def test_the_estimate_does_not_depend_on_the_scale_of_sample_weights(policy, method):
+    weight = np.random.default_rng(1).exponential(size=len(X))
+    wanted = ff.fit(MODEL, X, policy, sample_weight=weight, method=method).theta
+    for factor in FACTORS:
+        found = ff.fit(MODEL, X, policy, sample_weight=factor * weight, method=method)
+        assert found.converged
+        np.testing.assert_allclose(found.theta, wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["auto", "lbfgs", "newton"])
+@pytest.mark.parametrize("policy", ["PL1@{0}", "FL@{0}", "PL1@{0} + 0.3*PL2@{0}"])
+def test_the_estimate_does_not_depend_on_the_scale_of_beta(policy, method):
+    wanted = ff.fit(MODEL, X, policy.format(1.0), method=method).theta
+    for factor in FACTORS:
+        found = ff.fit(MODEL, X, policy.format(factor), method=method)
+        assert found.converged
+        np.testing.assert_allclose(found.theta, wanted, atol=1e-9)
+
+
+def test_l1_and_automatic_weights_scale_along():
+    weight = np.random.default_rng(1).exponential(size=len(X))
+    sparse = ff.fit(MODEL, X, "PL1", sample_weight=weight, l1=20.0).theta
+    chosen = ff.fit(MODEL, X, "PL1 + 0.3*FL", sample_weight=weight, weights="auto").theta
+    for factor in FACTORS:
+        found = ff.fit(MODEL, X, "PL1", sample_weight=factor * weight, l1=20.0 * factor).theta
+        np.testing.assert_allclose(found, sparse, atol=1e-9)
+        again = ff.fit(MODEL, X, "PL1 + 0.3*FL", sample_weight=factor * weight, weights="auto").theta
+        np.testing.assert_allclose(again, chosen, atol=1e-7)
+
+
+def test_huge_counts_with_a_random_policy_and_an_empty_selection_are_refused_in_a_sentence():
+    huge = COUNTS.astype(float)
+    huge[0] = 1e12
+    assert ff.fit(MODEL, ROWS, "PL1", sample_weight=huge, weight_kind="counts", sigma2=1.0).total > 1e12
+    with pytest.raises(DataError, match="the limit is 200,000,000"):
+        ff.fit(MODEL, ROWS, "PL1 + 0.2*PL2", sample_weight=huge, weight_kind="counts")
+    huge[0] = 1e300
+    with pytest.raises(DataError, match="weight_kind='importance'"):
+        ff.fit(MODEL, ROWS, "PL1 + 0.2*PL2", sample_weight=huge, weight_kind="counts")
+    with pytest.raises(PolicyError, match="selected no component of any of the 500 samples"):
+        ff.fit(MODEL, X, "1e-12*PL1")
+
+
+def test_constant_columns_under_a_penalty_are_fitted():
+    rows = np.tile([1, 1, 1, 0], (1000, 1))
+    wanted = ff.fit(MODEL, rows, "PL1", sigma2=1.0, method="newton", tol=1e-10).theta
+    np.testing.assert_allclose(ff.fit(MODEL, rows, "PL1", sigma2=1.0, tol=1e-10).theta, wanted, atol=1e-8)
+    assert np.abs(wanted).min() > 0.1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fieldfit.api.expectations import has_unknown_values, information_identity, model_moments, simulated_problems
+from fieldfit.api.expectations import information_identity, model_moments, simulated_problems
 from fieldfit.asymptotics import (
     Accuracy,
     DenseAccuracy,
@@ -83,7 +83,7 @@ def implicit_accuracy(fit: Fit, problems: Sequence[Problem], method: str) -> Imp
     weight, precision = fit.needed_objective.row_weight, 1.0 / fit.sigma2
     # A penalty on every parameter makes every function identified (unless unknown values bend H), and the quadratic form
     # says when to stop. Without, only the residual tells whether b is in the range of H.
-    held = bool(np.all(precision[fit.active] > 0)) and not has_unknown_values(fit.needed_dataset)
+    held = bool(np.all(precision[fit.active] > 0)) and not fit.needed_dataset.has_missing
 
     def solve(
         product: Callable[[FloatArray], FloatArray],

@@ -82,16 +82,10 @@ def information_identity(fit: Fit) -> float | None:
     if len(bound.families) != 1 or bound.families[0].name != "FL" or not bound.everything:
         return None
     # With unknown values the Hessian is −Cov(features) + Cov(features | known), which depends on what is known.
-    if has_unknown_values(dataset):
+    if dataset.has_missing:
         return None
     beta = np.asarray(bound.betas[0], dtype=np.float64)
     return float(beta.reshape(-1)[0]) if beta.size == 1 else None
-
-
-def has_unknown_values(dataset: Any) -> bool:
-    """Whether any value or label that the model describes is missing."""
-    codes = dataset.codes if isinstance(dataset, Table) else dataset.labels
-    return bool((codes < 0).any())
 
 
 def simulated_problems(fit: Fit, count: int) -> list[Problem]:

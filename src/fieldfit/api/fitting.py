@@ -17,17 +17,18 @@ import numpy as np
 from fieldfit.api.early_stopping import EarlyStopping
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
-from fieldfit.api.sample_weights import as_copies, weighted_size
 from fieldfit.asymptotics.identification import check_identified, with_open_weights
 from fieldfit.asymptotics.separation import separated_parameters, separation_message
 from fieldfit.data.samples import Table, constant_columns
-from fieldfit.models.base import Dataset, Model
+from fieldfit.models.base import Model
 from fieldfit.models.cost import selection_cost
 from fieldfit.models.field import FieldModel
 from fieldfit.objective import Objective, l1_weights, precision_of
 from fieldfit.optim import Progress, Solution, Status, minimise
 from fieldfit.optim.l1_penalty import L1Penalty
 from fieldfit.policies import Policy, as_policy
+from fieldfit.policies.policy import BoundPolicy
+from fieldfit.policies.selection import Selection
 from fieldfit.types import (
     BoolArray,
     ConvergenceWarning,
@@ -35,6 +36,7 @@ from fieldfit.types import (
     FloatArray,
     IntArray,
     ModelError,
+    PolicyError,
     SeparationWarning,
     WidthError,
 )
@@ -112,7 +114,7 @@ def fit(
         # Automatic weights are still open: every term may get one.
         checked = chosen if automatic is None else with_open_weights(chosen, automatic.by)
         check_identified(model, checked.bind(model.structure(dataset)), ~free | penalised)
-    dataset, row_weight = weighting(dataset, bound.everything)
+    dataset = dataset if bound.everything else dataset.copies()
     bound = chosen.bind(model.structure(dataset))  # copies of sequences are sequences of their own
 
     dropped: IntArray = np.empty(0, dtype=np.int64)
@@ -125,15 +127,17 @@ def fit(
         dropped = error.rows
         kept = np.setdiff1d(np.arange(dataset.n), dropped)
         dataset = dataset.subset(kept)
-        row_weight = None if row_weight is None else row_weight[kept]
         bound = chosen.bind(model.structure(dataset))
         selection = bound.draw(random_state, 0, dataset.n)
         problem = model.compile(dataset, selection)
 
+    if unpenalised:
+        refuse_nothing(chosen, selection)
+    row_weight = dataset.sample_weight
     objective = Objective(problem, precision, initial, free, row_weight)
-    counts = row_weight is not None and dataset.weight_kind == "counts"
-    scale = float(dataset.n if row_weight is None else row_weight.sum())
-    tell = as_callback(progress, max_iter, tol * max(scale, 1.0))
+    # Automatic weights add up to 1, whatever was written.
+    gtol = tol * dataset.total_weight * (largest_beta(bound) if automatic is None else 1.0)
+    tell = as_callback(progress, max_iter, gtol)
     found = None
     if automatic is not None:
         found = automatic_weights(
@@ -142,7 +146,7 @@ def fit(
             partial(model.compile, dataset),
             objective,
             automatic,
-            counts=counts,
+            counts=dataset.has_counts,
             tol=tol,
             max_iter=max_iter,
             method=method,
@@ -178,7 +182,7 @@ def fit(
         method="lbfgs" if plain else method,
         # Six pairs are as fast as ten on CoNLL-2000, and with millions of weights they are the memory of the fit.
         history=6 if plain and absolute is None else None,
-        gtol=tol * max(scale, 1.0),
+        gtol=gtol,
         max_iter=0 if cut else max_iter,
         callback=report,
     )
@@ -209,7 +213,6 @@ def fit(
             ),
             stacklevel=2,
         )
-    total, unit = weighted_size(row_weight, counts)
     cost = selection_cost(model, selection) if isinstance(model, FieldModel) else None
     return Fit(
         model=model,
@@ -218,8 +221,8 @@ def fit(
         sigma2=np.divide(1.0, precision, out=np.full_like(precision, np.inf), where=precision > 0),
         free=free,
         n=dataset.n,
-        weighted_total=total,
-        unit_weight=unit,
+        weighted_total=None if row_weight is None else dataset.effective_size,
+        unit_weight=dataset.unit_weight,
         random_state=random_state,
         converged=solution.converged,
         message=solution.message,
@@ -234,7 +237,7 @@ def fit(
         cost=cost,
         dataset=dataset,
         objective_function=objective,
-        counts=counts,
+        counts=dataset.has_counts,
         l1=absolute,
         weights=found,
     )
@@ -309,11 +312,15 @@ def refuse_constant(model: FieldModel, dataset: Table, unpenalised: BoolArray) -
         )
 
 
-def weighting(dataset: Dataset, everything: bool) -> tuple[Any, FloatArray | None]:
-    """Sample weights as row weights. Counts with a random Z become copies, each with a Z of its own."""
-    weight = dataset.sample_weight
-    if weight is None:
-        return dataset, None
-    if dataset.weight_kind == "counts" and not everything:
-        return as_copies(dataset), None
-    return dataset, weight
+def refuse_nothing(policy: Policy, selection: Selection) -> None:
+    """Refuse a selection without a single component: without a penalty every θ would be an optimum."""
+    if selection.count() == 0:
+        raise PolicyError(
+            f"The policy '{policy}' selected no component of any of the {selection.n:,} samples, so there is nothing to "
+            "fit. Use larger selection probabilities or another random_state."
+        )
+
+
+def largest_beta(bound: BoundPolicy) -> float:
+    """The largest weight β of the policy, which with the sample weights sets the scale of the objective."""
+    return max(float(np.max(np.abs(beta))) for beta in bound.betas)

@@ -37,7 +37,7 @@ class Fit(StandardErrors):
     """A fitted model. ``objective`` is the maximised penalised log-likelihood (a sum over samples).
 
     ``n`` is the number of rows, ``total`` the number of samples that they stand for, and ``unit_weight`` the weight of one
-    of those (see `sample_weights`): Σw = total × unit_weight.
+    of those (see `Dataset`): Σw = total × unit_weight.
     """
 
     model: Model

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldfit.api.expectations import replicate_seeds
-from fieldfit.api.sample_weights import as_copies, without_weights
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
 from fieldfit.models.field import FieldModel
@@ -60,8 +59,7 @@ def cross_validate(
             dataset = candidate.read(data)
         else:
             dataset = candidate.read(data, sample_weight=sample_weight, weight_kind=weight_kind)
-        if dataset.weight_kind == "counts" and dataset.sample_weight is not None:
-            dataset = as_copies(dataset)
+        dataset = dataset.copies()
         n, weight = dataset.n, dataset.sample_weight
         if n < 2 * folds:
             raise DataError(f"{n} samples are too few for {folds} folds.")
@@ -181,7 +179,7 @@ def goodness_of_fit(
 
     if n_simulated < 2:
         raise FieldfitError(f"Goodness of fit needs at least 2 simulated datasets; got {n_simulated}.")
-    dataset = without_weights(fit.needed_dataset)
+    dataset = fit.needed_dataset.equally_weighted()
     if dataset is None:
         raise DataError(
             "The samples have uneven importance weights, and those do not tell from which law the samples were drawn: no "

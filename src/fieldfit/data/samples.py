@@ -11,24 +11,22 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fieldfit.data.dataset import Dataset
 from fieldfit.data.labels import States
-from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
+from fieldfit.types import DataError, Int32Array, IntArray
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class Table(Dataset):
     """n samples of m discrete variables.
 
     codes: (n, m) int32, C-contiguous, read-only, −1 where missing. states[j][c]: the label of code c of variable j.
-    sample_weight: (n,) or None; "counts" are whole numbers of copies, each with its own Z, "importance" weights are
-    any finite numbers ≥ 0.
+    sample_weight and weight_kind as in `Dataset`.
     """
 
     codes: Int32Array
     names: tuple[str, ...]
     states: tuple[States, ...]
-    sample_weight: FloatArray | None = None
-    weight_kind: str = "importance"
 
     def __post_init__(self) -> None:
         codes = self.codes
@@ -47,8 +45,7 @@ class Table:
         ):
             raise DataError("A code is below −1 or beyond the states of its column. Use read_table to make codes.")
         codes.setflags(write=False)
-        weight = checked_weight(self.sample_weight, self.weight_kind, codes.shape[0])
-        object.__setattr__(self, "sample_weight", weight)
+        super().__post_init__()
 
     @property
     def n(self) -> int:
@@ -111,31 +108,3 @@ def constant_columns(table: Table) -> list[str]:
         seen = codes[:, j]
         lowest[j] = seen[seen >= 0].min(initial=highest[j])
     return [table.names[j] for j in np.flatnonzero(lowest >= highest)]
-
-
-def checked_weight(weight: ArrayLike | None, kind: str, n: int) -> FloatArray | None:
-    """The weights as read-only numbers (n,), or a sentence about what is wrong with them."""
-    if kind not in ("counts", "importance"):
-        raise DataError(f"weight_kind={kind!r} is unknown. Use 'counts' or 'importance'.")
-    if weight is None:
-        return None
-    try:
-        numbers = np.array(weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError("sample_weight does not consist of numbers. Give one number ≥ 0 for each row.") from error
-    if numbers.shape != (n,):
-        raise DataError(
-            f"sample_weight has shape {numbers.shape}, and the table has {n} rows. Give one number for each row."
-        )
-    wrong = ~((numbers >= 0) & np.isfinite(numbers))
-    wanted = "a finite number ≥ 0"
-    if kind == "counts" and not wrong.any():
-        wrong = numbers != np.rint(numbers)
-        wanted = "a whole number ≥ 0, because weight_kind is 'counts'"
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(f"sample_weight is {numbers[row]} in row {row} (counting from 0), and must be {wanted}.")
-    if n and not numbers.any():
-        raise DataError("sample_weight is zero in every row, so no sample counts. Give at least one positive weight.")
-    numbers.setflags(write=False)
-    return numbers

@@ -7,12 +7,13 @@ indices[indptr[i]:indptr[i + 1]] with the values beside them; an index that occu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fieldfit.data.samples import checked_weight
+from fieldfit.data.dataset import Dataset
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 
 UNKNOWN = -1
@@ -38,7 +39,7 @@ def _frozen(array: ArrayLike, dtype: type[Any], name: str) -> NDArray[Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Sequences:
+class Sequences(Dataset):
     """Sentences of tokens with sparse features and labels.
 
     Parameters
@@ -64,8 +65,6 @@ class Sequences:
     labels: Int32Array
     n_features: int
     n_labels: int
-    sample_weight: FloatArray | None = None
-    weight_kind: str = "importance"
 
     def __post_init__(self) -> None:
         for name, dtype in (("offsets", np.int64), ("indptr", np.int64), ("indices", np.int32), ("labels", np.int32)):
@@ -93,8 +92,7 @@ class Sequences:
                     f"Feature {self.indices[entry]} of sentence {sentence}, token {token} (counted from 0) is "
                     f"{self.values[entry]}; feature values must be finite numbers."
                 )
-        weight = checked_weight(self.sample_weight, self.weight_kind, self.n_sequences)
-        object.__setattr__(self, "sample_weight", weight)
+        super().__post_init__()
 
     @property
     def n_sequences(self) -> int:
@@ -105,6 +103,11 @@ class Sequences:
     def n(self) -> int:
         """The number of samples: a sample is a sentence."""
         return len(self.offsets) - 1
+
+    @cached_property
+    def has_missing(self) -> bool:
+        """Whether any label is unknown."""
+        return bool((self.labels < 0).any())
 
     @property
     def n_tokens(self) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.data import numeric
+from fieldfit.data.dataset import checked_weight
 from fieldfit.data.delimited import read_delimited
 from fieldfit.data.labels import (
     MAX_INFERRED_STATES,
@@ -27,7 +28,7 @@ from fieldfit.data.labels import (
     label_of,
 )
 from fieldfit.data.rawtable import ADVICE, RawTable, default_names, raw_array, raw_frame, raw_rows
-from fieldfit.data.samples import Table, checked_weight, constant_columns
+from fieldfit.data.samples import Table, constant_columns
 from fieldfit.types import DataError, FloatArray, Int32Array
 
 __all__ = ["Table", "constant_columns", "read_table"]
@@ -85,7 +86,7 @@ def read_table(
             f"{f' and {len(empty) - 1} more' if len(empty) > 1 else ''}. Leave such columns out with columns=[…]."
         )
     weights = checked_weight(weight, weight_kind, raw.n)
-    return Table(codes, tuple(raw.names), tuple(found), weights, weight_kind)
+    return Table(codes, tuple(raw.names), tuple(found), sample_weight=weights, weight_kind=weight_kind)
 
 
 def _listed_states(states: Iterable[Any]) -> States | list[States]:

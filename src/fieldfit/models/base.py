@@ -10,33 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import Structure
 from fieldfit.types import FloatArray, IntArray, ModelError
-
-
-class Dataset(Protocol):
-    """What a fit must know of a model's frozen samples, whatever they are: rows of a table, or sentences."""
-
-    @property
-    def n(self) -> int:
-        """The number of samples."""
-
-    @property
-    def sample_weight(self) -> FloatArray | None:
-        """A weight for each sample (n,), or None."""
-
-    @property
-    def weight_kind(self) -> str:
-        """What the weights are: "counts" or "importance"."""
-
-    def subset(self, rows: ArrayLike) -> Self:
-        """The samples ``rows``, repeats allowed, with their weights."""
 
 
 class Problem(ABC):

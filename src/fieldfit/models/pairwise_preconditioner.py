@@ -64,7 +64,9 @@ class SylvesterPreconditioner:
         centred = second if bias_parameter is None else second - np.outer(mean, mean)
         with one_blas_thread():
             values, vectors = np.linalg.eigh(centred / np.outer(root, root))
-        values = np.maximum(values, _SMALLEST * values[-1])
+        # Where no column changes the centred moments are only rounding: the second moments give the scale.
+        size = float(np.max(np.diag(second) / variance))
+        values = np.maximum(values, _SMALLEST * values[-1]) if values[-1] > 1e-12 * size else np.full(len(root), size)
         return cls(
             edges,
             edge_parameter,

@@ -74,7 +74,7 @@ class _Ground:
     def scale(self) -> float:
         """The number of samples, or the sum of their weights."""
         weight = self.objective.row_weight
-        return max(float(self.mixture.selection.n if weight is None else weight.sum()), 1.0)
+        return float(self.mixture.selection.n if weight is None else weight.sum())
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,183 @@
+"""What every dataset can do with its sample weights, whatever its samples are: rows of a table, or sentences.
+
+*Counts* are whole numbers of copies; each copy is a sample with a selection Z of its own. *Importance* weights w multiply
+the scores, so the bread is a sum of w·J and the meat one of w²·ψψᵀ. All that follows from weights is here: how many
+samples they stand for, the copies themselves, and random parts of the samples.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fieldfit.types import DataError, FloatArray, IntArray
+
+#: Copies of counted samples that a dataset may be expanded to.
+MOST_COPIES = 200_000_000
+#: Whole numbers above this are not exact as doubles.
+_LARGEST_COUNT = 2**53
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Dataset(ABC):
+    """Frozen samples of a model with their weights.
+
+    Parameters
+    ----------
+    sample_weight
+        (n,) numbers ≥ 0, or None where every sample counts once.
+    weight_kind
+        What the weights are: "counts" (whole numbers of copies) or "importance" (any finite numbers).
+    """
+
+    sample_weight: FloatArray | None = None
+    weight_kind: str = "importance"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sample_weight", checked_weight(self.sample_weight, self.weight_kind, self.n))
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """The number of samples, each with one weight."""
+
+    @property
+    @abstractmethod
+    def has_missing(self) -> bool:
+        """Whether any value or label that a model describes is missing."""
+
+    @abstractmethod
+    def subset(self, rows: ArrayLike) -> Self:
+        """The samples ``rows`` (indices, repeats allowed, or a mask), in that order, with their weights."""
+
+    @property
+    def has_counts(self) -> bool:
+        """Whether the weights are counts of copies."""
+        return self.sample_weight is not None and self.weight_kind == "counts"
+
+    @property
+    def total_weight(self) -> float:
+        """Σw; n without weights."""
+        return float(self.n if self.sample_weight is None else self.sample_weight.sum())
+
+    @property
+    def n_copies(self) -> int:
+        """The number of samples that a random selection is drawn for: the sum of the counts, else n."""
+        return int(self.total_weight) if self.has_counts else self.n
+
+    @property
+    def effective_size(self) -> float:
+        """The number N of equally weighted samples that these stand for: n, or the sum of the counts.
+
+        For importance weights it is Kish's effective size (Σw)²/Σw²: the number of equally weighted samples whose mean is
+        as accurate. It does not change when all weights are multiplied by a constant or when samples of weight 0 are
+        added, and is n where the weights are equal.
+        """
+        if self.sample_weight is None or self.has_counts:
+            return self.total_weight
+        # Relative to the largest weight, so that the squares of very small or very large weights are numbers.
+        relative = self.sample_weight / self.sample_weight.max()
+        return float(relative.sum() ** 2 / (relative @ relative))
+
+    @property
+    def unit_weight(self) -> float:
+        """The weight of one of the `effective_size` samples: Σw/N, which is 1 without weights and for counts."""
+        return self.total_weight / self.effective_size
+
+    @property
+    def relative_weight(self) -> FloatArray | None:
+        """Importance weights scaled to mean 1; None without weights and for counts."""
+        if self.sample_weight is None or self.has_counts:
+            return None
+        return np.asarray(self.sample_weight * (self.n / self.sample_weight.sum()), dtype=np.float64)
+
+    def unweighted(self) -> Self:
+        """The same samples, each with weight 1."""
+        return replace(self, sample_weight=None)
+
+    def copies(self) -> Self:
+        """Every copy of a counted sample as a sample of its own, without weights; without counts the dataset as it is."""
+        if not self.has_counts:
+            return self
+        assert self.sample_weight is not None
+        if self.n_copies > MOST_COPIES:
+            raise DataError(
+                f"The counts stand for {self.n_copies:,} samples, and a random selection needs a draw for each; the "
+                f"limit is {MOST_COPIES:,}. Use a policy that selects everything (for example PL1 without a selection "
+                "probability), or weight_kind='importance'."
+            )
+        return self.subset(np.repeat(np.arange(self.n), self.sample_weight.astype(np.int64))).unweighted()
+
+    def equally_weighted(self) -> Self | None:
+        """The samples without weights, where that changes nothing but the scale: else None.
+
+        Counts become copies; of importance weights that are all equal or 0 the samples with a positive weight stay.
+        """
+        if self.sample_weight is None or self.has_counts:
+            return self.copies()
+        positive = np.flatnonzero(self.sample_weight > 0)
+        if np.ptp(self.sample_weight[positive]) > 1e-12 * float(self.sample_weight.max()):
+            return None
+        return self.subset(positive).unweighted()
+
+    def draw(self, most: int, random: np.random.Generator) -> Self:
+        """At most ``most`` of the samples, each with the same probability, in order.
+
+        Of counts they are copies, without weights. Samples of weight 0 are never drawn.
+        """
+        weight = self.sample_weight
+        if weight is not None and self.has_counts:
+            ends = np.cumsum(weight.astype(np.int64))
+            copies = _draw_some(int(ends[-1]), most, random)
+            return self.subset(np.searchsorted(ends, copies, side="right")).unweighted()
+        if weight is not None and not weight.all():
+            used = np.flatnonzero(weight)
+            return self.subset(used[_draw_some(len(used), most, random)])
+        return self if self.n <= most else self.subset(_draw_some(self.n, most, random))
+
+
+def _draw_some(total: int, most: int, random: np.random.Generator) -> IntArray:
+    if total <= most:
+        return np.arange(total)
+    return np.sort(random.choice(total, most, replace=False))
+
+
+def checked_weight(weight: ArrayLike | None, kind: str, n: int) -> FloatArray | None:
+    """The weights as read-only numbers (n,); DataError with a sentence about what is wrong with them."""
+    if kind not in ("counts", "importance"):
+        raise DataError(f"weight_kind={kind!r} is unknown. Use 'counts' or 'importance'.")
+    if weight is None:
+        return None
+    try:
+        numbers = np.array(weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError("sample_weight does not consist of numbers. Give one number ≥ 0 for each row.") from error
+    if numbers.shape != (n,):
+        raise DataError(
+            f"sample_weight has shape {numbers.shape}, and the table has {n} rows. Give one number for each row."
+        )
+    wrong = ~((numbers >= 0) & np.isfinite(numbers))
+    wanted = "a finite number ≥ 0"
+    if kind == "counts" and not wrong.any():
+        wrong = numbers != np.rint(numbers)
+        wanted = "a whole number ≥ 0, because weight_kind is 'counts'"
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(f"sample_weight is {numbers[row]} in row {row} (counting from 0), and must be {wanted}.")
+    if n and not numbers.any():
+        raise DataError("sample_weight is zero in every row, so no sample counts. Give at least one positive weight.")
+    with np.errstate(over="ignore"):
+        total = float(numbers.sum())
+    if kind == "counts" and total > _LARGEST_COUNT:
+        raise DataError(
+            f"The counts in sample_weight add up to {total:.3g}; counts up to 2^53 (9.0e15) in all are exact. Use "
+            "weight_kind='importance' for larger weights."
+        )
+    if not np.isfinite(total):
+        raise DataError("The sum of sample_weight is not finite. Divide all weights by the largest of them.")
+    numbers.setflags(write=False)
+    return numbers
