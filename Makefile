@@ -7,7 +7,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*)
 .PHONY: demo test reproduce check unit format sanitize clean
 
 demo: $(VENV)/.installed
-	$(BIN)/python -m fieldfit.experiments.demo --out demo-output
+	$(BIN)/python -m fieldfit.demo --out demo-output
 
 test: check unit
 

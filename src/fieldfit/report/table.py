@@ -1,4 +1,4 @@
-"""A table of plain values: made by experiments, shown by the command line and by pages."""
+"""A table of plain values, shown by the command line and by pages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,12 @@
-"""`fieldfit reproduce figure-1 | all`: the paper's figures. The experiments are found by their files."""
+"""`fieldfit reproduce figure-1 | all`: the paper's figures.
+
+They are a package of their own, `fieldfit_paper`, which uses fieldfit as any other program does. This is the one place of
+fieldfit that knows of it, and imports it by name when the command runs.
+"""
 
 from __future__ import annotations
 
+import importlib
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +16,7 @@ import typer
 from fieldfit.cli.shared import Json, Threads, use_threads
 
 if TYPE_CHECKING:
-    from fieldfit.experiments.reproduction import Reproduction
+    from fieldfit_paper.reproduction import Reproduction
 
 
 class Scale(StrEnum):
@@ -36,20 +41,19 @@ def reproduce(
 ) -> None:
     """Compute a figure of the paper, and draw it with --out."""
     from fieldfit.cli.output import note, print_json
-    from fieldfit.experiments.reproduction import experiment_names
-    from fieldfit.experiments.reproduction import reproduce as run
     from fieldfit.types import MissingDataError
 
     use_threads(threads)
+    paper = importlib.import_module("fieldfit_paper.experiments")
     documents = []
     left_out: dict[str, str] = {}
-    for one in experiment_names() if name == "all" else (name,):
+    for experiment in paper.EXPERIMENTS if name == "all" else (name,):
         try:
-            result = run(one, out, scale.value)
+            result = paper.reproduce(experiment, out, scale.value)
         except MissingDataError as error:
             if name != "all":
                 raise
-            left_out[one] = str(error)
+            left_out[experiment] = str(error)
             continue
         documents.append(result.document | {"files": [str(path) for path in result.files]})
         if not json:
@@ -57,8 +61,8 @@ def reproduce(
     if json:
         print_json({"experiments": documents, "left_out": left_out} if name == "all" else documents[0])
     for why in dict.fromkeys(left_out.values()):
-        names = ", ".join(one for one, own in left_out.items() if own == why)
-        note(f"Left out for want of data: {names}. {why}")
+        names = ", ".join(experiment for experiment, reason in left_out.items() if reason == why)
+        note(f"Skipped because data are missing: {names}. {why}")
 
 
 def _show(result: Reproduction) -> None:

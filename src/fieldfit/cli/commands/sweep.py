@@ -31,7 +31,7 @@ def run(
 ) -> None:
     """Compute the cells that the store does not have yet; after any interruption the same command goes on."""
     from fieldfit.cli.output import print_json, say
-    from fieldfit.experiments.sweep import read_sweep, run_sweep
+    from fieldfit.sweep import read_sweep, run_sweep
 
     use_threads(threads)
     summary = run_sweep(
@@ -57,7 +57,7 @@ def show(
 ) -> None:
     """How far a sweep is and what failed; also while it runs."""
     from fieldfit.cli.output import print_json, say
-    from fieldfit.experiments.sweep import open_sweep
+    from fieldfit.sweep import open_sweep
 
     sweep = open_sweep(store_of(path))
     frame = sweep.frame(unfinished=True)
@@ -79,7 +79,7 @@ def export(
 ) -> None:
     """Write the results as a table, one line for each cell."""
     from fieldfit.cli.output import check_folder, note
-    from fieldfit.experiments.sweep import open_sweep
+    from fieldfit.sweep import open_sweep
 
     check_folder(out)
     rows = open_sweep(store_of(path)).export(out, unfinished=unfinished)

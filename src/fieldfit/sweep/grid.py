@@ -1,0 +1,248 @@
+"""A sweep: one experiment at every point of a grid of named axes.
+
+    cells = axis_1 × axis_2 × …,    seed of a cell = hash(seed of the sweep, coordinates of the cell)
+
+The seed depends on nothing else, so that results depend neither on the order of the cells nor on who computes them. A
+sweep is a Python object or a small TOML file; see docs/sweeps.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fieldfit.sweep.experiment import Experiment, find_experiment, takes_start
+from fieldfit.types import FileAccessError, SweepError
+
+#: What a coordinate may be.
+Scalar = str | int | float | bool | None
+
+_KEYS = {"name", "experiment", "seed", "version", "warm_start_axis", "constants", "axes"}
+_RANGE_KEYS = {"start", "stop", "count", "scale"}
+_MOST_CELLS = 1_000_000
+
+
+def canonical(value: Any) -> str:
+    """JSON in one spelling: sorted keys, no spaces, 1.0 written as 1; so equal values have equal text."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and math.isfinite(value) and value == int(value) and abs(value) < 2**53:
+        return int(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def digest(value: Any, size: int = 16) -> str:
+    """A hash of a plain value that is the same on every machine and in every process."""
+    return hashlib.blake2b(canonical(value).encode(), digest_size=size).hexdigest()
+
+
+def seed_of(seed: int, coordinates: Mapping[str, Any]) -> int:
+    """A seed from 0 to 2^63 − 1 that belongs to these coordinates and the seed given."""
+    return int(digest({"seed": seed, "coordinates": coordinates}, 8), 16) >> 1
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the grid. ``predecessor`` is the cell whose state it may start from, or None."""
+
+    key: str
+    position: int
+    coordinates: dict[str, Scalar]
+    seed: int
+    predecessor: str | None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """An experiment, what it is told everywhere (``constants``) and the axes of the grid.
+
+    Parameters
+    ----------
+    experiment : a function of (coordinates, seed) that returns a flat dict, the name of a built-in experiment, or
+        ``"module:function"``; the coordinates it is given contain the constants
+    axes : values of each axis, by name; numbers, text, booleans or None
+    constants : given to every cell along with its coordinates
+    seed : the cells' seeds come from it
+    version : change it when the experiment's meaning has changed in a way that its own source does not show
+    warm_start_axis : cells that differ in this axis only form a path, each starts from the state that the one before
+        it returned; for experiments that take ``start``
+    folder : where relative paths in the constants begin
+    """
+
+    experiment: Experiment | Any
+    axes: Mapping[str, Sequence[Scalar]]
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    version: int | str = 1
+    warm_start_axis: str | None = None
+    name: str = "sweep"
+    folder: Path = field(default_factory=Path)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "experiment", find_experiment(self.experiment, self.folder))
+        object.__setattr__(self, "axes", {name: _axis(name, values) for name, values in self.axes.items()})
+        object.__setattr__(self, "constants", dict(self.constants))
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+            raise SweepError(f"The seed of a sweep is a whole number; got {self.seed!r}.")
+        if not self.axes:
+            raise SweepError("The sweep has no axes: give at least one, such as lam = [0.1, 0.5, 1.0].")
+        both = sorted(set(self.axes) & set(self.constants))
+        if both:
+            raise SweepError(f"{both[0]!r} is an axis and a constant of the sweep; it can be only one of them.")
+        reserved = sorted(name for name in (*self.axes, *self.constants) if name.startswith("cell_"))
+        if reserved:
+            raise SweepError(f"Names that begin with cell_ are kept for the engine; rename {reserved[0]!r}.")
+        if self.size > _MOST_CELLS:
+            raise SweepError(f"The grid has {self.size:,} cells; a sweep may have at most {_MOST_CELLS:,}.")
+        try:
+            canonical(self.constants)
+        except (TypeError, ValueError) as error:
+            raise SweepError(
+                f"The constants of a sweep must be plain values (numbers, text, lists): {error}."
+            ) from None
+        if self.warm_start_axis is not None:
+            self._check_warm_start(self.warm_start_axis)
+
+    def _check_warm_start(self, axis: str) -> None:
+        if axis not in self.axes:
+            raise SweepError(f"warm_start_axis is {axis!r}, which is not an axis; the axes are {list(self.axes)}.")
+        if not takes_start(self.experiment.function):
+            raise SweepError(
+                f"The experiment {self.experiment.name!r} has no parameter 'start', so it cannot start from a "
+                f"neighbour's state: leave warm_start_axis out."
+            )
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return math.prod(len(values) for values in self.axes.values())
+
+    def cells(self) -> Iterator[Cell]:
+        """All cells, the last axis fastest."""
+        names = list(self.axes)
+        ranges = [range(len(self.axes[name])) for name in names]
+        path = None if self.warm_start_axis is None else names.index(self.warm_start_axis)
+        for position, places in enumerate(itertools.product(*ranges)):
+            coordinates = self._at(places)
+            predecessor = None
+            if path is not None and places[path] > 0:
+                before = (*places[:path], places[path] - 1, *places[path + 1 :])
+                predecessor = digest(self._at(before))
+            yield Cell(digest(coordinates), position, coordinates, seed_of(self.seed, coordinates), predecessor)
+
+    def _at(self, places: Sequence[int]) -> dict[str, Scalar]:
+        return {name: self.axes[name][place] for name, place in zip(self.axes, places, strict=True)}
+
+    def definition(self) -> dict[str, Any]:
+        """What the results depend on, as plain values: a store belongs to exactly one definition."""
+        return {
+            "experiment": self.experiment.name,
+            "experiment_version": self.experiment.version,
+            "inputs": self.experiment.inputs(self.resolved_constants()),
+            "axes": {name: list(values) for name, values in self.axes.items()},
+            "constants": dict(self.constants),
+            "seed": self.seed,
+            "version": self.version,
+            "warm_start_axis": self.warm_start_axis,
+        }
+
+    def resolved_constants(self) -> dict[str, Any]:
+        """The constants with relative paths made to begin in ``folder``, as the experiment gets them."""
+        constants = dict(self.constants)
+        for name in self.experiment.paths:
+            if isinstance(constants.get(name), str):
+                constants[name] = os.fspath(self.folder / constants[name])
+        return constants
+
+
+def read_sweep(path: str | os.PathLike[str]) -> Sweep:
+    """Read a sweep from its TOML file."""
+    file = Path(path)
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileAccessError(f"There is no sweep file {file}. Check the path.") from None
+    except OSError as error:
+        raise FileAccessError(f"The sweep file {file} cannot be read: {error.strerror or error}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SweepError(f"{file} is not a TOML file: {error}.") from None
+    unknown = sorted(set(document) - _KEYS)
+    if unknown:
+        raise SweepError(f"{file} has the unknown key {unknown[0]!r}; a sweep has the keys {sorted(_KEYS)}.")
+    for key, kind, article in (
+        ("experiment", str, "text"),
+        ("axes", dict, "a table"),
+        ("constants", dict, "a table"),
+    ):
+        if not isinstance(document.get(key, kind()), kind):
+            raise SweepError(f"{key!r} in {file} must be {article}; it is {document[key]!r}.")
+    for key in ("experiment", "axes"):
+        if key not in document:
+            raise SweepError(f"{file} lacks {key!r}: a sweep needs an experiment and [axes].")
+    document["axes"] = {name: _range(name, values) for name, values in document["axes"].items()}
+    return Sweep(**{"name": file.stem, **document}, folder=file.resolve().parent)
+
+
+def _range(name: str, values: Any) -> Any:
+    """A list as it is; {start, stop, count} as that many values, evenly spaced (scale = "log": in logarithm)."""
+    if not isinstance(values, dict):
+        return values
+    if not {"start", "stop", "count"} <= set(values) <= _RANGE_KEYS or values.get("scale", "linear") not in (
+        "linear",
+        "log",
+    ):
+        raise SweepError(
+            f"The axis {name!r} is {values}; a range is written as "
+            '{ start = 0.1, stop = 1.0, count = 10 }, with scale = "log" if wanted.'
+        )
+    start, stop, count = values["start"], values["stop"], values["count"]
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (start, stop))
+    if not numbers or isinstance(count, bool) or not isinstance(count, int) or count < 2:
+        raise SweepError(f"The axis {name!r} needs two numbers and a count of at least 2; it is {values}.")
+    if count > _MOST_CELLS:
+        raise SweepError(f"The axis {name!r} has {count:,} values; a sweep may have at most {_MOST_CELLS:,} cells.")
+    if values.get("scale") == "log":
+        if not (start > 0 and stop > 0):
+            raise SweepError(
+                f"The axis {name!r} has a logarithmic scale, so its ends must be positive; it is {values}."
+            )
+        spaced = np.geomspace(start, stop, count)
+    else:
+        spaced = np.linspace(start, stop, count)
+    # Twelve digits: 0.1 + 0.2 is 0.3 in a coordinate, in the file and in the exported table.
+    return [float(f"{value:.12g}") for value in spaced]
+
+
+def _axis(name: str, values: Any) -> tuple[Scalar, ...]:
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence | np.ndarray) or len(values) == 0:
+        raise SweepError(f"The axis {name!r} needs a list of at least one value; got {values!r}.")
+    found: list[Scalar] = []
+    for value in values:
+        plain = value.item() if isinstance(value, np.generic) else value
+        finite = not isinstance(plain, float) or math.isfinite(plain)
+        if not (plain is None or isinstance(plain, str | int | float)) or not finite:
+            raise SweepError(
+                f"The axis {name!r} has the value {value!r}; values are finite numbers, text, booleans or None."
+            )
+        found.append(plain)
+    if len({canonical(value) for value in found}) < len(found):
+        raise SweepError(f"The axis {name!r} has the same value twice: {found}.")
+    return tuple(found)

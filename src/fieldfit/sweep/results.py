@@ -1,0 +1,85 @@
+"""Read a sweep's results while it runs or afterwards: pandas, CSV, Parquet, and a summary in words."""
+
+from __future__ import annotations
+
+import collections
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fieldfit.data.atomic import atomic_writer
+from fieldfit.sweep.store import Store
+from fieldfit.types import FieldfitError, SweepError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class SweepResults:
+    """The cells of a store as a table; each call reads the store anew."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        with Store(self.path) as store:
+            self.name = store.name
+            self.definition: dict[str, Any] = store.definition
+
+    def frame(self, *, unfinished: bool = False) -> pd.DataFrame:
+        """One row for each done or failed cell (with ``unfinished``: for every cell) in the grid's order.
+
+        Columns: the axes, the results, and ``cell_status``, ``cell_seed``, ``cell_seconds``, ``cell_finished``,
+        ``cell_error``, ``cell_warnings``, ``cell_versions``.
+        """
+        import pandas as pd
+
+        with Store(self.path, check=False) as store:
+            records = store.records()
+        if not unfinished:
+            records = [record for record in records if record["cell_status"] in ("done", "failed")]
+        axes = list(self.definition["axes"])
+        frame = pd.DataFrame.from_records(records) if records else pd.DataFrame(columns=axes)
+        engine = [name for name in frame.columns if str(name).startswith("cell_")]
+        return frame[[*axes, *(n for n in frame.columns if n not in axes and n not in engine), *engine]]
+
+    def export(self, target: str | os.PathLike[str], *, unfinished: bool = False) -> int:
+        """Write the table to a .csv or .parquet file; the number of rows."""
+        file = Path(target)
+        frame = self.frame(unfinished=unfinished)
+        kind = file.suffix.lower()
+        if kind not in (".csv", ".parquet"):
+            raise SweepError(f"A sweep is exported to a .csv or .parquet file; got {file.name!r}.")
+        buffer = io.BytesIO()
+        if kind == ".csv":
+            frame.to_csv(buffer, index=False)
+        else:
+            try:
+                frame.to_parquet(buffer, index=False)
+            except ImportError as error:
+                raise FieldfitError(
+                    "Parquet needs pyarrow, which is not installed: install it, or export to a .csv file."
+                ) from error
+        with atomic_writer(file) as stream:
+            stream.write(buffer.getvalue())
+        return len(frame)
+
+    def summary(self) -> str:
+        """How far the sweep is, and which errors there were."""
+        with Store(self.path, check=False) as store:
+            counts = store.counts()
+            errors = collections.Counter(
+                record["cell_error"].strip().splitlines()[-1] for record in store.records() if record["cell_error"]
+            )
+        axes = ", ".join(f"{name} ({len(values)})" for name, values in self.definition["axes"].items())
+        lines = [
+            f"{self.name}: {self.definition['experiment']} over {axes}; seed {self.definition['seed']}",
+            f"{counts.done} of {counts.total} cells done, {counts.failed} failed, {counts.running} running, "
+            f"{counts.waiting} waiting; {counts.seconds:.3g} s a cell",
+        ]
+        lines += [f"  {number} × {text}" for text, number in errors.most_common(10)]
+        return "\n".join(lines)
+
+
+def open_sweep(path: str | os.PathLike[str]) -> SweepResults:
+    """The results in a store: ``open_sweep(path).frame()``."""
+    return SweepResults(path)

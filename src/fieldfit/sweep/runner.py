@@ -1,0 +1,264 @@
+"""Run a sweep: workers on joblib share the store, the parent watches it.
+
+    claim → compute → commit + claim → …    in every worker, of this run and of any other on the same store
+
+The same call after kill -9, Ctrl-C or a crash goes on where the store stands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from fieldfit.sweep.grid import Sweep
+from fieldfit.sweep.process import ProcessName
+from fieldfit.sweep.progress import Display, choose_display
+from fieldfit.sweep.store import Counts, Store
+from fieldfit.sweep.worker import work, work_in
+from fieldfit.types import FieldfitError, SweepError
+
+_POLL = 0.3
+#: Runs of this process that have ended but could not give their cells back (a full disk). This process and its
+#: workers live on, so nobody would take those cells over: the next run releases them.
+_ended: set[str] = set()
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Where the sweep stands when a run has ended."""
+
+    path: Path
+    done: int
+    failed: int
+    unfinished: int
+    interrupted: bool
+    seconds: float
+
+    def __str__(self) -> str:
+        text = f"{self.done} cells done, {self.failed} failed, {self.unfinished} unfinished ({self.path})"
+        return f"{text}; stopped, the same command goes on" if self.interrupted else text
+
+
+def run_sweep(
+    sweep: Sweep,
+    path: str | os.PathLike[str],
+    *,
+    n_jobs: int = 1,
+    retry_failed: bool = False,
+    extend: bool = False,
+    progress: bool | str = False,
+) -> Summary:
+    """Compute the cells of ``sweep`` that its store at ``path`` does not have yet.
+
+    Each cell is on the disk as soon as it is finished. With ``n_jobs=1`` cells run in this process, else in that many
+    worker processes (−1: one for each processor), with the kernels' threads divided among them. Other processes may
+    run the same sweep on the same store; this one returns when all cells are done or failed, or on Ctrl-C.
+    """
+    count = _jobs(n_jobs)
+    began = time.perf_counter()
+    interrupted = False
+    with Store.for_sweep(path, sweep, extend=extend) as store:
+        for left in tuple(_ended):
+            store.release_run(left)
+        if retry_failed:
+            store.retry_failed()
+        store.take_over()
+        display = choose_display(sweep.name, progress)
+        try:
+            counts = store.counts()
+            display.update(counts)
+            if counts.waiting or counts.running:
+                with _run(store, count) as run, _watch(store.path, display):
+                    _until_finished(store, sweep, run, count)
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            with contextlib.suppress(FieldfitError):
+                display.update(store.counts())
+            display.close()
+        counts = store.counts()
+    return Summary(
+        Path(path),
+        counts.done,
+        counts.failed,
+        counts.waiting + counts.running,
+        interrupted,
+        time.perf_counter() - began,
+    )
+
+
+@contextlib.contextmanager
+def _run(store: Store, count: int) -> Iterator[str]:
+    """A run from its beginning to its end, when no cell is left with it."""
+    run = store.begin_run(count, versions())
+    try:
+        yield run
+    finally:
+        _ended.add(run)
+        with contextlib.suppress(FieldfitError):
+            store.release_run(run)
+            _ended.discard(run)
+
+
+def versions() -> dict[str, str]:
+    """What the results of a run were made with."""
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in ("fieldfit", "numpy", "scipy"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def _jobs(n_jobs: int) -> int:
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or (n_jobs < 1 and n_jobs != -1):
+        raise SweepError(f"The number of jobs is at least 1, or -1 for one on each processor; got {n_jobs!r}.")
+    return _processors() if n_jobs == -1 else n_jobs
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _until_finished(store: Store, sweep: Sweep, run: str, jobs: int) -> None:
+    """Start workers until no cell waits and none is running, here or in another process."""
+    while True:
+        if jobs == 1:
+            _work_here(store, sweep, run)
+        else:
+            _work_in_processes(store, sweep, run, jobs)
+        store.take_over()
+        counts = store.counts()
+        if not counts.waiting and not counts.running:
+            return
+        time.sleep(_POLL)  # another process has the rest: wait for it, or take over what it leaves
+
+
+def _work_here(store: Store, sweep: Sweep, run: str) -> None:
+    with _noting_interrupts() as interrupted:
+        finish = partial(
+            work_in,
+            store,
+            run,
+            sweep.experiment.function,
+            sweep.resolved_constants(),
+            warm=sweep.warm_start_axis is not None,
+            stop=interrupted,
+            interrupted=interrupted,
+        )
+        finish()
+        for key in store.suspects():  # left by a run with worker processes; here they get their second try
+            finish(only=key)
+
+
+def _work_in_processes(store: Store, sweep: Sweep, run: str, jobs: int) -> None:
+    """All workers at once; if one is killed under a cell, the cells that were running are tried one by one alone."""
+    if not _start_workers(store, sweep, run, min(jobs, max(store.counts().waiting, 1)), None):
+        store.take_over(crashed_run=run)
+    for key in store.suspects():
+        if not _start_workers(store, sweep, run, 1, key):
+            store.take_over(crashed_run=run)
+            store.condemn(
+                key,
+                "The process that computed this cell was killed, twice; the second time no other cell was running. "
+                "It crashed, or the machine was out of memory.",
+            )
+
+
+def _start_workers(store: Store, sweep: Sweep, run: str, count: int, only: str | None) -> bool:
+    """False if a worker process died."""
+    from joblib import Parallel, delayed
+    from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
+
+    # By its address where a worker can import it; any other function travels by value (cloudpickle).
+    address = sweep.experiment.address
+    importable = find_by_address(address, sweep)
+    tasks = [
+        delayed(work)(
+            store.path.resolve(),
+            run,
+            address if importable else sweep.experiment.function,
+            sweep.folder,
+            sweep.resolved_constants(),
+            warm=sweep.warm_start_axis is not None,
+            parent=ProcessName.own(),
+            threads=max(1, _processors() // count),
+            only=only,
+        )
+        for _ in range(count)
+    ]
+    try:
+        # Two processes at least: joblib runs a single job in this process, which is to survive it.
+        Parallel(n_jobs=max(count, 2), backend="loky", batch_size=1, pre_dispatch="all")(tasks)
+    except (BrokenProcessPool, TerminatedWorkerError):
+        return False
+    return True
+
+
+def find_by_address(address: str, sweep: Sweep) -> bool:
+    """Whether a new process finds the sweep's function at this address."""
+    from fieldfit.sweep.experiment import find_experiment
+
+    if address.startswith("__main__:") or "<" in address:
+        return False
+    try:
+        return find_experiment(address, sweep.folder).function is sweep.experiment.function
+    except SweepError:
+        return False
+
+
+@contextlib.contextmanager
+def _noting_interrupts() -> Iterator[Callable[[], bool]]:
+    """While a cell runs in this process, remember Ctrl-C even if the experiment swallows it."""
+    seen = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield seen.is_set
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: FrameType | None) -> Any:
+        seen.set()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield seen.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _watch(path: Path, display: Display) -> Iterator[None]:
+    """A thread that reads the store and moves the display, whoever does the work."""
+    ended = threading.Event()
+
+    def look() -> None:
+        try:
+            with Store(path, check=False) as store:
+                last: Counts | None = None
+                while not ended.wait(_POLL):
+                    counts = store.counts()
+                    if counts != last:
+                        display.update(counts)
+                    last = counts
+        except Exception as error:
+            print(f"The progress display stopped: {error}", file=sys.stderr)
+
+    thread = threading.Thread(target=look, name="sweep-display", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(timeout=5)

@@ -1,0 +1,1 @@
+"""The paper's figures and claims, computed with fieldfit. `fieldfit_paper.experiments` lists them."""

@@ -1,0 +1,174 @@
+"""Figure 1: three policies on a five-node Boltzmann machine and fourteen samples.
+
+    θ = (−1, −1, −1, −1, −1, 1, 1, 1, 1, 1),   pairs in row-major order
+    FLOPs of a component of order k = C(m,2)·2^k + C(m,2)/C(m,k)
+
+The data are the draw of Z that the figure shows for 0.7PL+0.3PL2 and the three variances printed in it. FLOPs, sums and
+variances are computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fieldfit import BoltzmannMachine, Policy, asymptotics
+from fieldfit.models.cost import family_flops
+from fieldfit.report.boxes import SelectionBox, draw_boxes
+from fieldfit.report.figures import make_folder, save_figure
+from fieldfit.report.table import PlainTable
+from fieldfit.types import BoolArray
+from fieldfit_paper.reproduction import Reproduction
+
+NODES = 5
+SAMPLES = 14
+THETA = np.repeat([-1.0, 1.0], 5)
+
+#: Z of the third box: a line for each component (five PL1, ten PL2), a mark for each selected sample.
+DRAWN = """
+.####...####..
+.#.##.#####.##
+##...###.#####
+..#..##...####
+#...#####.##.#
+..##.#....#...
+#.#.#...#..#..
+....###..#....
+#.....#...##..
+...##.#..##...
+.##...##.###..
+#..#.#.#......
+#......#......
+..#.##.#......
+......####.#..
+"""
+
+NOTE = (
+    "The variances printed in the paper for the second and third box do not follow from its Proposition 2 at this θ: "
+    "with the pairs in row-major order that formula gives the values in the column 'published'. The column 'exact' "
+    "also counts the noise of selecting components at random, which Proposition 2 leaves out."
+)
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box of the figure: its policy, the Z it shows (None: everything selected) and the variance it prints."""
+
+    title: str
+    policy: str
+    printed_variance: float
+    drawn: BoolArray | None = None
+
+
+def drawn_selection() -> BoolArray:
+    """Z of the third box (15 components, 14 samples)."""
+    return np.array([[mark == "#" for mark in line] for line in DRAWN.split()])
+
+
+def paper_boxes() -> tuple[Box, ...]:
+    """The three boxes in the order of the figure."""
+    return (
+        Box("FL", "FL", 1.0),
+        Box("PL", "PL1", 1.83),
+        Box("0.7PL+0.3PL2", "0.7*PL1 + 0.3*PL2", 1.48, drawn_selection()),
+    )
+
+
+def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
+    """Compute the figure; with ``out``, draw it as well. It is of one size, whatever the scale."""
+    folder = None if out is None else make_folder(out)
+    model = BoltzmannMachine(NODES)
+    boxes, records, rows = [], [], []
+    for box in paper_boxes():
+        bound = Policy.parse(box.policy).bind(model.structure())
+        names, cost = [], []
+        for family in bound.families:
+            size = family.size or 0
+            names += [_component_name(*family.component(j)) for j in range(size)]
+            cost += np.broadcast_to(family_flops(model, family), (size,)).tolist()
+        selected = np.ones((len(names), SAMPLES), dtype=bool) if box.drawn is None else box.drawn
+        theory = {form: asymptotics(model, THETA, box.policy, formula=form) for form in ("published", "exact")}
+        variance = {form: theory[form].efficiency("det") for form in theory}
+        picture = SelectionBox(
+            box.title,
+            tuple(names),
+            selected,
+            np.array(cost),
+            (
+                f"Variance (det, relative to FL): {variance['exact']:.2f} exact, "
+                f"{variance['published']:.2f} by the published formula, {box.printed_variance:g} printed",
+            ),
+        )
+        boxes.append(picture)
+        sizes = [family.size or 0 for family in bound.families]
+        counts = np.add.reduceat(selected.sum(axis=1), np.cumsum([0, *sizes[:-1]]))
+        records.append(_record(box, picture, [f.name for f in bound.families], counts.tolist(), variance, theory))
+        rows.append(
+            (
+                box.title,
+                int(selected.sum()),
+                round(picture.total),
+                variance["exact"],
+                variance["published"],
+                box.printed_variance,
+            )
+        )
+    summary = PlainTable(
+        "Figure 1: five-node Boltzmann machine, 14 samples",
+        ("policy", "selected", "FLOPs", "exact", "published", "printed"),
+        tuple(rows),
+        "Variance: determinant relative to maximum likelihood (FL).",
+    )
+    files: list[Path] = []
+    if folder is not None:
+        files = save_figure(draw_boxes(boxes), folder, "figure-1")
+    document = {"experiment": "figure-1", "theta": THETA.tolist(), "boxes": records, "note": NOTE}
+    return Reproduction(document, (summary, *map(_selection_table, boxes)), (NOTE,), tuple(files))
+
+
+def _component_name(target: tuple[int, ...], given: tuple[int, ...]) -> str:
+    """In the paper's notation, counting from 1, as matplotlib's mathematics."""
+    nodes = [v + 1 for v in target]
+    if not given:
+        return f"$X_{nodes[0]},\\ldots,X_{nodes[-1]}$"
+    if len(nodes) == 1:
+        return f"$X_{nodes[0]}\\,|\\,X_{{-{nodes[0]}}}$"
+    block = r"\{" + "{,}".join(map(str, nodes)) + r"\}"
+    return f"$X_{{{block}}}\\,|\\,X_{{{block}^c}}$"
+
+
+def _plain_name(name: str) -> str:
+    """The component's name without the mathematics' marks, its condition left out."""
+    block = name.strip("$").split(r"\,|")[0].replace(r",\ldots,X_", "–").replace("X_", "X").replace("{,}", ",")
+    return block.replace("{", "").replace("}", "").replace("\\", "")
+
+
+def _selection_table(box: SelectionBox) -> PlainTable:
+    """Diamonds as text, with the sums at the right and below."""
+    rows: list[tuple[str | int, ...]] = []
+    for j, name in enumerate(box.components):
+        marks = " ".join("◆" if on else "·" for on in box.selected[j])
+        rows.append((_plain_name(name), round(float(box.cost[j])), marks, round(float(box.by_component[j]))))
+    note = "FLOPs of each sample: " + " ".join(f"{v:.0f}" for v in box.by_sample)
+    return PlainTable(box.title, ("component", "each", "X1 … X14", "FLOPs"), tuple(rows), note)
+
+
+def _record(
+    box: Box, picture: SelectionBox, families: list[str], counts: list[int], variance: dict[str, float], theory: Any
+) -> dict[str, Any]:
+    return {
+        "title": box.title,
+        "policy": box.policy,
+        "components": [_plain_name(name) for name in picture.components],
+        "component_flops": picture.cost.tolist(),
+        "selected": picture.selected.astype(int).tolist(),
+        "selected_by_family": dict(zip(families, counts, strict=True)),
+        "flops_by_component": picture.by_component.tolist(),
+        "flops_by_sample": picture.by_sample.tolist(),
+        "flops": picture.total,
+        "variance": {**variance, "printed": box.printed_variance},
+        "trace": {form: found.efficiency("trace") for form, found in theory.items()},
+    }

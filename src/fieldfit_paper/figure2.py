@@ -1,0 +1,124 @@
+"""Figure 2: how the asymptotic variance falls from PL1 over PL2, PL3 and PL4 to FL on five nodes.
+
+    α·PL2 + (1−α)·PL1,   α·PL3 + (1−α)·PL2,   α·PL4 + (1−α)·PL3,   α·FL + (1−α)·PL4,      0 ≤ α ≤ 1
+
+α and 1 − α are selection probabilities λ; θ has five entries −1 and then five +1, pairs in row-major order. Trace and
+determinant are ratios to those of the MLE, by the published formula (Proposition 2 as printed) and by the exact one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fieldfit import BoltzmannMachine
+from fieldfit.report.figures import make_folder, save_figure
+from fieldfit.report.panels import Level, Panel, Series, draw_panels
+from fieldfit.report.table import PlainTable
+from fieldfit_paper.mixtures import FORMULAS, family_mixtures
+from fieldfit_paper.reproduction import Reproduction
+from fieldfit_paper.tables import check_scale, columns_of, write_tables
+
+NODES = 5
+THETA = np.repeat([-1.0, 1.0], 5)
+FAMILIES = ("PL1", "PL2", "PL3", "PL4", "FL")
+POINTS = {"small": 41, "paper": 201}
+COLUMNS = ("lower", "higher", "alpha", "formula", "trace", "det", "root", "flops")
+
+CAPTION = (
+    "Figure 2. Asymptotic variance matrix, as measured by trace (left) and determinant (right), relative to maximum "
+    "likelihood, as a function of the selection probability α. Above: the published formula, as in the paper. Below: "
+    "the exact formula, which counts the noise of selecting components at random; note the other scale. "
+    "Five-node Boltzmann machine, θ = (−1, −1, −1, −1, −1, 1, 1, 1, 1, 1), pairs in row-major order."
+)
+NOTE = (
+    "By the published formula every curve falls as α grows and begins where the one before it ends, as the paper says. By "
+    "the exact formula this holds for the ends only, where everything is selected: at α = 1/2 each mixture is less "
+    "accurate than its lower order alone, because components that are selected independently add noise."
+)
+
+
+def compute(scale: str = "small") -> list[dict[str, Any]]:
+    """One record for each pair of families, α and formula."""
+    check_scale(scale)
+    moments = family_mixtures(BoltzmannMachine(NODES), THETA, FAMILIES)
+    alpha = np.linspace(0.0, 1.0, POINTS[scale])
+    beta = np.ones((len(alpha), len(FAMILIES)))
+    records = []
+    for place, (lower, higher) in enumerate(itertools.pairwise(FAMILIES)):
+        lam = np.zeros_like(beta)
+        lam[:, place], lam[:, place + 1] = 1 - alpha, alpha
+        flops = moments.cost(lam)
+        for formula in FORMULAS:
+            found = moments.efficiencies(lam, beta, formula)
+            for k, value in enumerate(alpha):
+                values = (lower, higher, round(float(value), 10), formula)
+                sizes = (float(found[kind][k]) for kind in ("trace", "det", "root"))
+                records.append(dict(zip(COLUMNS, (*values, *sizes, float(flops[k])), strict=True)))
+    return records
+
+
+def draw(records: list[dict[str, Any]], folder: Path) -> list[Path]:
+    """Two rows (published, exact) of two panels (trace, determinant)."""
+    rows = []
+    for formula in FORMULAS:
+        panels = []
+        for kind, name in (("trace", "tr"), ("det", "det")):
+            series = []
+            for lower, higher in itertools.pairwise(FAMILIES):
+                own = [r for r in records if (r["lower"], r["higher"], r["formula"]) == (lower, higher, formula)]
+                label = rf"$\alpha\,${_name(higher)}$\,+\,(1-\alpha)\,${_name(lower)}"
+                series.append(Series(label, columns_of(own, "alpha"), columns_of(own, kind)))
+            panels.append(
+                Panel(
+                    f"{formula} formula",
+                    r"$\alpha$",
+                    rf"{name}(Var($\hat\theta^{{\,\mathrm{{msl}}}}$)) / {name}(Var($\hat\theta^{{\,\mathrm{{ml}}}}$))",
+                    series,
+                    [Level("FL", 1.0)],
+                    legend="best" if formula == "published" else None,
+                    x_range=(0.0, 1.0),
+                )
+            )
+        rows.append(panels)
+    return save_figure(draw_panels(rows, CAPTION, height=3.3), folder, "figure-2")
+
+
+def _name(family: str) -> str:
+    return rf"PL$_{family[2:]}$" if family.startswith("PL") else family
+
+
+def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
+    """Compute the figure; with ``out``, draw it and write its table."""
+    records = compute(scale)
+    ends = []
+    for family in FAMILIES:
+        own = [r for r in records if _pure(r) == family]
+        find = {r["formula"]: r for r in own}
+        published, exact = (find[formula] for formula in FORMULAS)
+        ends.append((family, exact["flops"], published["trace"], published["det"], exact["trace"], exact["det"]))
+    middles = []
+    for lower, higher in itertools.pairwise(FAMILIES):
+        find = {r["formula"]: r for r in records if (r["lower"], r["higher"], r["alpha"]) == (lower, higher, 0.5)}
+        published, exact = (find[formula] for formula in FORMULAS)
+        name = f"½{lower}+½{higher}"
+        middles.append((name, exact["flops"], published["trace"], published["det"], exact["trace"], exact["det"]))
+    summary = PlainTable(
+        "Figure 2: five-node Boltzmann machine, variance relative to maximum likelihood",
+        ("policy", "FLOPs", "published trace", "published det", "exact trace", "exact det"),
+        (*ends, *middles),
+    )
+    files: list[Path] = []
+    if out is not None:
+        folder = make_folder(out)
+        files = [*draw(records, folder), *write_tables(folder, "figure-2", records, CAPTION)]
+    document = {"experiment": "figure-2", "scale": scale, "theta": THETA.tolist(), "points": records, "note": NOTE}
+    return Reproduction(document, (summary,), (NOTE,), tuple(files))
+
+
+def _pure(record: dict[str, Any]) -> str | None:
+    """The family that is selected always, with the other never."""
+    return {0.0: record["lower"], 1.0: record["higher"]}.get(record["alpha"])

@@ -1,0 +1,179 @@
+"""Figure 3: computation against accuracy for nine nodes and three families of policies.
+
+    λ1 β1 PL1 + λ2 (1−β1) PL2,     λ1 β1 PL1 + λ2 (1−β1) PL3,     λ1 β1 PL2 + λ2 (1−β1) PL3
+
+for a grid of selection probabilities λ1, λ2 and weights β1. x is the normalised asymptotic variance (the ratio of
+determinants), y the paper's FLOPs of one sample in the mean over Z. θ is not given in the paper; here 18 pairs have −1 and
+then 18 have +1, in row-major order. Thousands of points take a second, because the families' moments are computed once (see
+`fieldfit_paper.mixtures`); so this is no sweep.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fieldfit import BoltzmannMachine, Policy
+from fieldfit.models.cost import family_flops
+from fieldfit.report.figures import make_folder, save_figure
+from fieldfit.report.panels import Level, Panel, Series, draw_panels, lower_left
+from fieldfit.report.table import PlainTable
+from fieldfit_paper.mixtures import FORMULAS, FamilyMixtures, family_mixtures
+from fieldfit_paper.reproduction import Reproduction
+from fieldfit_paper.tables import check_scale, columns_of, write_tables
+
+NODES = 9
+THETA = np.repeat([-1.0, 1.0], 18)
+FAMILIES = ("PL1", "PL2", "PL3")
+PAIRS = (("PL1", "PL2"), ("PL1", "PL3"), ("PL2", "PL3"))
+PURE = ("PL1", "PL2")
+#: How many values of λ1 and λ2 (the largest is 1) and of β1 (strictly between 0 and 1).
+GRIDS = {"small": (8, 7), "paper": (12, 11)}
+COLUMNS = ("first", "second", "lam1", "lam2", "beta1", "formula", "det", "root", "trace", "flops")
+#: Where the exact panel ends: beyond it are policies that hardly select anything.
+LARGEST_SHOWN = 1e6
+
+CAPTION = (
+    "Figure 3. Computation–accuracy diagram for three SCL families: λ1β1PL1 + λ2(1−β1)PL2, λ1β1PL1 + λ2(1−β1)PL3, "
+    "λ1β1PL2 + λ2(1−β1)PL3 (for multiple values of λ1, λ2, β1) for the Boltzmann machine with 9 binary nodes. The "
+    "pure policies PL1 and PL2 are indicated by black circles and the computational complexity of the full likelihood "
+    "by a dashed line (its normalised asymptotic variance is 1). Left: the published formula. Right: the exact one, on "
+    "a logarithmic scale, up to a variance of 10⁶."
+)
+
+
+def policy_grid(scale: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """All combinations of λ1, λ2 and β1 as three vectors."""
+    lams, betas = GRIDS[check_scale(scale)]
+    lam = np.arange(1, lams + 1) / lams
+    beta = np.arange(1, betas + 1) / (betas + 1)
+    one, two, weight = np.meshgrid(lam, lam, beta, indexing="ij")
+    return one.ravel(), two.ravel(), weight.ravel()
+
+
+@cache
+def _moments() -> FamilyMixtures:
+    return family_mixtures(BoltzmannMachine(NODES), THETA, FAMILIES)
+
+
+def compute(scale: str = "small") -> list[dict[str, Any]]:
+    """One record for each family, point of the grid and formula."""
+    moments = _moments()
+    lam1, lam2, beta1 = policy_grid(scale)
+    records = []
+    for first, second in PAIRS:
+        lam, beta = np.zeros((2, len(lam1), len(FAMILIES)))
+        for name, own_lam, own_beta in ((first, lam1, beta1), (second, lam2, 1 - beta1)):
+            lam[:, FAMILIES.index(name)], beta[:, FAMILIES.index(name)] = own_lam, own_beta
+        records += _records(moments, (first, second), lam, beta, (lam1, lam2, beta1))
+    return records
+
+
+def _records(moments: FamilyMixtures, pair: tuple[str, str], lam: Any, beta: Any, grid: Any) -> list[dict[str, Any]]:
+    flops = moments.cost(lam)
+    records = []
+    for formula in FORMULAS:
+        found = moments.efficiencies(lam, beta, formula)
+        numbers = (*(np.round(axis, 10) for axis in grid), found["det"], found["root"], found["trace"], flops)
+        for lam1, lam2, beta1, det, root, trace, cost in zip(*(n.tolist() for n in numbers), strict=True):
+            values = (*pair, lam1, lam2, beta1, formula, det, root, trace, cost)
+            records.append(dict(zip(COLUMNS, values, strict=True)))
+    return records
+
+
+def pure_policies() -> list[dict[str, Any]]:
+    """Each family alone, everything selected, and FL: the two formulas agree on these."""
+    moments = _moments()
+    found = moments.efficiencies(np.eye(len(FAMILIES)), np.ones((len(FAMILIES),) * 2), "exact")
+    records: list[dict[str, Any]] = [
+        {
+            "policy": name,
+            "det": float(found["det"][k]),
+            "root": float(found["root"][k]),
+            "flops": float(moments.flops[k]),
+        }
+        for k, name in enumerate(FAMILIES)
+    ]
+    model = BoltzmannMachine(NODES)
+    full = Policy.parse("FL").bind(model.structure()).families[0]
+    return [*records, {"policy": "FL", "det": 1.0, "root": 1.0, "flops": float(family_flops(model, full)[0])}]
+
+
+def draw(records: list[dict[str, Any]], pure: list[dict[str, Any]], folder: Path) -> list[Path]:
+    """Published and exact side by side."""
+    shown = [own for own in pure if own["policy"] in PURE]
+    full = next(own["flops"] for own in pure if own["policy"] == "FL")
+    panels = []
+    for formula in FORMULAS:
+        series = []
+        for first, second in PAIRS:
+            own = [r for r in records if (r["first"], r["second"], r["formula"]) == (first, second, formula)]
+            own = [r for r in own if formula == "published" or r["det"] <= LARGEST_SHOWN]
+            label = rf"$\lambda_1\beta_1${first} + $\lambda_2(1-\beta_1)${second}"
+            series.append(Series(label, columns_of(own, "det"), columns_of(own, "flops"), "points"))
+        circles = (columns_of(shown, "det"), columns_of(shown, "flops"))
+        series.append(Series("pure policies", *circles, "circles", tuple(own["policy"] for own in shown)))
+        panels.append(
+            Panel(
+                f"{formula} formula",
+                "normalised asymptotic variance (det)",
+                "complexity (FLOPs of a sample)",
+                series,
+                [Level("FL", full)],
+                log_x=formula == "exact",
+                legend="upper right",
+                y_range=(0.0, 1.5 * max(r["flops"] for r in records)),
+            )
+        )
+    return save_figure(draw_panels([panels], CAPTION, width=5.0, height=4.4), folder, "figure-3")
+
+
+def boundary(records: list[dict[str, Any]], formula: str) -> list[dict[str, Any]]:
+    """The lower left boundary of the achievable region: policies that no other of the figure beats in both."""
+    own = [r for r in records if r["formula"] == formula]
+    return [own[k] for k in lower_left(columns_of(own, "det"), columns_of(own, "flops"))]
+
+
+def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
+    """Compute the figure; with ``out``, draw it and write its table."""
+    records, pure = compute(scale), pure_policies()
+    pl1 = next(own for own in pure if own["policy"] == "PL1")
+    rows = []
+    for formula in FORMULAS:
+        for first, second in PAIRS:
+            own = [r for r in records if (r["first"], r["second"], r["formula"]) == (first, second, formula)]
+            det = columns_of(own, "det")
+            better = sum(r["det"] < pl1["det"] for r in own)
+            rows.append((formula, f"{first}/{second}", len(own), float(det.min()), float(np.median(det)), better))
+    families = PlainTable(
+        "Figure 3: nine-node Boltzmann machine, det of the variance relative to maximum likelihood",
+        ("formula", "family", "policies", "least", "median", "better than PL1"),
+        tuple(rows),
+    )
+    alone = PlainTable(
+        "Pure policies", ("policy", "det", "FLOPs"), tuple((own["policy"], own["det"], own["flops"]) for own in pure)
+    )
+    better = {f: sum(r["det"] < pl1["det"] for r in records if r["formula"] == f) for f in FORMULAS}
+    total = len(records) // 2
+    note = (
+        f"By the published formula {better['published']:,} of the {total:,} policies are more accurate than plain PL1; "
+        f"by the exact one, which counts the noise of selecting components at random, {better['exact']:,} are."
+    )
+    files: list[Path] = []
+    if out is not None:
+        folder = make_folder(out)
+        files = [*draw(records, pure, folder), *write_tables(folder, "figure-3", records, CAPTION)]
+    edge = {formula: boundary(records, formula) for formula in FORMULAS}
+    document = {
+        "experiment": "figure-3",
+        "scale": scale,
+        "theta": THETA.tolist(),
+        "pure": pure,
+        "points": records,
+        "boundary": edge,
+        "note": note,
+    }
+    return Reproduction(document, (alone, families), (note,), tuple(files))

@@ -1,0 +1,65 @@
+"""Figure 5: sentence sentiment by a CRF with σ² = 1/2, NLL against FLOPs for mixtures of PL1 with FL and with PL2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fieldfit.report.figures import make_folder, save_figure
+from fieldfit.report.surfaces import Cloud, Drawable, TradeOffPanel, draw_surfaces
+from fieldfit.report.table import PlainTable
+from fieldfit_paper.chain_figures import COST_AXES, GRID_AXES, NLL, scale_note
+from fieldfit_paper.chain_folds import FLOPS
+from fieldfit_paper.chain_sweeps import POLICIES, averaged, records_of, with_least_seconds
+from fieldfit_paper.reproduction import Reproduction
+from fieldfit_paper.tables import columns_of, write_tables
+
+SIGMA2 = 0.5
+
+
+def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
+    """Compute the figure; with ``out``, draw it (against FLOPs and against seconds) and write its table."""
+    by_policy = {}
+    for higher in POLICIES:
+        records = with_least_seconds(records_of("grid", "sentiment", "crf", higher, scale, out))
+        by_policy[higher] = averaged([record for record in records if record["sigma2"] == SIGMA2], GRID_AXES)
+    rows = []
+    for higher, records in by_policy.items():
+        best = min(records, key=lambda r: float(r["test_nll"]))
+        values = (
+            best["lam"],
+            best["beta"],
+            best["flops"],
+            best["train_nll"],
+            best["test_nll"],
+            best["test_nll_error"],
+        )
+        rows.append((f"PL1/{higher}", *values))
+    table = PlainTable(
+        "Figure 5: sentiment CRF, σ² = 1/2, the policy of least test NLL",
+        ("policy", "λ", "β", "FLOPs", "train NLL", "test NLL", "±"),
+        tuple(rows),
+        FLOPS["crf"],
+        ("", "g", "g", ",.0f", ".3f", ".3f", ".3f"),
+    )
+    files: list[Path] = []
+    caption = (
+        f"Figure 5. Complexity and negative log-likelihood (left: train, right: test) of the sentiment CRF with σ² = 1/2. "
+        f"Each point is a policy (λ, β). The shaded region was not reached by any. {scale_note(scale, 'sentiment')} "
+        f"{FLOPS['crf']}"
+    )
+    if out is not None:
+        folder = make_folder(out)
+        for axis, suffix in (("flops", ""), ("evaluation_seconds", "-seconds")):
+            label, unit = COST_AXES[axis]
+            panels: list[Drawable] = []
+            for value, name in NLL.items():
+                clouds = [
+                    Cloud(f"PL1/{higher}", unit * columns_of(own, axis), columns_of(own, value))
+                    for higher, own in by_policy.items()
+                ]
+                panels.append(TradeOffPanel(name, clouds, label, f"{name} (nats a document)"))
+            drawing = draw_surfaces([panels], caption, width=4.8, height=3.6)
+            files += save_figure(drawing, folder, f"figure-5{suffix}")
+        joined = [{"policy": f"PL1/{higher}"} | r for higher, own in by_policy.items() for r in own]
+        files += write_tables(folder, "figure-5", joined, caption)
+    return Reproduction({"experiment": "figure-5", "scale": scale, "points": by_policy}, (table,), (), tuple(files))

@@ -1,0 +1,345 @@
+"""The chain experiments on a small synthetic source; with FIELDFIT_DATA, exact counts of the real one."""
+
+import os
+
+import numpy as np
+import pytest
+
+from fieldfit.data.sequences import Sequences
+from fieldfit.models.boltzmann_chain import BoltzmannChain
+from fieldfit.models.chain_crf import ChainCRF
+from fieldfit.models.chain_layout import ChainLayout
+from fieldfit.models.chain_problem import Windows
+from fieldfit.objective import Objective
+from fieldfit.types import DataError, ModelError, PolicyError
+from fieldfit.weights.criterion import DiagonalForm
+from fieldfit_paper import chain_sweeps, claim_rows, claims, figure13
+from fieldfit_paper.beta_heuristic import CountedDiagonal, heuristic_beta, heuristic_cell
+from fieldfit_paper.chain_data import chain_data, draw_fold
+from fieldfit_paper.chain_figures import (
+    heuristic_pairs,
+    reproduce_grids,
+    reproduce_heuristic,
+    reproduce_trade_off,
+)
+from fieldfit_paper.chain_folds import BoltzmannChainFold, CRFFold, chain_fold, window_flops
+from fieldfit_paper.chain_sweeps import averaged, mean_over_folds, records_of
+from fieldfit_paper.chunking import chain_cell, draw_policy, fit_chain, objective_of, weighted
+from fieldfit_paper.figure14 import differences
+from fieldfit_paper.sentiment import encode_documents, read_documents, words_of
+
+HAS_DATA = bool(os.environ.get("FIELDFIT_DATA"))
+N_TRAIN = 12
+BASE = {"source": "synthetic", "higher": "FL", "lam": 0.6, "beta": 0.4, "sigma2": 30.0, "fold": 0, "n_train": N_TRAIN}
+
+
+def small_fold(model):
+    return chain_fold("synthetic", model, 0, 5, N_TRAIN, None)
+
+
+def full_objective(model, data, rows, families, sigma2):
+    train = data.subset(rows)
+    problem = model.compile(train, weighted_selection(model, train, families))
+    r = model.n_parameters
+    return Objective(problem, np.full(r, 1 / sigma2), np.zeros(r), np.ones(r, dtype=bool))
+
+
+def weighted_selection(model, train, policy):
+    from fieldfit.policies import Policy
+
+    return Policy.parse(policy).bind(model.structure(train)).draw(77, 0, train.n_sequences)
+
+
+def reduced_fit(fold, policy, sigma2):
+    from fieldfit.models.chain_problem import selected_windows
+    from fieldfit.policies import Policy
+    from fieldfit.policies.windows import SequenceStructure
+
+    drawn = Policy.parse(policy).bind(SequenceStructure(fold.lengths)).draw(77, 0, len(fold.lengths))
+    objective = objective_of(fold.problem(tuple(map(selected_windows, drawn.parts))), fold, sigma2)
+    return objective, fit_chain(objective)
+
+
+def test_shared_symbols_give_the_fit_of_the_whole_chain():
+    data = chain_data("synthetic")
+    drawn = draw_fold(data, 0, 5, N_TRAIN, None)
+    fold = small_fold("boltzmann-chain")
+    assert isinstance(fold, BoltzmannChainFold)
+    assert fold.m > 1, "the synthetic fold must leave symbols unseen"
+    policy = "PL1@0.3 + 0.6*PL2@0.7"
+    model = BoltzmannChain(data.symbols.n_labels, data.symbols.n_features)
+    whole = fit_chain(full_objective(model, data.symbols, drawn.train, policy, 20.0))
+    _, reduced = reduced_fit(fold, policy, 20.0)
+    assert reduced.value == pytest.approx(whole.value, abs=1e-5)
+    for part, rows in (("train", drawn.train), ("test", drawn.test)):
+        expected = -model.log_likelihood(whole.x, data.symbols.subset(rows))
+        np.testing.assert_allclose(fold.nll(reduced.x, part), expected, atol=2e-3)
+    assert fold.copies.sum() == model.n_parameters
+
+
+def test_shared_symbols_have_the_likelihood_of_the_whole_chain():
+    data = chain_data("synthetic")
+    drawn = draw_fold(data, 0, 5, N_TRAIN, None)
+    fold = small_fold("boltzmann-chain")
+    K, V = data.symbols.n_labels, data.symbols.n_features
+    theta = np.random.default_rng(1).normal(size=len(fold.copies))
+    emissions = theta[K * K + K :].reshape(K, -1)
+    seen = np.unique(data.symbols.subset(drawn.train).indices)
+    whole = np.repeat(emissions[:, -1:], V, axis=1)
+    whole[:, seen] = emissions[:, :-1]
+    full = np.concatenate([theta[: K * K + K], whole.ravel()])
+    model = BoltzmannChain(K, V)
+    for part, rows in (("train", drawn.train), ("test", drawn.test)):
+        np.testing.assert_allclose(
+            fold.nll(theta, part), -model.log_likelihood(full, data.symbols.subset(rows)), rtol=1e-12
+        )
+
+
+def test_features_that_training_lacks_do_not_matter():
+    data = chain_data("synthetic")
+    drawn = draw_fold(data, 0, 5, N_TRAIN, None)
+    fold = small_fold("crf")
+    assert isinstance(fold, CRFFold)
+    assert fold.train.n_features < data.features.n_features
+    layout = ChainLayout(3, data.features.n_features, np.arange(9), *data.pairs, start=True, end=False)
+    model = ChainCRF(3, data.features.n_features, end=False, layout=layout)
+    policy = "PL1@0.3 + 0.6*FL@0.7"
+    whole = fit_chain(full_objective(model, data.features, drawn.train, policy, 20.0))
+    _, reduced = reduced_fit(fold, policy, 20.0)
+    assert reduced.value == pytest.approx(whole.value, abs=1e-5)
+    for part, rows in (("train", drawn.train), ("test", drawn.test)):
+        expected = -model.log_likelihood(whole.x, data.features.subset(rows))
+        np.testing.assert_allclose(fold.nll(reduced.x, part), expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("model", ["crf", "boltzmann-chain"])
+def test_gradient_of_a_fold(model):
+    fold = small_fold(model)
+    _, selection = draw_policy(fold, "PL2", 0.5, 3)
+    objective = objective_of(fold.problem(weighted(selection, 0.4)), fold, 5.0)
+    random = np.random.default_rng(2)
+    theta = random.normal(size=len(fold.copies)) * 0.3
+    v = random.normal(size=len(theta))
+    step = 1e-5
+    ends = [objective.value_grad(theta + s * step * v) for s in (1, -1)]
+    value, gradient = objective.value_grad(theta)
+    assert np.isfinite(value)
+    assert (ends[0][0] - ends[1][0]) / (2 * step) == pytest.approx(gradient @ v, rel=1e-7)
+    product = objective.hessian_product(theta, v)
+    np.testing.assert_allclose((ends[0][1] - ends[1][1]) / (2 * step), product, atol=1e-6)
+
+
+def test_folds_draw_without_replacement_and_depend_on_fold_and_seed_only():
+    data = chain_data("synthetic")
+    one = draw_fold(data, 3, 1, 20, None)
+    again = draw_fold(data, 3, 1, 20, None)
+    np.testing.assert_array_equal(one.train, again.train)
+    assert len(np.unique(one.train)) == 20
+    assert one.train.max() < data.n_train <= one.test.min()
+    assert len(one.test) == 30
+    assert not np.array_equal(one.train, draw_fold(data, 4, 1, 20, None).train)
+    assert len(draw_fold(data, 3, 1, 20, 7).test) == 7
+    with pytest.raises(DataError, match=r"1\.\.60"):
+        draw_fold(data, 0, 0, 61, None)
+
+
+def test_selection_belongs_to_the_fold():
+    fold = small_fold("crf")
+    one, same, other = (draw_policy(fold, "PL2", 0.5, seed)[1].parts[1] for seed in (9, 9, 10))
+    np.testing.assert_array_equal(one.indices, same.indices)
+    assert one.indices.tolist() != other.indices.tolist()
+    with pytest.raises(PolicyError, match="FL or PL2"):
+        draw_policy(fold, "PL7", 0.5, 0)
+
+
+def test_weights_of_the_two_families():
+    fold = small_fold("crf")
+    _, selection = draw_policy(fold, "FL", 0.5, 1)
+    assert [f.beta for f in weighted(selection, 0.3)] == [0.7, 0.3]
+    assert [(f.width, f.beta) for f in weighted(selection, 1.0)] == [(0, 1.0)]
+    assert [(f.width, f.beta) for f in weighted(selection, 0.0)] == [(1, 1.0)]
+
+
+def test_flops_by_hand():
+    lengths = np.array([4])
+    K, F = 3, 2.0
+    # PL1: four windows of one token, b = 2, 2, 2, 1; PL2: three windows, b = 2, 2, 1; FL: one, b = 1 (the start).
+    for width, expected in (
+        (1, 4 * 2 * K * F + 2 * K * 7),
+        (2, 3 * (3 * K**2 + 4 * K * F) + 2 * K * 5),
+        (0, 9 * K**2 + 8 * K * F + 2 * K),
+    ):
+        assert window_flops(lengths, (Windows(width, 1.0, None, None, None),), K, F) == expected
+    chosen = Windows(2, 1.0, None, np.array([0, 1]), np.array([1]))
+    assert window_flops(lengths, (chosen,), K, F) == 3 * K**2 + 4 * K * F + 2 * K * 2
+
+
+def test_cell_is_repeatable_and_refuses_what_it_does_not_know():
+    keys = ("train_nll", "test_nll", "flops", "iterations")
+    first, second = (chain_cell(BASE | {"model": "crf"}, seed) for seed in (1, 2))
+    assert [first[k] for k in keys] == [second[k] for k in keys]
+    assert first["converged"]
+    with pytest.raises(ModelError, match="no chain model"):
+        chain_cell(BASE | {"model": "hmm"}, 0)
+    with pytest.raises(PolicyError, match="regulariser"):
+        chain_cell(BASE | {"model": "crf", "regulariser": "half"}, 0)
+
+
+def test_the_two_readings_of_sigma2_differ_by_the_number_of_sentences():
+    mean = chain_cell(BASE | {"model": "boltzmann-chain", "sigma2": 24.0 * N_TRAIN, "regulariser": "mean"}, 0)
+    total = chain_cell(BASE | {"model": "boltzmann-chain", "sigma2": 24.0, "regulariser": "sum"}, 0)
+    assert mean["test_nll"] == total["test_nll"]
+
+
+def test_counted_diagonal_is_the_diagonal_form_of_repeated_parameters():
+    random = np.random.default_rng(0)
+    bread = random.uniform(0.5, 2, (2, 6))
+    scores = random.normal(size=(40, 2, 6))
+    meat = np.einsum("ngr,nhr->ghr", scores, scores) / 40
+    copies = np.array([1, 1, 3, 1, 7, 1])
+    counted = CountedDiagonal(bread, meat, copies.astype(float))
+    repeated = DiagonalForm(np.repeat(bread, copies, axis=1), np.repeat(meat, copies, axis=2))
+    for beta in (np.array([0.3, 0.7]), np.array([1.0, 0.0])):
+        value, slope = counted.value_grad(beta)
+        other, other_slope = repeated.value_grad(beta)
+        assert value == pytest.approx(other, rel=1e-12)
+        np.testing.assert_allclose(slope, other_slope, rtol=1e-12)
+    np.testing.assert_allclose(counted.information, repeated.information)
+
+
+def test_heuristic_fits_with_the_beta_that_it_finds():
+    fold = small_fold("boltzmann-chain")
+    beta, theta, rounds, _ = heuristic_beta(fold, "FL", 0.5, 2.0, "exact", 1)
+    assert 0 <= beta <= 1
+    assert rounds >= 1
+    assert len(theta) == len(fold.copies)
+    own = BASE | {"model": "boltzmann-chain", "formula": "exact"}
+    del own["beta"]
+    cell = heuristic_cell(own, 0)
+    fixed = chain_cell(BASE | {"model": "boltzmann-chain", "beta": cell["beta"]}, 0)
+    assert cell["test_nll"] == pytest.approx(fixed["test_nll"], abs=1e-3)
+    with pytest.raises(PolicyError, match="formula"):
+        heuristic_cell(own | {"formula": "printed"}, 0)
+
+
+def test_means_over_folds():
+    records = [
+        {"fold": f, "sigma2": 1.0, "lam": lam, "beta": 0.5, "train_nll": f + lam, "test_nll": 2 * f + lam, "flops": 1.0,
+         "evaluation_seconds": 1.0, "fit_seconds": 1.0}
+        for f in (0, 1) for lam in (0.5, 1.0)
+    ]  # fmt: skip
+    (lams,), means = mean_over_folds(records, ("lam",), "train_nll")
+    assert (lams.tolist(), means.tolist()) == ([0.5, 1.0], [1.0, 1.5])
+    rows = averaged(records, ("lam",))
+    assert rows[0]["test_nll"] == 1.5
+    assert rows[0]["test_nll_error"] == pytest.approx(1.0)
+    assert rows[0]["beta"] == 0.5
+
+
+def test_differences_are_paired_by_fold():
+    records = []
+    for fold, level in ((0, 10.0), (1, 20.0), (2, 30.0)):
+        for lam, beta, away, flops in (
+            (1.0, 1.0, 0.0, 4.0),
+            (0.5, 0.5, -1.0 - 0.01 * fold, 2.0),
+            (0.5, 1.0, 3.0, 1.0),
+        ):
+            record = {"fold": fold, "sigma2": 1.0, "lam": lam, "beta": beta}
+            records.append(record | {"test_nll": level + away, "flops": flops})
+    rows = {(r["lam"], r["beta"]): r for r in differences(records)}
+    assert rows[0.5, 0.5]["win_win"]
+    assert rows[0.5, 0.5]["difference"] == pytest.approx(-1.01)
+    assert rows[0.5, 0.5]["relative_flops"] == 0.5
+    assert not rows[0.5, 1.0]["win_win"]
+    assert not rows[1.0, 1.0]["win_win"]
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    size = chain_sweeps.Scale((0.5, 1.0), (0.4, 1.0), 2, 1, 8, 10, 0, 1)
+    monkeypatch.setitem(chain_sweeps.SCALES, "small", size)
+
+
+def test_figures_of_a_model_from_shared_stores(tiny, tmp_path):
+    for function, number, names in (
+        (reproduce_grids, 7, ["figure-7-pl1-fl-contours.png", "figure-7-pl1-pl2-curves.svg", "figure-7-pl1-fl.csv"]),
+        (reproduce_trade_off, 8, ["figure-8.png", "figure-8-seconds.png", "figure-8.csv"]),
+        (reproduce_heuristic, 9, ["figure-9.png", "figure-9.json"]),
+    ):
+        found = function(number, "synthetic", "boltzmann-chain", tmp_path, "small")
+        assert found.tables
+        for name in names:
+            assert (tmp_path / name).stat().st_size > 0
+            assert tmp_path / name in found.files
+    stores = sorted(path.name for path in (tmp_path / "sweeps").glob("*.sweep"))
+    assert len(stores) == 4
+    assert "fits, the first done at 20" in claims.cells_of(tmp_path, "small")
+    assert claims.cells_of(tmp_path, "paper") == ""
+    grid = records_of("grid", "synthetic", "boltzmann-chain", "FL", "small", tmp_path)
+    assert len(grid) == 2 * 2 * 2 * 2
+    heuristic = records_of("heuristic", "synthetic", "boltzmann-chain", "FL", "small", tmp_path)
+    pairs = heuristic_pairs(grid, heuristic, "exact")
+    assert all(p["best_train_nll"] <= p["heuristic_train_nll"] + 1e-6 or 0 <= p["heuristic_beta"] <= 1 for p in pairs)
+    assert {p["best_beta"] for p in pairs} <= {0.4, 1.0}
+
+
+def test_claims_without_data_say_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIELDFIT_DATA", str(tmp_path))
+    chain_data.cache_clear()
+    chain_fold.cache_clear()
+
+    def no_rows(*args):
+        raise DataError("The data file conll2000/train.txt is not there.")
+
+    monkeypatch.setattr(claim_rows, "records_of", no_rows)
+    monkeypatch.setattr(figure13, "records_of", no_rows)
+    rows = claims.all_claims(claim_rows.Evidence(tmp_path, "small"))
+    missing = [row for row in rows if row.measured == "not measured"]
+    assert len(missing) == 5
+    assert {row.verdict for row in missing} == {"cannot tell"}
+    text = claims.markdown(rows, "small", "Made today.")
+    assert "for 5 the data cannot tell" in text
+    assert "conll2000/train.txt" in text
+
+
+SENTENCES = """one_pos_1
+books	5
+pos	A great book, great fun!
+nr	I read it in May.
+
+two_neg_1
+dvds	1
+neg	Don't buy it.
+"""
+
+
+def test_sentiment_documents(tmp_path):
+    path = tmp_path / "reviews.txt"
+    path.write_text(SENTENCES)
+    documents = read_documents(path)
+    assert [len(document) for document in documents] == [2, 1]
+    assert words_of("A great book, great fun!") == ["a", "great", "book", "fun", "!"]
+    data = encode_documents(documents)
+    assert data.labels == ("neg", "nr", "pos")
+    assert isinstance(data.features, Sequences)
+    assert data.features.labels.tolist() == [2, 1, 0]
+    assert np.diff(data.features.indptr).tolist() == [5, 5, 3]
+    path.write_text("name\nbooks\t1\nno tab here\n")
+    with pytest.raises(DataError, match="Document 0"):
+        read_documents(path)
+
+
+@pytest.mark.skipif(not HAS_DATA, reason="needs FIELDFIT_DATA")
+def test_conll_counts_and_folds():
+    chain_data.cache_clear()
+    data = chain_data("conll2000")
+    assert (data.features.n_features, len(data.pairs[1]), data.symbols.n_features) == (273_571, 297_041, 21_589)
+    assert (data.n_train, data.features.n_sequences) == (8_936, 10_948)
+    drawn = draw_fold(data, 0, 0, 100, 50)
+    fold = BoltzmannChainFold(data, drawn.train, drawn.test)
+    assert fold.copies.sum() == 23 * (23 + 1 + 21_589)
+    cell = chain_cell(
+        {"source": "conll2000", "model": "crf", "higher": "FL", "sigma2": 500, "fold": 0, "n_train": 100}, 0
+    )
+    assert cell["converged"]
+    assert 4.5 < cell["test_nll"] < 7.0
