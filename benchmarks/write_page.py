@@ -33,42 +33,44 @@ RUNS = {
     ),
     "chains": Section("One evaluation of a chain", ["chains.py"]),
     "labels": Section(
-        "One FL evaluation against labels and tokens, with the machine's limit",
+        "One FL evaluation against labels and tokens, compared with the machine's limit",
         ["label_counts.py"],
         """![Milliseconds of one evaluation against the number of labels](figures/chain-evaluation.png)
 
-With K labels, n tokens and F = 7 features a token the limit is the sum of 6K²n operations at the rate of a large product of
-double matrices (forward, backward, sum of edge marginals), Kn exponentials, and (2F + 2)·8Kn + 16·(weights) bytes at the
-rate of a large copy; the three rates are measured in the same run and stand in the first line. `of limit` is limit / ms,
-`of products` the 6K²n operations alone / time of the recursion. Above 100% the rows came from a cache, not from memory.""",
+With K labels, n tokens and F = 7 features per token, the limit is the sum of three times: 6K²n operations at the
+rate of a large product of double matrices (forward, backward, sum of edge marginals), Kn exponentials, and (2F +
+2)·8Kn + 16·(weights) bytes at the rate of a large copy. The three rates are measured in the same run and printed in
+the first line. `of limit` is limit / ms. `of products` is the time of the 6K²n operations alone / time of the
+recursion. A value above 100% means that the rows came from a cache, not from memory.""",
     ),
     "pl1": Section(
         "PL1 on ATIS against its gathers and scatters",
         ["gather_scatter.py"],
-        """The bare gather and scatter of the same entries is SciPy's sparse product and that of its transpose, into memory
-that is there already, on as many threads as ours.""",
+        """The bare gather and scatter of the same entries are SciPy's product with a sparse matrix and with its transpose,
+into preallocated memory, on the same number of threads.""",
     ),
     "warmup": Section("The first fit of a process against the second", ["first_fit.py"]),
     "time": Section(
-        "How the time of a fit goes",
+        "Time of a fit by stage",
         ["time_shares.py"],
-        """From the text file to θ. Scoring gathers the weights of each token's features; the recursion exponentiates the
-scores and goes forward and backward; the gradient sums the tokens' residuals over each feature (for the most frequent ones
-within the backward pass). The optimiser's share is its passes over θ, the gradient and six pairs of vectors: it grows with
-the number of weights, the recursion with K² and the number of tokens.""",
+        """All stages from the text file to θ. Scoring gathers the weights of each token's features. The recursion
+exponentiates the scores and runs forward and backward. The gradient sums the tokens' residuals over each feature
+(for the most frequent features within the backward pass). The optimiser passes over θ, the gradient and six pairs
+of vectors, so its time grows with the number of weights. The time of the recursion grows with K² and the number of
+tokens.""",
     ),
     "crf": Section("CoNLL-2000 against CRFsuite, to the same objective", ["crf_race.py", "--only", "conll"]),
     "converged": Section(
         "F1 at the optimum of CRFsuite and ours",
         ["crf_race.py", "--only", "converged"],
-        "The problem is strictly convex, so that both must arrive at one objective and one F1.",
+        "The problem is strictly convex, so both programs must reach the same objective and the same F1.",
     ),
     "atis": Section("ATIS, 121 labels, against CRFsuite", ["crf_race.py", "--only", "atis"]),
-    "memory": Section("Where the memory of a fit goes", ["fit_memory.py"]),
+    "memory": Section("Memory of a fit by stage", ["fit_memory.py"]),
     "tagging": Section("Tagging from Python against CRFsuite", ["crf_race.py", "--only", "tagging"]),
     "encoding": Section("Reading and encoding sequences", ["encoding.py"]),
     "errors": Section("Standard errors of a tagger with a quarter of a million parameters", ["standard_errors.py"]),
-    "weights": Section("What automatic weights cost", ["auto_weights.py", "--full"]),
+    "weights": Section("Cost of automatic weights", ["auto_weights.py", "--full"]),
     "cost": Section(
         "Predicted against measured seconds",
         ["cost_model.py", "--out", "docs/figures"],
@@ -82,8 +84,9 @@ the number of weights, the recursion with K² and the number of tokens.""",
 }
 HEAD = """# Benchmarks
 
-Written by `python benchmarks/write_page.py`; each block is what its script printed. Ratios are between two runs on the same
-machine in the same minute, for the same work to the same objective where there is one. No test asserts a time.
+`python benchmarks/write_page.py` writes this page. Each block is the output of its script. Each ratio compares two
+runs on the same machine within a minute, with the same work and, where there is one, the same objective. No test
+asserts a time.
 """
 
 

@@ -44,6 +44,7 @@ def test_a_random_partition_has_little_selection_noise():
     mixture = ff.asymptotics(MODEL, THETA, "0.7*PL1 + 0.3*PL2")
     assert theory.efficiency("root") == pytest.approx(1.073, abs=6e-4)
     assert mixture.efficiency("root") == pytest.approx(1.247, abs=6e-4)
+    assert mixture.efficiency() == mixture.efficiency("root")
 
 
 @pytest.mark.parametrize(

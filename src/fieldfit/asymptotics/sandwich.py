@@ -68,17 +68,37 @@ class Asymptotics:
     mle_covariance: FloatArray | None
     formula: str
     method: str  # how expectations over X were taken
-    monte_carlo_error: dict[str, float] | None = None  # standard errors of efficiency("det"), efficiency("trace")
+    monte_carlo_error: dict[str, float] | None = None  # standard error of each kind of efficiency
     why_no_mle: str = ""
     undetermined: tuple[str, ...] = ()
     basis: FloatArray | None = None
 
-    def efficiency(self, kind: str = "det") -> float:
-        """The paper's ratio to the MLE, ≥ 1: det or trace of the variance over the MLE's (Equation 12).
+    def efficiency(self, kind: str = "root") -> float:
+        """Asymptotic variance relative to that of maximum likelihood (Equation 12).
 
-        ``"det"`` is the ratio of determinants, ``"root"`` its r-th root (a ratio for each parameter), ``"trace"`` the
-        ratio of traces. Along gauge directions, which no estimator can see, nothing is counted; where the policy leaves
-        open what the MLE determines, all of them are infinite.
+        Parameters
+        ----------
+        kind : {"root", "det", "trace"}, default: "root"
+            ``"det"`` is the paper's ratio of determinants. ``"root"`` is its d-th root, the ratio per parameter, where d
+            is the number of directions of θ that the model determines. ``"trace"`` is the ratio of traces.
+
+        Returns
+        -------
+        float
+            At least 1 when the data come from the model; 1 for maximum likelihood. Infinite when the policy does not
+            determine a direction that maximum likelihood determines.
+
+        Raises
+        ------
+        ModelError
+            If there is no maximum likelihood to compare with, for example because the graph is too wide.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> theory = ff.asymptotics(ff.BoltzmannMachine(5), [-1] * 5 + [1] * 5, "PL1")
+        >>> round(theory.efficiency(), 3), round(theory.efficiency("det"), 3)
+        (1.05, 1.624)
         """
         if self.mle_covariance is None:
             raise ModelError(f"There is no maximum likelihood to compare with: {self.why_no_mle}")
