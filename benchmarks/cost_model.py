@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class Job:
     theta: np.ndarray
     predicted: float
     predicted_setup: float
-    problem: object = None
+    problem: Any = None
     times: list[float] = field(default_factory=list)
     setups: list[float] = field(default_factory=list)
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -193,7 +194,7 @@ def fit_nodes(X: np.ndarray, nodes: list[int], solver: str) -> None:
             LogisticRegression(C=np.inf, solver=solver, tol=1e-4, max_iter=500).fit(others, X[:, j] > 0)
 
 
-def best_of(repeats: int, call: Callable[[], object]) -> tuple[float, object]:
+def best_of(repeats: int, call: Callable[[], Any]) -> tuple[float, Any]:
     times, result = [], None
     for _ in range(repeats):
         start = time.perf_counter()

@@ -281,7 +281,8 @@ def main() -> None:
     lost, pictures = 0, []
     columns = ("budget", "recommended", "CPU ms", "predicted", "error", "±", "predicted", "beaten by")
     formats = ("", "", ".3g", ".3g", ".3f", ".2g", ".3f", "")
-    for case in chained(cases(options.replications, options.only), chain_cases(options.only)):
+    every: Iterator[Case | ChainCase] = chained(cases(options.replications, options.only), chain_cases(options.only))
+    for case in every:
         began = time.perf_counter()
         rows, own, picture = check(case, options.replications, options.store)
         lost += own

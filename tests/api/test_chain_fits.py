@@ -1,5 +1,7 @@
 """`fit` on chains: every policy, files, weights, early stopping and L1, through the same function as fields."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -34,11 +36,11 @@ def test_every_policy_reaches_a_stationary_point_and_is_saved_bit_by_bit(kind, p
     np.testing.assert_allclose(gradient, fit.theta / 4, atol=1e-6 * data.n)
     assert fit.objective == pytest.approx(value - fit.theta @ fit.theta / 8, rel=1e-12)
     fit.save(tmp_path / "chain.ff")
-    loaded = ff.load(tmp_path / "chain.ff")
+    loaded: Any = ff.load(tmp_path / "chain.ff")
     assert loaded.theta.tobytes() == fit.theta.tobytes()
     assert loaded.parameter_names == fit.parameter_names
     np.testing.assert_array_equal(
-        loaded.model.log_likelihood(loaded.theta, data), fit.model.log_likelihood(fit.theta, data)
+        loaded.model.log_likelihood(loaded.theta, data), model.log_likelihood(fit.theta, data)
     )
     np.testing.assert_allclose(loaded.standard_errors(), fit.standard_errors())
 
@@ -92,7 +94,7 @@ def test_early_stopping_of_any_model_keeps_the_best():
 
 def test_l1_by_parameter_and_on_fields():
     data = sequences()
-    fit = ff.fit(ff.ChainCRF(3, 6, pairs="all"), data, "FL", sigma2=4, l1={"x*": 2.0}, tol=1e-4)
+    fit: Any = ff.fit(ff.ChainCRF(3, 6, pairs="all"), data, "FL", sigma2=4, l1={"x*": 2.0}, tol=1e-4)
     state = fit.theta[: fit.model.layout.n_state]
     assert (state == 0).any()
     assert (fit.theta[fit.model.layout.n_state :] != 0).all()
@@ -112,7 +114,7 @@ def test_unknown_labels_are_summed_out_but_not_all_of_them():
     labels[np.random.default_rng(3).random(len(labels)) < 0.3] = -1
     partial = Sequences(data.offsets, data.indptr, data.indices, None, labels, 6, 3)
     for policy in ("FL", "PL1 + 0.5*PL2 + FL"):
-        fit = ff.fit(ff.ChainCRF(3, 6), partial, policy, sigma2=1)
+        fit: Any = ff.fit(ff.ChainCRF(3, 6), partial, policy, sigma2=1)
         assert fit.converged
         # The full labels are more probable under it than under no knowledge at all.
         assert fit.model.log_likelihood(fit.theta, data).sum() > -data.n_tokens * np.log(3)

@@ -1,6 +1,7 @@
 """Criteria and tests: identities, levels under the null by simulation, power, refusals."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -182,7 +183,8 @@ def test_simulated_effective_parameters_say_how_well_they_are_known(monkeypatch)
     assert "claic_error" not in ff.compare([fit])
     monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
     probed = replace(fit)
-    drawn = np.array([probed.accuracy().effective_parameters(seed=seed) for seed in range(100)])
+    accuracy: Any = probed.accuracy()
+    drawn = np.array([accuracy.effective_parameters(seed=seed) for seed in range(100)])
     assert 0.4 < np.mean((drawn[:, 0] - exact) ** 2) / np.mean(drawn[:, 1] ** 2) < 1.8
     assert (probed.effective_parameters(), probed.effective_parameters_error()) == tuple(drawn[0])
     frame = ff.compare({"one": probed})

@@ -238,7 +238,7 @@ def test_plots_show_the_tables(tmp_path):
     fit.plot_coefficients(ax=crowded)  # ten names do not fit into an inch
     assert not crowded.get_yticklabels()
     assert "10 parameters" in crowded.get_ylabel()
-    coefficients.figure.savefig(tmp_path / "coefficients.png")
+    coefficients.get_figure(root=True).savefig(tmp_path / "coefficients.png")
     assert (tmp_path / "coefficients.png").stat().st_size > 5_000
     plt.close("all")
 

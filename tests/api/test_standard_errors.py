@@ -1,5 +1,7 @@
 """Standard errors: both kinds against the definition, products against matrices, functionals, gauge, penalties, files."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from oracle import central_gradient
@@ -240,7 +242,8 @@ def test_simulated_errors_of_many_parameters_say_how_far_they_are_off(monkeypatc
     monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
     fit = ff.fit(MODEL, X, POLICY)
     found = fit.functional("x0:x1", kind="model")
-    error = fit.accuracy("model").simulation_error_of(np.eye(10)[0])
+    accuracy: Any = fit.accuracy("model")
+    error = accuracy.simulation_error_of(np.eye(10)[0])
     assert 0.001 < error < 0.05
     assert abs(found.standard_error / exact - 1) < 5 * max(error, 0.01)
     assert found.caution == f"simulated, to about {100 * error:.1g}%"

@@ -5,6 +5,7 @@ steps), or with a form known to 1e-4 only, they are wrong by 1e-4 to 6e-2; as th
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -196,7 +197,8 @@ def test_the_trace_by_the_information_identity_of_a_small_model(sigma2, beta, by
     model = ff.BoltzmannMachine(4, biases=True)
     x = model.sample(np.linspace(-1, 1, 10), 300, 1).values
     fit = ff.fit(model, x, f"FL@{beta:g}", sigma2=sigma2, fixed={"x0:x1": 0.0})
-    estimate, error = fit.accuracy("model").effective_parameters(probes=400)
+    accuracy: Any = fit.accuracy("model")
+    estimate, error = accuracy.effective_parameters(probes=400)
     free = fit.free
     hessian = -fit.problem.hessian_matrix(fit.theta)[np.ix_(free, free)]
     penalty = np.diag(1.0 / fit.sigma2[free])

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def test_fit_gives_what_the_library_gives_and_saves_it(run, votes, samples, tmp_
     assert "été:b" in ran.out
     assert f"saved: {out}" in ran.err
     direct = ff.fit(ff.BoltzmannMachine(4, biases=True), samples, policy, sigma2=10, random_state=3)
-    loaded = ff.load(out)
+    loaded: Any = ff.load(out)
     np.testing.assert_array_equal(loaded.theta, direct.theta)
     assert loaded.model.names == ("été", "b", "c", "d")
 

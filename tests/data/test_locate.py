@@ -29,7 +29,7 @@ def test_folder_by_platform(monkeypatch, platform, variables, expected):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(locate.sys, "platform", platform)
+    monkeypatch.setattr("sys.platform", platform)
     monkeypatch.setattr(Path, "home", lambda: Path("home"))
     assert data_folder() == Path(expected)
 

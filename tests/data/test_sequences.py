@@ -137,7 +137,9 @@ def test_observed_pairs_and_transitions_against_loops(sequences, by_sorting):
         indptr, labels = observed_pairs(sequences)
     finally:
         observed._TABLE_LIMIT = limit
-    assert (indptr.dtype, labels.dtype, len(indptr)) == (np.int64, np.int32, sequences.n_features + 1)
+    assert indptr.dtype == np.int64
+    assert labels.dtype == np.int32
+    assert len(indptr) == sequences.n_features + 1
     assert [(f, int(y)) for f in range(sequences.n_features) for y in labels[indptr[f] : indptr[f + 1]]] == sorted(
         pairs
     )

@@ -1,5 +1,7 @@
 """Columns with names are matched with the model's variables by name; foreign names are refused, not read by position."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ MODEL = ff.BoltzmannMachine(4)
 X = np.asarray(MODEL.sample([-1, 1, 0.5, -0.5, 0.15, 0], 300, 0).values)
 FRAME = pd.DataFrame(X, columns=list("abcd"))
 FIT = ff.fit(MODEL, FRAME, "PL1")
+MODEL_OF_FIT: Any = FIT.model
 WANTED = FIT.influence(FRAME[:5])
 FOREIGN = FRAME.rename(columns={"a": "zz"})[["d", "c", "b", "zz"]]
 
@@ -32,7 +35,7 @@ def test_foreign_names_are_refused(tmp_path):
     with pytest.raises(DataError, match=sentence):
         ff.fit(FIT.model, FOREIGN, "PL1")
     with pytest.raises(DataError, match=sentence):
-        FIT.model.conditional(FIT.theta, FOREIGN, [0], [1])
+        MODEL_OF_FIT.conditional(FIT.theta, FOREIGN, [0], [1])
     FOREIGN.to_csv(tmp_path / "new.csv", index=False)
     with pytest.raises(DataError, match=sentence):
         FIT.influence(tmp_path / "new.csv")

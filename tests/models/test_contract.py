@@ -3,6 +3,8 @@
 A new model must add an example here: `test_every_model_has_an_example` fails otherwise.
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
 from oracle import central_gradient, joint_states, log_conditional
@@ -180,9 +182,8 @@ def test_save_and_load_give_the_same_bits(model, tmp_path):
     assert again.report() == fit.report()
     codes = joint_states(model.graph.cardinalities)
     free = [v for v in range(model.m) if v not in model.observed]
-    before, after = (
-        f.model.conditional(f.theta, f.model.decode(codes), free, f.model.observed) for f in (fit, again)
-    )
+    fits: tuple[Any, ...] = (fit, again)
+    before, after = (f.model.conditional(f.theta, f.model.decode(codes), free, f.model.observed) for f in fits)
     assert np.array_equal(before, after)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -475,10 +476,18 @@ def test_routing():
 
 def test_bad_input_is_a_sentence():
     field, theta, _ = make(0)
-    good = (field.codes, field.states, field.edges, field.edge_parameter, field.bias_parameter, field.r, field.parts)
+    good: Any = (
+        field.codes,
+        field.states,
+        field.edges,
+        field.edge_parameter,
+        field.bias_parameter,
+        field.r,
+        field.parts,
+    )
 
     def changed(position, value):
-        return PairwiseProblem(*good[:position], value, *good[position + 1 :])
+        return PairwiseProblem(*[*good[:position], value, *good[position + 1 :]])
 
     codes = field.codes.copy()
     codes[4, 2] = 2

@@ -261,10 +261,10 @@ def test_coordinate_descent_refuses_wrong_shapes():
     good = [two, two, thin, thin, two, two, two, 1, 0.0, np.zeros(2), np.zeros(3)]
     for place in (1, 4, 5, 6, 9):
         with pytest.raises(ValueError, match="1 entries where 2"):
-            _kernels.lasso_descent(*good[:place], one.copy(), *good[place + 1 :])
+            _kernels.lasso_descent(*[*good[:place], one.copy(), *good[place + 1 :]])
     with pytest.raises(ValueError, match="a row of right"):
-        _kernels.lasso_descent(*good[:3], np.ones((2, 2)), *good[4:])
+        _kernels.lasso_descent(*[*good[:3], np.ones((2, 2)), *good[4:]])
     with pytest.raises(ValueError, match="products"):
-        _kernels.lasso_descent(*good[:10], np.zeros(2))
+        _kernels.lasso_descent(*[*good[:10], np.zeros(2)])
     with pytest.raises(ValueError, match="positive"):
-        _kernels.lasso_descent(*good[:4], np.zeros(2), *good[5:])
+        _kernels.lasso_descent(*[*good[:4], np.zeros(2), *good[5:]])

@@ -103,9 +103,9 @@ def test_a_penalty_is_in_the_comparison():
         theta = np.random.default_rng(seed).normal(size=model.n_parameters) * np.sqrt(sigma2)
         plans.append(ff.plan(model, model.simulate(data, theta, 7), policies=POLICIES, sigma2=sigma2))
         errors.append(measured(model, data, theta, 4, sigma2))
-    errors = np.concatenate(errors, axis=1)
+    measured_errors = np.concatenate(errors, axis=1)
     said = np.mean([plan.table.set_index("policy")["variance"][POLICIES] for plan in plans], axis=0)
-    ratio = errors.mean(axis=1) / errors[POLICIES.index("FL")].mean()
+    ratio = measured_errors.mean(axis=1) / measured_errors[POLICIES.index("FL")].mean()
     np.testing.assert_allclose(said, ratio, rtol=0.12)
     part = POLICIES.index("0.5*PL1/sentence")
     assert said[part] < 1.9 * said[0]  # half of the data has less than twice the error: the prior is there too

@@ -1,6 +1,7 @@
 """Counted work and the calibration's cache."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,8 @@ def test_counted_blocks_are_those_that_the_kernel_gets(m, n, text):
     model = ff.BoltzmannMachine(m)
     data = table(model, n)
     work = policy_work(model, data, text, np.zeros(model.n_parameters))
-    layout = model.compile(data, Policy.parse(text).bind(model.structure()).draw(3, 0, n))._layout
+    problem: Any = model.compile(data, Policy.parse(text).bind(model.structure()).draw(3, 0, n))
+    layout = problem._layout
     entries = sum(amount for kind, amount in work.items() if kind.startswith("entry"))
     assert entries == pytest.approx(len(layout.entry_component), rel=0.08)
     lanes = -(-layout.n // 64) * 64  # the kernel's tiles
@@ -54,7 +56,8 @@ def test_samples_without_components_are_left_out_and_change_nothing(m, text):
     theta, v = rng.normal(size=(2, model.n_parameters)) * 0.2
     weight = rng.uniform(0.5, 2, data.n)
     selection = Policy.parse(text).bind(model.structure()).draw(7, 0, data.n)
-    fast, slow = model.compile(data, selection), FieldProblem(model.field_arrays, data.codes, selection)
+    fast: Any = model.compile(data, selection)
+    slow = FieldProblem(model.field_arrays, data.codes, selection)
     assert fast._layout.n < 0.5 * data.n
     for own in (None, weight):
         for left, right in zip(fast.value_grad(theta, own), slow.value_grad(theta, own), strict=True):

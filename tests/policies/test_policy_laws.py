@@ -4,12 +4,14 @@ import itertools
 import tracemalloc
 from collections.abc import Callable
 from math import exp, inf
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
 from fieldfit.policies import FieldStructure, Policy, Selection
+from fieldfit.policies.field_families import FieldFamily
 from fieldfit.threads import set_threads
 from fieldfit.types import PolicyError
 
@@ -140,6 +142,7 @@ def test_partition_covers_every_variable_once(make_field: MakeField, m: int, k: 
     selection = bound.draw(5, 0, 100)
     covered = np.zeros((100, m), dtype=np.int64)
     for part in selection.parts:
+        assert isinstance(part.family, FieldFamily)
         rows = np.repeat(np.arange(100), np.diff(part.indptr))
         np.add.at(covered, (rows[:, None], part.family.targets(part.indices)), 1)
     expected = np.ones(m, dtype=np.int64)
@@ -177,7 +180,7 @@ def test_partition_moments_against_all_orders(make_field: MakeField, m: int, k: 
     ],
 )
 def test_loglinear_against_enumeration(field: FieldStructure, text: str) -> None:
-    law = Policy.parse(text).laws[0]
+    law: Any = Policy.parse(text).laws[0]
     bound = Policy.parse(text).bind(field)
     weights, states = [], np.array(list(itertools.product((0, 1), repeat=5)))
     for z in states:

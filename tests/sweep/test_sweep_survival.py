@@ -146,7 +146,7 @@ def test_a_cell_that_kills_its_process_fails_alone(tmp_path):
 
 
 def test_a_full_disk_is_a_sentence_and_loses_no_committed_cell(tmp_path, monkeypatch):
-    real = store_module.connect
+    real = vars(store_module)["connect"]
 
     def small(path):
         connection = real(path)
