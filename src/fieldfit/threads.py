@@ -15,7 +15,19 @@ _chosen: int | None = None
 
 
 def set_threads(count: int | None) -> None:
-    """Use ``count`` threads from now on in this process; ``None`` goes back to the default."""
+    """Set the number of threads of this process. Results never depend on it.
+
+    Parameters
+    ----------
+    count : int or None
+        Number of threads. None: the default, which is FIELDFIT_NUM_THREADS or the number of processors.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> ff.set_threads(2)
+    >>> ff.set_threads(None)
+    """
     global _chosen
     if count is not None and (int(count) != count or count < 1):
         raise FieldfitError(f"The number of threads must be a whole number of at least 1; got {count!r}.")
@@ -24,7 +36,7 @@ def set_threads(count: int | None) -> None:
 
 @contextmanager
 def use_threads(count: int | None) -> Iterator[None]:
-    """Use ``count`` threads inside the block (None: no change), and what was chosen before after it."""
+    """Use ``count`` threads inside the block (None: no change)."""
     before = _chosen
     if count is not None:
         set_threads(count)

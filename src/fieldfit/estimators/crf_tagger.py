@@ -36,33 +36,74 @@ if TYPE_CHECKING:
 
 
 class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
-    """Linear-chain CRF that maps sentences to label sequences.
+    """Linear-chain CRF that predicts label sequences. A scikit-learn estimator.
+
+    The input is that of sklearn-crfsuite: each sentence is a list of feature dicts, feature names, words or
+    columns.
 
     Parameters
     ----------
-    policy : what is maximised: "FL" (maximum likelihood), "PL1", a mixture such as "PL1@0.5 + 0.2*FL@0.5"
-    sigma2 : variance of the penalty ‖θ‖²/(2σ²) (CRFsuite's c2 is 1/(2σ²)); None is no penalty; "cv" or a list of numbers
-        chooses by cross-validation, see ``sigma2_`` and ``cv_results_``
-    l1 : weight of Σ|θ| (CRFsuite's c1)
-    weights : β for each term of the policy, or "auto"
-    features : for sentences of words or columns: a preset ("tagger", "conll2000"), "columns", templates or their file
-    min_count : features of fewer tokens are left out
-    all_pairs : weights for every (feature, label) pair and not only for those seen in training
-    all_transitions : weights for every pair of labels (None: yes, or no if crfsuite_compatible)
-    start_end : weights for the first and the last label (None: yes, or no if crfsuite_compatible)
-    crfsuite_compatible : CRFsuite's model exactly
-    max_iter, tol : when the optimiser stops; tol is the largest gradient entry for each sentence
-    metric : what `score` and early stopping measure: "accuracy" (of tokens) or "f1" (of chunks)
-    patience : iterations without a better score on the development data before the fit stops
-    check_every : the development data are tagged every so many iterations: a look costs about as much as an iteration
-    cv : folds of the cross-validation of sigma2
-    random_state : the seed of the selection
-    n_jobs : threads (None or −1: all)
-    verbose : print each iteration on stderr, as ``fieldfit fit`` does with --progress
+    policy : str or Policy, default: "FL"
+        The objective: "FL" (maximum likelihood), "PL1", or a mixture such as "PL1@0.5 + 0.2*FL@0.5".
+    sigma2 : float, "cv", list of float or None, default: 10.0
+        Variance σ² of the Gaussian penalty ‖θ‖²/(2σ²); CRFsuite's c2 is 1/(2σ²). None: no penalty. "cv" or a list:
+        chosen by cross-validation, see ``sigma2_`` and ``cv_results_``.
+    l1 : float or None, default: None
+        Weight of the penalty Σ|θ| (CRFsuite's c1). None: no penalty.
+    weights : sequence of float, "auto", AutoWeights or None, default: None
+        Weight β of each term. None: the weights in the policy. "auto": chosen by Algorithm 1.
+    features : str, path, templates or None, default: None
+        For sentences of words or columns: a preset ("tagger", "conll2000"), "columns", CRF++ templates or their
+        file. None: the word itself.
+    min_count : int, default: 1
+        Features that occur in fewer tokens are dropped.
+    all_pairs : bool, default: False
+        Whether all (feature, label) pairs have weights, or only those that occur in training.
+    all_transitions : bool or None, default: None
+        Whether all pairs of labels have weights. None: True, or False if ``crfsuite_compatible``.
+    start_end : bool or None, default: None
+        Whether first and last labels have weights. None: True, or False if ``crfsuite_compatible``.
+    crfsuite_compatible : bool, default: False
+        Use exactly CRFsuite's model.
+    max_iter : int, default: 1000
+        Largest number of iterations.
+    tol : float, default: 1e-4
+        The optimiser stops when the largest entry of the gradient per sentence is below ``tol``.
+    metric : {"accuracy", "f1"}, default: "accuracy"
+        What `score` and early stopping measure: accuracy of tokens, or F1 of chunks.
+    patience : int, default: 10
+        Early stopping: iterations without a better score on the development data.
+    check_every : int, default: 5
+        Early stopping: iterations between two evaluations on the development data. An evaluation costs about as
+        much as an iteration.
+    cv : int, default: 3
+        Folds of the cross-validation of sigma2.
+    random_state : int, RandomState or None, default: 0
+        Seed of the selection.
+    n_jobs : int or None, default: None
+        Number of threads. None or −1: all processors. Results do not depend on it.
+    verbose : bool, default: False
+        Whether to print each iteration on stderr.
 
     Attributes
     ----------
-    fit_ : the `Fit`;  classes_ : the labels;  encoder_ : how input becomes features;  sigma2_ : the σ² that was used
+    fit_ : Fit
+        The fit of the model.
+    classes_ : list
+        The labels.
+    encoder_ : Encoder
+        Converts the input to features.
+    sigma2_ : float or None
+        The penalty that was used.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+    >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+    >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+    >>> tagger.predict([["the", "cat", "runs"]])
+    [['D', 'N', 'V']]
     """
 
     def __init__(
@@ -121,10 +162,40 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         start: CRFTagger | Fit | None = None,
         progress: Callable[[Progress], object] | bool | None = None,
     ) -> CRFTagger:
-        """Fit to sentences X with labels y (a file's text brings its labels).
+        """Fit the tagger.
 
-        With ``X_dev`` the fit stops when the metric there no longer rises, and keeps the best θ. ``start`` is a tagger
-        (or its Fit) whose weights are the start, matched by the names of features and labels.
+        Parameters
+        ----------
+        X : list of sentences
+            Feature dicts, feature names, words, columns or arrays; or the text of a file, which includes the
+            labels.
+        y : list of lists or None, default: None
+            The labels of each sentence. Not needed if X includes them.
+        X_dev : list of sentences or None, default: None
+            Development data. If given, the fit stops when the metric on them no longer improves, and keeps the best
+            θ.
+        y_dev : list of lists or None, default: None
+            Labels of the development data.
+        sample_weight : array_like or None, default: None
+            Weight of each sentence.
+        start : CRFTagger, Fit or None, default: None
+            Starting values, matched by the names of features and labels. None: 0.
+        progress : callable, bool or None, default: None
+            True prints each iteration; a function is called with the `Progress`. None: as ``verbose``.
+
+        Returns
+        -------
+        CRFTagger
+            The tagger itself.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> tagger.classes_
+        ['D', 'N', 'V']
         """
         if self.metric not in ("accuracy", "f1"):
             raise ModelError(f"The metric must be 'accuracy' or 'f1'; got {self.metric!r}.")
@@ -204,7 +275,31 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
     # --- the weights --------------------------------------------------------------------------------------------------
 
     def top_features(self, n: int = 20, label: Any = None) -> pd.DataFrame:
-        """The ``n`` state weights that are largest in size (of one label): feature, label, weight."""
+        """List the (feature, label) weights with the largest absolute values.
+
+        Parameters
+        ----------
+        n : int, default: 20
+            Number of weights.
+        label : object or None, default: None
+            Only weights of this label. None: all labels.
+
+        Returns
+        -------
+        DataFrame
+            With the columns feature, label and weight.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> tagger.top_features(2, "D").round(2)
+          feature label  weight
+        0     the     D    0.28
+        1       a     D    0.28
+        """
         code = None
         if label is not None:
             code = self.encoder_.labels.code(label)
@@ -213,16 +308,51 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         return top_features(self.model_, self.fit_.theta, n, code)
 
     def transitions(self) -> pd.DataFrame:
-        """The transition weights, from (rows) and to (columns); NaN where the model has none.
+        """Return the transition weights as a table.
 
-        The row ``^`` has the weights of first labels, the column ``$`` those of last ones, if the model has them.
+        Returns
+        -------
+        DataFrame
+            Rows are previous labels and columns next labels; NaN if the model has no weight. The row ``^`` has the
+            weights of first labels, and the column ``$`` those of last labels.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> tagger.transitions().loc["D"].round(1).to_dict()
+        {'D': -0.2, 'N': 0.8, 'V': -0.3, '$': -0.3}
         """
         return transition_table(self.model_, self.fit_.theta)
 
     def compact(self, threshold: float = 0.0, X: Any = None, y: Any = None) -> CRFTagger:
-        """A smaller tagger without the weights of size ``threshold`` or less; ``compaction_`` says what that cost.
+        """Return a smaller tagger without small weights.
 
-        The loss is measured on X and y, or on the training data where the fit still has them.
+        Parameters
+        ----------
+        threshold : float, default: 0.0
+            Weights with an absolute value of at most ``threshold`` are removed.
+        X : list of sentences or None, default: None
+            Data on which to measure the loss. None: the training data, if the fit still has them.
+        y : list of lists or None, default: None
+            Labels of X.
+
+        Returns
+        -------
+        CRFTagger
+            ``compaction_`` reports the number of weights and the loss.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> small = tagger.compact(0.3)
+        >>> len(small.fit_.theta) < len(tagger.fit_.theta)
+        True
         """
         if not threshold >= 0:
             raise ModelError(f"The threshold must be at least 0; got {threshold!r}.")
@@ -240,15 +370,51 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
     # --- file ---------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the tagger to a file (no pickle); `ff.load` reads it too, as a Fit."""
+        """Save the tagger to a file, without pickle. `fieldfit.load` can read it too, as a `Fit`.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> tagger.save("tagger.ff")
+        >>> ff.CRFTagger.load("tagger.ff").predict(X) == tagger.predict(X)
+        True
+        """
         check_is_fitted(self, "fit_")
         self.fit_.save(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CRFTagger:
-        """The tagger in a file of `save`, with the parameters that say which model was fitted, how and to what.
+        """Load a tagger that `save` has written.
 
-        When to stop, what to measure and how many threads to use are not in the file: those have their defaults.
+        The file contains the parameters that define the model and the objective. The stopping rule, the metric and
+        the number of threads have their defaults.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Returns
+        -------
+        CRFTagger
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> tagger.save("tagger.ff")
+        >>> ff.CRFTagger.load("tagger.ff").classes_
+        ['D', 'N', 'V']
         """
         fitted = load(path)
         if not isinstance(fitted.model, ChainCRF):

@@ -27,22 +27,56 @@ _MOST_STATES = 256
 
 
 class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
-    """Joint distribution of discrete columns with an interaction for each pair (or for each of ``edges``).
+    """Joint distribution of discrete columns with pairwise interactions. A scikit-learn density estimator.
+
+    With two states the model is a `BoltzmannMachine`, with more a `Potts` model. Missing values (NaN) are summed
+    out.
 
     Parameters
     ----------
-    policy : what is maximised: "PL1" (pseudo-likelihood), "FL", a mixture such as "PL1 + 0.2*PL2"
-    sigma2 : variance of the penalty ‖θ‖²/(2σ²), None for none
-    l1 : weight of Σ|θ|
-    weights : β for each term of the policy, or "auto"
-    states : the values that a column may have (None: those that occur in X)
-    edges : pairs of columns that interact (None: all)
-    biases : parameters for each column too
-    score_policy : what `score_samples` gives: "FL" is the log-likelihood, exact where the graph is narrow enough; "PL1"
-        always can be had
-    max_iter, tol, random_state, n_jobs : as in `CRFTagger`
+    policy : str or Policy, default: "PL1"
+        The objective: "PL1" (pseudo-likelihood), "FL", or a mixture such as "PL1 + 0.2*PL2".
+    sigma2 : float or None, default: 10.0
+        Variance σ² of the Gaussian penalty ‖θ‖²/(2σ²). None: no penalty.
+    l1 : float or None, default: None
+        Weight of the penalty Σ|θ|. None: no penalty.
+    weights : sequence of float, "auto", AutoWeights or None, default: None
+        Weight β of each term. None: the weights in the policy. "auto": chosen by Algorithm 1.
+    states : sequence or None, default: None
+        Possible values of a column. None: the values in X.
+    edges : sequence of pairs or None, default: None
+        Pairs of columns that interact. None: all pairs.
+    biases : bool, default: True
+        Whether each column has its own parameters.
+    score_policy : str or Policy, default: "FL"
+        What `score_samples` computes. "FL" is the log-likelihood, which needs a narrow graph. "PL1" works for any
+        graph.
+    max_iter : int, default: 1000
+        Largest number of iterations.
+    tol : float, default: 1e-6
+        The optimiser stops when the largest entry of the gradient per sample is below ``tol``.
+    random_state : int, RandomState or None, default: 0
+        Seed of the selection.
+    n_jobs : int or None, default: None
+        Number of threads. None or −1: all processors. Results do not depend on it.
+    verbose : bool, default: False
+        Whether to print each iteration on stderr.
 
-    Missing values (NaN) are summed out. ``fit_`` is the `Fit`, ``model_`` the model.
+    Attributes
+    ----------
+    fit_ : Fit
+        The fit of the model.
+    model_ : FieldModel
+        The fitted model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fieldfit as ff
+    >>> X = np.array([[0, 0], [0, 1], [1, 1], [1, 1], [0, 0]])
+    >>> field = ff.PairwiseField().fit(X)
+    >>> field.model_.parameter_names
+    ['x0:x1', 'x0', 'x1']
     """
 
     def __init__(
@@ -83,7 +117,28 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> PairwiseField:
-        """Fit to the rows of X (n, m); y is ignored."""
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, m)
+            Samples; NaN is missing.
+        y : object, default: None
+            Ignored.
+        sample_weight : array_like or None, default: None
+            Weight of each row.
+
+        Returns
+        -------
+        PairwiseField
+            The estimator itself.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.PairwiseField(policy="FL").fit([[0, 0], [0, 1], [1, 1]]).fit_.converged
+        True
+        """
         table = self._read(X, reset=True)
         states = self._states(table)
         pairs = None if self.edges is None else [(int(a), int(b)) for a, b in self.edges]
@@ -134,7 +189,24 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         return tuple(int(value) if whole else float(value) for value in values)
 
     def score_samples(self, X: Any) -> FloatArray:
-        """log p(x) of each row (n,), or what ``score_policy`` says."""
+        """Compute log p(x) of each row, or the value of ``score_policy``.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, m)
+            Samples; NaN is missing.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [[0, 0], [0, 1], [1, 1], [1, 1]]
+        >>> ff.PairwiseField().fit(X).score_samples(X).shape
+        (4,)
+        """
         check_is_fitted(self, "fit_")
         model = self.model_
         # A few rows to be scored may well lack a column that training had.
@@ -143,15 +215,69 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
             return held_out(self.model_, self.fit_.theta, table, self.score_policy)
 
     def log_likelihood(self, X: Any) -> FloatArray:
-        """The same as `score_samples`: one number for each row."""
+        """Compute the same as `score_samples`: one number for each row.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, m)
+            Samples; NaN is missing.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [[0, 0], [0, 1], [1, 1], [1, 1]]
+        >>> ff.PairwiseField().fit(X).log_likelihood(X).shape
+        (4,)
+        """
         return self.score_samples(X)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The mean of `score_samples`."""
+        """Compute the mean of `score_samples`.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, m)
+            Samples; NaN is missing.
+        y : object, default: None
+            Ignored.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [[0, 0], [0, 1], [1, 1], [1, 1]]
+        >>> round(ff.PairwiseField().fit(X).score(X), 2)
+        -1.09
+        """
         return float(np.mean(self.score_samples(X)))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> NDArray[Any]:
-        """Draws (n_samples, m): exact where the graph is narrow enough, else by Gibbs sampling."""
+        """Draw samples: exact if the graph is narrow enough, otherwise by Gibbs sampling.
+
+        Parameters
+        ----------
+        n_samples : int, default: 1
+            Number of samples.
+        random_state : int, RandomState or None, default: None
+            Seed. None: that of the estimator.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, m)
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.PairwiseField().fit([[0, 0], [0, 1], [1, 1], [1, 1]]).sample(5).shape
+        (5, 2)
+        """
         check_is_fitted(self, "fit_")
         seed = seed_of(self.random_state if random_state is None else random_state)
         values: NDArray[Any] = self.model_.sample(self.fit_.theta, n_samples, seed).values

@@ -21,7 +21,7 @@ from fieldfit.types import DataError, FloatArray, Int32Array, ModelError
 
 
 class SequencePredictor:
-    """The predictions of an estimator that holds a fitted chain (``fit_``) and its encoder (``encoder_``)."""
+    """Predictions of an estimator with a fitted chain (``fit_``) and its encoder (``encoder_``)."""
 
     fit_: Fit
     encoder_: Encoder
@@ -69,9 +69,30 @@ class SequencePredictor:
         return codes
 
     def predict(self, X: Any, *, decoding: str = "viterbi", given: Any = None) -> list[list[Any]]:
-        """The labels of each sentence: the best sequence ("viterbi"), or the best label of each token ("posterior").
+        """Predict the labels of each sentence.
 
-        ``given`` fixes labels: for each sentence None, or a list with a label or None for each token.
+        Parameters
+        ----------
+        X : list of sentences
+            Sentences in the form used in `fit`.
+        decoding : {"viterbi", "posterior"}, default: "viterbi"
+            The best label sequence, or the best label of each token.
+        given : list or None, default: None
+            Known labels: for each sentence None, or a list with a label or None for each token.
+
+        Returns
+        -------
+        list of lists
+            Labels of each sentence.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> tagger.predict([["the", "cat"]], given=[[None, "V"]])
+        [['D', 'V']]
         """
         sequences = self._encode(X)
         if decoding not in ("viterbi", "posterior"):
@@ -82,11 +103,55 @@ class SequencePredictor:
         return self._named(codes, sequences.offsets)
 
     def predict_single(self, x: Any) -> list[Any]:
-        """The labels of one sentence."""
+        """Predict the labels of one sentence.
+
+        Parameters
+        ----------
+        x : sentence
+            One sentence.
+
+        Returns
+        -------
+        list
+            A label for each token.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> tagger.predict_single(["the", "cat"])
+        ['D', 'N']
+        """
         return self.predict([x])[0]
 
     def predict_nbest(self, X: Any, n: int = 5, *, given: Any = None) -> list[list[tuple[list[Any], float]]]:
-        """For each sentence its ``n`` most probable label sequences (fewer if it has fewer) with log p(y | x)."""
+        """Find the most probable label sequences of each sentence.
+
+        Parameters
+        ----------
+        X : list of sentences
+            Sentences in the form used in `fit`.
+        n : int, default: 5
+            Number of sequences. A sentence with fewer possible sequences has fewer.
+        given : list or None, default: None
+            Known labels: for each sentence None, or a list with a label or None for each token.
+
+        Returns
+        -------
+        list of lists of (labels, log-probability)
+            The most probable sequence first.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> [labels for labels, value in tagger.predict_nbest([["the", "cat"]], 2)[0]]
+        [['D', 'N'], ['D', 'V']]
+        """
         sequences = self._encode(X)
         with use_threads(threads_of(self.n_jobs)):
             paths, values = self.model_.n_best(self.fit_.theta, sequences, n, self._given(given, sequences))
@@ -98,7 +163,29 @@ class SequencePredictor:
         ]
 
     def predict_proba(self, X: Any, *, given: Any = None) -> list[FloatArray]:
-        """p(y_t | x) of each sentence as (tokens, labels), the labels in the order of ``classes_``."""
+        """Compute the label probabilities p(y_t | x) of each token.
+
+        Parameters
+        ----------
+        X : list of sentences
+            Sentences in the form used in `fit`.
+        given : list or None, default: None
+            Known labels: for each sentence None, or a list with a label or None for each token.
+
+        Returns
+        -------
+        list of ndarray of shape (tokens, labels)
+            Labels are in the order of ``classes_``.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> tagger.predict_proba([["the", "cat"]])[0].shape
+        (2, 3)
+        """
         sequences = self._encode(X)
         with use_threads(threads_of(self.n_jobs)):
             probabilities = self.model_.marginals(self.fit_.theta, sequences, self._given(given, sequences))
@@ -106,7 +193,29 @@ class SequencePredictor:
         return [probabilities[a:b] for a, b in pairwise(bounds)]
 
     def predict_marginals(self, X: Any, *, given: Any = None) -> list[list[dict[Any, float]]]:
-        """The same as a dict from labels to probabilities for each token, as sklearn-crfsuite gives them."""
+        """Compute the label probabilities as dicts, as sklearn-crfsuite returns them.
+
+        Parameters
+        ----------
+        X : list of sentences
+            Sentences in the form used in `fit`.
+        given : list or None, default: None
+            Known labels: for each sentence None, or a list with a label or None for each token.
+
+        Returns
+        -------
+        list of lists of dict
+            For each token, a mapping from labels to probabilities.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> sorted(tagger.predict_marginals([["the", "cat"]])[0][0])
+        ['D', 'N', 'V']
+        """
         classes = self.classes_ if hasattr(self, "classes_") else []
         return [
             [dict(zip(classes, row, strict=True)) for row in sentence.tolist()]
@@ -114,24 +223,116 @@ class SequencePredictor:
         ]
 
     def predict_marginals_single(self, x: Any) -> list[dict[Any, float]]:
-        """The marginals of one sentence."""
+        """Compute the label probabilities of one sentence as dicts.
+
+        Parameters
+        ----------
+        x : sentence
+            One sentence.
+
+        Returns
+        -------
+        list of dict
+            For each token, a mapping from labels to probabilities.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> len(tagger.predict_marginals_single(["the", "cat"]))
+        2
+        """
         return self.predict_marginals([x])[0]
 
     def edge_marginals(self, X: Any, *, given: Any = None) -> list[FloatArray]:
-        """p(y_{t−1}, y_t | x) of each sentence as (tokens, labels, labels); 0 at the first token."""
+        """Compute the probabilities p(y_{t−1}, y_t | x) of adjacent labels.
+
+        Parameters
+        ----------
+        X : list of sentences
+            Sentences in the form used in `fit`.
+        given : list or None, default: None
+            Known labels: for each sentence None, or a list with a label or None for each token.
+
+        Returns
+        -------
+        list of ndarray of shape (tokens, labels, labels)
+            0 at the first token.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> tagger.edge_marginals([["the", "cat"]])[0].shape
+        (2, 3, 3)
+        """
         sequences = self._encode(X)
         pairs = self.model_.edge_marginals(self.fit_.theta, sequences, self._given(given, sequences))
         bounds = sequences.offsets.tolist()
         return [pairs[a:b] for a, b in pairwise(bounds)]
 
     def log_likelihood(self, X: Any, y: Any = None) -> FloatArray:
-        """log p(y | x) of each sentence (n,); a label that training never saw is refused."""
+        """Compute log p(y | x) of each sentence.
+
+        Parameters
+        ----------
+        X : list of sentences
+            Sentences in the form used in `fit`.
+        y : list of lists or None, default: None
+            Labels. Not needed if X includes them.
+
+        Returns
+        -------
+        ndarray of shape (n_sentences,)
+
+        Raises
+        ------
+        DataError
+            If a label did not occur in training.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> tagger.log_likelihood(X, y).shape
+        (2,)
+        """
         sequences = self._encode(X, y, "error")
         with use_threads(threads_of(self.n_jobs)):
             return self.model_.log_likelihood(self.fit_.theta, sequences)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Token accuracy or chunk F1, by ``metric``; a label that training never saw counts as wrong."""
+        """Compute the accuracy of tokens or the F1 of chunks, depending on ``metric``.
+
+        Labels that did not occur in training count as wrong.
+
+        Parameters
+        ----------
+        X : list of sentences
+            Sentences in the form used in `fit`.
+        y : list of lists or None, default: None
+            Labels. Not needed if X includes them.
+
+        Returns
+        -------
+        float
+            Between 0 and 1.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> tagger.score(X, y)
+        1.0
+        """
         check_is_fitted(self, "fit_")
         gold = gold_labels(self.encoder_, X, y)
         predicted = self.predict(X)

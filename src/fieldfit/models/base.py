@@ -293,10 +293,10 @@ class Draws:
 
 
 class Model(ABC):
-    """An exponential family whose parameters θ are to be estimated.
+    """An exponential family with parameters θ: the base class of all models.
 
-    ``kind`` is the model's name in files and on the command line. A model is rebuilt from its `specification`, so a
-    new model is one file in this folder.
+    ``kind`` is the model's name in files and on the command line. `specification` describes a model completely, so
+    a new model is one file in this folder.
     """
 
     kind: ClassVar[str]
@@ -310,52 +310,232 @@ class Model(ABC):
     @property
     @abstractmethod
     def n_parameters(self) -> int:
-        """The length r of θ."""
+        """Number of parameters r, the length of θ."""
 
     @property
     @abstractmethod
     def parameter_names(self) -> Sequence[str]:
-        """A name for each entry of θ."""
+        """Name of each entry of θ."""
 
     @abstractmethod
     def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Any:
-        """Turn what users have (arrays, frames, files) into this model's frozen dataset."""
+        """Convert data (arrays, data frames, files) to a frozen dataset of this model.
+
+        Parameters
+        ----------
+        data : object
+            Samples, in any form that the model accepts.
+        sample_weight : array_like, str or None, default: None
+            Weight of each sample, or the name of the column with the weights.
+        weight_kind : {"importance", "counts"}, default: "importance"
+            Whether a weight multiplies the log-likelihood of the sample or is a number of copies.
+
+        Returns
+        -------
+        dataset
+            A `Table` for fields, `Sequences` for chains.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> table = ff.BoltzmannMachine(2).read([[0, 1], [1, 1], [0, 0]])
+        >>> table.codes.tolist(), table.names
+        ([[0, 1], [1, 1], [0, 0]], ('x0', 'x1'))
+        """
 
     def read_new(self, data: Any) -> Any:
-        """The same for samples that are not fitted: fewer values may be known than a fit needs."""
+        """Convert samples that are not used in a fit. Values may be missing that a fit requires.
+
+        Parameters
+        ----------
+        data : object
+            Samples, in any form that the model accepts.
+
+        Returns
+        -------
+        dataset
+            A `Table` for fields, `Sequences` for chains.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> ff.BoltzmannMachine(2).read_new([[0, np.nan]]).codes.tolist()
+        [[0, -1]]
+        """
         return self.read(data)
 
     def complete(self, dataset: Any) -> Model:
-        """The model with what it takes from the training samples: names, or the weights that they show."""
+        """Return the model with the information that it takes from the training data.
+
+        Fields take the names of the columns. A `ChainCRF` takes the (feature, label) pairs that occur.
+
+        Parameters
+        ----------
+        dataset
+            The result of `read`.
+
+        Returns
+        -------
+        Model
+            The completed model, or the model itself if it is complete.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(2)
+        >>> dataset = model.read(pd.DataFrame({"age": [0, 1], "vote": [1, 1]}))
+        >>> model.complete(dataset).parameter_names
+        ['age:vote']
+        """
         return self
 
     @abstractmethod
     def structure(self, dataset: Any) -> Structure:
-        """What a policy must know of the samples of ``dataset``."""
+        """Return what a policy needs to know about the samples: variables and graph, or lengths of sequences.
+
+        Parameters
+        ----------
+        dataset
+            The result of `read`. Not needed for fields.
+
+        Returns
+        -------
+        Structure
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> structure = ff.BoltzmannMachine(3).structure()
+        >>> ff.Policy.parse("PL1 + 0.2*PL2").bind(structure).expected_counts()
+        array([3. , 0.6])
+        """
 
     @abstractmethod
     def compile(self, dataset: Any, selection: Selection) -> Problem:
-        """Model + data + selection as read-only arrays."""
+        """Compile model, data and selection to read-only arrays.
+
+        Parameters
+        ----------
+        dataset
+            The result of `read`.
+        selection : Selection
+            The selected components of each sample, from `BoundPolicy.draw`.
+
+        Returns
+        -------
+        Problem
+            Computes the stochastic composite log-likelihood and its derivatives.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(2)
+        >>> dataset = model.read([[0, 1], [1, 1], [0, 0]])
+        >>> selection = ff.Policy.parse("PL1").bind(model.structure()).draw(seed=0, start=0, stop=3)
+        >>> value, gradient = model.compile(dataset, selection).value_grad(np.zeros(1))
+        >>> round(value, 4)
+        -4.1589
+        """
 
     def simulate(self, dataset: Any, theta: Any, random_state: int = 0) -> Any:
-        """A dataset like ``dataset`` whose modelled values are independent draws from p_θ.
+        """Draw a dataset like ``dataset`` from p_θ.
 
-        What the model conditions on, the lengths of sequences, sample weights and the places of missing values stay
-        as they are. Model-based standard errors and goodness of fit are made of this.
+        The variables that the model conditions on, the lengths of sequences, sample weights and the positions of
+        missing values stay the same. Model-based standard errors and goodness of fit use this.
+
+        Parameters
+        ----------
+        dataset
+            The result of `read`.
+        theta : array_like of shape (r,)
+            Parameters.
+        random_state : int, default: 0
+            Seed.
+
+        Returns
+        -------
+        dataset
+            Of the same type and size.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(2)
+        >>> dataset = model.read([[0, 1], [1, 1], [0, 0]])
+        >>> model.simulate(dataset, [1.0], random_state=0).codes.shape
+        (3, 2)
         """
         raise ModelError(f"A {self.kind} model has no way to draw samples, so nothing can be simulated from it.")
 
     @abstractmethod
     def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """All that `from_specification` needs, as plain JSON values and arrays."""
+        """Describe the model completely, for saving it.
+
+        Returns
+        -------
+        header : dict
+            Values that JSON can represent.
+        arrays : dict of str to ndarray
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> header, arrays = ff.BoltzmannMachine(3).specification()
+        >>> ff.BoltzmannMachine.from_specification(header, arrays).n_parameters
+        3
+        """
 
     @classmethod
     @abstractmethod
     def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Model:
-        """Build the model again; the same parameters mean the same distribution."""
+        """Build the model that `specification` describes.
+
+        Parameters
+        ----------
+        header : dict
+            Values that JSON can represent.
+        arrays : dict of str to ndarray
+            Arrays.
+
+        Returns
+        -------
+        Model
+            With the same distribution for the same parameters.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> header, arrays = ff.Potts(3, 2).specification()
+        >>> ff.Potts.from_specification(header, arrays).parameter_names[0]
+        'x0=0:x1=0'
+        """
 
     def check_theta(self, theta: Any) -> FloatArray:
-        """θ as a float vector of the right length with finite entries."""
+        """Check θ and convert it to an array of floats.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+
+        Returns
+        -------
+        ndarray of shape (r,)
+
+        Raises
+        ------
+        ModelError
+            If θ has the wrong shape or an entry that is not finite.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.BoltzmannMachine(3).check_theta([0, 1, 2])
+        array([0., 1., 2.])
+        """
         try:
             array = np.ascontiguousarray(theta, dtype=np.float64)
         except (TypeError, ValueError) as error:

@@ -27,16 +27,38 @@ from fieldfit.types import Int32Array, ModelError
 
 
 class BoltzmannMachine(FieldModel):
-    """Pairwise binary field over ``m`` variables; Ising with ``states=(-1, 1)``.
+    """Boltzmann machine: a pairwise field over binary variables. With ``states=(-1, 1)`` it is the Ising model.
 
     Parameters
     ----------
-    m : number of variables
-    edges : pairs of variables; None is all of them in row-major order
-    biases : whether each variable has a parameter of its own
-    states : the two values of a variable
-    edge_groups, bias_groups : a label for each edge (variable); equal labels share one parameter
-    names : names of the variables
+    m : int
+        Number of variables.
+    edges : sequence of pairs or None, default: None
+        Pairs of variables with a coupling. None: all pairs, in row-major order.
+    biases : bool, default: False
+        Whether each variable has a bias.
+    states : tuple of two numbers, default: (0, 1)
+        The two values of a variable.
+    edge_groups : sequence or None, default: None
+        A label for each edge. Edges with equal labels share one coupling.
+    bias_groups : sequence or None, default: None
+        A label for each variable. Variables with equal labels share one bias.
+    names : sequence of str or None, default: None
+        Names of the variables. None: the names of the data's columns, or x0, x1, …
+    largest_table : int, default: 4194304
+        Largest number of table entries in exact sums.
+
+    Notes
+    -----
+    The distribution is p_θ(x) = exp(Σ_{(j,k)∈E} θ_jk x_j x_k + Σ_j b_j x_j − log Z(θ)). θ contains the couplings in
+    the order of the edges, then the biases.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine(3, biases=True)
+    >>> model.parameter_names
+    ['x0:x1', 'x0:x2', 'x1:x2', 'x0', 'x1', 'x2']
     """
 
     kind = "boltzmann"
@@ -98,7 +120,34 @@ class BoltzmannMachine(FieldModel):
     def grid(
         cls, rows: int, columns: int, *, neighbours: int = 4, tied: bool = False, **options: Any
     ) -> BoltzmannMachine:
-        """A rows × columns grid; ``tied`` gives one coupling for each direction and one bias for all sites."""
+        """Build the machine of a rectangular grid.
+
+        Parameters
+        ----------
+        rows : int
+            Number of rows.
+        columns : int
+            Number of columns.
+        neighbours : {4, 8}, default: 4
+            Neighbours of an inner site. With 8, diagonal neighbours are connected too.
+        tied : bool, default: False
+            Whether all edges of one direction share a coupling, and all sites share a bias.
+        **options
+            Other parameters of `BoltzmannMachine`.
+
+        Returns
+        -------
+        BoltzmannMachine
+            With the names r0c0, r0c1, …
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.BoltzmannMachine.grid(8, 8).n_parameters
+        112
+        >>> ff.BoltzmannMachine.grid(8, 8, tied=True, biases=True).parameter_names
+        ['horizontal', 'vertical', 'bias']
+        """
         edges, directions = grid_edges(rows, columns, neighbours)
         if tied:
             options["edge_groups"] = directions
@@ -109,14 +158,33 @@ class BoltzmannMachine(FieldModel):
 
     @classmethod
     def from_networkx(cls, graph: Any, **options: Any) -> BoltzmannMachine:
-        """The nodes and edges of an undirected networkx graph."""
+        """Build the machine of an undirected networkx graph.
+
+        Parameters
+        ----------
+        graph : networkx.Graph
+            Its nodes are the variables, and its edges have couplings.
+        **options
+            Other parameters of `BoltzmannMachine`.
+
+        Returns
+        -------
+        BoltzmannMachine
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> import fieldfit as ff
+        >>> ff.BoltzmannMachine.from_networkx(nx.cycle_graph(3)).parameter_names
+        ['0:1', '0:2', '1:2']
+        """
         edges, names = networkx_edges(graph)
         options.setdefault("names", names)
         return cls(len(names), edges, **options)
 
     @property
     def parameter_names(self) -> Sequence[str]:
-        """``a:b`` for the coupling of a and b, ``a`` for a bias, the group's label where parameters are tied."""
+        """``a:b`` for the coupling of a and b, ``a`` for a bias, or the label of the group for shared parameters."""
         if self._edge_labels is not None:
             couplings = [str(label) for label in self._edge_labels]
         else:
@@ -128,12 +196,15 @@ class BoltzmannMachine(FieldModel):
         return couplings + list(self.names)
 
     def with_names(self, names: Sequence[str]) -> BoltzmannMachine:
-        """The same model with other names for its variables."""
+        """Return the same model with other names for its variables."""
         header, arrays = self.specification()
         return BoltzmannMachine.from_specification(header | {"names": list(names)}, arrays)
 
     def compile(self, dataset: Table, selection: Selection) -> Problem:
-        """Blocks given the rest go to the pairwise kernels, everything else to the general problem."""
+        """Compile model, data and selection. The pairwise kernels handle blocks given the rest.
+
+        The general problem handles all other components.
+        """
         fast = [
             place
             for place, part in enumerate(selection.parts)
@@ -162,7 +233,7 @@ class BoltzmannMachine(FieldModel):
         return problems[0] if len(problems) == 1 else SumProblem(problems, places)
 
     def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """m, biases, states, names and groups; the edges as an array."""
+        """Describe the model: m, biases, states, names and groups, and the edges as an array."""
         header: dict[str, Any] = {
             "m": self.m,
             "biases": self.biases,
@@ -181,7 +252,7 @@ class BoltzmannMachine(FieldModel):
 
     @classmethod
     def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> BoltzmannMachine:
-        """The model that `specification` describes."""
+        """Build the model that `specification` describes."""
 
         def labels(key: str, parameter: str) -> list[str] | None:
             return None if header[key] is None else [header[key][p] for p in arrays[parameter]]

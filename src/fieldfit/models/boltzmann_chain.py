@@ -32,12 +32,33 @@ from fieldfit.types import DataError, FloatArray, Int32Array, ModelError
 
 
 class BoltzmannChain(Model):
-    """Labels that form a chain, each with a symbol. Each token of a dataset has one feature, its symbol.
+    """Boltzmann chain: a joint model of a chain of labels and one symbol per label, given the start state.
 
     Parameters
     ----------
-    n_labels, n_symbols : K and V
-    labels, symbols : names, for `parameter_names`
+    n_labels : int
+        Number of labels K.
+    n_symbols : int
+        Number of symbols V. Each token of a dataset has one feature, its symbol.
+    labels : sequence of str or None, default: None
+        Names of the labels, for `parameter_names`.
+    symbols : sequence of str or None, default: None
+        Names of the symbols, for `parameter_names`.
+
+    Notes
+    -----
+    The distribution is p_θ(x, y | y_0) = exp(Σ_t A(y_{t−1}, y_t) + Σ_t B(y_t, x_t) − log Z). θ contains the
+    transitions A (K × K, by row), the start weights A(y_0, ·) (K) and the emissions B (K × V, by label).
+
+    Examples
+    --------
+    >>> from fieldfit.data.sequences import Sequences
+    >>> import numpy as np
+    >>> import fieldfit as ff
+    >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+    >>> fit = ff.fit(ff.BoltzmannChain(2, 3), data, "FL", sigma2=1.0)
+    >>> fit.converged, fit.model.n_parameters
+    (True, 12)
     """
 
     kind = "boltzmann_chain"
@@ -60,20 +81,62 @@ class BoltzmannChain(Model):
 
     @property
     def n_parameters(self) -> int:
-        """K² + K + K V."""
+        """Number of parameters, K² + K + K V."""
         return self.n_labels * (self.n_labels + 1 + self.n_symbols)
 
     def with_names(self, labels: Sequence[str] | None, features: Sequence[str] | None) -> BoltzmannChain:
-        """The same model with other names for labels and symbols."""
+        """Return the same model with other names for labels and symbols.
+
+        Parameters
+        ----------
+        labels : sequence of str or None
+            Names of the labels.
+        features : sequence of str or None
+            Names of the symbols.
+
+        Returns
+        -------
+        BoltzmannChain
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> list(ff.BoltzmannChain(1, 1).with_names(["N"], ["dog"]).parameter_names)
+        ['N->N', '^->N', 'N:dog']
+        """
         return BoltzmannChain(self.n_labels, self.n_symbols, labels=labels, symbols=features)
 
     @property
     def parameter_names(self) -> Sequence[str]:
-        """``label->label``, ``^->label``, ``label:symbol``: made when they are asked for."""
+        """``label->label``, ``^->label``, ``label:symbol``. Each name is created on access."""
         return _Names(self)
 
     def split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Views of θ: transitions (K, K), start (K,), emissions (K, V)."""
+        """Split θ into transitions, start weights and emissions.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (r,)
+            Parameters.
+
+        Returns
+        -------
+        transitions : ndarray of shape (K, K)
+        start : ndarray of shape (K,)
+        emissions : ndarray of shape (K, V)
+            All are views of θ.
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> model = ff.BoltzmannChain(2, 3)
+        >>> theta = np.arange(model.n_parameters) / 10
+        >>> [part.shape for part in model.split(theta)]
+        [(2, 2), (2,), (2, 3)]
+        """
         K = self.n_labels
         return theta[: K * K].reshape(K, K), theta[K * K : K * K + K], theta[K * K + K :].reshape(K, -1)
 
@@ -85,7 +148,32 @@ class BoltzmannChain(Model):
             )
 
     def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Sequences:
-        """The sequences, checked: one feature, the symbol, for each token."""
+        """Check the sequences: each token must have one feature, its symbol.
+
+        Parameters
+        ----------
+        data : Sequences
+            Encoded sequences.
+        sample_weight : array_like or None, default: None
+            Weight of each sequence.
+        weight_kind : {"importance", "counts"}, default: "importance"
+            Whether a weight multiplies the log-likelihood of the sequence or is a number of copies.
+
+        Returns
+        -------
+        Sequences
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> model = ff.BoltzmannChain(2, 3)
+        >>> theta = np.arange(model.n_parameters) / 10
+        >>> model.read(data).n_tokens
+        5
+        """
         if not isinstance(data, Sequences):
             raise DataError(f"A chain takes fieldfit.data.sequences.Sequences; got {type(data).__name__}.")
         self._check(data)
@@ -93,11 +181,11 @@ class BoltzmannChain(Model):
         return data.weighted(sample_weight, weight_kind)
 
     def structure(self, dataset: Sequences) -> SequenceStructure:
-        """The lengths of the sequences."""
+        """Return the lengths of the sequences, as policies need them."""
         return SequenceStructure(np.diff(dataset.offsets))
 
     def compile(self, dataset: Sequences, selection: Selection) -> BoltzmannChainProblem:
-        """Counts of what was observed, and the distinct windows whose log Z is needed."""
+        """Compile the observed counts, and the distinct windows that need a log Z."""
         self._check(dataset)
         if selection.n != dataset.n_sequences:
             raise DataError(f"The selection is for {selection.n} sequences; there are {dataset.n_sequences}.")
@@ -106,14 +194,60 @@ class BoltzmannChain(Model):
         )
 
     def log_likelihood(self, theta: FloatArray, dataset: Sequences) -> FloatArray:
-        """log p(x, y | y_0) of each sequence (n_sequences,)."""
+        """Compute log p(x, y | y_0) of each sequence.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        dataset : Sequences
+            Sequences with the model's labels and features.
+
+        Returns
+        -------
+        ndarray of shape (n_sequences,)
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> model = ff.BoltzmannChain(2, 3)
+        >>> theta = np.arange(model.n_parameters) / 10
+        >>> model.log_likelihood(theta, data).round(3)
+        array([-5.294, -3.754])
+        """
         self._check(dataset)
         whole = (Windows(0, 1.0, None, None, None),)
         problem = BoltzmannChainProblem(self.n_labels, self.n_symbols, dataset, whole)
         return problem.row_values(self.check_theta(theta))
 
     def scored(self, theta: FloatArray, dataset: Sequences) -> ScoredChains:
-        """The labels given the symbols, p(y | x, y_0): a chain with the scores B(y, x_t)."""
+        """Compute the scores of the chain of labels given the symbols, p(y | x, y_0).
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        dataset : Sequences
+            Sequences with the model's labels and features.
+
+        Returns
+        -------
+        ScoredChains
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> model = ff.BoltzmannChain(2, 3)
+        >>> theta = np.arange(model.n_parameters) / 10
+        >>> model.scored(theta, data).viterbi()[0].tolist()
+        [1, 1, 1, 1, 1]
+        """
         self._check(dataset)
         K = self.n_labels
         A, start, B = self.split(self.check_theta(theta))
@@ -127,7 +261,7 @@ class BoltzmannChain(Model):
         return ScoredChains(dataset.offsets, scores, edges, K)
 
     def simulate(self, dataset: Sequences, theta: Any, random_state: int = 0) -> Sequences:
-        """Labels and symbols drawn from p_θ(x, y | y_0), for sequences of the same lengths."""
+        """Draw labels and symbols from p_θ(x, y | y_0), for sequences of the same lengths."""
         from dataclasses import replace
 
         self._check(dataset)
@@ -150,17 +284,68 @@ class BoltzmannChain(Model):
         return replace(dataset, labels=labels, indices=symbols)
 
     def predict(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> Int32Array:
-        """The most probable labels given the symbols (n_tokens,); labels ``given`` (−1: free) are kept."""
+        """Find the most probable labels given the symbols by Viterbi's algorithm.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        dataset : Sequences
+            Sequences with the model's labels and features.
+        given : ndarray of shape (n_tokens,) or None, default: None
+            Known labels, −1 for free tokens. The result is conditional on them.
+
+        Returns
+        -------
+        ndarray of shape (n_tokens,)
+            Codes of the labels.
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> model = ff.BoltzmannChain(2, 3)
+        >>> theta = np.arange(model.n_parameters) / 10
+        >>> model.predict(theta, data).tolist()
+        [1, 1, 1, 1, 1]
+        """
         chains = self.scored(theta, dataset)
         return (chains if given is None else chains.fix(given)).viterbi()[0]
 
     def marginals(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> FloatArray:
-        """p(y_t | x) (n_tokens, n_labels)."""
+        """Compute the label probabilities p(y_t | x) of each token.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        dataset : Sequences
+            Sequences with the model's labels and features.
+        given : ndarray of shape (n_tokens,) or None, default: None
+            Known labels, −1 for free tokens. The result is conditional on them.
+
+        Returns
+        -------
+        ndarray of shape (n_tokens, n_labels)
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> model = ff.BoltzmannChain(2, 3)
+        >>> theta = np.arange(model.n_parameters) / 10
+        >>> model.marginals(theta, data)[0].round(3)
+        array([0.354, 0.646])
+        """
         chains = self.scored(theta, dataset)
         return (chains if given is None else chains.fix(given)).marginals()[0]
 
     def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Sizes and names."""
+        """Describe the model: sizes and names."""
         header: dict[str, Any] = {
             "n_labels": self.n_labels,
             "n_symbols": self.n_symbols,
@@ -173,7 +358,7 @@ class BoltzmannChain(Model):
 
     @classmethod
     def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> BoltzmannChain:
-        """The model that `specification` describes."""
+        """Build the model that `specification` describes."""
         names: dict[str, Any] = {
             name: unpack_text(arrays, name) if f"{name}.ends" in arrays else None for name in ("labels", "symbols")
         }

@@ -36,19 +36,50 @@ _MOST_EDGE_SCORES = 16_000_000
 
 
 class ChainCRF(Model):
-    """Linear-chain CRF over ``n_labels`` labels and ``n_features`` sparse token features.
+    """Linear-chain conditional random field over sparse token features.
 
     Parameters
     ----------
-    pairs : "observed" gives a weight to the (feature, label) pairs seen in training, "all" to every one
-    transitions : "all", "observed" (in training) or "none" of the pairs of neighbouring labels; the others have weight 0
-    start, end : whether the first and the last label have weights of their own
-    label_pairs : weights for features with pairs of neighbouring labels, where seen in training (Sha & Pereira 2003):
-        True for all features, or the list of features that have them
-    state_features : the first so many features have weights with single labels, the others with label pairs only
-        (None: all have)
-    labels, features : names, for `parameter_names`
-    layout : the weights, if they are known; otherwise `observe` finds them
+    n_labels : int
+        Number of labels.
+    n_features : int
+        Number of token features.
+    pairs : {"observed", "all"}, default: "observed"
+        Which (feature, label) pairs have a weight: those that occur in training, or all.
+    transitions : {"all", "observed", "none"}, default: "all"
+        Which pairs of adjacent labels have a weight. The others have weight 0.
+    start : bool, default: True
+        Whether the first label of a sequence has a weight.
+    end : bool, default: True
+        Whether the last label of a sequence has a weight.
+    label_pairs : bool or sequence of int, default: False
+        Features with weights for pairs of adjacent labels that occur in training (Sha & Pereira 2003). True: all
+        features.
+    state_features : int or None, default: None
+        The first ``state_features`` features have weights with single labels. The others have weights with label
+        pairs only. None: all features have them.
+    labels : sequence of str or None, default: None
+        Names of the labels, for `parameter_names`.
+    features : sequence of str or None, default: None
+        Names of the features, for `parameter_names`.
+    layout : ChainLayout or None, default: None
+        Which weights the model has. None: `observe` finds them in the training data.
+
+    Notes
+    -----
+    The distribution is p_θ(y | x) = exp(Σ_t Σ_f x_tf w(f, y_t) + Σ_t T(y_{t−1}, y_t) + start(y_1) + end(y_T) − log
+    Z(x)). FL is log p(y | x) of a sequence, and PLk is log p(y_w | y_left, y_right, x) of its windows of k tokens.
+    Unknown labels (−1) are summed out.
+
+    Examples
+    --------
+    >>> from fieldfit.data.sequences import Sequences
+    >>> import numpy as np
+    >>> import fieldfit as ff
+    >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+    >>> fit = ff.fit(ff.ChainCRF(2, 3), data, "FL", sigma2=1.0)
+    >>> list(fit.parameter_names)[:3]
+    ['x0:y0', 'x1:y1', 'x2:y1']
     """
 
     kind = "chain_crf"
@@ -91,7 +122,26 @@ class ChainCRF(Model):
         self._layout = layout
 
     def observe(self, dataset: Sequences) -> ChainCRF:
-        """The model whose weights are those that these training sequences show."""
+        """Return the model with the weights that occur in the training data.
+
+        Parameters
+        ----------
+        dataset : Sequences
+            Training data.
+
+        Returns
+        -------
+        ChainCRF
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> ff.ChainCRF(2, 3, transitions="observed").observe(data).n_parameters
+        9
+        """
         self._check(dataset)
         pair_ptr, pair_labels = self._state_pairs(dataset)
         seen = np.arange(self.n_labels**2)
@@ -147,12 +197,31 @@ class ChainCRF(Model):
         )
 
     def with_names(self, labels: Sequence[str] | None, features: Sequence[str] | None) -> ChainCRF:
-        """The same model with other names for labels and features."""
+        """Return the same model with other names for labels and features.
+
+        Parameters
+        ----------
+        labels : sequence of str or None
+            Names of the labels.
+        features : sequence of str or None
+            Names of the features.
+
+        Returns
+        -------
+        ChainCRF
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.ChainCRF(2, 1, pairs="all", start=False, end=False)
+        >>> list(model.with_names(["N", "V"], ["word"]).parameter_names)
+        ['word:N', 'word:V', 'N->N', 'N->V', 'V->N', 'V->V']
+        """
         return self._with(self._layout, labels, features)
 
     @property
     def layout(self) -> ChainLayout:
-        """Which weights there are."""
+        """Which weights the model has."""
         if self._layout is None:
             raise ModelError(
                 "This CRF gives weights to what is seen in training, which it has not been shown: use "
@@ -162,12 +231,12 @@ class ChainCRF(Model):
 
     @property
     def n_parameters(self) -> int:
-        """The length of θ."""
+        """Number of parameters r, the length of θ."""
         return self.layout.n_parameters
 
     @property
     def parameter_names(self) -> Sequence[str]:
-        """``feature:label``, ``label->label``, ``^->label``, ``label->$``: made when they are asked for."""
+        """``feature:label``, ``label->label``, ``^->label``, ``label->$``. Each name is created on access."""
         return ChainNames(self.layout, self.labels, self.features)
 
     def _check(self, dataset: Sequences) -> None:
@@ -178,16 +247,39 @@ class ChainCRF(Model):
             )
 
     def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Sequences:
-        """The sequences, checked; raw text and feature dictionaries are encoded by `fieldfit.data` first."""
+        """Check the sequences. Encoders in `fieldfit.data` convert raw text and feature dictionaries.
+
+        Parameters
+        ----------
+        data : Sequences
+            Encoded sequences.
+        sample_weight : array_like or None, default: None
+            Weight of each sequence.
+        weight_kind : {"importance", "counts"}, default: "importance"
+            Whether a weight multiplies the log-likelihood of the sequence or is a number of copies.
+
+        Returns
+        -------
+        Sequences
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> ff.ChainCRF(2, 3).read(data, sample_weight=[1.0, 2.0]).n_sequences
+        2
+        """
         if not isinstance(data, Sequences):
             raise DataError(f"A chain takes fieldfit.data.sequences.Sequences; got {type(data).__name__}.")
         self._check(data)
         return data.weighted(sample_weight, weight_kind)
 
     def complete(self, dataset: Sequences) -> ChainCRF:
-        """The model with the weights that these sequences show, unless they are known already.
+        """Return the model with the weights that occur in these sequences, unless it has a layout already.
 
-        Labels may be unknown (−1) here and there, but not everywhere.
+        Labels may be unknown (−1) in some tokens, but not in all.
         """
         if dataset.n_tokens and int(dataset.labels.max()) < 0:
             raise DataError(
@@ -197,18 +289,42 @@ class ChainCRF(Model):
         return self.observe(dataset) if self._layout is None else self
 
     def structure(self, dataset: Sequences) -> SequenceStructure:
-        """The lengths of the sequences."""
+        """Return the lengths of the sequences, as policies need them."""
         return SequenceStructure(np.diff(dataset.offsets))
 
     def compile(self, dataset: Sequences, selection: Selection) -> ChainProblem:
-        """Sequences and selected windows as read-only arrays."""
+        """Compile sequences and selected windows to read-only arrays."""
         self._check(dataset)
         return ChainProblem.from_selection(self.layout, dataset, selection)
 
     # Prediction -----------------------------------------------------------------------------------------------------
 
     def scored(self, theta: FloatArray, dataset: Sequences) -> ScoredChains:
-        """The scores of all tokens and edges, from which every prediction follows."""
+        """Compute the scores of all tokens and edges, from which all predictions follow.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        dataset : Sequences
+            Sequences with the model's labels and features.
+
+        Returns
+        -------
+        ScoredChains
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> model = ff.ChainCRF(2, 3).observe(data)
+        >>> theta = np.arange(model.n_parameters) / 10
+        >>> labels, value = model.scored(theta, data).viterbi()
+        >>> labels.tolist()
+        [1, 1, 1, 1, 1]
+        """
         self._check(dataset)
         weights = self.layout.unpack(self.check_theta(theta))
         tokens = chain_tokens(self.layout, dataset, transpose=False)
@@ -261,26 +377,127 @@ class ChainCRF(Model):
         return np.concatenate([answer(chains) for chains in self._blocks(theta, dataset, given)], axis=axis)
 
     def predict(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> Int32Array:
-        """The most probable label sequences (n_tokens,); labels ``given`` (−1: free) are kept."""
+        """Find the most probable label sequences by Viterbi's algorithm.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        dataset : Sequences
+            Sequences with the model's labels and features.
+        given : ndarray of shape (n_tokens,) or None, default: None
+            Known labels, −1 for free tokens. The result is conditional on them.
+
+        Returns
+        -------
+        ndarray of shape (n_tokens,)
+            Codes of the labels.
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> model = ff.ChainCRF(2, 3).observe(data)
+        >>> theta = np.arange(model.n_parameters) / 10
+        >>> model.predict(theta, data).tolist()
+        [1, 1, 1, 1, 1]
+        """
         result: Int32Array = self._gather(theta, dataset, given, lambda chains: chains.viterbi()[0])
         return result
 
     def marginals(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> FloatArray:
-        """p(y_t | x) (n_tokens, n_labels), or given some labels."""
+        """Compute the label probabilities p(y_t | x) of each token.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        dataset : Sequences
+            Sequences with the model's labels and features.
+        given : ndarray of shape (n_tokens,) or None, default: None
+            Known labels, −1 for free tokens. The result is conditional on them.
+
+        Returns
+        -------
+        ndarray of shape (n_tokens, n_labels)
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> model = ff.ChainCRF(2, 3).observe(data)
+        >>> theta = np.arange(model.n_parameters) / 10
+        >>> model.marginals(theta, data).shape
+        (5, 2)
+        """
         if given is None and self.layout.column_ptr is None:
             return -self._expectations(theta, dataset)[0][:, : self.n_labels]
         result: FloatArray = self._gather(theta, dataset, given, lambda chains: chains.marginals()[0])
         return result
 
     def edge_marginals(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> FloatArray:
-        """p(y_{t−1}, y_t | x) (n_tokens, n_labels, n_labels); 0 at the first token of a sequence."""
+        """Compute the probabilities p(y_{t−1}, y_t | x) of adjacent labels.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        dataset : Sequences
+            Sequences with the model's labels and features.
+        given : ndarray of shape (n_tokens,) or None, default: None
+            Known labels, −1 for free tokens. The result is conditional on them.
+
+        Returns
+        -------
+        ndarray of shape (n_tokens, n_labels, n_labels)
+            0 at the first token of a sequence.
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> model = ff.ChainCRF(2, 3).observe(data)
+        >>> theta = np.arange(model.n_parameters) / 10
+        >>> round(float(model.edge_marginals(theta, data)[1].sum()), 6)
+        1.0
+        """
         result: FloatArray = self._gather(theta, dataset, given, lambda chains: chains.edge_marginals())
         return result
 
     def simulate(self, dataset: Sequences, theta: Any, random_state: int = 0) -> Sequences:
-        """The same observations with labels drawn from p_θ(y | x).
+        """Draw labels from p_θ(y | x) for the same observations.
 
-        Labels that are unknown stay unknown, unless all are: observations without any label get a full draw.
+        Unknown labels stay unknown, unless all labels are unknown. In that case all are drawn.
+
+        Parameters
+        ----------
+        dataset : Sequences
+            Sequences with the model's labels and features.
+        theta : array_like of shape (r,)
+            Parameters.
+        random_state : int, default: 0
+            Seed.
+
+        Returns
+        -------
+        Sequences
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> model = ff.ChainCRF(2, 3).observe(data)
+        >>> theta = np.arange(model.n_parameters) / 10
+        >>> model.simulate(data, theta, random_state=0).labels.shape
+        (5,)
         """
         from dataclasses import replace
 
@@ -297,16 +514,70 @@ class ChainCRF(Model):
         return replace(dataset, labels=labels)
 
     def posterior_decode(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> Int32Array:
-        """The most probable label of each token by itself (n_tokens,)."""
+        """Find the most probable label of each token separately.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        dataset : Sequences
+            Sequences with the model's labels and features.
+        given : ndarray of shape (n_tokens,) or None, default: None
+            Known labels, −1 for free tokens. The result is conditional on them.
+
+        Returns
+        -------
+        ndarray of shape (n_tokens,)
+            Codes of the labels.
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> model = ff.ChainCRF(2, 3).observe(data)
+        >>> theta = np.arange(model.n_parameters) / 10
+        >>> model.posterior_decode(theta, data).tolist()
+        [1, 1, 1, 1, 1]
+        """
         best: Int32Array = np.argmax(self.marginals(theta, dataset, given), axis=1).astype(np.int32)
         return best
 
     def n_best(
         self, theta: FloatArray, dataset: Sequences, count: int, given: Int32Array | None = None
     ) -> tuple[Int32Array, FloatArray]:
-        """The ``count`` most probable paths (count, n_tokens) and log p(path | x) (n_sequences, count), best first.
+        """Find the most probable label sequences.
 
-        Where labels are given, the probabilities are conditional on them too.
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        dataset : Sequences
+            Sequences with the model's labels and features.
+        count : int
+            Number of sequences.
+        given : ndarray of shape (n_tokens,) or None, default: None
+            Known labels, −1 for free tokens. The result is conditional on them.
+
+        Returns
+        -------
+        paths : ndarray of shape (count, n_tokens)
+            Codes of the labels, the most probable sequence first.
+        log_probabilities : ndarray of shape (n_sequences, count)
+            log p(path | x), conditional on the given labels.
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> model = ff.ChainCRF(2, 3).observe(data)
+        >>> theta = np.arange(model.n_parameters) / 10
+        >>> paths, values = model.n_best(theta, data, 2)
+        >>> paths.shape, values.shape
+        ((2, 5), (2, 2))
         """
         labels, values = [], []
         for chains in self._blocks(theta, dataset, given):
@@ -316,7 +587,31 @@ class ChainCRF(Model):
         return np.concatenate(labels, axis=1), np.concatenate(values)
 
     def log_likelihood(self, theta: FloatArray, dataset: Sequences) -> FloatArray:
-        """log p(y | x) of each sequence (n_sequences,), 0 for an empty one; unknown labels are summed out."""
+        """Compute log p(y | x) of each sequence. Unknown labels are summed out.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        dataset : Sequences
+            Sequences with the model's labels and features.
+
+        Returns
+        -------
+        ndarray of shape (n_sequences,)
+            0 for an empty sequence.
+
+        Examples
+        --------
+        >>> from fieldfit.data.sequences import Sequences
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        >>> model = ff.ChainCRF(2, 3).observe(data)
+        >>> theta = np.arange(model.n_parameters) / 10
+        >>> model.log_likelihood(theta, data).round(3)
+        array([-1.88 , -1.367])
+        """
         self._check(dataset)
         whole = Windows(0, 1.0, None, None, None)
         return ChainProblem(self.layout, dataset, (whole,)).row_values(self.check_theta(theta))
@@ -337,7 +632,7 @@ class ChainCRF(Model):
     # Files ----------------------------------------------------------------------------------------------------------
 
     def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Options, names and the layout's arrays."""
+        """Describe the model: options and names, and the layout's arrays."""
         layout = self.layout
         header: dict[str, Any] = {
             "n_labels": self.n_labels,
@@ -363,7 +658,7 @@ class ChainCRF(Model):
 
     @classmethod
     def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> ChainCRF:
-        """The model that `specification` describes."""
+        """Build the model that `specification` describes."""
         layout = ChainLayout(
             header["n_labels"],
             header["n_features"],

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 
 class FieldModel(Model):
-    """A discrete field given by its graph, its features and the names of its variables, states and parameters.
+    """A discrete Markov random field: the base class of `BoltzmannMachine`, `Potts` and `MarkovRandomField`.
 
-    ``observed`` are variables that the model conditions on: it describes the others given those.
+    ``observed`` are the variables that the model conditions on.
     """
 
     def __init__(
@@ -66,22 +66,60 @@ class FieldModel(Model):
 
     @abstractmethod
     def with_names(self, names: Sequence[str]) -> FieldModel:
-        """The same model with other names for its variables."""
+        """Return the same model with other names for its variables.
+
+        Parameters
+        ----------
+        names : sequence of str
+            One name for each variable, all different.
+
+        Returns
+        -------
+        FieldModel
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.BoltzmannMachine(2).with_names(["age", "vote"]).parameter_names
+        ['age:vote']
+        """
 
     @property
     def m(self) -> int:
-        """The number of variables."""
+        """Number of variables."""
         return self.graph.n_variables
 
     @property
     def n_parameters(self) -> int:
-        """The length r of θ."""
+        """Number of parameters r, the length of θ."""
         return int(self.features.shape[1])
 
     # --- data ---------------------------------------------------------------------------------------------------
 
     def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Table:
-        """A table of samples, its values checked against this model's variables and states."""
+        """Read a table of samples and check its values against the variables and states of the model.
+
+        Parameters
+        ----------
+        data : array_like, DataFrame, str, Path or Table
+            Samples in rows and variables in columns. A string is the path of a CSV or TSV file. NaN is missing.
+        sample_weight : array_like, str or None, default: None
+            Weight of each row, or the name of the column with the weights.
+        weight_kind : {"importance", "counts"}, default: "importance"
+            Whether a weight multiplies the log-likelihood of the row or is a number of copies.
+
+        Returns
+        -------
+        Table
+            Codes of the states; −1 is missing.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> table = ff.BoltzmannMachine(2, states=(-1, 1)).read([[-1, 1], [1, 1]])
+        >>> table.codes.tolist()
+        [[0, 1], [1, 1]]
+        """
         from fieldfit.data.table import read_table
 
         return read_table(
@@ -94,48 +132,126 @@ class FieldModel(Model):
         )
 
     def read_new(self, data: Any) -> Table:
-        """A table of samples that are not fitted, in which a variable may be missing everywhere."""
+        """Read samples that are not used in a fit. A variable may be missing in all of them.
+
+        Parameters
+        ----------
+        data : array_like, DataFrame, str, Path or Table
+            Samples, as in `read`.
+
+        Returns
+        -------
+        Table
+            Codes of the states; −1 is missing.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> ff.BoltzmannMachine(2).read_new([[0, np.nan]]).codes.tolist()
+        [[0, -1]]
+        """
         from fieldfit.data.table import read_table
 
         names = self.names if self.named else None
         return read_table(data, states=self.states, names=names, allow_missing_columns=True, rename=False)
 
     def complete(self, dataset: Table) -> FieldModel:
-        """The model with the names of the data's columns, unless it has names of its own."""
+        """Return the model with the names of the data's columns, unless it has names already."""
         return self if self.named else self.with_names(dataset.names)
 
     def structure(self, dataset: Any = None) -> FieldStructure:
-        """Variables and graph, as policies see them."""
+        """Return the variables, the graph and the conditioning variables, as policies need them."""
         return FieldStructure(self.m, self.graph.neighbours, self.observed)
 
     def compile(self, dataset: Table, selection: Selection) -> Problem:
-        """The general problem: any component, missing values included."""
+        """Compile model, data and selection to read-only arrays. Supports any component and missing values."""
         problem = FieldProblem(self.field_arrays, dataset.codes, selection)
         problem.refuse_forbidden()
         return problem
 
     @cached_property
     def field_arrays(self) -> FieldArrays:
-        """The graph and features as the general problem takes them."""
+        """Graph and features in the form of the general problem."""
         return FieldArrays(self.graph, self.features, self.offset, self.largest_table)
 
     # --- exact inference ----------------------------------------------------------------------------------------
 
     @cached_property
     def exact(self) -> ExactInference:
-        """Exact inference over the whole graph; WidthError where that is too wide."""
+        """Exact inference over the whole graph. Raises WidthError if the graph is too wide."""
         return ExactInference(self.graph, name="The full field", largest_table=self.largest_table)
 
     def log_tables(self, theta: Any) -> FloatArray:
-        """Flat log φ at θ."""
+        """Compute log φ at θ, the log tables of all factors in one array.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+
+        Returns
+        -------
+        ndarray of shape (table entries,)
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.BoltzmannMachine(2).log_tables([1.5])
+        array([0. , 0. , 0. , 1.5])
+        """
         return self.field_arrays.log_tables(self.check_theta(theta))
 
     def log_partition(self, theta: Any, evidence: Any = None) -> float:
-        """log Z(θ); with evidence (a state or None for each variable), the sum over the states that agree with it."""
+        """Compute the log-partition function log Z(θ).
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        evidence : dict, sequence or None, default: None
+            A mapping from variables (names or numbers) to states, or one state (None if free) for each variable.
+            The sum is then over the states that agree with the evidence.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        WidthError
+            If the graph is too wide for exact sums.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(2)
+        >>> round(model.log_partition([1.0]), 4), round(model.log_partition([1.0], {"x0": 1}), 4)
+        (1.7437, 1.3133)
+        """
         return self.exact.log_partition(self.log_tables(theta), self._evidence(evidence))
 
     def joint_probabilities(self, theta: Any) -> tuple[Int32Array, FloatArray]:
-        """Every joint state that the model does not forbid, as codes (states, m), and its probability: small models."""
+        """List all joint states with their probabilities. For small models.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+
+        Returns
+        -------
+        codes : ndarray of shape (states, m)
+            All joint states that the model does not forbid.
+        probabilities : ndarray of shape (states,)
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> codes, probabilities = ff.BoltzmannMachine(2).joint_probabilities([1.0])
+        >>> codes.tolist(), probabilities.round(3).tolist()
+        ([[0, 0], [0, 1], [1, 0], [1, 1]], [0.175, 0.175, 0.175, 0.475])
+        """
         codes = self.graph.all_states()
         logs = self.log_tables(theta)[self.graph.entries(codes)].sum(axis=1)
         allowed = logs > -np.inf
@@ -144,7 +260,27 @@ class FieldModel(Model):
         return codes, weights / weights.sum()
 
     def marginals(self, theta: Any, evidence: Any = None) -> list[FloatArray]:
-        """p(x_j | evidence) of every variable: a list of vectors, one probability for each state."""
+        """Compute p(x_j | evidence) for every variable.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        evidence : dict, sequence or None, default: None
+            Known states, as in `log_partition`.
+
+        Returns
+        -------
+        list of ndarray
+            For each variable, the probability of each state.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(2)
+        >>> [p.round(3).tolist() for p in model.marginals([1.0], {"x0": 1})]
+        [[0.0, 1.0], [0.269, 0.731]]
+        """
         tables, clamped = self.log_tables(theta), self._evidence(evidence)
         flat = self.exact.marginals(tables, clamped)
         result = []
@@ -164,7 +300,27 @@ class FieldModel(Model):
         return result
 
     def clique_marginals(self, theta: Any, evidence: Any = None) -> list[FloatArray]:
-        """p(x_C | evidence) of every factor, shaped by the states of its scope."""
+        """Compute p(x_C | evidence) for every factor.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        evidence : dict, sequence or None, default: None
+            Known states, as in `log_partition`.
+
+        Returns
+        -------
+        list of ndarray
+            For each factor, an array with one axis for each variable of its scope.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.BoltzmannMachine(2).clique_marginals([1.0])[0].round(3)
+        array([[0.175, 0.175],
+               [0.175, 0.475]])
+        """
         flat = self.exact.marginals(self.log_tables(theta), self._evidence(evidence))
         return [
             flat[self.graph.offsets[f] : self.graph.offsets[f + 1]].reshape(
@@ -174,13 +330,54 @@ class FieldModel(Model):
         ]
 
     def map_state(self, theta: Any, evidence: Any = None) -> NDArray[Any]:
-        """The most probable state given the evidence, in the states' own values."""
+        """Find the most probable joint state given the evidence.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        evidence : dict, sequence or None, default: None
+            Known states, as in `log_partition`.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            In the values of the states, not codes.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.BoltzmannMachine(2, states=(-1, 1)).map_state([-2.0], {"x0": 1})
+        array([ 1, -1])
+        """
         codes, _ = self.exact.best_state(self.log_tables(theta), self._evidence(evidence))
         values: NDArray[Any] = self.decode(codes[None, :])[0]
         return values
 
     def conditional(self, theta: Any, x: Any, target: Sequence[int], given: Sequence[int] = ()) -> FloatArray:
-        """log p_θ(x_A | x_B) for each sample of ``x``, everything else summed out: the likelihood object S_θ(A, B)."""
+        """Compute the log-likelihood component S_θ(A, B) = log p_θ(x_A | x_B) of each sample.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        x : array_like, DataFrame or Table
+            Samples, as in `read`.
+        target : sequence of int
+            The variables A.
+        given : sequence of int, default: ()
+            The variables B. Variables in neither set are summed out.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.BoltzmannMachine(2).conditional([1.0], [[0, 1], [1, 1]], target=[0], given=[1]).round(4)
+        array([-1.3133, -0.3133])
+        """
         theta = self.check_theta(theta)
         table = self.read_new(x)
         family = self.structure().bind_family(Components(((tuple(map(int, target)), tuple(map(int, given))),)))
@@ -198,7 +395,38 @@ class FieldModel(Model):
         burn_in: int = BURN_IN,
         thin: int = THIN,
     ) -> Draws:
-        """``n`` draws: exact and independent where the width allows, else by Gibbs sampling; the result says which."""
+        """Draw samples from p_θ.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+        n : int
+            Number of samples.
+        random_state : int, default: 0
+            Seed.
+        evidence : dict, sequence or None, default: None
+            Known states, as in `log_partition`. The other variables are drawn given these.
+        method : {"auto", "exact", "gibbs"}, default: "auto"
+            ``"auto"`` draws exact, independent samples if the graph is narrow enough, and otherwise uses Gibbs
+            sampling.
+        burn_in : int, default: 1000
+            Gibbs sweeps before the first draw of each chain.
+        thin : int, default: 10
+            Gibbs sweeps between two draws of a chain.
+
+        Returns
+        -------
+        Draws
+            ``values`` has shape (n, m); ``method`` and ``note`` describe how they were drawn.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> draws = ff.BoltzmannMachine(2).sample([1.0], 1000, random_state=0)
+        >>> draws.method, draws.values.shape
+        ('exact', (1000, 2))
+        """
         tables, clamped = self.log_tables(theta), self._evidence(evidence)
         if method not in ("auto", "exact", "gibbs"):
             raise ModelError(f"The sampling method is {method!r}; it must be 'auto', 'exact' or 'gibbs'.")
@@ -216,7 +444,7 @@ class FieldModel(Model):
         return Draws(self.decode(codes), codes, "gibbs", burn_in, note)
 
     def simulate(self, dataset: Table, theta: Any, random_state: int = 0) -> Table:
-        """The same observed variables and missing values, everything else drawn from p_θ."""
+        """Draw the modelled variables from p_θ. Conditioning variables and missing values stay the same."""
         from dataclasses import replace
 
         tables = self.log_tables(theta)
@@ -242,7 +470,24 @@ class FieldModel(Model):
     # --- states and evidence ------------------------------------------------------------------------------------
 
     def decode(self, codes: NDArray[Any]) -> NDArray[Any]:
-        """Codes (n, m) as the states' own values."""
+        """Convert codes to the values of the states.
+
+        Parameters
+        ----------
+        codes : ndarray of shape (n, m)
+            Codes of the states, 0, 1, …
+
+        Returns
+        -------
+        ndarray of shape (n, m)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> ff.BoltzmannMachine(2, states=(-1, 1)).decode(np.array([[0, 1]]))
+        array([[-1,  1]])
+        """
         columns = [np.array(self.states[v])[codes[:, v]] for v in range(self.m)]
         return np.stack(columns, axis=1) if columns else np.empty((len(codes), 0))
 

@@ -21,16 +21,29 @@ from fieldfit.types import FloatArray, ModelError
 
 @dataclass(frozen=True)
 class Factor:
-    """A clique and its features.
+    """A clique of variables and its features.
 
     Parameters
     ----------
-    scope : the variables of the clique, by number
-    features : f_C as an array with one axis for each variable of the scope and, if there are several features, a last
-        axis for them. None is a table: one indicator for each joint state (an over-complete parametrisation).
-    parameters : a name for each feature; features of any factors with the same name share one parameter. None makes new
-        parameters for this factor.
-    log_offset : a fixed log table that is added (−inf forbids a joint state)
+    scope : tuple of int
+        Variables of the clique, by number.
+    features : array_like or None, default: None
+        Features f_C: an array with one axis for each variable of the scope and, for several features, a last axis
+        for them. None: a free table with one indicator for each joint state (an over-complete parametrisation).
+    parameters : str, tuple of str or None, default: None
+        A name for each feature. Features with the same name share one parameter, also in different factors. None:
+        new parameters for this factor.
+    log_offset : array_like or None, default: None
+        A fixed log table that is added to the features' sum. −inf forbids a joint state.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fieldfit as ff
+    >>> agree = np.eye(3)
+    >>> factors = [ff.Factor((0, 1), agree, "similar"), ff.Factor((1, 2), agree, "similar")]
+    >>> ff.MarkovRandomField([3, 3, 3], factors).parameter_names
+    ['similar']
     """
 
     scope: tuple[int, ...]
@@ -40,10 +53,34 @@ class Factor:
 
 
 class MarkovRandomField(FieldModel):
-    """A field over variables with ``cardinalities`` states each, given by its factors.
+    """Markov random field with any discrete variables and any cliques.
 
-    ``given`` are variables that the model conditions on. ``states`` are the values of each variable (0, 1, … by
-    default), ``names`` their names.
+    Parameters
+    ----------
+    cardinalities : sequence of int
+        Number of states of each variable.
+    factors : sequence of Factor or of scopes
+        A scope (a tuple of variables) is short for a `Factor` with a free table.
+    names : sequence of str or None, default: None
+        Names of the variables. None: the names of the data's columns, or x0, x1, …
+    states : sequence of sequences or None, default: None
+        Values of the states of each variable. None: 0, 1, …
+    given : sequence of int, default: ()
+        Variables that the model conditions on.
+    largest_table : int, default: 4194304
+        Largest number of table entries in exact sums.
+
+    Notes
+    -----
+    The distribution is p_θ(x) = exp(Σ_C Σ_l θ_{C,l} f_{C,l}(x_C) − log Z(θ)) (Equation 19 of the paper). θ contains
+    the parameters in order of first appearance.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> field = ff.MarkovRandomField([2, 2], [(0, 1), ff.Factor((1,), [0.0, 1.0], "bias")])
+    >>> field.parameter_names
+    ['x0=0:x1=0', 'x0=0:x1=1', 'x0=1:x1=0', 'x0=1:x1=1', 'bias']
     """
 
     kind = "mrf"
@@ -101,7 +138,28 @@ class MarkovRandomField(FieldModel):
 
     @classmethod
     def from_networkx(cls, graph: Any, states: int = 2, **options: Any) -> MarkovRandomField:
-        """A table for every node and every edge of an undirected networkx graph."""
+        """Build a field with a free table for every node and every edge of an undirected networkx graph.
+
+        Parameters
+        ----------
+        graph : networkx.Graph
+            Its nodes are the variables.
+        states : int, default: 2
+            Number of states of each variable.
+        **options
+            Other parameters of `MarkovRandomField`.
+
+        Returns
+        -------
+        MarkovRandomField
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> import fieldfit as ff
+        >>> ff.MarkovRandomField.from_networkx(nx.path_graph(2)).parameter_names
+        ['0=0', '0=1', '1=0', '1=1', '0=0:1=0', '0=0:1=1', '0=1:1=0', '0=1:1=1']
+        """
         from fieldfit.models.graphs import networkx_edges
 
         edges, names = networkx_edges(graph)
@@ -111,7 +169,30 @@ class MarkovRandomField(FieldModel):
 
     @classmethod
     def from_uai(cls, path: str | Path, **options: Any) -> tuple[MarkovRandomField, FloatArray]:
-        """The field in a UAI file and the θ at which it has the file's tables. Entries of 0 stay forbidden."""
+        r"""Read a field from a UAI file. Entries of 0 stay forbidden.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, plain or gzip.
+        **options
+            Other parameters of `MarkovRandomField`.
+
+        Returns
+        -------
+        model : MarkovRandomField
+        theta : ndarray
+            The parameters with which the model has the file's tables.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> import fieldfit as ff
+        >>> _ = Path("two.uai").write_text("MARKOV\n2\n2 2\n1\n2 0 1\n\n4\n 4 1 1 4\n")
+        >>> model, theta = ff.MarkovRandomField.from_uai("two.uai")
+        >>> model.marginals(theta, {"x0": 1})[1]
+        array([0.2, 0.8])
+        """
         from fieldfit.data.uai import read_uai
 
         field = read_uai(path)
@@ -126,16 +207,16 @@ class MarkovRandomField(FieldModel):
 
     @property
     def parameter_names(self) -> Sequence[str]:
-        """The names of the features, in order of first appearance."""
+        """Names of the features, in order of first appearance."""
         return list(self._parameters)
 
     def with_names(self, names: Sequence[str]) -> MarkovRandomField:
-        """The same model with other names for its variables."""
+        """Return the same model with other names for its variables."""
         header, arrays = self.specification()
         return MarkovRandomField.from_specification(header | {"names": list(names)}, arrays)
 
     def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Scopes and names as JSON, features and offsets as arrays."""
+        """Describe the model: scopes and names as JSON values, features and offsets as arrays."""
         factors, arrays = [], {}
         for index, factor in enumerate(self.factors):
             tied = factor.parameters
@@ -156,7 +237,7 @@ class MarkovRandomField(FieldModel):
 
     @classmethod
     def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> MarkovRandomField:
-        """The model that `specification` describes."""
+        """Build the model that `specification` describes."""
         factors = [
             Factor(
                 tuple(item["scope"]),

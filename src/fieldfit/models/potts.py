@@ -1,9 +1,10 @@
-"""The Potts model: q states a site, a table of couplings for each edge, a field for each site.
+"""The Potts model: a table of couplings for each edge and a field for each site, with q states per site.
 
     p_θ(x) = exp( Σ_{(j,k)∈E} J_jk(x_j, x_k) + Σ_j h_j(x_j) − log Z )
 
-With ``couplings="table"`` every J_jk is a free q × q table (over-complete: constants can move between J and h, which is
-the model's gauge freedom and no obstacle to a fit); with ``couplings="agree"`` it is θ_jk [x_j = x_k].
+With ``couplings="table"`` every J_jk is a free q × q table. This is over-complete: constants can move between J and
+h (the gauge freedom of the model), which does not prevent a fit. With ``couplings="agree"``, J_jk is θ_jk [x_j =
+x_k].
 """
 
 from __future__ import annotations
@@ -22,16 +23,41 @@ from fieldfit.types import ModelError
 
 
 class Potts(FieldModel):
-    """Pairwise field over ``m`` sites with ``q`` states.
+    """Potts model: a pairwise field over sites with q states.
 
     Parameters
     ----------
-    m, q : sites and states a site
-    edges : pairs of sites; None is all of them
-    couplings : "table" (q² parameters an edge) or "agree" (one)
-    fields : whether each site has a field (q parameters)
-    tied : one set of couplings for all edges and one field for all sites; or a label for each edge
-    states, names : values of a site's states, names of the sites
+    m : int
+        Number of sites.
+    q : int
+        Number of states per site.
+    edges : sequence of pairs or None, default: None
+        Pairs of sites with couplings. None: all pairs.
+    couplings : {"table", "agree"}, default: "table"
+        ``"table"`` gives each edge q² parameters. ``"agree"`` gives it one, which counts if both sites have the
+        same state.
+    fields : bool, default: True
+        Whether each site has a field (q parameters).
+    tied : bool or sequence, default: False
+        True: all edges share their couplings, and all sites share a field. A sequence has a label for each edge;
+        edges with equal labels share their couplings.
+    states : sequence or None, default: None
+        Values of the states. None: 0, 1, …, q − 1.
+    names : sequence of str or None, default: None
+        Names of the sites. None: the names of the data's columns, or x0, x1, …
+    largest_table : int, default: 4194304
+        Largest number of table entries in exact sums.
+
+    Notes
+    -----
+    The distribution is p_θ(x) = exp(Σ_{(j,k)∈E} J_jk(x_j, x_k) + Σ_j h_j(x_j) − log Z(θ)). With tables, constants
+    can move between J and h: single parameters are not identified, but differences that change probabilities are.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> ff.Potts(3, 2, couplings="agree").parameter_names
+    ['x0:x1', 'x0:x2', 'x1:x2', 'x0=0', 'x0=1', 'x1=0', 'x1=1', 'x2=0', 'x2=1']
     """
 
     kind = "potts"
@@ -98,14 +124,62 @@ class Potts(FieldModel):
     def grid(
         cls, rows: int, columns: int, q: int, *, neighbours: int = 4, tied: bool = False, **options: Any
     ) -> Potts:
-        """A rows × columns grid; ``tied`` gives one set of couplings for each direction and one field."""
+        """Build the model of a rectangular grid.
+
+        Parameters
+        ----------
+        rows : int
+            Number of rows.
+        columns : int
+            Number of columns.
+        q : int
+            Number of states per site.
+        neighbours : {4, 8}, default: 4
+            Neighbours of an inner site. With 8, diagonal neighbours are connected too.
+        tied : bool, default: False
+            Whether all edges of one direction share their couplings, and all sites share a field.
+        **options
+            Other parameters of `Potts`.
+
+        Returns
+        -------
+        Potts
+            With the names r0c0, r0c1, …
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.Potts.grid(4, 4, 3, couplings="agree", fields=False, tied=True).parameter_names
+        ['horizontal.agree', 'vertical.agree']
+        """
         edges, directions = grid_edges(rows, columns, neighbours)
         options.setdefault("names", [f"r{i}c{j}" for i in range(rows) for j in range(columns)])
         return cls(rows * columns, q, edges, tied=directions if tied else False, **options)
 
     @classmethod
     def from_networkx(cls, graph: Any, q: int, **options: Any) -> Potts:
-        """The nodes and edges of an undirected networkx graph."""
+        """Build the model of an undirected networkx graph.
+
+        Parameters
+        ----------
+        graph : networkx.Graph
+            Its nodes are the sites, and its edges have couplings.
+        q : int
+            Number of states per site.
+        **options
+            Other parameters of `Potts`.
+
+        Returns
+        -------
+        Potts
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> import fieldfit as ff
+        >>> ff.Potts.from_networkx(nx.path_graph(3), 2, couplings="agree", fields=False).parameter_names
+        ['0:1', '1:2']
+        """
         edges, names = networkx_edges(graph)
         options.setdefault("names", names)
         return cls(len(names), q, edges, **options)
@@ -131,12 +205,12 @@ class Potts(FieldModel):
         return result
 
     def with_names(self, names: Sequence[str]) -> Potts:
-        """The same model with other names for its sites."""
+        """Return the same model with other names for its sites."""
         header, arrays = self.specification()
         return Potts.from_specification(header | {"names": list(names)}, arrays)
 
     def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The constructor's arguments; the edges as an array."""
+        """Describe the model: the constructor's arguments, and the edges as an array."""
         header: dict[str, Any] = {
             "m": self.m,
             "q": self.q,
@@ -151,7 +225,7 @@ class Potts(FieldModel):
 
     @classmethod
     def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Potts:
-        """The model that `specification` describes."""
+        """Build the model that `specification` describes."""
         return cls(
             header["m"],
             header["q"],

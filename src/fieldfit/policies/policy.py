@@ -32,7 +32,22 @@ _MOST_LISTED = 20_000_000
 
 @dataclass(frozen=True)
 class Policy:
-    """A sum of independent groups. ``Policy.parse(str(policy)) == policy``."""
+    """Which components are selected, with which probability, and with which weight: a sum of independent groups.
+
+    Use `Policy.parse` to create a policy from text. ``Policy.parse(str(policy)) == policy`` holds for every policy.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The groups, each with its own law of Z.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> policy = ff.Policy.parse("PL1 + 0.2*PL2@0.5")
+    >>> policy.term_names, policy.lams, policy.betas
+    (('PL1', 'PL2'), (1.0, 0.2), (1.0, 0.5))
+    """
 
     laws: tuple[Law, ...]
 
@@ -45,7 +60,28 @@ class Policy:
 
     @classmethod
     def parse(cls, text: str) -> Policy:
-        """Read the text form, for example ``0.7*PL1 + 0.3*PL2@0.5``."""
+        """Read a policy from text.
+
+        Parameters
+        ----------
+        text : str
+            A sum of terms ``[λ*]FAMILY[/row][@β]`` and laws such as ``Partition(2)``.
+
+        Returns
+        -------
+        Policy
+
+        Raises
+        ------
+        PolicyError
+            If the text is not valid. The message gives the position.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> print(ff.Policy.parse("0.7*PL1 + 0.3*PL2@0.5"))
+        0.7*PL1 + 0.3*PL2@0.5
+        """
         reader = Reader(text)
         if reader.at_end():
             raise PolicyError("The policy is empty: it needs at least one term, such as PL1.")
@@ -65,16 +101,32 @@ class Policy:
 
     @property
     def lams(self) -> tuple[Numbers | None, ...]:
-        """λ of each term as written; None where the law leaves no choice."""
+        """Selection probability λ of each term, as written. None for terms whose law determines it."""
         return tuple(lam for law in self.laws for lam in law.lams)
 
     @property
     def betas(self) -> tuple[Numbers, ...]:
-        """β of each term as written."""
+        """Weight β of each term, as written."""
         return tuple(beta for law in self.laws for beta in law.betas)
 
     def with_betas(self, betas: Sequence[object] | FloatArray) -> Policy:
-        """The same policy with other weights, one value (or list) for each term."""
+        """Return the same policy with other weights.
+
+        Parameters
+        ----------
+        betas : sequence
+            For each term a number, or a list with one number for each component.
+
+        Returns
+        -------
+        Policy
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> print(ff.Policy.parse("PL1 + 0.2*PL2").with_betas([0.9, 0.1]))
+        PL1@0.9 + 0.2*PL2@0.1
+        """
         pieces = self._pieces([as_numbers(beta) for beta in betas], "weights β")
         return Policy(
             tuple(
@@ -84,7 +136,23 @@ class Policy:
         )
 
     def with_lams(self, lams: Sequence[object] | FloatArray) -> Policy:
-        """The same policy with other selection probabilities, one for each term; None leaves a term as it is."""
+        """Return the same policy with other selection probabilities.
+
+        Parameters
+        ----------
+        lams : sequence
+            For each term a number, a list with one number for each component, or None for no change.
+
+        Returns
+        -------
+        Policy
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> print(ff.Policy.parse("PL1 + 0.2*PL2").with_lams([None, 0.5]))
+        PL1 + 0.5*PL2
+        """
         pieces = self._pieces([None if lam is None else as_numbers(lam) for lam in lams], "probabilities λ")
         return Policy(tuple(law.with_lams(piece) for law, piece in zip(self.laws, pieces, strict=True)))
 
@@ -97,7 +165,25 @@ class Policy:
         return split_by(counts, tuple(values))
 
     def bind(self, structure: Structure) -> BoundPolicy:
-        """The policy over the components of ``structure``."""
+        """Bind the policy to the components of a structure.
+
+        Parameters
+        ----------
+        structure : Structure
+            From `Model.structure`.
+
+        Returns
+        -------
+        BoundPolicy
+            Draws Z, and has the moments E[Z] and E[ZZᵀ].
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> bound = ff.Policy.parse("0.5*PL1").bind(ff.BoltzmannMachine(3).structure())
+        >>> bound.mean()
+        array([0.5, 0.5, 0.5])
+        """
         laws: list[BoundLaw] = []
         stream = _FIRST_STREAM
         for law in self.laws:
