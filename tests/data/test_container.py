@@ -471,3 +471,16 @@ def test_inserted_and_removed_bytes_give_the_right_data_or_an_error(sample, data
     start = data.draw(st.integers(0, len(whole)))
     stop = data.draw(st.integers(start, min(len(whole), start + 50)))
     right_or_refused(whole[:start] + data.draw(st.binary(max_size=50)) + whole[stop:], arrays, path)
+
+
+def test_a_small_file_that_would_unpack_to_gigabytes_is_refused_before_it_is_unpacked(tmp_path):
+    path = tmp_path / "bomb.ff"
+    write_container(path, HEADER, {"codes": np.zeros(300 * 2**20, dtype=np.int8)})
+    assert path.stat().st_size < 4 * 2**20
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileFormatError, match="unpack to"):
+            read_container(path)
+        assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
+    finally:
+        tracemalloc.stop()

@@ -283,3 +283,9 @@ def test_conll2000_training_part_alone_and_its_unknown_label():
     assert (encoded.n_features, encoded.n_tokens) == (encoder.n_features, 47_377)
     unknown = np.flatnonzero(encoded.labels < 0)
     assert {test.column(2)[token] for token in unknown} == {"I-LST"}
+
+
+@pytest.mark.parametrize("cell", ["%x[" + "1" * 5000 + ",0]", "%x[0," + "9" * 5000 + "]"])
+def test_numbers_with_thousands_of_digits_are_refused(cell):
+    with pytest.raises(DataError):
+        parse_templates(f"U00:{cell}\n")

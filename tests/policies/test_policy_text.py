@@ -206,3 +206,9 @@ def test_other_weights_and_probabilities() -> None:
         policy.with_lams([None, None, None, None, 0.5, None])
     with pytest.raises(PolicyError, match="at least 0; it is -1"):
         policy.with_betas([-1, 1, 1, 1, 1, 1])
+
+
+@pytest.mark.parametrize("text", ["PL" + "1" * 5000, "PL1[" + "9" * 5000 + "]", "Blocks({" + "1" * 5000 + "})"])
+def test_numbers_with_thousands_of_digits_are_refused(text):
+    with pytest.raises(PolicyError):
+        Policy.parse(text)

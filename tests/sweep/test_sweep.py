@@ -411,3 +411,57 @@ def test_the_bar_tells_cells_failures_and_time_left(capsys):
     assert "6/9 cells" in said
     assert "1 failed" in said
     assert "10 s left" in said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE cells SET suspect = 2 WHERE position = 1",
+        "UPDATE cells SET status = 'running', worker = NULL WHERE position = 1",
+        "UPDATE cells SET predecessor = key WHERE position = 1",
+        "UPDATE cells SET predecessor = 'nowhere' WHERE position = 1",
+        "UPDATE cells SET coordinates = x'ff' WHERE position = 1",
+        "UPDATE cells SET attempts = 'many' WHERE position = 1",
+        "UPDATE meta SET value = '[1]' WHERE name = 'definition'",
+        "UPDATE meta SET value = '{}' WHERE name = 'definition'",
+        "UPDATE workers SET heartbeat = 'soon'",
+    ],
+)
+def test_a_store_whose_contents_were_changed_is_refused_at_once(tmp_path, change):
+    path = tmp_path / "s"
+    sweep = Sweep(numbers, {"a": [1, 2]})
+    run_sweep(sweep, path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute("UPDATE cells SET status = 'waiting' WHERE position = 1")
+        connection.execute(change)
+    connection.close()
+    with pytest.raises(FileFormatError, match="contents of a sweep"):
+        run_sweep(sweep, path)
+
+
+@pytest.mark.parametrize("result", ["[1]", "nonsense", "1" * 5000])
+def test_a_result_that_is_no_object_is_refused(tmp_path, result):
+    run_sweep(Sweep(numbers, {"a": [1, 2]}), tmp_path / "s")
+    with sqlite3.connect(tmp_path / "s") as connection:
+        connection.execute("UPDATE cells SET result = ? WHERE position = 1", (result,))
+    connection.close()
+    with pytest.raises(FileFormatError, match="JSON"):
+        open_sweep(tmp_path / "s").frame()
+
+
+@pytest.mark.parametrize(
+    "axis",
+    [
+        "lam = [" + "1" * 5000 + "]",
+        "lam = { start = " + "1" * 400 + ", stop = 2, count = 3 }",
+        "lam = { start = -1e308, stop = 1e308, count = 3 }",
+        "lam = { start = nan, stop = 1, count = 3 }",
+        "lam = " + "[" * 3000,
+    ],
+)
+def test_extreme_numbers_in_a_sweep_file_get_a_sentence(tmp_path, axis):
+    path = tmp_path / "sweep.toml"
+    path.write_text(f'experiment = "fit"\n[axes]\n{axis}\n')
+    with pytest.raises(SweepError):
+        read_sweep(path)

@@ -33,6 +33,9 @@ from fieldfit.types import FileAccessError, FileFormatError
 FORMAT_NAME = "fieldfit"
 FORMAT_VERSION = 1
 MAX_TOTAL_BYTES = 4 * 2**30
+#: Compressed arrays may unpack to this many bytes, and to more only up to `MAX_RATIO` times their compressed size.
+MAX_UNPACKED_BYTES = 256 * 2**20
+MAX_RATIO = 200
 MAX_HEADER_BYTES = 8 * 2**20
 MAX_HEADER_DEPTH = 64
 MAX_ARRAYS = 10_000
@@ -249,7 +252,7 @@ class _Reader:
 
     def check_members(self, infos: list[zipfile.ZipInfo], size: int) -> dict[str, zipfile.ZipInfo]:
         members: dict[str, zipfile.ZipInfo] = {}
-        total = 0
+        total = packed = unpacked = 0
         for info in infos:
             name = info.orig_filename
             shown = repr(name[:100])
@@ -271,12 +274,17 @@ class _Reader:
             ):
                 self.fail(f"the size of its member {shown} is false")
             total += info.file_size
+            if info.compress_type == zipfile.ZIP_DEFLATED:
+                packed += info.compress_size
+                unpacked += info.file_size
             members[name] = info
         if total > self.max_bytes:
             self.fail(
                 f"it unpacks to {total} bytes, more than the limit of {self.max_bytes}",
                 "If you trust the file, read it with a larger max_bytes.",
             )
+        if unpacked > max(MAX_UNPACKED_BYTES, MAX_RATIO * packed):
+            self.fail(f"its {packed} compressed bytes unpack to {unpacked}, far more than those of any saved fit")
         if _HEADER_MEMBER not in members:
             self.fail("it has no header.json", "Give the path of a file that was saved by fieldfit.")
         return members

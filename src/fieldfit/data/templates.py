@@ -18,7 +18,7 @@ from fieldfit.data.derived import check_derivation
 from fieldfit.data.textfile import read_text
 from fieldfit.types import DataError
 
-_CELL = re.compile(r"%x\[\s*([+-]?\d+)\s*,\s*(\d+)\s*(?::\s*(\w+)\s*)?\]")
+_CELL = re.compile(r"%x\[\s*([+-]?\d{1,18})\s*,\s*(\d{1,18})\s*(?::\s*(\w+)\s*)?\]")
 _REACH_LIMIT = 100
 
 

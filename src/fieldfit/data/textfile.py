@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import zlib
 
 from fieldfit.types import DataError, FileAccessError, FileFormatError
+
+#: A compressed file may unpack to this many bytes, and to more only up to `MAX_RATIO` times its own size. Text seldom
+#: shrinks by more than a factor of 100; files made to fill the memory shrink by a factor of 1,000.
+MAX_UNPACKED_BYTES = 256 * 2**20
+MAX_RATIO = 200
+_CHUNK = 2**20
 
 
 def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
@@ -20,7 +27,7 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
         raise FileAccessError(f"{shown} cannot be opened: {reason}. Check the path and its rights.") from error
     if data[:2] == b"\x1f\x8b":
         try:
-            data = gzip.decompress(data)
+            data = _unpacked(data, shown)
         except (OSError, EOFError, zlib.error) as error:
             raise FileFormatError(
                 f"{shown} begins like a gzip file but cannot be unpacked ({error}): it is truncated or damaged. "
@@ -41,3 +48,20 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise FileFormatError(f"{shown} is not a text file: line {line} has a zero byte. Save it as UTF-8 text.")
     return text
+
+
+def _unpacked(data: bytes, shown: str) -> bytes:
+    """The contents of a gzip file, refused as soon as they are far larger than the file."""
+    most = max(MAX_UNPACKED_BYTES, MAX_RATIO * len(data))
+    parts: list[bytes] = []
+    size = 0
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        while chunk := file.read(_CHUNK):
+            size += len(chunk)
+            if size > most:
+                raise FileFormatError(
+                    f"{shown} has {len(data):,} bytes and unpacks to more than {most:,}. If you trust the file, unpack "
+                    "it yourself (gunzip) and give the unpacked file."
+                )
+            parts.append(chunk)
+    return b"".join(parts)

@@ -63,6 +63,8 @@ def sentences(path: Path) -> Iterator[None]:
                 f"{path} is not a sweep store, or it is damaged ({error}). Give another path, or restore the file."
             ) from error
         raise FileFormatError(f"The store {path} does not have the contents of a sweep ({error}).") from error
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"The store {path} has text that is not UTF-8: it is damaged. Restore it.") from error
 
 
 def connect(path: Path) -> sqlite3.Connection:

@@ -182,7 +182,10 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
         raise FileAccessError(f"There is no sweep file {file}. Check the path.") from None
     except OSError as error:
         raise FileAccessError(f"The sweep file {file} cannot be read: {error.strerror or error}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # bad syntax, bad text, a number with thousands of digits, deep nesting
         raise SweepError(f"{file} is not a TOML file: {error}.") from None
     unknown = sorted(set(document) - _KEYS)
     if unknown:
@@ -214,9 +217,11 @@ def _range(name: str, values: Any) -> Any:
             '{ start = 0.1, stop = 1.0, count = 10 }, with scale = "log" if wanted.'
         )
     start, stop, count = values["start"], values["stop"], values["count"]
-    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (start, stop))
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < 1e300 for v in (start, stop))
     if not numbers or isinstance(count, bool) or not isinstance(count, int) or count < 2:
-        raise SweepError(f"The axis {name!r} needs two numbers and a count of at least 2; it is {values}.")
+        raise SweepError(
+            f"The axis {name!r} needs two numbers below 1e300 and a count of at least 2; it is {values!r:.200}."
+        )
     if count > _MOST_CELLS:
         raise SweepError(f"The axis {name!r} has {count:,} values; a sweep may have at most {_MOST_CELLS:,} cells.")
     if values.get("scale") == "log":

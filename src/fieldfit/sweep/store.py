@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fieldfit.sweep.contents import check_cells, read_definition
 from fieldfit.sweep.database import APPLICATION, FORMAT, connect, create, insert_cells, now, sentences
 from fieldfit.sweep.definition import differences, has_grown
 from fieldfit.sweep.grid import Cell, Sweep, canonical
@@ -76,9 +77,11 @@ class Store:
             self.connection = connect(self.path)
             try:
                 self._check_format(check)
-                self.definition: dict[str, Any] = json.loads(self._meta("definition"))
+                self.definition: dict[str, Any] = read_definition(self._meta("definition"))
                 self.name = self._meta("name")
-            except (json.JSONDecodeError, TypeError) as error:
+                if check:
+                    check_cells(self.connection)
+            except (ValueError, TypeError, RecursionError) as error:
                 self.connection.close()
                 raise FileFormatError(f"{self.path} does not have the contents of a sweep ({error}).") from error
             except BaseException:
@@ -289,6 +292,16 @@ class Store:
         with sentences(self.path):
             return self.connection.execute(query, values).fetchall()
 
+    def _object(self, text: str) -> dict[str, Any]:
+        """A JSON object of a cell."""
+        try:
+            value = json.loads(text)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise FileFormatError(f"A cell of {self.path} does not hold JSON ({error!s:.200}).") from error
+        if not isinstance(value, dict):
+            raise FileFormatError(f"A cell of {self.path} holds {text!r:.80}, which is not a JSON object.")
+        return value
+
     def counts(self) -> Counts:
         """How far the sweep is."""
         found: dict[str, int] = dict(self._rows("SELECT status, COUNT(*) FROM cells GROUP BY status"))
@@ -304,8 +317,7 @@ class Store:
         )
         records = []
         for coordinates, result, status, seed, seconds, finished, error, warned, versions in rows:
-            record: dict[str, Any] = json.loads(coordinates)
-            record |= json.loads(result) if result else {}
+            record: dict[str, Any] = self._object(coordinates) | (self._object(result) if result else {})
             record["cell_status"], record["cell_seed"] = status, seed
             record["cell_seconds"], record["cell_finished"] = seconds, finished
             record["cell_error"], record["cell_warnings"] = error, warned

@@ -1,0 +1,74 @@
+"""Whether the contents of a store can be those of a sweep: checked when it is opened, so that no run waits for ever.
+
+A waiting cell must be reachable: its predecessor exists and comes before it. A running cell must have a worker that can
+be asked for signs of life. Numbers must be numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any
+
+from fieldfit.types import FileFormatError
+
+#: What a definition must have, and of which type each entry is.
+_DEFINITION: dict[str, type] = {
+    "experiment": str,
+    "inputs": dict,
+    "axes": dict,
+    "constants": dict,
+    "seed": int,
+}
+#: What is wrong with a cell, and the condition that finds one.
+_WRONG = {
+    "a cell has a text or a number of the wrong type": (
+        "typeof(key) <> 'text' OR typeof(position) <> 'integer' OR typeof(coordinates) <> 'text' OR typeof(seed) <>"
+        " 'integer' OR typeof(attempts) <> 'integer' OR typeof(predecessor) NOT IN ('text', 'null') OR"
+        " typeof(result) NOT IN ('text', 'null') OR typeof(error) NOT IN ('text', 'null') OR typeof(warnings) NOT IN"
+        " ('text', 'null') OR typeof(state) NOT IN ('blob', 'null') OR typeof(seconds) NOT IN ('real', 'integer',"
+        " 'null') OR typeof(finished) NOT IN ('text', 'null')"
+    ),
+    "a cell has a status that no sweep has": "status NOT IN ('waiting', 'running', 'done', 'failed')",
+    "a cell has a mark that no sweep makes": "suspect NOT IN (0, 1)",
+    "a running cell has no worker": (
+        "status = 'running' AND (worker IS NULL OR worker NOT IN (SELECT id FROM workers))"
+    ),
+    "a cell starts from a cell that does not come before it": (
+        "predecessor IS NOT NULL AND NOT EXISTS (SELECT 1 FROM cells p WHERE p.key = cells.predecessor AND"
+        " p.position < cells.position)"
+    ),
+}
+_WRONG_WORKER = (
+    "typeof(id) <> 'text' OR typeof(host) <> 'text' OR typeof(pid) <> 'integer' OR typeof(started) <> 'text' OR"
+    " typeof(heartbeat) NOT IN ('real', 'integer')"
+)
+
+
+def read_definition(text: str) -> dict[str, Any]:
+    """The definition of a sweep from its JSON text; ValueError where it is not one."""
+    definition = json.loads(text)
+    if not isinstance(definition, dict):
+        raise ValueError("its definition is not a JSON object")
+    for name, kind in _DEFINITION.items():
+        if not isinstance(definition.get(name), kind):
+            raise ValueError(f"its definition has no valid {name!r}")
+    if not all(isinstance(values, list) for values in definition["axes"].values()):
+        raise ValueError("an axis of its definition is not a list")
+    return definition
+
+
+def check_cells(connection: sqlite3.Connection) -> None:
+    """Refuse cells that no sweep writes."""
+    for problem, condition in _WRONG.items():
+        row = connection.execute(f"SELECT position FROM cells WHERE {condition} LIMIT 1").fetchone()
+        if row is not None:
+            raise FileFormatError(
+                f"The store does not have the contents of a sweep: {problem} (position {row[0]!r:.40}). Restore the "
+                "file, or begin with another store."
+            )
+    if connection.execute(f"SELECT 1 FROM workers WHERE {_WRONG_WORKER} LIMIT 1").fetchone() is not None:
+        raise FileFormatError(
+            "The store does not have the contents of a sweep: a worker has a text or a number of the wrong type. "
+            "Restore the file, or begin with another store."
+        )
