@@ -18,7 +18,7 @@ _HOMES = {
     "BoltzmannMachine": "fieldfit.models.boltzmann",
     "CRFTagger": "fieldfit.estimators.crf_tagger",
     "ChainCRF": "fieldfit.models.chain_crf",
-    "EarlyStopping": "fieldfit.api.early_stopping",
+    "EarlyStopping": "fieldfit.optim.early_stopping",
     "Factor": "fieldfit.models.mrf",
     "Fit": "fieldfit.api.result",
     "MarkovRandomField": "fieldfit.models.mrf",
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from fieldfit.api.best_weights import best_weights as best_weights
     from fieldfit.api.comparison import compare as compare
     from fieldfit.api.comparison import likelihood_ratio as likelihood_ratio
-    from fieldfit.api.early_stopping import EarlyStopping as EarlyStopping
     from fieldfit.api.files import load as load
     from fieldfit.api.fitting import fit as fit
     from fieldfit.api.plan import plan as plan
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from fieldfit.models.mrf import Factor as Factor
     from fieldfit.models.mrf import MarkovRandomField as MarkovRandomField
     from fieldfit.models.potts import Potts as Potts
+    from fieldfit.optim.early_stopping import EarlyStopping as EarlyStopping
     from fieldfit.policies import Policy as Policy
     from fieldfit.threads import set_threads as set_threads
     from fieldfit.weights import AutoWeights as AutoWeights

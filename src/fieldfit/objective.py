@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from fieldfit.models.base import Problem
-from fieldfit.types import BoolArray, FloatArray, ModelError
+from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError
+
+#: A number for each parameter as users write it, see `by_parameter`.
+ByParameter = float | Sequence[float | None] | FloatArray | Mapping[str | None, float | None] | None
 
 #: Precision of the penalty, for each sample, up to which a preconditioner that knows no penalty is still a good one.
 _WEAK_PENALTY = 0.01
@@ -94,79 +96,129 @@ class Objective:
         return diagonal
 
 
-def precision_of(sigma2: Any, names: Sequence[str]) -> FloatArray:
-    """1/σ² for each parameter.
+@dataclass(frozen=True)
+class Penalty:
+    """Σ_l θ_l² / (2σ_l²) + Σ_l a_l |θ_l|.
 
-    ``sigma2``: None, a number, a sequence with one number for each parameter, or a mapping from parameter names (or
-    shell patterns such as ``"x3*"``) to numbers, with None for all others under the key ``None``.
+    Parameters
+    ----------
+    sigma2
+        (r,) prior variances σ² of the Gaussian penalty; infinity is no penalty.
+    l1
+        (r,) weights a of the L1 penalty, or None where there is none.
     """
-    r = len(names)
-    if sigma2 is None:
-        return np.zeros(r)
-    if isinstance(sigma2, Mapping):
-        from fnmatch import fnmatchcase
 
-        values = np.full(r, _positive(sigma2.get(None, np.inf), "the default"))
-        for pattern, value in sigma2.items():
-            if pattern is None:
-                continue
-            places = [place for place, name in enumerate(names) if fnmatchcase(name, pattern)]
-            if not places:
-                raise ModelError(f"sigma2 names the parameters {pattern!r}, but the model has none of that name.")
-            values[places] = _positive(value, repr(pattern))
-    else:
-        array = np.asarray(sigma2, dtype=object)
-        if array.ndim == 0:
-            values = np.full(r, _positive(sigma2, "all parameters"))
-        elif array.shape == (r,):
-            values = np.array([_positive(value, names[place]) for place, value in enumerate(array)])
-        else:
-            raise ModelError(f"sigma2 has shape {array.shape}; give one number, or one for each of {r} parameters.")
-    return 1.0 / values
+    sigma2: FloatArray
+    l1: FloatArray | None = None
+
+    @classmethod
+    def of(cls, sigma2: ByParameter, l1: ByParameter, names: Sequence[str]) -> Penalty:
+        """From what users write, see `by_parameter`; None is no penalty."""
+        return cls(_variances(sigma2, names), l1_weights(l1, names))
+
+    @classmethod
+    def none(cls, r: int) -> Penalty:
+        """No penalty on r parameters."""
+        return cls(np.full(r, np.inf))
+
+    @property
+    def precision(self) -> FloatArray:
+        """1/σ² (r,)."""
+        return 1.0 / self.sigma2
+
+    @property
+    def penalised(self) -> BoolArray:
+        """Which parameters (r,) have a penalty of either kind."""
+        gaussian = np.isfinite(self.sigma2)
+        return gaussian if self.l1 is None else gaussian | (self.l1 > 0)
+
+    def l1_value(self, theta: FloatArray, free: BoolArray) -> float:
+        """Σ a |θ| over the free parameters."""
+        return 0.0 if self.l1 is None else float(self.l1[free] @ np.abs(theta[free]))
+
+    def value(self, theta: FloatArray, free: BoolArray) -> float:
+        """The penalty of θ: the Gaussian one of all parameters, the L1 one of those that are free."""
+        return 0.5 * float(np.sum(theta**2 / self.sigma2)) + self.l1_value(theta, free)
+
+    def subset(self, places: IntArray | BoolArray) -> Penalty:
+        """The penalty of some of the parameters."""
+        return Penalty(self.sigma2[places], None if self.l1 is None else self.l1[places])
 
 
-def l1_weights(l1: Any, names: Sequence[str]) -> FloatArray | None:
-    """The weight of |θ| for each parameter, or None for none; ``l1`` is given as ``sigma2`` is in `precision_of`."""
+def precision_of(sigma2: ByParameter, names: Sequence[str]) -> FloatArray:
+    """1/σ² for each parameter (r,), from what `by_parameter` takes; None is no penalty."""
+    return 1.0 / _variances(sigma2, names)
+
+
+def _variances(sigma2: ByParameter, names: Sequence[str]) -> FloatArray:
+    """σ² for each parameter (r,), infinite where there is no penalty."""
+    kind = _Kind("sigma2", "must be a positive number, or None for no penalty", np.inf)
+    values = by_parameter(sigma2, names, kind)
+    kind.refuse(~(values > 0), values, names)
+    return values
+
+
+def l1_weights(l1: ByParameter, names: Sequence[str]) -> FloatArray | None:
+    """The weight of |θ| for each parameter (r,), or None where all are 0, from what `by_parameter` takes."""
     if l1 is None:
         return None
-    r = len(names)
-    if isinstance(l1, Mapping):
-        from fnmatch import fnmatchcase
-
-        values = np.full(r, _not_negative(l1.get(None, 0.0), "the default"))
-        for pattern, value in l1.items():
-            if pattern is None:
-                continue
-            places = [place for place, name in enumerate(names) if fnmatchcase(name, pattern)]
-            if not places:
-                raise ModelError(f"l1 names the parameters {pattern!r}, but the model has none of that name.")
-            values[places] = _not_negative(value, repr(pattern))
-    elif np.ndim(l1) == 0:
-        values = np.full(r, _not_negative(l1, "all parameters"))
-    else:
-        if np.shape(l1) != (r,):
-            raise ModelError(f"l1 has shape {np.shape(l1)}; give one number, or one for each of {r} parameters.")
-        values = np.array([_not_negative(value, names[place]) for place, value in enumerate(l1)])
+    kind = _Kind("l1", "must be a number of at least 0", 0.0)
+    values = by_parameter(l1, names, kind)
+    kind.refuse(~((values >= 0) & np.isfinite(values)), values, names)
     return values if values.any() else None
 
 
-def _not_negative(value: Any, what: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = np.nan
-    if not 0 <= number < np.inf:
-        raise ModelError(f"The L1 weight of {what} is {value!r}; it must be a number of at least 0.")
-    return number
+@dataclass(frozen=True)
+class _Kind:
+    """What numbers for parameters are: their name, what they must be, and what None stands for."""
+
+    name: str
+    requirement: str
+    absent: float
+
+    def number(self, value: object, parameter: str) -> float:
+        """One number as a float."""
+        if value is None:
+            return self.absent
+        try:
+            return float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            raise ModelError(f"{self.name} of {parameter} is {value!r}; it {self.requirement}.") from None
+
+    def refuse(self, wrong: BoolArray, values: FloatArray, names: Sequence[str]) -> None:
+        """ModelError for the first number that is wrong."""
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            parameter = "all parameters" if wrong.all() else names[place]
+            raise ModelError(f"{self.name} of {parameter} is {values[place]}; it {self.requirement}.")
 
 
-def _positive(value: Any, what: str) -> float:
-    if value is None:
-        return np.inf
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = np.nan
-    if not number > 0:
-        raise ModelError(f"σ² of {what} is {value!r}; it must be a positive number, or None for no penalty.")
-    return number
+def by_parameter(given: ByParameter, names: Sequence[str], kind: _Kind) -> FloatArray:
+    """A number for each parameter (r,).
+
+    ``given`` is one number, a sequence with one for each parameter, or a mapping from parameter names (or shell patterns
+    such as ``"x3*"``) to numbers, with the number of all others under the key ``None``.
+    """
+    r = len(names)
+    if isinstance(given, Mapping):
+        from fnmatch import fnmatchcase
+
+        values = np.full(r, kind.number(given.get(None), "the default"))
+        for pattern, value in given.items():
+            if pattern is None:
+                continue
+            places = [place for place, name in enumerate(names) if fnmatchcase(name, pattern)]
+            if not places:
+                raise ModelError(
+                    f"{kind.name} names the parameters {pattern!r}, but the model has none of that name."
+                )
+            values[places] = kind.number(value, repr(pattern))
+        return values
+    if isinstance(given, np.ndarray) and given.shape == (r,) and given.dtype.kind in "fiu":
+        return given.astype(np.float64)  # at once: there may be millions
+    array = np.asarray(given, dtype=object)
+    if array.ndim == 0:
+        return np.full(r, kind.number(given, "all parameters"))
+    if array.shape != (r,):
+        raise ModelError(f"{kind.name} has shape {array.shape}; give one number, or one for each of {r} parameters.")
+    return np.array([kind.number(value, names[place]) for place, value in enumerate(array)])

@@ -30,7 +30,7 @@ def test_every_policy_reaches_a_stationary_point_and_is_saved_bit_by_bit(kind, p
         model = ff.ChainCRF(3, 6, labels=["a", "b", "c"], features=[f"f{k}" for k in range(6)])
     else:
         model = ff.BoltzmannChain(3, 6, labels=["a", "b", "c"], symbols=[f"s{k}" for k in range(6)])
-    fit = ff.fit(model, data, policy, sigma2=4.0, random_state=1)
+    fit: Any = ff.fit(model, data, policy, sigma2=4.0, random_state=1)
     assert fit.converged
     value, gradient = fit.problem.value_grad(fit.theta)
     np.testing.assert_allclose(gradient, fit.theta / 4, atol=1e-6 * data.n)
@@ -40,7 +40,7 @@ def test_every_policy_reaches_a_stationary_point_and_is_saved_bit_by_bit(kind, p
     assert loaded.theta.tobytes() == fit.theta.tobytes()
     assert loaded.parameter_names == fit.parameter_names
     np.testing.assert_array_equal(
-        loaded.model.log_likelihood(loaded.theta, data), model.log_likelihood(fit.theta, data)
+        loaded.model.log_likelihood(loaded.theta, data), fit.model.log_likelihood(fit.theta, data)
     )
     np.testing.assert_allclose(loaded.standard_errors(), fit.standard_errors())
 

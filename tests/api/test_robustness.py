@@ -153,7 +153,7 @@ def test_with_more_parameters_than_samples_the_measure_is_what_the_objective_los
         weight = np.ones(20)
         weight[row] = 0.0
         without = ff.fit(model, x, "PL1", sample_weight=weight, **options)
-        lost = 2 * (fit.objective + fit.needed_objective.value_grad(without.theta)[0])
+        lost = 2 * (fit.objective + fit.needed.objective.value_grad(without.theta)[0])
         assert table.loc[row, "displacement"] == pytest.approx(lost, rel=0.2)
 
 

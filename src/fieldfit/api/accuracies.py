@@ -6,11 +6,12 @@ Matrices where there are few parameters; elsewhere Hessian products, and a solve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from fieldfit.api.expectations import information_identity, model_moments, simulated_problems
+from fieldfit.api.state import FitState
 from fieldfit.asymptotics import (
     Accuracy,
     DenseAccuracy,
@@ -24,9 +25,6 @@ from fieldfit.asymptotics import (
 from fieldfit.models.base import Problem
 from fieldfit.optim.cg import conjugate_gradients
 from fieldfit.types import DataError, FloatArray
-
-if TYPE_CHECKING:
-    from fieldfit.api.result import Fit
 
 Kind = Literal["robust", "model"]
 
@@ -42,35 +40,37 @@ _FORM_ERROR = 1e-7
 _RESIDUAL, _SOLVED = 1e-7, 1e-4
 
 
-def fits_matrices(fit: Fit) -> bool:
+def fits_matrices(fit: FitState) -> bool:
     """Whether there are few enough parameters for dense matrices."""
     return fit.model.n_parameters <= MOST_DENSE
 
 
-def robust_accuracy(fit: Fit) -> Accuracy:
+def robust_accuracy(fit: FitState) -> Accuracy:
     """Hessian and score products of the data with the drawn Z (Corollary 1)."""
-    precision = 1.0 / fit.sigma2
-    if fit.saved_moments is not None:
-        return DenseAccuracy(fit.saved_moments, precision, fit.active)
-    if fit.objective_function is None:
+    precision = fit.penalty.precision
+    if fit.prepared is None and fit.saved.moments is not None:
+        return DenseAccuracy(fit.saved.moments, precision, fit.active)
+    if fit.prepared is None:
         raise DataError(
             "This fit was loaded from a file without its covariance; standard errors need the data: load(path, data)."
         )
-    objective = fit.objective_function
+    problem, dataset = fit.prepared.problem, fit.prepared.dataset
     if not fits_matrices(fit):
-        return implicit_accuracy(fit, [objective.problem], "the data, by conjugate gradients")
-    bread, meat = robust_moments(objective.problem, fit.theta, objective.row_weight, counts=fit.counts)
-    total = float(fit.n if objective.row_weight is None else objective.row_weight.sum())
-    return DenseAccuracy(Moments(bread, meat, total, "the data"), precision, fit.active)
+        return implicit_accuracy(fit, [problem], "the data, by conjugate gradients")
+    bread, meat = robust_moments(problem, fit.theta, dataset.sample_weight, counts=dataset.has_counts)
+    return DenseAccuracy(Moments(bread, meat, dataset.total_weight, "the data"), precision, fit.active)
 
 
-def model_accuracy(fit: Fit) -> Accuracy:
-    """The same expected under θ̂; for a conditional model over Y given the observed X."""
+def model_accuracy(fit: FitState, robust_of: Callable[[], Accuracy]) -> Accuracy:
+    """The same expected under θ̂; for a conditional model over Y given the observed X.
+
+    ``robust_of()`` is the robust accuracy of the same fit, whose solutions are shared where the bread is the same.
+    """
     if fits_matrices(fit):
-        return DenseAccuracy(model_moments(fit), 1.0 / fit.sigma2, fit.active)
+        return DenseAccuracy(model_moments(fit), fit.penalty.precision, fit.active)
     identity = information_identity(fit)
     if identity is not None:
-        robust = fit.accuracy("robust")
+        robust = robust_of()
         assert isinstance(robust, ImplicitAccuracy)  # the same bread: solutions are shared
         method = "the information identity, by conjugate gradients"
         return ImplicitAccuracy(robust.bread, robust.problems, fit.counts, method, identity)
@@ -78,12 +78,12 @@ def model_accuracy(fit: Fit) -> Accuracy:
     return implicit_accuracy(fit, simulated_problems(fit, _SIMULATED), method)
 
 
-def implicit_accuracy(fit: Fit, problems: Sequence[Problem], method: str) -> ImplicitAccuracy:
+def implicit_accuracy(fit: FitState, problems: Sequence[Problem], method: str) -> ImplicitAccuracy:
     """Accuracy by products of ``problems``, for any number of parameters."""
-    weight, precision = fit.needed_objective.row_weight, 1.0 / fit.sigma2
+    weight, precision = fit.row_weight, fit.penalty.precision
     # A penalty on every parameter makes every function identified (unless unknown values bend H), and the quadratic form
     # says when to stop. Without, only the residual tells whether b is in the range of H.
-    held = bool(np.all(precision[fit.active] > 0)) and not fit.needed_dataset.has_missing
+    held = bool(np.all(precision[fit.active] > 0)) and not fit.needed.dataset.has_missing
 
     def solve(
         product: Callable[[FloatArray], FloatArray],

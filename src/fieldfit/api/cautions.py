@@ -9,13 +9,13 @@ from fieldfit.types import FloatArray
 
 if TYPE_CHECKING:
     from fieldfit.api.accuracies import Kind
-    from fieldfit.api.result import Fit
+    from fieldfit.api.state import FitState
 
 #: Samples for each parameter below which a robust meat is made of residuals that the fit itself has made small.
 FEWEST_SAMPLES = 5
 
 
-def few_samples(fit: Fit, kind: Kind) -> str:
+def few_samples(fit: FitState, kind: Kind) -> str:
     """A clause where there are too few samples for robust errors, or nothing.
 
     Corollary 1 lets n grow for fixed r. With few samples for each parameter a fit follows its samples, penalised or not,

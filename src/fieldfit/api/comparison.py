@@ -133,7 +133,7 @@ def score_test(fit: Fit, parameters: Any) -> HypothesisTest:
     wrong = np.setdiff1d(a, fixed)
     if len(wrong):
         raise ModelError(f"The parameter {fit.model.parameter_names[int(wrong[0])]!r} is not fixed in this fit.")
-    objective = fit.needed_objective
+    objective = fit.needed.objective
     fit.dense_accuracy()  # refuses models with too many parameters for a matrix
     bread, meat = robust_moments(objective.problem, fit.theta, objective.row_weight, counts=fit.counts)
     total = float(fit.n if objective.row_weight is None else objective.row_weight.sum())
@@ -164,7 +164,7 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
             "random_state, so that they have the same selection."
         )
     embedded, restricted = _embed(full, null)
-    objective = full.needed_objective
+    objective = full.needed.objective
     value = objective.problem.value_grad(embedded, objective.row_weight)[0] / full.unit_weight
     if abs(value - null.composite_log_likelihood) > 1e-6 * max(1.0, abs(value)):
         raise ModelError(

@@ -10,7 +10,7 @@ has the limit law of the unpenalised estimator, √n(θ̃ − θ₀) → N(0, Υ
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -18,24 +18,20 @@ from fieldfit.asymptotics import DenseAccuracy
 from fieldfit.types import FloatArray, ModelError
 
 if TYPE_CHECKING:
-    from fieldfit.api.result import Fit
+    from fieldfit.api.standard_errors import StandardErrors
+
+Fitted = TypeVar("Fitted", bound="StandardErrors")
 
 
-def without_penalty(fit: Fit) -> Fit:
+def without_penalty(fit: Fitted) -> Fitted:
     """The same θ̂, taken for an estimate without penalty."""
-    objective = fit.needed_objective
-    return replace(
-        fit,
-        sigma2=np.full_like(fit.sigma2, np.inf),
-        l1=None,
-        objective_function=replace(objective, precision=np.zeros_like(objective.precision)),
-        saved_moments=None,
-    )
+    prepared = fit.needed.without_penalty()
+    return replace(fit, penalty=prepared.penalty, prepared=prepared)
 
 
-def debiased(fit: Fit) -> Fit:
+def debiased(fit: Fitted) -> Fitted:
     """A fit at θ̃, without penalty; its bread and meat are taken at θ̃."""
-    objective = fit.needed_objective
+    objective = fit.needed.objective
     unpenalised = without_penalty(fit)
     score = objective.problem.value_grad(fit.theta, objective.row_weight)[1]
     accuracy = unpenalised.accuracy()
@@ -60,27 +56,27 @@ def debiased(fit: Fit) -> Fit:
     return _at(unpenalised, fit, accuracy.inverse @ score / accuracy.moments.total)
 
 
-def _at(unpenalised: Fit, fit: Fit, step: FloatArray) -> Fit:
+def _at(unpenalised: Fitted, fit: Fitted, step: FloatArray) -> Fitted:
     """The unpenalised fit at θ̂ + step."""
-    objective = fit.needed_objective
+    objective = fit.needed.objective
     theta = fit.theta.copy()
     theta[fit.free] += step[fit.free]
     value, gradient = objective.problem.value_grad(theta, objective.row_weight)
-    return replace(
-        unpenalised,
-        theta=theta,
+    convergence = replace(
+        fit.convergence,
         objective=value,
         gradient_norm=float(np.abs(gradient[fit.free]).max()),
         message=f"one debiasing step, without the penalty ({fit.message})",
     )
+    return replace(unpenalised, theta=theta, convergence=convergence)
 
 
-def debiased_value(unpenalised: Fit, slope: FloatArray) -> float:
+def debiased_value(unpenalised: Fitted, slope: FloatArray) -> float:
     """What one Newton step adds to a function with gradient ``slope`` at θ̂: ∇gᵀ H⁻¹ Σψ with H unpenalised.
 
     H is that of the data, whatever the kind of the standard error; NaN where the data alone do not determine the function.
     """
-    objective = unpenalised.needed_objective
+    objective = unpenalised.needed.objective
     solved = unpenalised.accuracy("robust").solve(slope[None])[0]
     score = objective.problem.value_grad(unpenalised.theta, objective.row_weight)[1]
     return float(solved @ np.where(unpenalised.free, score, 0.0))

@@ -10,10 +10,10 @@ from fieldfit.asymptotics import DenseAccuracy, ImplicitAccuracy, Moments
 
 if TYPE_CHECKING:
     from fieldfit.api.accuracies import Kind
-    from fieldfit.api.result import Fit
+    from fieldfit.api.standard_errors import StandardErrors
 
 
-def effective_parameters(fit: Fit, kind: Kind) -> tuple[float, float]:
+def effective_parameters(fit: StandardErrors, kind: Kind) -> tuple[float, float]:
     """tr(bread⁻¹ meat) and its Monte Carlo error: 0 where neither the trace nor its matrices are simulated.
 
     Importance weights count as ``fit.total`` samples of equal weight, so that their scale is no matter.

@@ -20,7 +20,7 @@ from fieldfit.models.field import FieldModel
 from fieldfit.types import DataError, FloatArray, Int32Array, PolicyError
 
 if TYPE_CHECKING:
-    from fieldfit.api.result import Fit
+    from fieldfit.api.state import FitState
 
 #: Joint states (times distinct observations) up to which expectations are exact sums.
 MOST_STATES = 1 << 16
@@ -35,15 +35,14 @@ def replicate_seeds(random_state: int, count: int) -> list[int]:
     return [int(word) >> 1 for word in words]
 
 
-def model_moments(fit: Fit) -> Moments:
+def model_moments(fit: FitState) -> Moments:
     """Bread and meat expected under θ̂, as means over samples."""
-    objective, dataset = fit.needed_objective, fit.needed_dataset
-    weight = objective.row_weight
-    total = float(fit.n if weight is None else weight.sum())
+    problem, dataset = fit.problem, fit.needed.dataset
+    weight, total = dataset.sample_weight, dataset.total_weight
     states = expected_states(fit.model, fit.theta, dataset, weight, fit.counts)
     if states is not None:
         table, once, squared = states
-        bound = fit.policy.bind(fit.model.structure(dataset))
+        bound = fit.needed.bound
         try:
             found = theory_moments(
                 bound,
@@ -57,10 +56,10 @@ def model_moments(fit: Fit) -> Moments:
             pass  # a law with too many composite scores: simulate
     identity = information_identity(fit)
     if identity is not None:
-        bread = -hessian_matrix(objective.problem, fit.theta, weight) / total
+        bread = -hessian_matrix(problem, fit.theta, weight) / total
         meat = bread
         if weight is not None and not fit.counts:
-            meat = -hessian_matrix(objective.problem, fit.theta, weight**2) / total
+            meat = -hessian_matrix(problem, fit.theta, weight**2) / total
         return Moments(bread, identity * meat, total, "the information identity")
     parts = [
         robust_moments(problem, fit.theta, weight, counts=fit.counts)
@@ -71,14 +70,14 @@ def model_moments(fit: Fit) -> Moments:
     return Moments(bread, meat, total, f"{len(parts)} simulated datasets of {fit.n} samples", tuple(parts))
 
 
-def information_identity(fit: Fit) -> float | None:
+def information_identity(fit: FitState) -> float | None:
     """β where the policy is the full likelihood of every sample and nothing is missing; else None.
 
     The Hessian of an exponential family's likelihood, −Cov(features), does not depend on the modelled values, so the bread
     of the data is the expected one; and E ψψᵀ is β times it. Nothing needs to be simulated.
     """
-    dataset = fit.needed_dataset
-    bound = fit.policy.bind(fit.model.structure(dataset))
+    dataset = fit.needed.dataset
+    bound = fit.needed.bound
     if len(bound.families) != 1 or bound.families[0].name != "FL" or not bound.everything:
         return None
     # With unknown values the Hessian is −Cov(features) + Cov(features | known), which depends on what is known.
@@ -88,10 +87,10 @@ def information_identity(fit: Fit) -> float | None:
     return float(beta.reshape(-1)[0]) if beta.size == 1 else None
 
 
-def simulated_problems(fit: Fit, count: int) -> list[Problem]:
+def simulated_problems(fit: FitState, count: int) -> list[Problem]:
     """Datasets drawn at θ̂, each with a selection of its own, compiled."""
-    dataset = fit.needed_dataset
-    bound = fit.policy.bind(fit.model.structure(dataset))
+    dataset = fit.needed.dataset
+    bound = fit.needed.bound
     problems = []
     for seed in replicate_seeds(fit.random_state, count):
         simulated = fit.model.simulate(dataset, fit.theta, seed)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit.api.result import Fit
+from fieldfit.api.state import Convergence, SampleSize, Saved
 from fieldfit.asymptotics import Moments
 from fieldfit.data.container import read_container, write_container
 from fieldfit.data.encoders import names_of, read_encoder
@@ -18,25 +20,13 @@ from fieldfit.models.base import Model
 from fieldfit.models.boltzmann_chain import BoltzmannChain
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.cost import Cost
+from fieldfit.objective import Penalty
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError, FileFormatError
 from fieldfit.weights.storing import from_plain, to_plain
 
 #: Parameters up to which a saved fit carries its bread and meat.
 _MOST_SAVED = 1_000
-_PLAIN = (
-    "n",
-    "random_state",
-    "converged",
-    "message",
-    "objective",
-    "gradient_norm",
-    "iterations",
-    "evaluations",
-    "hessian_products",
-    "seconds",
-    "counts",
-)
 
 
 def find_models() -> dict[str, type[Model]]:
@@ -63,7 +53,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "free": fit.free,
         "dropped_rows": fit.dropped_rows,
     }
-    has_data = fit.objective_function is not None or fit.saved_moments is not None
+    has_data = fit.prepared is not None or fit.saved.moments is not None
     total, interrupt = None, None
     if has_data and fit.model.n_parameters <= _MOST_SAVED:
         try:
@@ -91,10 +81,10 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "separated": list(fit.separated),
         "cost": None if fit.cost is None else fit.cost.to_dict(),
         "total_weight": total,
-        "weighted_total": fit.weighted_total,
-        "unit_weight": fit.unit_weight,
         "weights": weights,
-        "fit": {name: getattr(fit, name) for name in _PLAIN},
+        "random_state": fit.random_state,
+        "size": asdict(fit.size),
+        "convergence": asdict(fit.convergence),
     }
     write_container(path, header, arrays)
     if interrupt is not None:
@@ -128,7 +118,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             )
         model = models[kind].from_specification(header["model"], _part(arrays, "model_"))
         encoder = None
-        if header.get("encoder") is not None:
+        if header["encoder"] is not None:
             encoder = read_encoder(header["encoder"], _part(arrays, "encoder_"))
             if isinstance(model, ChainCRF | BoltzmannChain):
                 model = model.with_names(*names_of(encoder))
@@ -147,28 +137,23 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             moments = Moments(bread, meat, float(header["total_weight"]), "the data, as saved")
         policy = Policy.parse(header["policy"])
         weights = None
-        if header.get("weights") is not None:  # files of older versions have no such entry
+        if header["weights"] is not None:
             weights = from_plain(header["weights"], _part(arrays, "weights_"), policy, r)
-        # Files of older versions have no such entries; their counts add up to the weight of the moments.
-        older = header.get("total_weight") if header["fit"]["counts"] else None
-        size = header.get("weighted_total", older)
         return Fit(
-            weighted_total=None if size is None else float(size),
-            unit_weight=float(header.get("unit_weight", 1.0)),
             model=model,
             policy=policy,
             theta=theta,
-            sigma2=arrays["sigma2"],
             free=arrays["free"],
-            dropped_rows=arrays["dropped_rows"],
+            penalty=Penalty(arrays["sigma2"], l1),
+            size=SampleSize(**header["size"]),
+            convergence=Convergence(**header["convergence"]),
+            random_state=header["random_state"],
             separated=tuple(header["separated"]),
+            dropped_rows=arrays["dropped_rows"],
             cost=None if header["cost"] is None else Cost(**header["cost"]),
-            saved_moments=moments,
-            saved_fingerprint=str(header.get("fingerprint", "")),  # files of older versions have none
-            l1=l1,
-            encoder=encoder,
             weights=weights,
-            **{name: header["fit"][name] for name in _PLAIN},
+            encoder=encoder,
+            saved=Saved(moments, str(header["fingerprint"])),
         )
     except FileFormatError:
         raise

@@ -1,6 +1,6 @@
-"""`fit`: from data and a policy to an estimate. It runs the pipe of the design from end to end:
+"""`fit`: from data and a policy to an estimate, in four stages.
 
-data → dataset → selection → problem → objective → optimiser → Fit
+prepare (samples, drawn Z, compiled problem) → choose the weights β, if they are automatic → solve → assemble the Fit
 """
 
 from __future__ import annotations
@@ -12,35 +12,23 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, cast
 
-import numpy as np
+from numpy.typing import ArrayLike
 
-from fieldfit.api.early_stopping import EarlyStopping
-from fieldfit.api.progress import as_callback
+from fieldfit.api.prepare import Prepared, check_estimable, prepare, refuse_nothing, starting_point
 from fieldfit.api.result import Fit
-from fieldfit.asymptotics.identification import check_identified, with_open_weights
+from fieldfit.api.solve import Method, Settings, solve
+from fieldfit.api.state import Convergence, SampleSize
+from fieldfit.asymptotics.identification import with_open_weights
 from fieldfit.asymptotics.separation import separated_parameters, separation_message
-from fieldfit.data.samples import Table, constant_columns
 from fieldfit.models.base import Model
 from fieldfit.models.cost import selection_cost
 from fieldfit.models.field import FieldModel
-from fieldfit.objective import Objective, l1_weights, precision_of
-from fieldfit.optim import Progress, Solution, Status, minimise
-from fieldfit.optim.l1_penalty import L1Penalty
+from fieldfit.objective import ByParameter, Penalty
+from fieldfit.optim import Progress, Solution, Status
+from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.policies import Policy, as_policy
-from fieldfit.policies.policy import BoundPolicy
-from fieldfit.policies.selection import Selection
-from fieldfit.types import (
-    BoolArray,
-    ConvergenceWarning,
-    DataError,
-    FloatArray,
-    IntArray,
-    ModelError,
-    PolicyError,
-    SeparationWarning,
-    WidthError,
-)
-from fieldfit.weights import AutoWeights, Mixture, Part, as_options, automatic_weights
+from fieldfit.types import ConvergenceWarning, FloatArray, IntArray, SeparationWarning
+from fieldfit.weights import AutoWeights, Mixture, Part, WeightsResult, as_options, automatic_weights
 
 
 def fit(
@@ -48,15 +36,15 @@ def fit(
     data: Any,
     policy: Policy | str = "PL1",
     *,
-    sigma2: Any = None,
-    l1: Any = None,
+    sigma2: ByParameter = None,
+    l1: ByParameter = None,
     weights: Sequence[float] | Literal["auto"] | AutoWeights | None = None,
     random_state: int = 0,
     sample_weight: Any = None,
     weight_kind: str = "importance",
-    start: Any = None,
+    start: ArrayLike | None = None,
     fixed: Mapping[str, float] | None = None,
-    method: Literal["auto", "lbfgs", "newton"] = "auto",
+    method: Method = "auto",
     tol: float = 1e-6,
     max_iter: int = 1000,
     wide_rows: str = "refuse",
@@ -93,234 +81,137 @@ def fit(
     On Ctrl-C the best θ so far comes back, marked as not converged.
     """
     began = time.perf_counter()
-    chosen = as_policy(policy)
-    automatic = as_options(weights)
+    chosen, automatic = as_policy(policy), as_options(weights)
     if automatic is None and weights is not None:
         chosen = chosen.with_betas(cast(Sequence[float], weights))
     dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind)
     model = model.complete(dataset)
-    names = model.parameter_names
-    precision = precision_of(sigma2, names)
-    absolute = l1_weights(l1, names)
-    initial, free = _start(model, start, fixed)
-    if wide_rows not in ("refuse", "drop"):
-        raise DataError(f"wide_rows is {wide_rows!r}; it must be 'refuse' or 'drop'.")
-
+    penalty = Penalty.of(sigma2, l1, model.parameter_names)
+    initial, free = starting_point(model, start, fixed)
     bound = chosen.bind(model.structure(dataset))
-    penalised = precision > 0 if absolute is None else (precision > 0) | (absolute > 0)
-    unpenalised = not bool(np.all(penalised[free]))
-    if unpenalised and isinstance(model, FieldModel):
-        refuse_constant(model, dataset, free & ~penalised)
-        # Automatic weights are still open: every term may get one.
-        checked = chosen if automatic is None else with_open_weights(chosen, automatic.by)
-        check_identified(model, checked.bind(model.structure(dataset)), ~free | penalised)
-    dataset = dataset if bound.everything else dataset.copies()
-    bound = chosen.bind(model.structure(dataset))  # copies of sequences are sequences of their own
-
-    dropped: IntArray = np.empty(0, dtype=np.int64)
-    selection = bound.draw(random_state, 0, dataset.n)
-    try:
-        problem = model.compile(dataset, selection)
-    except WidthError as error:
-        if error.rows is None or wide_rows == "refuse":
-            raise
-        dropped = error.rows
-        kept = np.setdiff1d(np.arange(dataset.n), dropped)
-        dataset = dataset.subset(kept)
-        bound = chosen.bind(model.structure(dataset))
-        selection = bound.draw(random_state, 0, dataset.n)
-        problem = model.compile(dataset, selection)
-
-    if unpenalised:
-        refuse_nothing(chosen, selection)
-    row_weight = dataset.sample_weight
-    objective = Objective(problem, precision, initial, free, row_weight)
+    # Automatic weights are still open: every term may get one.
+    judged = bound if automatic is None else with_open_weights(chosen, automatic.by).bind(model.structure(dataset))
+    check_estimable(model, dataset, judged, free & ~penalty.penalised)
+    prepared = prepare(
+        model,
+        dataset,
+        bound,
+        penalty=penalty,
+        start=initial,
+        free=free,
+        random_state=random_state,
+        wide_rows=wide_rows,
+    )
+    refuse_nothing(prepared)
     # Automatic weights add up to 1, whatever was written.
-    gtol = tol * dataset.total_weight * (largest_beta(bound) if automatic is None else 1.0)
-    tell = as_callback(progress, max_iter, gtol)
+    scale = prepared.scale if automatic is None else prepared.dataset.total_weight
+    settings = Settings.of(method, tol * scale, max_iter, progress, stopping)
     found = None
     if automatic is not None:
-        found = automatic_weights(
-            bound,
-            selection,
-            partial(model.compile, dataset),
-            objective,
-            automatic,
-            counts=dataset.has_counts,
-            tol=tol,
-            max_iter=max_iter,
-            method=method,
-            l1=absolute,
-            part=partial(_part, model, chosen, dataset),
-            callback=None if tell is None else lambda state, x: tell(state),
-        )
-        # The same Z with the chosen weights; the fit goes on from where the last round left θ.
-        chosen = found.policy
-        if unpenalised and isinstance(model, FieldModel):
-            check_identified(model, chosen.bind(model.structure(dataset)), ~free | penalised)
-        mixture = Mixture.of(bound, automatic.by, selection, problem, partial(model.compile, dataset))
-        selection = mixture.selected(found.beta)
-        initial = found.theta
-        objective = Objective(mixture.at(found.beta), precision, initial, free, row_weight)
-
-    def report(state: Progress, x: FloatArray) -> object:
-        told = None if tell is None else tell(state)
-        return (stopping is not None and stopping(state, objective.full(x))) or told
-
-    plain = objective.problem.optimiser == "lbfgs" and method != "newton"
-    # The last round of the weights leaves a θ at which the gradient is small enough: nothing is left to precondition.
-    cut = found is not None and found.interrupted
-    known = found is not None and (found.fitted or cut)
-    near = objective.preconditioner if absolute is None and not known else None
-    solution: Solution = minimise(
-        objective.value_grad,
-        initial[free],
-        hessian_product=objective.hessian_product,
-        hessian_diagonal=None if plain or known or near is not None else objective.hessian_diagonal,
-        preconditioner=near,
-        l1=None if absolute is None else absolute[free],
-        method="lbfgs" if plain else method,
-        # Six pairs are as fast as ten on CoNLL-2000, and with millions of weights they are the memory of the fit.
-        history=6 if plain and absolute is None else None,
-        gtol=gtol,
-        max_iter=0 if cut else max_iter,
-        callback=report,
-    )
-    if cut:  # the estimate is that of the moment
+        prepared, found = choose_weights(prepared, automatic, settings, tol)
+    if found is not None and found.interrupted:
+        solution = solve(prepared, replace(settings, max_iter=0), at_optimum=True)
         solution = replace(solution, converged=False, status=Status.INTERRUPTED, message=Status.INTERRUPTED.value)
-    interrupted = solution.status is Status.INTERRUPTED
-    early = stopping is not None and (stopping.stopped or solution.converged)
-    if stopping is not None and not interrupted:
-        stopping.finish(solution.iterations, objective.full(solution.x))
-    if stopping is not None and stopping.best_theta is not None:
-        solution = _best_of(solution, stopping, objective, absolute)
-    theta = objective.full(solution.x).copy()
-    # Where development data ended the fit, a parameter on its way to infinity was stopped on purpose.
-    ended = stopping is not None and stopping.stopped
-    separated = (
-        ()
-        if ended or not unpenalised
-        else separated_parameters(objective.hessian_product, objective.free, solution.x, theta, penalised, names)
+    else:
+        solution = solve(prepared, settings, at_optimum=found is not None and found.fitted)
+    theta = prepared.objective.full(solution.x).copy()
+    separated = separated_at(prepared, solution, theta, stopping)
+    _warn(solution, separated, stopping)
+    convergence = Convergence.of(solution, found, time.perf_counter() - began)
+    return assemble(prepared, theta, convergence, separated=separated, weights=found)
+
+
+def choose_weights(
+    prepared: Prepared, automatic: AutoWeights, settings: Settings, tol: float
+) -> tuple[Prepared, WeightsResult]:
+    """Automatic weights β, and the same samples and Z with them, to start from where the last round left θ."""
+    tell = settings.tell
+    found = automatic_weights(
+        prepared.bound,
+        prepared.selection,
+        prepared.compile,
+        prepared.objective,
+        automatic,
+        counts=prepared.dataset.has_counts,
+        tol=tol,
+        max_iter=settings.max_iter,
+        method=settings.method,
+        l1=prepared.penalty.l1,
+        part=partial(_part, prepared),
+        callback=None if tell is None else lambda state, x: tell(state),
     )
+    bound = found.policy.bind(prepared.model.structure(prepared.dataset))
+    check_estimable(prepared.model, prepared.dataset, bound, prepared.open)
+    mixture = Mixture.of(prepared.bound, automatic.by, prepared.selection, prepared.problem, prepared.compile)
+    chosen = replace(
+        prepared,
+        bound=bound,
+        selection=mixture.selected(found.beta),
+        problem=mixture.at(found.beta),
+        start=found.theta,
+    )
+    return chosen, found
+
+
+def _part(prepared: Prepared, rows: IntArray) -> Part:
+    """Some of the samples, for the statistics of automatic weights: the policy bound to them, and their compiler."""
+    some = prepared.dataset.subset(rows)
+    return prepared.policy.bind(prepared.model.structure(some)), partial(prepared.model.compile, some)
+
+
+def assemble(
+    prepared: Prepared,
+    theta: FloatArray,
+    convergence: Convergence,
+    *,
+    separated: tuple[str, ...] = (),
+    weights: WeightsResult | None = None,
+) -> Fit:
+    """The fit at θ: of the optimiser, or of any later stage that starts from ``prepared``."""
+    model = prepared.model
+    return Fit(
+        model=model,
+        policy=prepared.policy,
+        theta=theta,
+        free=prepared.free,
+        penalty=prepared.penalty,
+        size=SampleSize.of(prepared.dataset),
+        convergence=convergence,
+        random_state=prepared.random_state,
+        separated=separated,
+        dropped_rows=prepared.dropped_rows,
+        cost=selection_cost(model, prepared.selection) if isinstance(model, FieldModel) else None,
+        weights=weights,
+        prepared=prepared,
+    )
+
+
+def separated_at(
+    prepared: Prepared, solution: Solution, theta: FloatArray, stopping: EarlyStopping | None
+) -> tuple[str, ...]:
+    """The parameters whose optimum lies at infinity.
+
+    Where development data ended the fit, a parameter on its way to infinity was stopped on purpose.
+    """
+    if not prepared.open.any() or (stopping is not None and stopping.stopped):
+        return ()
+    product, free = prepared.objective.hessian_product, prepared.free
+    penalised, names = prepared.penalty.penalised, prepared.model.parameter_names
+    return separated_parameters(product, free, solution.x, theta, penalised, names)
+
+
+def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStopping | None) -> None:
+    """Warn the caller of `fit` of data that separate, or of a fit that did not converge."""
     if separated:
-        warnings.warn(SeparationWarning(separation_message(separated)), stacklevel=2)
-    elif not (solution.converged or early or interrupted):
+        warnings.warn(SeparationWarning(separation_message(separated)), stacklevel=3)
+        return
+    early = stopping is not None and (stopping.stopped or solution.status.converged)
+    if not (solution.converged or early or solution.status is Status.INTERRUPTED):
         warnings.warn(
             ConvergenceWarning(
                 f"The fit did not converge ({solution.message}; gradient norm {solution.gradient_norm:.3g} after "
                 f"{solution.iterations} iterations). Give more iterations (max_iter), a penalty (sigma2), or look at "
                 f"the data."
             ),
-            stacklevel=2,
+            stacklevel=3,
         )
-    cost = selection_cost(model, selection) if isinstance(model, FieldModel) else None
-    return Fit(
-        model=model,
-        policy=chosen,
-        theta=theta,
-        sigma2=np.divide(1.0, precision, out=np.full_like(precision, np.inf), where=precision > 0),
-        free=free,
-        n=dataset.n,
-        weighted_total=None if row_weight is None else dataset.effective_size,
-        unit_weight=dataset.unit_weight,
-        random_state=random_state,
-        converged=solution.converged,
-        message=solution.message,
-        objective=-solution.value,
-        gradient_norm=solution.gradient_norm,
-        iterations=solution.iterations + (0 if found is None else found.work.iterations),
-        evaluations=solution.evaluations + (0 if found is None else found.work.evaluations),
-        hessian_products=solution.hessian_products + (0 if found is None else found.work.hessian_products),
-        seconds=time.perf_counter() - began,
-        separated=separated,
-        dropped_rows=dropped,
-        cost=cost,
-        dataset=dataset,
-        objective_function=objective,
-        counts=dataset.has_counts,
-        l1=absolute,
-        weights=found,
-    )
-
-
-def _part(model: Model, policy: Policy, dataset: Any, rows: IntArray) -> Part:
-    """Some of the samples, for the statistics of automatic weights: the policy bound to them, and their compiler."""
-    some = dataset.subset(rows)
-    return policy.bind(model.structure(some)), partial(model.compile, some)
-
-
-def _best_of(
-    solution: Solution, stopping: EarlyStopping, objective: Objective, absolute: FloatArray | None
-) -> Solution:
-    """The solution moved to the θ that was best on the development data, with the account of the whole run."""
-    assert stopping.best_theta is not None
-    theta = stopping.best_theta
-    if np.array_equal(theta, objective.full(solution.x)):
-        return replace(solution, message=stopping.message if stopping.stopped else solution.message)
-    x = theta[objective.free]
-    value, gradient = objective.value_grad(x)
-    penalty, norm = 0.0, float(np.abs(gradient).max(initial=0.0))
-    if absolute is not None:
-        penalty, norm = L1Penalty(absolute[objective.free], x.size).look(x, np.ascontiguousarray(gradient))
-    return replace(
-        solution,
-        x=x,
-        value=value + penalty,
-        gradient=gradient,
-        gradient_norm=norm,
-        converged=False,
-        message=solution.message if solution.status is Status.INTERRUPTED else stopping.message,
-    )
-
-
-def _start(model: Model, start: Any, fixed: Mapping[str, float] | None) -> tuple[FloatArray, BoolArray]:
-    """The starting θ with the fixed parameters set, and which parameters are free."""
-    initial = np.zeros(model.n_parameters) if start is None else model.check_theta(start).copy()
-    free = np.ones(model.n_parameters, dtype=bool)
-    if fixed:
-        place = {name: index for index, name in enumerate(model.parameter_names)}
-        for name, value in fixed.items():
-            if name not in place:
-                raise ModelError(
-                    f"fixed names the parameter {name!r}, which the model does not have; "
-                    f"its first ones are {list(place)[:5]}."
-                )
-            if not np.isfinite(float(value)):
-                raise ModelError(f"fixed gives {name!r} the value {value}; it must be finite.")
-            initial[place[name]] = float(value)
-            free[place[name]] = False
-        if not free.any():
-            raise ModelError("All parameters are fixed; there is nothing to fit.")
-    return initial, free
-
-
-def refuse_constant(model: FieldModel, dataset: Table, unpenalised: BoolArray) -> None:
-    """Refuse columns that never change where an unpenalised parameter has only factors that touch them."""
-    constant = constant_columns(dataset)
-    if not constant:
-        return
-    still = np.array([name in constant for name in dataset.names])
-    scopes = model.graph.scope_matrix
-    touching = np.any(np.where(scopes >= 0, still[scopes], False), axis=1)
-    elsewhere = model.features[~np.repeat(touching, model.graph.table_sizes)]
-    if np.any(unpenalised & (np.diff(elsewhere.tocsc().indptr) == 0)):
-        shown = ", ".join(map(str, constant[:10])) + (", …" if len(constant) > 10 else "")
-        raise DataError(
-            f"{len(constant)} column{'s' if len(constant) > 1 else ''} never change{'' if len(constant) > 1 else 's'}: "
-            f"{shown}. Without a penalty the parameters there have no finite estimate: leave constant columns out or "
-            "give sigma2."
-        )
-
-
-def refuse_nothing(policy: Policy, selection: Selection) -> None:
-    """Refuse a selection without a single component: without a penalty every θ would be an optimum."""
-    if selection.count() == 0:
-        raise PolicyError(
-            f"The policy '{policy}' selected no component of any of the {selection.n:,} samples, so there is nothing to "
-            "fit. Use larger selection probabilities or another random_state."
-        )
-
-
-def largest_beta(bound: BoundPolicy) -> float:
-    """The largest weight β of the policy, which with the sample weights sets the scale of the objective."""
-    return max(float(np.max(np.abs(beta))) for beta in bound.betas)

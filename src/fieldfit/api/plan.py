@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fieldfit.api.contrasts import NamedFunctionals
-from fieldfit.api.fitting import refuse_constant
+from fieldfit.api.prepare import refuse_constant
 from fieldfit.models.base import Model
 from fieldfit.models.field import FieldModel
 from fieldfit.models.work import clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,14 +12,7 @@ import numpy as np
 
 from fieldfit.api.accuracies import Kind as Kind
 from fieldfit.api.standard_errors import StandardErrors
-from fieldfit.asymptotics import Moments
-from fieldfit.data.encoders import Encoder
-from fieldfit.models.base import Model, Problem
-from fieldfit.models.cost import Cost
-from fieldfit.objective import Objective
-from fieldfit.policies import Policy
-from fieldfit.types import BoolArray, DataError, FloatArray, IntArray
-from fieldfit.weights import WeightsResult
+from fieldfit.types import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,121 +27,18 @@ _MOST_SHOWN = 300
 
 @dataclass(frozen=True, repr=False)
 class Fit(StandardErrors):
-    """A fitted model. ``objective`` is the maximised penalised log-likelihood (a sum over samples).
+    """A fitted model: the estimate, how it was reached, what it cost and how accurate it is.
 
-    ``n`` is the number of rows, ``total`` the number of samples that they stand for, and ``unit_weight`` the weight of one
-    of those (see `Dataset`): Σw = total × unit_weight.
+    `FitState` has its fields, `StandardErrors` covariances, standard errors and intervals; here are robustness, comparison,
+    reports and the file.
     """
-
-    model: Model
-    policy: Policy
-    theta: FloatArray
-    sigma2: FloatArray
-    free: BoolArray
-    n: int
-    random_state: int
-    converged: bool
-    message: str
-    objective: float
-    gradient_norm: float
-    iterations: int
-    evaluations: int
-    hessian_products: int
-    seconds: float
-    separated: tuple[str, ...] = ()
-    dropped_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    cost: Cost | None = None
-    counts: bool = False
-    weighted_total: float | None = None  # `total` where samples have weights
-    unit_weight: float = 1.0
-    l1: FloatArray | None = None  # the weights of Σ l1 |θ|, if the fit had such a penalty
-    encoder: Encoder | None = field(default=None, repr=False, compare=False)  # how text became the fitted sequences
-    dataset: Any = field(default=None, repr=False, compare=False)
-    weights: WeightsResult | None = field(default=None, repr=False, compare=False)
-    objective_function: Objective | None = field(default=None, repr=False, compare=False)
-    saved_moments: Moments | None = field(default=None, repr=False, compare=False)
-    saved_fingerprint: str = field(default="", repr=False, compare=False)
-
-    @property
-    def parameter_names(self) -> list[str]:
-        """A name for each entry of θ."""
-        return list(self.model.parameter_names)
-
-    @property
-    def total(self) -> float:
-        """The number of samples behind the fit: n, the sum of the counts, or the effective size of importance weights."""
-        return float(self.n) if self.weighted_total is None else self.weighted_total
-
-    @property
-    def sample_text(self) -> str:
-        """How many samples there are, in words."""
-        if self.weighted_total is None or (not self.counts and np.isclose(self.total, self.n, rtol=1e-9)):
-            return f"{self.n:,} samples"
-        if self.counts:
-            return f"{self.total:,.0f} samples ({self.n:,} distinct rows)"
-        return f"{self.n:,} weighted samples (effective size {self.total:,.1f})"
-
-    @property
-    def needed_objective(self) -> Objective:
-        """The objective with its data; DataError for a fit that was loaded from a file."""
-        if self.objective_function is None:
-            raise DataError(
-                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Give them "
-                "again: load(path, data)."
-            )
-        return self.objective_function
-
-    @property
-    def needed_dataset(self) -> Any:
-        """The samples that were fitted; DataError for a fit that was loaded from a file."""
-        if self.dataset is None:
-            raise DataError(
-                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Give them "
-                "again: load(path, data)."
-            )
-        return self.dataset
 
     @cached_property
     def fingerprint(self) -> str:
         """A short name for the fitted samples and their weights; empty for a file that does not know it."""
         from fieldfit.api.fingerprint import fingerprint
 
-        return self.saved_fingerprint if self.dataset is None else fingerprint(self.model, self.dataset)
-
-    @property
-    def problem(self) -> Problem:
-        """The fitted samples with the drawn Z, compiled."""
-        return self.needed_objective.problem
-
-    @property
-    def penalised(self) -> bool:
-        """Whether any free parameter has a penalty."""
-        absolute = self.l1 is not None and bool(np.any(self.l1[self.free] > 0))
-        return absolute or bool(np.any(np.isfinite(self.sigma2[self.free])))
-
-    @cached_property
-    def zeroed(self) -> BoolArray:
-        """Which parameters (r,) the L1 penalty has set to exactly 0."""
-        if self.l1 is None:
-            return np.zeros(len(self.theta), dtype=bool)
-        return np.asarray(self.free & (self.l1 > 0) & (self.theta == 0))
-
-    @property
-    def active(self) -> BoolArray:
-        """Which parameters (r,) were estimated: free, and not set to 0 by the L1 penalty.
-
-        All accuracy is theirs, as if the zeros had been fixed: on this set the L1 penalty is linear, so it has no part in
-        the bread, and a small change of the data does not move the zeros.
-        """
-        return self.free & ~self.zeroed
-
-    @cached_property
-    def at_infinity(self) -> BoolArray:
-        """Which parameters (r,) have their optimum at infinity."""
-        away = set(self.separated)
-        if not away:
-            return np.zeros(len(self.theta), dtype=bool)
-        return np.array([name in away for name in self.model.parameter_names], dtype=bool)
+        return self.saved.fingerprint if self.dataset is None else fingerprint(self.model, self.dataset)
 
     # --- robustness -------------------------------------------------------------------------------------------------
 
@@ -202,10 +92,7 @@ class Fit(StandardErrors):
     @cached_property
     def composite_log_likelihood(self) -> float:
         """Σ_i w_i m_θ̂(X_i, Z_i), without the penalty; importance weights are scaled to add up to ``total``."""
-        penalty = 0.5 * float(np.sum(self.theta**2 / self.sigma2))
-        if self.l1 is not None:
-            penalty += float(self.l1[self.free] @ np.abs(self.theta[self.free]))
-        return (self.objective + penalty) / self.unit_weight
+        return (self.objective + self.penalty.value(self.theta, self.free)) / self.unit_weight
 
     def claic(self, kind: Kind = "robust") -> float:
         """−2 cℓ(θ̂) + 2 tr(bread⁻¹ meat) (Varin & Vidoni 2005); smaller is better, for the same policy, data and seed."""
@@ -293,7 +180,7 @@ class Fit(StandardErrors):
 
     def __repr__(self) -> str:
         ended = "converged" if self.converged else "not converged"
-        size = f"{self.sample_text}, {self.model.n_parameters:,} parameters"
+        size = f"{self.size}, {self.model.n_parameters:,} parameters"
         return f"<Fit: {self.model.kind} by {self.policy}, {size}, {ended}>"
 
     def _repr_html_(self) -> str:

@@ -51,7 +51,7 @@ def influence(fit: Fit, data: Any = None, parameters: Any = None, rows: Any = No
     places = some_places(parameters, fit.model.parameter_names)
     source: Problem | ExpectedScores = fit.problem if data is None else _expected(fit, data)
     moved = influence_on(fit, source, places)
-    weight = fit.needed_objective.row_weight if data is None else None
+    weight = fit.row_weight if data is None else None
     return moved * (fit.unit_weight if data is not None else 1.0 if weight is None else weight[:, None])
 
 
@@ -88,7 +88,7 @@ def influence_of_rows(fit: Fit, rows: Any) -> FloatArray:
 
 def _scores_of(fit: Fit, rows: IntArray) -> FloatArray:
     """w ψ of some fitted samples (rows, r), 0 for fixed parameters."""
-    weight = fit.needed_objective.row_weight
+    weight = fit.row_weight
     scores = np.empty((len(rows), len(fit.theta)))
     for line, row in enumerate(rows):
         alone = np.zeros(fit.problem.n_samples)
@@ -101,7 +101,7 @@ def influence_blocks(fit: Fit, data: Any = None) -> Iterator[tuple[int, FloatArr
     """𝓘 as a stream of (first sample, block of samples × parameters); NaN for parameters that are not identified."""
     accuracy = matrices(fit, "The influence of every sample on every parameter")
     if data is None:
-        return _blocks(fit, accuracy, fit.problem, fit.needed_objective.row_weight)
+        return _blocks(fit, accuracy, fit.problem, fit.row_weight)
     new = _expected(fit, data)
     return _blocks(fit, accuracy, new, np.full(new.n, fit.unit_weight))
 
@@ -170,7 +170,7 @@ def _influential_by_solves(fit: Fit, k: int) -> pd.DataFrame:
     """The ``k`` largest displacements among the `_SCREENED` k samples that a diagonal H + P ranks first."""
     import pandas as pd
 
-    weight, n = fit.needed_objective.row_weight, fit.problem.n_samples
+    weight, n = fit.row_weight, fit.problem.n_samples
     diagonal = fit.problem.hessian_diagonal(fit.theta, weight)
     curvature = np.zeros(len(fit.theta)) if diagonal is None else np.maximum(diagonal, 0.0)
     curvature = np.where(fit.active, curvature + 1.0 / fit.sigma2, np.inf)
@@ -251,6 +251,6 @@ def distances(fit: Fit, parameters: Any = None) -> pd.DataFrame:
 
 
 def _weighted_scores(fit: Fit) -> Iterator[FloatArray]:
-    weight = fit.needed_objective.row_weight
+    weight = fit.row_weight
     for start, scores in fit.problem.score_blocks(fit.theta):
         yield scores if weight is None else scores * weight[start : start + len(scores), None]

@@ -89,7 +89,7 @@ def gross_error_sensitivity(fit: Fit, parameters: Any = None) -> Sensitivity:
     if small and isinstance(model, FieldModel):
         dataset: Any = Table(model.graph.all_states(), model.names, model.states)
     else:
-        dataset = fit.needed_dataset
+        dataset = fit.needed.dataset
     source = expected_scores(fit, dataset)
     if parameters is None:
         accuracy = matrices(fit, "The gross-error sensitivity of all parameters")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from fieldfit.api.accuracies import MOST_DENSE, Kind, model_accuracy, robust_accuracy
 from fieldfit.api.cautions import few_samples, simulated
 from fieldfit.api.functionals import Estimate, check_level, places_of, unit_rows, value_and_gradient
+from fieldfit.api.state import FitState
 from fieldfit.asymptotics import Accuracy, DenseAccuracy
 from fieldfit.types import FieldfitError, FloatArray, ModelError
 
@@ -19,23 +21,18 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from fieldfit.api.result import Fit
 
-
-class StandardErrors:
+@dataclass(frozen=True, repr=False)
+class StandardErrors(FitState):
     """The part of `Fit` that is about its accuracy."""
-
-    @property
-    def _fit(self) -> Fit:
-        return cast("Fit", self)
 
     @cached_property
     def _robust(self) -> Accuracy:
-        return robust_accuracy(self._fit)
+        return robust_accuracy(self)
 
     @cached_property
     def _model_based(self) -> Accuracy:
-        return model_accuracy(self._fit)
+        return model_accuracy(self, lambda: self._robust)
 
     def accuracy(self, kind: Kind = "robust") -> Accuracy:
         """Bread and meat behind all standard errors: "robust" from the data, "model" expected under θ̂."""
@@ -51,7 +48,7 @@ class StandardErrors:
         accuracy = self.accuracy(kind)
         if not isinstance(accuracy, DenseAccuracy):
             raise ModelError(
-                f"A covariance matrix of {self._fit.model.n_parameters:,} parameters would be too large (the limit "
+                f"A covariance matrix of {self.model.n_parameters:,} parameters would be too large (the limit "
                 f"is {MOST_DENSE:,}). Ask for chosen parameters (parameters=[…]) or for functions of them (fit.functional)."
             )
         return accuracy
@@ -63,31 +60,31 @@ class StandardErrors:
         too; ``"model"`` their expectations under θ̂ (for a conditional model, given the observed X). Fixed parameters
         have 0. Where the model has a gauge freedom the matrix is right for identified functions aᵀθ, and for those only.
         """
-        return self.dense_accuracy(kind).covariance * self._fit.total
+        return self.dense_accuracy(kind).covariance * self.total
 
     def standard_errors(self, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
         """Standard error of each parameter, or of those named: 0 where fixed.
 
         NaN where a parameter is not identified, where its optimum is at infinity, and where the L1 penalty set it to 0.
         """
-        none = self._fit.zeroed | self._fit.at_infinity
+        none = self.zeroed | self.at_infinity
         if parameters is None:
             return np.where(none, np.nan, np.sqrt(self.dense_accuracy(kind).variances()))
-        places = places_of(parameters, self._fit.model.parameter_names)
+        places = places_of(parameters, self.model.parameter_names)
         accuracy = self.accuracy(kind)
         if isinstance(accuracy, DenseAccuracy):
             return np.where(none, np.nan, np.sqrt(accuracy.variances()))[places]
         # One function at a time: the rows of all of them together could be too many.
-        r = len(self._fit.theta)
+        r = len(self.theta)
         variances = [accuracy.covariance_of(unit_rows(places[[k]], r))[0, 0] for k in range(len(places))]
         return np.where(none[places], np.nan, np.array([_root(variance) for variance in variances]))
 
     def conf_int(self, level: float = 0.95, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
         """Normal confidence intervals (r, 2), or those of the parameters named."""
         half = check_level(level) * self.standard_errors(kind, parameters)
-        centre = self._fit.theta
+        centre = self.theta
         if parameters is not None:
-            centre = centre[places_of(parameters, self._fit.model.parameter_names)]
+            centre = centre[places_of(parameters, self.model.parameter_names)]
         return np.stack([centre - half, centre + half], axis=1)
 
     def table(self, level: float = 0.95, kind: Kind = "robust", parameters: Any = None) -> pd.DataFrame:
@@ -96,10 +93,10 @@ class StandardErrors:
         from scipy.stats import norm
 
         half = check_level(level)
-        names: Sequence[str] = self._fit.model.parameter_names
+        names: Sequence[str] = self.model.parameter_names
         places = np.arange(len(names)) if parameters is None else places_of(parameters, names)
         errors = self.standard_errors(kind, parameters)
-        estimate = self._fit.theta[places]
+        estimate = self.theta[places]
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.where(errors > 0, estimate / errors, np.nan)
         return pd.DataFrame(
@@ -132,7 +129,7 @@ class StandardErrors:
         ``debias`` undoes a penalty's pull on it by one Newton step (see `debiased`); NaN where only the penalty holds it.
         """
         half = check_level(level)
-        fit = self._fit
+        fit = self
         found, value, slope = value_and_gradient(g, gradient, fit.theta, fit.model.parameter_names)
         if debias:
             from fieldfit.api.debias import debiased_value, without_penalty
@@ -163,17 +160,17 @@ class StandardErrors:
         """Estimates with their confidence intervals; the same data as `table`."""
         from fieldfit.report.coefficients import plot_coefficients
 
-        axis = f"estimate and {level:.0%} confidence interval ({kind}), {self._fit.policy}"
+        axis = f"estimate and {level:.0%} confidence interval ({kind}), {self.policy}"
         return plot_coefficients(self.table(level, kind, parameters), most=most, axis=axis, ax=ax)
 
-    def debiased(self) -> Fit:
+    def debiased(self) -> Self:
         """The one-step estimate θ̂ + H⁻¹ Σψ(θ̂), which undoes the penalty's pull to first order, with its own accuracy.
 
         H is the unpenalised Hessian; where it is singular ModelError names the parameters that only the penalty holds.
         """
         from fieldfit.api.debias import debiased
 
-        return debiased(self._fit)
+        return debiased(self)
 
     def effective_parameters(self, kind: Kind = "robust") -> float:
         """tr(bread⁻¹ meat): the number of parameters where the estimator is maximum likelihood inside its family."""
@@ -193,7 +190,7 @@ class StandardErrors:
 
         self.accuracy(kind)  # refuses other kinds
         if kind not in self._known_effective:
-            self._known_effective[kind] = effective_parameters(self._fit, kind)
+            self._known_effective[kind] = effective_parameters(self, kind)
         return self._known_effective[kind]
 
 

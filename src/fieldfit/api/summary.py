@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
     """The report and the parameters with the largest |z| as text."""
     lines = [
-        f"{fit.model.kind} fitted by {fit.policy}: {fit.sample_text}, {fit.model.n_parameters:,} parameters",
+        f"{fit.model.kind} fitted by {fit.policy}: {fit.size}, {fit.model.n_parameters:,} parameters",
         f"{fit.message}; {fit.iterations} iterations, "
         f"{fit.evaluations} evaluation{'' if fit.evaluations == 1 else 's'}, {fit.seconds:.2f} s",
         f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}",
@@ -32,7 +32,7 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
         lines.append(f"optimum at infinity: {', '.join(fit.separated)}")
     if len(fit.dropped_rows):
         lines.append(f"left out: {len(fit.dropped_rows)} rows whose missing values were too wide to sum out")
-    if fit.objective_function is None and fit.saved_moments is None:
+    if fit.prepared is None and fit.saved.moments is None:
         return "\n".join([*lines, "standard errors need the data, which the file does not hold"])
     if not fits_matrices(fit):
         lines.append(

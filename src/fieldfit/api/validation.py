@@ -10,7 +10,6 @@ import numpy as np
 from fieldfit.api.expectations import replicate_seeds
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
-from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy, as_policy
 from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray
 
@@ -179,13 +178,13 @@ def goodness_of_fit(
 
     if n_simulated < 2:
         raise FieldfitError(f"Goodness of fit needs at least 2 simulated datasets; got {n_simulated}.")
-    dataset = fit.needed_dataset.equally_weighted()
+    dataset = fit.needed.dataset.equally_weighted()
     if dataset is None:
         raise DataError(
             "The samples have uneven importance weights, and those do not tell from which law the samples were drawn: no "
             "dataset can be simulated that varies as they do. Fit without weights, or with counts (weight_kind='counts')."
         )
-    if statistic is None and isinstance(fit.model, FieldModel):
+    if statistic is None and isinstance(dataset, Table):
         statistic, names = pair_statistics, _pair_names(dataset)
     elif statistic is None:
         names = ["mean composite log-likelihood"]

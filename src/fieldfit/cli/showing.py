@@ -68,7 +68,7 @@ def z_and_p(fit: Fit, errors: Any) -> tuple[Any, Any]:
 
 def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> None:
     """How the fit went, and its parameters in a table."""
-    say(f"{fit.model.kind}: {fit.sample_text}, {fit.model.n_parameters:,} parameters")
+    say(f"{fit.model.kind}: {fit.size}, {fit.model.n_parameters:,} parameters")
     say(f"policy: {fit.policy}")
     say(f"{fit.message} ({fit.iterations} iterations, {fit.evaluations} evaluations, {fit.seconds:.2f} s)")
     say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldfit.api.early_stopping import EarlyStopping
 from fieldfit.api.validation import cross_validate
 from fieldfit.data.chunks import chunk_scores
 from fieldfit.data.encoders import Encoder, names_of
 from fieldfit.data.sequences import Sequences
 from fieldfit.estimators.sequence_input import encode_sequences, gold_labels, split_sentences
 from fieldfit.models.chain_crf import ChainCRF
+from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.types import FloatArray
 
 if TYPE_CHECKING:

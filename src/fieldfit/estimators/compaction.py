@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fieldfit.api.result import Fit
+from fieldfit.api.state import Saved
 from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.column_encoder import ColumnEncoder
@@ -106,14 +107,12 @@ def compacted(fit: Fit, model: ChainCRF, threshold: float, sequences: Sequences)
         fit,
         model=smaller,
         theta=short,
-        sigma2=fit.sigma2[kept],
         free=fit.free[kept],
-        l1=None if fit.l1 is None else fit.l1[kept],
+        penalty=fit.penalty.subset(kept),
         encoder=own,
-        dataset=None,
         weights=None,
-        objective_function=None,
-        saved_moments=None,
+        prepared=None,
+        saved=Saved(),
     )
     return fitted, report
 

@@ -19,6 +19,7 @@ from fieldfit.api.fitting import fit as fit_model
 from fieldfit.api.result import Fit
 from fieldfit.data.encoders import Encoder
 from fieldfit.data.features import preset_names
+from fieldfit.data.sequences import Sequences
 from fieldfit.estimators.chain_training import chain_model, development_stopping, sigma2_grid, validated_sigma2
 from fieldfit.estimators.compaction import compacted
 from fieldfit.estimators.sequence_input import learn_sequences
@@ -357,9 +358,9 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         if not threshold >= 0:
             raise ModelError(f"The threshold must be at least 0; got {threshold!r}.")
         check_is_fitted(self, "fit_")
-        if X is None and self.fit_.dataset is None:
-            raise DataError("The training data are not at hand: give X and y, on which the loss is to be measured.")
         sequences = self.fit_.dataset if X is None else self._encode(X, y, "error")
+        if not isinstance(sequences, Sequences):
+            raise DataError("The training data are not at hand: give X and y, on which the loss is to be measured.")
         smaller, report = compacted(self.fit_, self.model_, threshold, sequences)
         tagger = CRFTagger(**self.get_params(deep=False))
         tagger.sigma2_ = getattr(self, "sigma2_", None)

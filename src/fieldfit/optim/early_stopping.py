@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fieldfit.optim import Progress
+from fieldfit.optim.solution import Progress
 from fieldfit.types import FieldfitError, FloatArray
 
 

@@ -1,0 +1,185 @@
+"""From samples and a policy to a compiled problem: what every stage of an estimation starts from.
+
+`fit` goes through four stages: **prepare** (this module) binds the policy, draws Z and compiles the problem; the weights β
+are chosen, if they are automatic; **solve** maximises the objective; **assemble** makes the `Fit`. A `Prepared` holds all
+that a later stage needs. Given one and an estimate θ, such a stage can evaluate scores and Hessians (``prepared.problem``),
+optimise again (`solve`, from ``prepared.start``) and make a fit of its own (`assemble`) without reading or drawing anything
+again. A fit keeps its own in ``fit.prepared``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fieldfit.asymptotics.identification import check_identified
+from fieldfit.data.dataset import Dataset
+from fieldfit.data.samples import Table, constant_columns
+from fieldfit.models.base import Model, Problem
+from fieldfit.models.field import FieldModel
+from fieldfit.objective import Objective, Penalty
+from fieldfit.policies import Policy
+from fieldfit.policies.policy import BoundPolicy
+from fieldfit.policies.selection import Selection
+from fieldfit.types import BoolArray, DataError, FloatArray, IntArray, ModelError, PolicyError, WidthError
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Samples with a drawn Z, compiled, and what is to be estimated.
+
+    Parameters
+    ----------
+    model, dataset
+        The model, complete, and the samples: copies where counts met a random policy, without ``dropped_rows``.
+    bound
+        The policy bound to those samples.
+    selection, problem
+        The drawn Z, and model + samples + Z compiled.
+    penalty
+        The penalties of all r parameters.
+    start, free
+        (r,) the starting θ, with the values of the fixed parameters, and which parameters are not fixed.
+    random_state
+        The seed that Z was drawn with.
+    dropped_rows
+        The samples that were left out because their missing values cannot be summed out.
+    """
+
+    model: Model
+    dataset: Dataset
+    bound: BoundPolicy
+    selection: Selection
+    problem: Problem
+    penalty: Penalty
+    start: FloatArray
+    free: BoolArray
+    random_state: int = 0
+    dropped_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    @property
+    def policy(self) -> Policy:
+        """The policy with its weights β."""
+        return self.bound.policy
+
+    @cached_property
+    def objective(self) -> Objective:
+        """The penalised objective over the free parameters, without the L1 penalty, which the optimiser adds."""
+        return Objective(self.problem, self.penalty.precision, self.start, self.free, self.dataset.sample_weight)
+
+    @property
+    def scale(self) -> float:
+        """The scale of the objective: Σw times the largest |β|. Tolerances on the gradient are relative to it."""
+        return self.dataset.total_weight * max(float(np.max(np.abs(beta))) for beta in self.bound.betas)
+
+    @property
+    def open(self) -> BoolArray:
+        """Which parameters (r,) are free and have no penalty."""
+        return self.free & ~self.penalty.penalised
+
+    def compile(self, selection: Selection) -> Problem:
+        """The same samples with another selection."""
+        return self.model.compile(self.dataset, selection)
+
+    def without_penalty(self) -> Prepared:
+        """The same without any penalty."""
+        return replace(self, penalty=Penalty.none(len(self.free)))
+
+
+def prepare(
+    model: Model,
+    dataset: Dataset,
+    bound: BoundPolicy,
+    *,
+    penalty: Penalty,
+    start: FloatArray,
+    free: BoolArray,
+    random_state: int,
+    wide_rows: str = "refuse",
+) -> Prepared:
+    """Draw Z for the samples and compile them; the policy is bound again only where the samples change.
+
+    Counts with a random Z become copies, each with a Z of its own. ``wide_rows`` says what to do with samples whose missing
+    values cannot be summed out: "refuse" or "drop".
+    """
+    if wide_rows not in ("refuse", "drop"):
+        raise DataError(f"wide_rows is {wide_rows!r}; it must be 'refuse' or 'drop'.")
+    if dataset.has_counts and not bound.everything:
+        dataset = dataset.copies()
+        bound = bound.policy.bind(model.structure(dataset))  # copies of sequences are sequences of their own
+    dropped: IntArray = np.empty(0, dtype=np.int64)
+    selection = bound.draw(random_state, 0, dataset.n)
+    try:
+        problem = model.compile(dataset, selection)
+    except WidthError as error:
+        if error.rows is None or wide_rows == "refuse":
+            raise
+        dropped = error.rows
+        dataset = dataset.subset(np.setdiff1d(np.arange(dataset.n), dropped))
+        bound = bound.policy.bind(model.structure(dataset))
+        selection = bound.draw(random_state, 0, dataset.n)
+        problem = model.compile(dataset, selection)
+    return Prepared(
+        model, dataset, bound, selection, problem, penalty, start, free, int(random_state), dropped_rows=dropped
+    )
+
+
+def starting_point(
+    model: Model, start: ArrayLike | None, fixed: Mapping[str, float] | None
+) -> tuple[FloatArray, BoolArray]:
+    """The starting θ with the fixed parameters set, and which parameters are free."""
+    initial = np.zeros(model.n_parameters) if start is None else model.check_theta(start).copy()
+    free = np.ones(model.n_parameters, dtype=bool)
+    if fixed:
+        place = {name: index for index, name in enumerate(model.parameter_names)}
+        for name, value in fixed.items():
+            if name not in place:
+                raise ModelError(
+                    f"fixed names the parameter {name!r}, which the model does not have; "
+                    f"its first ones are {list(place)[:5]}."
+                )
+            if not np.isfinite(float(value)):
+                raise ModelError(f"fixed gives {name!r} the value {value}; it must be finite.")
+            initial[place[name]] = float(value)
+            free[place[name]] = False
+        if not free.any():
+            raise ModelError("All parameters are fixed; there is nothing to fit.")
+    return initial, free
+
+
+def check_estimable(model: Model, dataset: Dataset, bound: BoundPolicy, estimated: BoolArray) -> None:
+    """Refuse unpenalised parameters (``estimated``) that samples or policy leave without a finite, unique estimate."""
+    if isinstance(model, FieldModel) and isinstance(dataset, Table) and estimated.any():
+        refuse_constant(model, dataset, estimated)
+        check_identified(model, bound, ~estimated)
+
+
+def refuse_constant(model: FieldModel, dataset: Table, unpenalised: BoolArray) -> None:
+    """Refuse columns that never change where an unpenalised parameter has only factors that touch them."""
+    constant = constant_columns(dataset)
+    if not constant:
+        return
+    still = np.array([name in constant for name in dataset.names])
+    scopes = model.graph.scope_matrix
+    touching = np.any(np.where(scopes >= 0, still[scopes], False), axis=1)
+    elsewhere = model.features[~np.repeat(touching, model.graph.table_sizes)]
+    if np.any(unpenalised & (np.diff(elsewhere.tocsc().indptr) == 0)):
+        shown = ", ".join(map(str, constant[:10])) + (", …" if len(constant) > 10 else "")
+        raise DataError(
+            f"{len(constant)} column{'s' if len(constant) > 1 else ''} never change{'' if len(constant) > 1 else 's'}: "
+            f"{shown}. Without a penalty the parameters there have no finite estimate: leave constant columns out or "
+            "give sigma2."
+        )
+
+
+def refuse_nothing(prepared: Prepared) -> None:
+    """Refuse a selection without a single component: without a penalty every θ would be an optimum."""
+    if prepared.open.any() and prepared.selection.count() == 0:
+        raise PolicyError(
+            f"The policy '{prepared.policy}' selected no component of any of the {prepared.dataset.n:,} samples, so there "
+            "is nothing to fit. Use larger selection probabilities or another random_state."
+        )

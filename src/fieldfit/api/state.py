@@ -1,0 +1,277 @@
+"""The fields of a `Fit`: the estimate, what it was made from, and how it was reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from fieldfit.api.prepare import Prepared
+from fieldfit.asymptotics import Moments
+from fieldfit.data.dataset import Dataset
+from fieldfit.data.encoders import Encoder
+from fieldfit.models.base import Model, Problem
+from fieldfit.models.cost import Cost
+from fieldfit.objective import Objective, Penalty
+from fieldfit.optim import Solution
+from fieldfit.policies import Policy
+from fieldfit.types import BoolArray, DataError, FloatArray, IntArray
+from fieldfit.weights import WeightsResult
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """How an optimisation ended and what it took.
+
+    ``objective`` is the maximised penalised log-likelihood (a sum over samples), ``gradient_norm`` the largest entry of its
+    gradient; ``seconds`` is the time of the whole fit.
+    """
+
+    converged: bool
+    message: str
+    objective: float
+    gradient_norm: float
+    iterations: int
+    evaluations: int
+    hessian_products: int
+    seconds: float
+
+    @classmethod
+    def of(cls, solution: Solution, weights: WeightsResult | None, seconds: float) -> Convergence:
+        """The account of a solution, and of the search for automatic weights before it."""
+        work = None if weights is None else weights.work
+        return cls(
+            solution.converged,
+            solution.message,
+            -solution.value,
+            solution.gradient_norm,
+            solution.iterations + (0 if work is None else work.iterations),
+            solution.evaluations + (0 if work is None else work.evaluations),
+            solution.hessian_products + (0 if work is None else work.hessian_products),
+            seconds,
+        )
+
+
+@dataclass(frozen=True)
+class SampleSize:
+    """How many samples were fitted.
+
+    ``n`` is the number of rows, ``total`` the number of samples that they stand for, and ``unit_weight`` the weight of one
+    of those (see `Dataset`): Σw = total × unit_weight. ``weighted`` says whether there are weights, ``counts`` whether they
+    are counts.
+    """
+
+    n: int
+    total: float
+    unit_weight: float = 1.0
+    weighted: bool = False
+    counts: bool = False
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> SampleSize:
+        """The size of a dataset."""
+        weighted = dataset.sample_weight is not None
+        return cls(dataset.n, dataset.effective_size, dataset.unit_weight, weighted, dataset.has_counts)
+
+    def __str__(self) -> str:
+        if self.counts:
+            return f"{self.total:,.0f} samples ({self.n:,} distinct rows)"
+        if not self.weighted or np.isclose(self.total, self.n, rtol=1e-9):
+            return f"{self.n:,} samples"
+        return f"{self.n:,} weighted samples (effective size {self.total:,.1f})"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a file holds in the place of the samples: bread and meat (for few parameters), and the samples' fingerprint."""
+
+    moments: Moments | None = None
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class FitState:
+    """The fields of a fit, and what follows from them at once.
+
+    Parameters
+    ----------
+    model, policy, theta
+        The model, complete; the policy with its weights β; the estimate (r,).
+    free
+        (r,) which parameters were not fixed.
+    penalty, size, convergence
+        The penalties, the number of samples and how the optimisation went. Their fields are attributes of the fit too.
+    random_state
+        The seed of Z.
+    separated
+        The names of parameters whose optimum lies at infinity.
+    dropped_rows
+        Samples that were left out because their missing values cannot be summed out.
+    cost
+        The cost of one evaluation, for fields.
+    weights
+        How automatic weights were chosen, if they were.
+    encoder
+        How text became the fitted sequences.
+    prepared
+        The samples with the drawn Z, compiled; None for a fit that was loaded without its samples.
+    saved
+        What a loaded fit knows of its samples.
+    """
+
+    model: Model
+    policy: Policy
+    theta: FloatArray
+    free: BoolArray
+    penalty: Penalty
+    size: SampleSize
+    convergence: Convergence
+    random_state: int
+    separated: tuple[str, ...] = ()
+    dropped_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    cost: Cost | None = None
+    weights: WeightsResult | None = field(default=None, compare=False)
+    encoder: Encoder | None = field(default=None, compare=False)
+    prepared: Prepared | None = field(default=None, compare=False)
+    saved: Saved = field(default=Saved(), compare=False)
+
+    # --- the parts, by the names that users know ----------------------------------------------------------------------
+
+    @property
+    def sigma2(self) -> FloatArray:
+        """σ² of each parameter's Gaussian penalty (r,); infinity is no penalty."""
+        return self.penalty.sigma2
+
+    @property
+    def l1(self) -> FloatArray | None:
+        """The weights of the L1 penalty (r,), or None."""
+        return self.penalty.l1
+
+    @property
+    def n(self) -> int:
+        """The number of rows (or sequences)."""
+        return self.size.n
+
+    @property
+    def total(self) -> float:
+        """The number of samples behind the fit: n, the sum of the counts, or the effective size of importance weights."""
+        return self.size.total
+
+    @property
+    def unit_weight(self) -> float:
+        """The weight of one of the ``total`` samples."""
+        return self.size.unit_weight
+
+    @property
+    def counts(self) -> bool:
+        """Whether the sample weights are counts."""
+        return self.size.counts
+
+    @property
+    def converged(self) -> bool:
+        """Whether the optimiser's criterion held."""
+        return self.convergence.converged
+
+    @property
+    def message(self) -> str:
+        """Why the optimiser stopped."""
+        return self.convergence.message
+
+    @property
+    def objective(self) -> float:
+        """The maximised penalised log-likelihood, a sum over samples."""
+        return self.convergence.objective
+
+    @property
+    def gradient_norm(self) -> float:
+        """The largest entry of the objective's gradient at θ̂."""
+        return self.convergence.gradient_norm
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of the optimiser, those for automatic weights included."""
+        return self.convergence.iterations
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of the objective with its gradient."""
+        return self.convergence.evaluations
+
+    @property
+    def hessian_products(self) -> int:
+        """Products of the Hessian with a vector."""
+        return self.convergence.hessian_products
+
+    @property
+    def seconds(self) -> float:
+        """The time of the whole fit in seconds."""
+        return self.convergence.seconds
+
+    # --- the samples ----------------------------------------------------------------------------------------------------
+
+    @property
+    def needed(self) -> Prepared:
+        """The samples with the drawn Z, compiled; DataError for a fit that was loaded from a file."""
+        if self.prepared is None:
+            raise DataError(
+                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Give them "
+                "again: load(path, data)."
+            )
+        return self.prepared
+
+    @property
+    def dataset(self) -> Dataset | None:
+        """The samples that were fitted; None for a fit that was loaded from a file."""
+        return None if self.prepared is None else self.prepared.dataset
+
+    @property
+    def objective_function(self) -> Objective | None:
+        """The objective as a function of the free parameters; None for a fit that was loaded from a file."""
+        return None if self.prepared is None else self.prepared.objective
+
+    @property
+    def problem(self) -> Problem:
+        """The fitted samples with the drawn Z, compiled."""
+        return self.needed.problem
+
+    @property
+    def row_weight(self) -> FloatArray | None:
+        """The sample weights (n,), or None."""
+        return self.needed.dataset.sample_weight
+
+    # --- the parameters -------------------------------------------------------------------------------------------------
+
+    @property
+    def parameter_names(self) -> list[str]:
+        """A name for each entry of θ."""
+        return list(self.model.parameter_names)
+
+    @property
+    def penalised(self) -> bool:
+        """Whether any free parameter has a penalty."""
+        return bool(np.any(self.penalty.penalised[self.free]))
+
+    @cached_property
+    def zeroed(self) -> BoolArray:
+        """Which parameters (r,) the L1 penalty has set to exactly 0."""
+        if self.l1 is None:
+            return np.zeros(len(self.theta), dtype=bool)
+        return np.asarray(self.free & (self.l1 > 0) & (self.theta == 0))
+
+    @property
+    def active(self) -> BoolArray:
+        """Which parameters (r,) were estimated: free, and not set to 0 by the L1 penalty.
+
+        All accuracy is theirs, as if the zeros had been fixed: on this set the L1 penalty is linear, so it has no part in
+        the bread, and a small change of the data does not move the zeros.
+        """
+        return self.free & ~self.zeroed
+
+    @cached_property
+    def at_infinity(self) -> BoolArray:
+        """Which parameters (r,) have their optimum at infinity."""
+        away = set(self.separated)
+        if not away:
+            return np.zeros(len(self.theta), dtype=bool)
+        return np.array([name in away for name in self.model.parameter_names], dtype=bool)
