@@ -6,12 +6,27 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
 from fieldfit.types import FieldfitError
 
-_chosen: int | None = None
+#: More threads than this are never started, except on machines with more processors.
+MOST_THREADS = 256
+#: Operations below which starting a second thread costs more than it brings.
+_SMALL_WORK = 300_000
+
+_of_process: int | None = None
+_of_block: ContextVar[int | None] = ContextVar("threads of the innermost use_threads block", default=None)
+_several_used = False  # by this process, or by the one that it was forked from
+_forked = False  # from a process that used several
+
+
+def _checked(count: int) -> int:
+    if int(count) != count or count < 1:
+        raise FieldfitError(f"The number of threads must be a whole number of at least 1; got {count!r}.")
+    return int(count)
 
 
 def set_threads(count: int | None) -> None:
@@ -20,7 +35,8 @@ def set_threads(count: int | None) -> None:
     Parameters
     ----------
     count : int or None
-        Number of threads. None: the default, which is FIELDFIT_NUM_THREADS or the number of processors.
+        Number of threads. None: the default, which is FIELDFIT_NUM_THREADS or the number of processors. More than 256
+        are used on machines with more processors only.
 
     Examples
     --------
@@ -28,45 +44,62 @@ def set_threads(count: int | None) -> None:
     >>> ff.set_threads(2)
     >>> ff.set_threads(None)
     """
-    global _chosen
-    if count is not None and (int(count) != count or count < 1):
-        raise FieldfitError(f"The number of threads must be a whole number of at least 1; got {count!r}.")
-    _chosen = None if count is None else int(count)
+    global _of_process
+    _of_process = None if count is None else _checked(count)
 
 
 @contextmanager
 def use_threads(count: int | None) -> Iterator[None]:
-    """Use ``count`` threads inside the block (None: no change)."""
-    before = _chosen
-    if count is not None:
-        set_threads(count)
+    """Use ``count`` threads inside the block (None: no change).
+
+    The setting belongs to the calling Python thread (or task): others that run at the same time do not see it.
+    """
+    if count is None:
+        yield
+        return
+    token = _of_block.set(_checked(count))
     try:
         yield
     finally:
-        set_threads(before)
+        _of_block.reset(token)
 
 
-#: Operations below which starting a second thread costs more than it brings.
-_SMALL_WORK = 300_000
-
-
-def get_threads(work: float = float("inf")) -> int:
-    """The number of threads: `set_threads`, else FIELDFIT_NUM_THREADS, else the processors of this process.
-
-    ``work`` is a rough number of operations: small work gets one thread.
-    """
-    if work < _SMALL_WORK:
-        return 1
-    if _chosen is not None:
-        return _chosen
-    text = os.environ.get("FIELDFIT_NUM_THREADS")
-    if text:
-        if not text.isdigit() or int(text) < 1:
-            raise FieldfitError(f"FIELDFIT_NUM_THREADS must be a whole number of at least 1; it is {text!r}.")
-        return int(text)
+def processors() -> int:
+    """The number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def get_threads(work: float = float("inf")) -> int:
+    """The number of threads: `use_threads`, else `set_threads`, else FIELDFIT_NUM_THREADS, else the processors.
+
+    ``work`` is a rough number of operations: small work gets one thread. A process that was forked from one that had
+    already used several threads gets one thread too, because OpenMP's threads do not survive a fork and waiting for
+    them would never end. Start such processes with "spawn" or "forkserver" if they should use several.
+    """
+    global _several_used
+    if work < _SMALL_WORK:
+        return 1
+    count = _of_block.get() or _of_process
+    if count is None:
+        text = os.environ.get("FIELDFIT_NUM_THREADS")
+        if text and (not text.isdigit() or int(text) < 1):
+            raise FieldfitError(f"FIELDFIT_NUM_THREADS must be a whole number of at least 1; it is {text!r}.")
+        count = int(text) if text else processors()
+    if _forked or count == 1:
+        return 1
+    _several_used = True
+    return count if count <= MOST_THREADS else min(count, max(MOST_THREADS, processors()))
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = _several_used
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @cache

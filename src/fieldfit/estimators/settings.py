@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 
+from fieldfit.threads import processors
 from fieldfit.types import FieldfitError
 
 
@@ -32,6 +32,5 @@ def threads_of(n_jobs: int | None) -> int | None:
     if n_jobs == 0:
         raise FieldfitError("n_jobs is 0; give a number of threads, −1 for all processors, or None.")
     if n_jobs < 0:
-        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return max(1, available + 1 + int(n_jobs))
+        return max(1, processors() + 1 + int(n_jobs))
     return int(n_jobs)

@@ -1,0 +1,106 @@
+"""The number of threads: whose it is, its bounds, and processes that are forked after parallel work."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import fieldfit as ff
+from fieldfit.threads import MOST_THREADS, get_threads, processors, use_threads
+from fieldfit.types import FieldfitError
+
+FORKED = """
+import multiprocessing
+import numpy as np
+import fieldfit as ff
+from fieldfit.threads import get_threads
+
+MODEL = ff.BoltzmannMachine(12)
+X = np.random.default_rng(0).integers(0, 2, (4000, 12))
+
+def work(_):
+    return get_threads(), ff.fit(MODEL, X, "PL1 + PL2", sigma2=1.0).theta.tobytes()
+
+if __name__ == "__main__":
+    threads, here = work(0)
+    assert threads == 2, threads
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        for threads, there in pool.map(work, range(2)):
+            assert threads == 1, threads
+            assert there == here
+    assert get_threads() == 2
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_processes_forked_after_a_parallel_fit_fit_with_one_thread_and_end():
+    environment = os.environ | {"FIELDFIT_NUM_THREADS": "2"}
+    ran = subprocess.run(
+        [sys.executable, "-c", FORKED], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_process_forked_before_parallel_work_keeps_its_threads():
+    code = "import os\nfrom fieldfit.threads import get_threads\n_ = os.wait() if os.fork() else print(get_threads())"
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"FIELDFIT_NUM_THREADS": "3"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.split() == ["3"]
+
+
+def test_blocks_in_concurrent_threads_do_not_see_each_other():
+    """One block ends while the other is open; a global that is saved and restored would keep the other's number."""
+    default = get_threads()
+    both, first_done = threading.Barrier(2), threading.Event()
+    seen = []
+
+    def first():
+        with use_threads(1):
+            both.wait()
+            seen.append(get_threads())
+        first_done.set()
+
+    def second():
+        with use_threads(3):
+            both.wait()
+            first_done.wait()
+            seen.append(get_threads())
+
+    workers = [threading.Thread(target=run) for run in (first, second)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert seen == [1, 3]
+    assert get_threads() == default
+
+
+def test_blocks_nest_and_stand_above_the_setting_of_the_process():
+    ff.set_threads(2)
+    with use_threads(5):
+        with use_threads(None):
+            assert get_threads() == 5
+        with use_threads(1):
+            assert get_threads() == 1
+        assert get_threads() == 5
+    assert get_threads() == 2
+    for wrong in (0, -1, 1.5):
+        with pytest.raises(FieldfitError, match="at least 1"), use_threads(wrong):
+            pass
+    assert get_threads() == 2
+
+
+def test_more_threads_than_a_machine_can_start_are_not_asked_for():
+    with use_threads(100_000):
+        assert get_threads() == max(MOST_THREADS, processors())
+    words, tags = [[["a"], ["b"], ["a"]]] * 20, [["x", "y", "x"]] * 20
+    tagger = ff.CRFTagger("FL", n_jobs=100_000).fit(words, tags)
+    assert list(tagger.predict(words[:1])[0]) == ["x", "y", "x"]
