@@ -1,15 +1,19 @@
-# Two commands: `make demo` and `make test`. Each sets up its own environment in .venv from nothing.
+# `make demo`, `make test`, and `make test-fast` while working. Each sets up its own environment in .venv from nothing.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*)
 
-.PHONY: demo test reproduce check unit format sanitize clean
+.PHONY: demo test test-fast reproduce check unit format sanitize clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m fieldfit.demo --out demo-output
 
 test: check unit
+
+# Everything but the tests marked slow: under two minutes with two processors.
+test-fast: $(VENV)/.installed
+	$(BIN)/python -m pytest -n 2 -q -m "not slow"
 
 reproduce: $(VENV)/.installed
 	$(BIN)/fieldfit reproduce all --scale small --out reproduction-output

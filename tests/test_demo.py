@@ -1,10 +1,12 @@
 """The demonstration on fewer images and policies: its tables, pictures and page."""
 
 import numpy as np
+import pytest
 
 from fieldfit import demo
 
 
+@pytest.mark.slow
 def test_the_demo_prints_and_writes_everything(tmp_path, monkeypatch, capsys):
     images, label = demo.digits()
     assert images.shape == (1797, 64)

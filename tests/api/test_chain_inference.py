@@ -94,6 +94,7 @@ def test_both_kinds_agree_inside_the_family(policy):
     assert ("identity" if policy == "FL" else "simulated") in fit.dense_accuracy("model").method
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["0.7*PL1 + 0.5*PL2@0.5", "Multinomial(0.5*PL1 + 0.5*FL)", "0.4*PL2/sentence"])
 def test_counts_of_sequences_are_copies_each_with_a_selection_of_its_own(policy):
     data = crf_data(60)
@@ -133,6 +134,7 @@ def test_with_unknown_labels_the_information_identity_does_not_hold():
     np.testing.assert_allclose(based, robust, rtol=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "tolerance"), [("FL", 1e-10), ("FL@2", 1e-10), ("PL1", 0.1)])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_model_based_moments_are_sums_over_all_label_sequences(policy, tolerance, weighted, monkeypatch):

@@ -303,6 +303,7 @@ def test_a_projection_inside_the_family_is_the_truth_and_its_variance_the_theory
         np.testing.assert_allclose(projection.meat, theory.meat, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["FL", "0.6*PL1 + 0.4*FL@2", "Multinomial(0.5*PL1 + 0.5*FL)"])
 def test_projection_and_variance_from_the_definition(policy):
     """E ψ = 0, and E ψψᵀ by listing every state and every Z."""

@@ -88,6 +88,7 @@ def test_simulation_agrees_with_enumeration_within_its_error():
         assert difference < 5 * simulated.monte_carlo_error[kind]
 
 
+@pytest.mark.slow
 def test_no_maximum_likelihood_to_compare_with_says_so():
     model = ff.BoltzmannMachine(40)
     theory = ff.asymptotics(model, np.zeros(780), "PL1[0:3]", method="simulation", n_simulated=20)
@@ -153,6 +154,7 @@ def test_estimates_converge_to_the_truth_and_outside_the_family_to_the_projectio
         assert 2.8 < errors[1] / errors[2] < 5.7
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**31), st.lists(st.floats(0.1, 3.0), min_size=4, max_size=4))
 def test_composite_divergence_is_not_negative_and_zero_only_at_the_truth(seed, weights):

@@ -55,6 +55,7 @@ def test_goodness_of_fit_sees_what_the_model_lacks():
         ff.fit(MODEL, X, "PL1").goodness_of_fit(lambda table: 1.0, names=["a", "b"])
 
 
+@pytest.mark.slow
 def test_goodness_of_fit_rejects_no_more_than_its_level():
     """60 datasets from the model, 8 statistics: conservative, so p ≤ 0.1 at most 10% of the time (5% more is 4 errors)."""
     ff.set_threads(1)
@@ -65,6 +66,7 @@ def test_goodness_of_fit_rejects_no_more_than_its_level():
     assert np.mean(small) < 0.15
 
 
+@pytest.mark.slow
 def test_refitted_goodness_of_fit_has_uniform_p_values():
     """60 datasets from the model, the third moment of three variables, 19 refits each.
 

@@ -83,6 +83,7 @@ def by_products(monkeypatch):
     return ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["robust", "model"])
 def test_standard_errors_are_those_of_the_matrices(fit, kind, by_products):
     fresh = replace(fit)
@@ -102,6 +103,7 @@ def test_standard_errors_are_those_of_the_matrices(fit, kind, by_products):
     assert difference.standard_error == pytest.approx(np.sqrt(variance), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["robust", "model"])
 def test_the_probability_of_a_label_by_the_delta_method(kind, by_products):
     fit = tagger_fit()
@@ -170,6 +172,7 @@ def exact_probes(fit, accuracy, count):
     return np.trace(inverse @ meat), np.mean(values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["robust", "model"])
 def test_the_trace_of_many_parameters(fit, kind, by_products):
     """Each probe to 1e-5, and the trace within five of its Monte Carlo errors (10 probes: fails below 1 in 1,000)."""

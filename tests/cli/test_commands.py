@@ -165,6 +165,7 @@ def test_theory_compares_policies(run, saved, tmp_path):
     assert fitted["policies"][0]["efficiency"]["det"] == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_reproduce_prints_and_draws_figure_1(run, tmp_path):
     ran = run("reproduce", "figure-1")
     assert "2,772" in ran.out
@@ -174,6 +175,7 @@ def test_reproduce_prints_and_draws_figure_1(run, tmp_path):
     assert (tmp_path / "figures" / "figure-1.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.slow
 def test_output_without_unicode_or_colour(saved):
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "NO_COLOR": "1", "TERM": "dumb"}
     shown = subprocess.run(

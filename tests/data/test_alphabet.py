@@ -40,6 +40,7 @@ def test_codes_out_of_range_are_refused(codes):
         Alphabet("abc").decode(codes)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.text()))
 def test_texts_survive_packing(texts):

@@ -219,6 +219,7 @@ def test_bad_crfsuite_text_is_named_by_line(text, words):
 plain = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zs", "Zl", "Zp")), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(st.lists(st.tuples(plain, st.dictionaries(plain, st.floats(-9, 9))), min_size=1), min_size=1, max_size=3)

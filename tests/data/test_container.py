@@ -444,6 +444,7 @@ def test_truncated_files_are_refused(sample, data):
         read_container(path)
 
 
+@pytest.mark.slow
 @settings(max_examples=800, deadline=None)
 @given(data=st.data())
 def test_flipped_bytes_give_the_right_data_or_an_error(sample, data):

@@ -183,6 +183,7 @@ def test_sigma2_by_cross_validation(toy):
     assert ff.CRFTagger("PL1", sigma2="cv").fit(X, y).sigma2_ in (0.1, 1.0, 10.0, 100.0)
 
 
+@pytest.mark.slow
 def test_sample_weights_are_copies(toy):
     _, X, y = toy
     weight = np.random.default_rng(0).integers(0, 3, len(X))
@@ -232,6 +233,7 @@ def test_the_development_data_are_looked_at_now_and_then(toy, unseen):
             ff.CRFTagger(**wrong).fit(X, y)
 
 
+@pytest.mark.slow
 def test_cross_validation_of_sigma2_counts_sentences_by_their_weights(toy):
     """Half of the sentences have labels that make no sense: which σ² is best depends on which half counts."""
     _, X, y = toy

@@ -29,6 +29,7 @@ def sentences():
     return X, labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("c1", "c2"), [(0.5, 0.0), (1.0, 0.1)], ids=["l1", "elastic net"])
 def test_the_optimum_is_no_worse_than_that_of_crfsuite(sentences, c1, c2, tmp_path):
     pycrfsuite = pytest.importorskip("pycrfsuite", reason="needs python-crfsuite, the peer")

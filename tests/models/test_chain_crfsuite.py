@@ -36,6 +36,7 @@ def sentences() -> Sequences:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("everything", [False, True], ids=["observed", "all"])
 def test_the_optimum_is_that_of_crfsuite(sentences, everything, tmp_path):
     data, sigma2 = sentences, 1.0

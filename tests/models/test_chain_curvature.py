@@ -16,6 +16,7 @@ def hessian(problem, theta, row_weight=None):
     return np.stack([-problem.hessian_product(theta, e, row_weight) for e in np.eye(problem.n_parameters)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["FL", "PL1", "PL2", "0.6*PL1 + 0.7*FL@2", "0.5*PL3/sentence"])
 @pytest.mark.parametrize("pairs", ["all", "observed"])
 def test_the_factor_has_the_curvature_as_its_mean(policy, pairs):

@@ -253,6 +253,7 @@ def test_many_shared_parameters_have_a_diagonal_without_cross_terms():
     close(diagonal[32:], np.bincount(shared, apart)[32:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("biases", [True, False])
 @pytest.mark.parametrize("states", [(0, 1), (-1, 1), (0.5, 2.0)])
 def test_preconditioner_inverts_the_hessian_where_all_variances_are_equal(biases, states):
@@ -277,6 +278,7 @@ def test_preconditioner_is_for_dense_graphs_without_shared_parameters():
     assert field.problem().preconditioner(np.zeros(field.r)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", [1.0, 0.05])
 def test_one_thread_equals_two(density):
     kinds = ("PL1", "PL2/rows few", "PL1/sparse", "PL2/sparse beta")

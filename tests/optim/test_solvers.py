@@ -317,6 +317,7 @@ def test_a_buffer_that_the_objective_reuses():
         assert again.evaluations == plain.evaluations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [50_000, 250_000])
 @pytest.mark.parametrize("l1", [None, 0.05])
 def test_threads_do_not_change_the_bits(size, l1):

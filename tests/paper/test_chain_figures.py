@@ -260,6 +260,7 @@ def tiny(monkeypatch):
     monkeypatch.setitem(chain_sweeps.SCALES, "small", size)
 
 
+@pytest.mark.slow
 def test_figures_of_a_model_from_shared_stores(tiny, tmp_path):
     for function, number, names in (
         (reproduce_grids, 7, ["figure-7-pl1-fl-contours.png", "figure-7-pl1-pl2-curves.svg", "figure-7-pl1-fl.csv"]),
@@ -283,6 +284,7 @@ def test_figures_of_a_model_from_shared_stores(tiny, tmp_path):
     assert {p["best_beta"] for p in pairs} <= {0.4, 1.0}
 
 
+@pytest.mark.slow
 def test_claims_without_data_say_so(tmp_path, monkeypatch):
     monkeypatch.setenv("FIELDFIT_DATA", str(tmp_path))
     chain_data.cache_clear()

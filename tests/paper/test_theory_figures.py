@@ -82,6 +82,7 @@ def test_the_boundary_is_what_nothing_beats():
     assert len(chosen) == len(best)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [figure2, figure3])
 def test_pictures_come_with_their_tables(tmp_path, module):
     result = module.reproduce(tmp_path / "out", "small")
@@ -100,6 +101,7 @@ def test_another_scale_is_refused():
         figure2.compute("huge")
 
 
+@pytest.mark.slow
 def test_reproduce_finds_the_figures_and_takes_a_scale(tmp_path, capsys):
     assert run(["reproduce", "figure-2", "--scale", "small", "--out", str(tmp_path / "out"), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -110,6 +112,7 @@ def test_reproduce_finds_the_figures_and_takes_a_scale(tmp_path, capsys):
     assert "There is no experiment 'figure-15'; there are: figure-1," in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_without_data_the_other_figures_come_out(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FIELDFIT_DATA", str(tmp_path))
     chain_data.cache_clear()  # other tests may have read it

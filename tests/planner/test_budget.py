@@ -62,6 +62,7 @@ def test_a_budget_too_small_for_a_plan_is_refused_in_words(five):
         ff.plan(model, x, budget="1ms")
 
 
+@pytest.mark.slow
 def test_what_was_spent_is_what_the_call_took(five, monkeypatch):
     """By a clock that moves on by a millisecond with each reading: no reading of the call is missing."""
     model, _, x = five

@@ -76,6 +76,7 @@ def crf():
         return model, data, theta, measured(model, data, theta, 30, 1e4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dense", [True, False])
 def test_crf_errors_are_those_of_the_plan(monkeypatch, crf, dense):
     model, data, theta, errors = crf
@@ -85,6 +86,7 @@ def test_crf_errors_are_those_of_the_plan(monkeypatch, crf, dense):
     assert agrees(plan, errors, 0.03)["PL1"] > 1.1
 
 
+@pytest.mark.slow
 def test_boltzmann_chain_errors_are_those_of_the_plan():
     data = sentences(800, 4, 6, 1)
     model = BoltzmannChain(4, 6)
@@ -93,6 +95,7 @@ def test_boltzmann_chain_errors_are_those_of_the_plan():
     assert agrees(plan, measured(model, data, theta, 40, 1e4), 0.03)["PL1"] > 1.05
 
 
+@pytest.mark.slow
 def test_a_penalty_is_in_the_comparison():
     """θ from the prior N(0, σ²) and few sentences: squared errors of penalised fits, where PL1 loses less than without."""
     sigma2 = 0.3

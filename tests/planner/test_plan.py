@@ -43,6 +43,7 @@ def judged(five):
     return plan, rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [2.5e6, 5e6, 9e6, 1.3e7, 2e7, 4e7])
 def test_no_policy_of_a_grid_beats_the_recommendation_in_counted_operations(five, judged, budget):
     model, _, x = five
@@ -64,12 +65,14 @@ def test_no_policy_of_a_grid_beats_the_recommendation_in_counted_operations(five
         assert all(each * flops > left for _, flops, variance in rows if variance < 10)
 
 
+@pytest.mark.slow
 def test_more_money_never_buys_less(five):
     model, _, x = five
     found = [ff.plan(model, x, flops=budget).best_candidate.variance for budget in (5e6, 9e6, 1.3e7, 4e7)]
     assert all(more <= less * (1 + ENOUGH) for less, more in itertools.pairwise(found))
 
 
+@pytest.mark.slow
 def test_another_budget_from_the_same_pilot_is_all_for_the_fit(five):
     model, _, x = five
     plan = ff.plan(model, x, flops=1e12)
@@ -86,6 +89,7 @@ def test_another_budget_from_the_same_pilot_is_all_for_the_fit(five):
     assert plan.within(efficiency=1.06).best_candidate.variance <= 1.06
 
 
+@pytest.mark.slow
 def test_plain_policies_are_called_by_their_names(five):
     model, _, x = five
     rich = ff.plan(model, x, budget="60s")
@@ -127,6 +131,7 @@ def test_frontier_is_what_nothing_beats(five):
         assert own.on_frontier != beaten
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_plan(five):
     model, _, x = five
     one, two = (ff.plan(model, x, flops=9e6, random_state=4) for _ in range(2))
@@ -201,6 +206,7 @@ def test_sampled_variances_state_their_error(monkeypatch, five):
         assert error < 0.05
 
 
+@pytest.mark.slow
 def test_chains_are_planned_too():
     from fieldfit.data.sequences import Sequences
     from fieldfit.models.chain_crf import ChainCRF
@@ -261,6 +267,7 @@ def test_budgets_as_text(text, seconds):
     assert parse_seconds(text) == pytest.approx(seconds)
 
 
+@pytest.mark.slow
 def test_pictures_and_page(five, tmp_path):
     model, _, x = five
     plan = ff.plan(model, x, flops=9e6)

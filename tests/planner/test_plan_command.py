@@ -15,6 +15,7 @@ def data(tmp_path, five):
     return path
 
 
+@pytest.mark.slow
 def test_table_fits_the_terminal_and_files_are_written(data, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["plan", str(data), "--flops", "9e6", "--out", str(tmp_path / "out")]) == 0

@@ -22,6 +22,7 @@ def plan():
     return model, x, ff.plan(model, x, flops=1e7)
 
 
+@pytest.mark.slow
 def test_no_policy_lies_below_the_edge(plan):
     """Between two costs the edge that is drawn is the lower one: no mixture, whatever its λ and β, is below that."""
     model, x, found = plan
@@ -49,6 +50,7 @@ def test_the_edge_covers_all_costs_whenever_time_is_up():
     assert _coarse_first(1) == [0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flops", [4e6, 1e7, 1e8])
 def test_the_pilot_takes_a_small_part_of_a_budget_in_flops(plan, flops):
     model, x, _ = plan
@@ -120,6 +122,7 @@ def test_an_interrupted_pilot_stops_the_plan(plan, monkeypatch):
     assert len(calls) == 1
 
 
+@pytest.mark.slow
 def test_errors_of_plans_know_of_their_few_directions(plan, monkeypatch):
     """Random directions in place of sums over all states: plans of other seeds scatter as much as they say, roughly."""
     monkeypatch.setattr("fieldfit.planner.evidence.MOST_ENUMERATED", 1)

@@ -129,6 +129,7 @@ def sentences(n=60, seed=0):
     return Sequences(offsets, np.arange(tokens + 1), indices, None, labels, 4, 3)
 
 
+@pytest.mark.slow
 def test_sentences_with_counts_and_with_importance():
     data = sentences()
     model = ChainCRF(3, 4).observe(data)

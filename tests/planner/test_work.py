@@ -47,6 +47,7 @@ def test_counted_configurations_are_those_of_the_compiled_problem():
         assert work["configuration"] == pytest.approx(np.diff(problem.configurations.config_ptr) @ factors, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["0.2*PL1/row", "0.15*PL2/row + 0.1*PL1/row", "0.01*PL1"])
 @pytest.mark.parametrize("m", [5, 30])
 def test_samples_without_components_are_left_out_and_change_nothing(m, text):
@@ -70,6 +71,7 @@ def test_samples_without_components_are_left_out_and_change_nothing(m, text):
     np.testing.assert_allclose(fast.scores(theta, 10, 40), slow.scores(theta, 10, 40), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_calibration_is_cached_and_read_again(measured, tmp_path, monkeypatch):
     runs = calibration_runs.runs()
     monkeypatch.setattr(calibration_runs, "runs", lambda: [runs[0], runs[14], runs[17]])

@@ -64,6 +64,7 @@ def check_complete(store):
     assert (frame["seed_seen"] == frame["cell_seed"]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_killed_with_all_its_workers_it_goes_on_and_repeats_only_what_was_running(tmp_path, jobs):
     store, log = tmp_path / "s.sweep", tmp_path / "log"
@@ -137,6 +138,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path, jobs, funct
     assert committed.isdisjoint(lines(log, "start")[started:])
 
 
+@pytest.mark.slow
 def test_a_cell_that_kills_its_process_fails_alone(tmp_path):
     sweep = make(tmp_path / "log", "deadly", a=3, b=4)
     summary = run_sweep(sweep, tmp_path / "s.sweep", n_jobs=2)

@@ -46,6 +46,7 @@ def data_statistics(policy, formula, by="term", copies=2_000):
     return groups, DataStatistics(problem, np.ones(10, dtype=bool), weight, counts=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formula", ["exact", "published"])
 @pytest.mark.parametrize(
     ("policy", "by"),
@@ -112,6 +113,7 @@ def test_diagonal_statistics_are_the_diagonals_and_add_up_over_shards():
     np.testing.assert_allclose(diagonal.meat, np.einsum("ghrr->ghr", dense.meat), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_many_parameters_have_diagonals_from_random_signs(monkeypatch):
     """E over signs is exact; with 2,000 probes the standard error of an entry is 3.2% of its size."""
     _, statistics = data_statistics("PL1 + 0.5*PL2", "exact", copies=5)

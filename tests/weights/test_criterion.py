@@ -136,6 +136,7 @@ def test_known_weights_of_the_five_node_machine(policy, exact, diagonal, det_dia
     np.testing.assert_array_equal(fallen.beta, [1.0, 0.0])
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     st.integers(0, 2**31), st.sampled_from(["PL1 + 0.4*FL", "0.5*PL1 + 0.5*PL2 + 0.1*FL", "Partition(2) + 0.3*PL1"])

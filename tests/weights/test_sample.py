@@ -101,6 +101,7 @@ def exact_criterion(fit, policy):
     return mixture.groups, statistics.dense(fit.theta), statistics.diagonal(fit.theta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["exact", "diagonal"])
 @pytest.mark.parametrize("policy", ["PL1 + 0.2*PL2", "0.5*PL1 + 0.3*PL2"])
 def test_what_a_part_of_the_samples_loses(policy, form):
@@ -146,6 +147,7 @@ def test_threads_do_not_matter():
     assert first.weights.J == second.weights.J
 
 
+@pytest.mark.slow
 def test_the_published_formula_and_components_take_a_part_too():
     published = ff.fit(WIDE, X_WIDE, "PL1 + 0.2*PL2", weights=ff.AutoWeights(formula="published")).weights
     assert published.work.samples < 9_000

@@ -80,6 +80,7 @@ def test_fits_without_automatic_weights_and_older_files(tmp_path):
     assert ff.load(path).weights is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "match"),
     [
