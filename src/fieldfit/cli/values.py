@@ -78,7 +78,7 @@ def as_edges(text: str | None, names: Sequence[str]) -> tuple[list[tuple[int, in
                 f"them with --columns, or give another grid."
             )
         edges, directions = grid_edges(rows, columns, int(match[3] or 4))
-        return list(edges), list(directions)
+        return [(j, k) for j, k in edges.tolist()], list(directions)
     if text.startswith("grid"):
         raise ModelError(f"--edges {text!r} is not a grid; write grid:8x8, or grid:8x8:8 for eight neighbours.")
     return _edges_from_file(text, names), None

@@ -7,7 +7,7 @@ states are inferred; the result is a `Table` of codes. See docs/data.md for what
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -99,7 +99,12 @@ def _listed_states(states: Iterable[Any]) -> States | list[States]:
         return checked_states(given, "the variables")
     if not all(nested):
         raise DataError("states mixes labels and lists. Give one list of labels for all variables, or one for each.")
-    return [checked_states(own, f"variable {j}") for j, own in enumerate(given)]
+    # Models share one list between all variables: it is checked once.
+    checked: dict[int, States] = {}
+    for j, own in enumerate(given):
+        if id(own) not in checked:
+            checked[id(own)] = checked_states(own, f"variable {j}")
+    return [checked[id(own)] for own in given]
 
 
 def _raw_table(
@@ -146,11 +151,12 @@ def _choose_columns(
         wanted = [str(name) for name in names]
         if len(set(wanted)) == len(wanted) and set(wanted) <= set(raw.names):
             columns = wanted
-    positions = list(range(raw.m)) if columns is None else [_position(raw, column) for column in columns]
+    place = {name: j for j, name in enumerate(raw.names)}
+    positions = list(range(raw.m)) if columns is None else [_position(raw, place, column) for column in columns]
     if len(set(positions)) < len(positions):
         raise DataError(f"columns={list(columns or ())!r} names a column twice. Give each column once.")
     if isinstance(sample_weight, str):
-        j = _position(raw, sample_weight)
+        j = _position(raw, place, sample_weight)
         weight = _weight_column(raw, j)
         if columns is None:
             positions.remove(j)
@@ -169,7 +175,8 @@ def _choose_columns(
 
 def _refuse_foreign_names(raw: RawTable, names: Sequence[str]) -> None:
     """Refuse a source with names of its own that lack some of `names`, unless those were made up for unnamed columns."""
-    absent = [str(name) for name in names if str(name) not in raw.names]
+    known = set(raw.names)
+    absent = [str(name) for name in names if str(name) not in known]
     made_up = list(names) == default_names(len(names)) and len(absent) == len(names)
     if raw.named and absent and not made_up:
         lacking = f"no column {absent[0]!r}" + (f" and lacks {len(absent) - 1} more" if len(absent) > 1 else "")
@@ -183,10 +190,10 @@ def _some(names: Sequence[Any]) -> str:
     return ", ".join(map(str, names[:6])) + (", …" if len(names) > 6 else "")
 
 
-def _position(raw: RawTable, column: str | int) -> int:
+def _position(raw: RawTable, place: Mapping[str, int], column: str | int) -> int:
     """A text is a name. A whole number is a position, unless a DataFrame has it as the name of a column."""
-    if str(column) in raw.names:
-        return raw.names.index(str(column))
+    if str(column) in place:
+        return place[str(column)]
     if isinstance(column, int | np.integer) and 0 <= column < raw.m:
         return int(column)
     some = ", ".join(repr(name) for name in raw.names[:10]) + (", …" if raw.m > 10 else "")

@@ -47,10 +47,15 @@ class ExactInference:
                 raise ModelError("Evidence names a state that its variable does not have.")
         return codes, frozenset(np.flatnonzero(codes < 0).tolist())
 
+    def _fixed_factors(self, free: frozenset[int]) -> NDArray[np.int64]:
+        """The factors without a free variable."""
+        touched = np.zeros(self.graph.n_variables + 1, dtype=bool)  # the last place is that of the padding, −1
+        touched[list(free)] = True
+        return np.flatnonzero(~touched[self.graph.scope_matrix].any(axis=1))
+
     def _clamped_entries(self, codes: Int32Array, free: frozenset[int]) -> NDArray[np.int64]:
         """Entries of the factors that the evidence fixes altogether."""
-        factors = [f for f, scope in enumerate(self.graph.scopes) if not any(v in free for v in scope)]
-        entries = self.graph.entries(codes[None, :], np.array(factors, dtype=np.int64))
+        entries = self.graph.entries(codes[None, :], self._fixed_factors(free))
         return entries.reshape(-1)
 
     def log_partition(self, log_tables: FloatArray, evidence: NDArray[Any] | None = None) -> float:
@@ -91,8 +96,7 @@ class ExactInference:
         result = np.zeros((len(lines), self.graph.table_size))
         columns = programs.entries(0, configurations.bases.reshape(len(lines), -1))
         np.put_along_axis(result, columns, each.reshape(len(lines), entries), axis=1)
-        fixed = [f for f, scope in enumerate(self.graph.scopes) if not any(v in free for v in scope)]
-        observed = self.graph.entries(lines, np.array(fixed, dtype=np.int64))
+        observed = self.graph.entries(lines, self._fixed_factors(free))
         np.put_along_axis(result, observed, 1.0, axis=1)
         return log_z + log_tables[observed].sum(axis=1), result
 

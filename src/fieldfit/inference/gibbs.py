@@ -44,15 +44,13 @@ def gibbs_sample(
         known = np.asarray(evidence) >= 0
         fixed[known] = 1
         start[:, known] = np.asarray(evidence)[known]
-    strides = [dict(zip(scope, steps, strict=True)) for scope, steps in zip(graph.scopes, graph.strides, strict=True)]
-    counts = [len(factors) for factors in graph.factors_of]
     draws = np.empty((n, m), dtype=np.int32)
     _kernels.gibbs(
         np.ascontiguousarray(log_tables),
         cardinalities,
-        np.concatenate(([0], np.cumsum(counts))).astype(np.int32),
-        np.array([f for factors in graph.factors_of for f in factors], dtype=np.int32),
-        np.array([strides[f][v] for v, factors in enumerate(graph.factors_of) for f in factors], dtype=np.int32),
+        graph.factors_of.indptr.astype(np.int32),
+        graph.factors_of.members.astype(np.int32),
+        graph.factor_strides_of.astype(np.int32),
         fixed,
         graph.entries(start),
         start,

@@ -9,7 +9,8 @@ biases in one group share a parameter.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +18,17 @@ from numpy.typing import NDArray
 from fieldfit.data.table import Table
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
+from fieldfit.inference.ragged import Ragged
 from fieldfit.models.base import Problem, SumProblem
 from fieldfit.models.field import FieldModel
 from fieldfit.models.field_problem import FieldProblem
-from fieldfit.models.graphs import check_edges, grid_edges, networkx_edges
+from fieldfit.models.graphs import check_edges, grid_edges, networkx_edges, pairwise_scopes
 from fieldfit.models.pairwise import PairwiseProblem, pairwise_supports
 from fieldfit.policies.selection import Selection
-from fieldfit.types import Int32Array, ModelError
+from fieldfit.types import Int32Array, IntArray, ModelError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 class BoltzmannMachine(FieldModel):
@@ -66,7 +71,7 @@ class BoltzmannMachine(FieldModel):
     def __init__(
         self,
         m: int,
-        edges: Sequence[Any] | None = None,
+        edges: Sequence[Any] | IntArray | None = None,
         biases: bool = False,
         states: tuple[Any, Any] = (0, 1),
         *,
@@ -75,16 +80,14 @@ class BoltzmannMachine(FieldModel):
         names: Sequence[str] | None = None,
         largest_table: int = LARGEST_TABLE,
     ) -> None:
-        from scipy.sparse import csr_array
-
         if int(m) != m or m < 1:
             raise ModelError(f"A Boltzmann machine needs at least one variable; got m = {m!r}.")
         if len(states) != 2 or not all(np.isfinite(float(s)) for s in states) or states[0] == states[1]:
             raise ModelError(f"The states of a Boltzmann machine are two different finite numbers; got {states!r}.")
-        self.edges = check_edges(int(m), edges)
+        self.edge_array = check_edges(int(m), edges)
         self.biases = bool(biases)
-        self.edge_parameter, self._edge_labels = _groups(edge_groups, len(self.edges), "edges")
-        n_couplings = len(self._edge_labels) if self._edge_labels is not None else len(self.edges)
+        self.edge_parameter, self._edge_labels = _groups(edge_groups, len(self.edge_array), "edges")
+        n_couplings = len(self._edge_labels) if self._edge_labels is not None else len(self.edge_array)
         self.bias_parameter: Int32Array | None = None
         self._bias_labels: tuple[Hashable, ...] | None = None
         if self.biases:
@@ -92,29 +95,36 @@ class BoltzmannMachine(FieldModel):
             self.bias_parameter = (local + n_couplings).astype(np.int32)
         elif bias_groups is not None:
             raise ModelError("bias_groups needs biases=True.")
-        r = n_couplings
-        if self.bias_parameter is not None:
-            r = int(self.bias_parameter.max()) + 1
-        scopes: list[tuple[int, ...]] = [*self.edges]
-        if self.biases:
-            scopes += [(v,) for v in range(int(m))]
-        values = np.array([float(s) for s in states])
-        products = np.outer(values, values).ravel()
-        columns = np.repeat(self.edge_parameter, 4)
-        data = np.tile(products, len(self.edges))
-        if self.bias_parameter is not None:
-            columns = np.concatenate([columns, np.repeat(self.bias_parameter, 2)])
-            data = np.concatenate([data, np.tile(values, int(m))])
-        features = csr_array((data, (np.arange(len(data)), columns)), shape=(len(data), r))
-        features.eliminate_zeros()
+        scopes = Ragged(*pairwise_scopes(self.edge_array, int(m) if self.biases else 0))
         super().__init__(
-            FactorGraph((2,) * int(m), tuple(scopes)),
-            features,
+            FactorGraph((2,) * int(m), scopes),
+            None,
             None,
             names=names,
             states=[tuple(states)] * int(m),
             largest_table=largest_table,
         )
+
+    @property
+    def n_parameters(self) -> int:
+        """The length r of θ."""
+        last = self.edge_parameter if self.bias_parameter is None else self.bias_parameter
+        return int(last.max(initial=-1)) + 1
+
+    @cached_property
+    def features(self) -> csr_array:
+        """Table entries × parameters: products of the states for couplings, the states themselves for biases."""
+        from scipy.sparse import csr_array
+
+        values = np.array([float(s) for s in self.states[0]])
+        columns = np.repeat(self.edge_parameter, 4)
+        data = np.tile(np.outer(values, values).ravel(), len(self.edge_array))
+        if self.bias_parameter is not None:
+            columns = np.concatenate([columns, np.repeat(self.bias_parameter, 2)])
+            data = np.concatenate([data, np.tile(values, self.m)])
+        found = csr_array((data, (np.arange(len(data)), columns)), shape=(len(data), self.n_parameters))
+        found.eliminate_zeros()
+        return found
 
     @classmethod
     def grid(
@@ -182,6 +192,11 @@ class BoltzmannMachine(FieldModel):
         options.setdefault("names", names)
         return cls(len(names), edges, **options)
 
+    @cached_property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """The pairs (j, k), j < k, that have a coupling; `edge_array` holds the same as an array (edges, 2)."""
+        return tuple((j, k) for j, k in self.edge_array.tolist())
+
     @property
     def parameter_names(self) -> Sequence[str]:
         """``a:b`` for the coupling of a and b, ``a`` for a bias, or the label of the group for shared parameters."""
@@ -218,7 +233,7 @@ class BoltzmannMachine(FieldModel):
                 PairwiseProblem(
                     dataset.codes,
                     np.array([float(s) for s in self.states[0]]),
-                    np.array(self.edges, dtype=np.int64).reshape(-1, 2),
+                    self.edge_array,
                     self.edge_parameter,
                     self.bias_parameter,
                     self.n_parameters,
@@ -243,7 +258,7 @@ class BoltzmannMachine(FieldModel):
             "bias_labels": None if self._bias_labels is None else [str(s) for s in self._bias_labels],
             "largest_table": self.largest_table,
         }
-        arrays: dict[str, NDArray[Any]] = {"edges": np.array(self.edges, dtype=np.int64).reshape(-1, 2)}
+        arrays: dict[str, NDArray[Any]] = {"edges": self.edge_array}
         if self._edge_labels is not None:
             arrays["edge_parameter"] = self.edge_parameter
         if self._bias_labels is not None and self.bias_parameter is not None:
@@ -259,7 +274,7 @@ class BoltzmannMachine(FieldModel):
 
         return cls(
             header["m"],
-            [(int(j), int(k)) for j, k in arrays["edges"]],
+            arrays["edges"],
             header["biases"],
             (header["states"][0], header["states"][1]),
             edge_groups=labels("edge_labels", "edge_parameter"),

@@ -36,13 +36,14 @@ if TYPE_CHECKING:
 class FieldModel(Model):
     """A discrete Markov random field: the base class of `BoltzmannMachine`, `Potts` and `MarkovRandomField`.
 
-    ``observed`` are the variables that the model conditions on.
+    ``observed`` are the variables that the model conditions on. A model that makes its features only when the
+    general engine needs them passes None for ``features`` and overrides the property.
     """
 
     def __init__(
         self,
         graph: FactorGraph,
-        features: csr_array,
+        features: csr_array | None,
         offset: FloatArray | None,
         *,
         names: Sequence[str] | None,
@@ -51,7 +52,7 @@ class FieldModel(Model):
         largest_table: int = LARGEST_TABLE,
     ) -> None:
         self.graph = graph
-        self.features = features
+        self._features = features
         self.offset = offset
         self.observed = tuple(sorted(observed))
         self.largest_table = largest_table
@@ -83,6 +84,12 @@ class FieldModel(Model):
         >>> ff.BoltzmannMachine(2).with_names(["age", "vote"]).parameter_names
         ['age:vote']
         """
+
+    @cached_property
+    def features(self) -> csr_array:
+        """The feature matrix F (table entries, parameters)."""
+        assert self._features is not None
+        return self._features
 
     @property
     def m(self) -> int:

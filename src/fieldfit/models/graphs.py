@@ -1,21 +1,24 @@
-"""Edges of the usual graphs: complete, grid, networkx, and the checks that every list of edges goes through."""
+"""Edges of the usual graphs: complete, grid, networkx, and the checks that every list of edges goes through.
+
+Edges are an array (edges, 2) of variables j < k, made without a loop over edges: a graph may have millions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from fieldfit.types import ModelError
+import numpy as np
 
-Edges = tuple[tuple[int, int], ...]
+from fieldfit.types import IntArray, ModelError
 
 
-def complete_edges(m: int) -> Edges:
+def complete_edges(m: int) -> IntArray:
     """All pairs (j, k), j < k, in row-major order: 12, 13, …, 23, …"""
-    return tuple((j, k) for j in range(m) for k in range(j + 1, m))
+    return np.stack(np.triu_indices(m, 1), axis=1).astype(np.int64, copy=False)
 
 
-def grid_edges(rows: int, columns: int, neighbours: int = 4) -> tuple[Edges, tuple[str, ...]]:
+def grid_edges(rows: int, columns: int, neighbours: int = 4) -> tuple[IntArray, tuple[str, ...]]:
     """Edges of a rows × columns grid with 4 or 8 neighbours and each edge's direction.
 
     Site (i, j) is variable i · columns + j. Directions: "horizontal", "vertical", "diagonal", "antidiagonal".
@@ -27,17 +30,19 @@ def grid_edges(rows: int, columns: int, neighbours: int = 4) -> tuple[Edges, tup
     steps = [(0, 1, "horizontal"), (1, 0, "vertical")]
     if neighbours == 8:
         steps += [(1, 1, "diagonal"), (1, -1, "antidiagonal")]
-    found = []
-    for i in range(rows):
-        for j in range(columns):
-            for down, right, direction in steps:
-                if i + down < rows and 0 <= j + right < columns:
-                    found.append(((i * columns + j, (i + down) * columns + j + right), direction))
-    found.sort()
-    return tuple(edge for edge, _ in found), tuple(direction for _, direction in found)
+    sites = np.arange(rows * columns, dtype=np.int64).reshape(rows, columns)
+    found, direction = [], []
+    for number, (down, right, _) in enumerate(steps):
+        first = sites[: rows - down, max(0, -right) : columns - max(0, right)].ravel()
+        found.append(np.stack([first, first + down * columns + right], axis=1))
+        direction.append(np.full(len(first), number))
+    edges = np.concatenate(found)
+    order = np.lexsort((edges[:, 1], edges[:, 0]))
+    names = np.array([name for _, _, name in steps])
+    return edges[order], tuple(names[np.concatenate(direction)[order]].tolist())
 
 
-def networkx_edges(graph: Any) -> tuple[Edges, tuple[str, ...]]:
+def networkx_edges(graph: Any) -> tuple[IntArray, tuple[str, ...]]:
     """Edges and node names of an undirected networkx graph, nodes in the graph's own order."""
     if graph.is_directed():
         raise ModelError("The networkx graph is directed; a field needs an undirected one (graph.to_undirected()).")
@@ -46,25 +51,46 @@ def networkx_edges(graph: Any) -> tuple[Edges, tuple[str, ...]]:
     for node in nodes:
         if graph.has_edge(node, node):
             raise ModelError(f"The networkx graph has a loop at node {node!r}; remove it.")
-    edges = sorted((min(place[a], place[b]), max(place[a], place[b])) for a, b in graph.edges())
-    return tuple(dict.fromkeys(edges)), tuple(map(str, nodes))
+    ends = np.array([(place[a], place[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2)
+    return np.unique(np.sort(ends, axis=1), axis=0), tuple(map(str, nodes))
 
 
-def check_edges(m: int, edges: Sequence[Any] | None) -> Edges:
-    """The edges as pairs (j, k) with j < k in the order given, or all pairs for None."""
+def check_edges(m: int, edges: Sequence[Any] | IntArray | None) -> IntArray:
+    """The edges as pairs (j, k) with j < k in the order given (edges, 2), or all pairs for None."""
     if edges is None:
         return complete_edges(m)
-    checked: dict[tuple[int, int], int] = {}
-    for position, edge in enumerate(edges):
-        if len(edge) != 2:
-            raise ModelError(f"Edge {position} is {edge!r}; an edge is a pair of variables.")
-        j, k = int(edge[0]), int(edge[1])
-        if not (0 <= j < m and 0 <= k < m):
-            raise ModelError(f"Edge {position} is ({j}, {k}), but the variables are 0 to {m - 1}.")
-        if j == k:
-            raise ModelError(f"Edge {position} joins variable {j} to itself.")
-        pair = (min(j, k), max(j, k))
-        if pair in checked:
-            raise ModelError(f"Edge {position} repeats edge {checked[pair]}, {pair}; list every edge once.")
-        checked[pair] = position
-    return tuple(checked)
+    if not isinstance(edges, np.ndarray):
+        for position, edge in enumerate(edges):
+            if len(edge) != 2:
+                raise ModelError(f"Edge {position} is {edge!r}; an edge is a pair of variables.")
+    given = np.asarray(edges)
+    if given.size == 0:
+        return np.empty((0, 2), dtype=np.int64)
+    if given.ndim != 2 or given.shape[1] != 2:
+        raise ModelError(f"The edges have the shape {given.shape}; an edge is a pair of variables.")
+    pairs = given.astype(np.int64)
+    outside = np.flatnonzero(((pairs < 0) | (pairs >= m)).any(axis=1))
+    if len(outside):
+        j, k = pairs[outside[0]].tolist()
+        raise ModelError(f"Edge {outside[0]} is ({j}, {k}), but the variables are 0 to {m - 1}.")
+    loops = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
+    if len(loops):
+        raise ModelError(f"Edge {loops[0]} joins variable {pairs[loops[0], 0]} to itself.")
+    pairs = np.sort(pairs, axis=1)
+    keys = pairs[:, 0] * m + pairs[:, 1]
+    order = np.argsort(keys, kind="stable")
+    again = np.flatnonzero(keys[order][1:] == keys[order][:-1])
+    if len(again):
+        # The first repetition in the order given, and the edge that it repeats.
+        position = int(order[again + 1].min())
+        earlier = int(np.flatnonzero(keys == keys[position])[0])
+        pair = tuple(pairs[position].tolist())
+        raise ModelError(f"Edge {position} repeats edge {earlier}, {pair}; list every edge once.")
+    return pairs
+
+
+def pairwise_scopes(edges: IntArray, singles: int) -> tuple[IntArray, IntArray]:
+    """The scopes of a pairwise field as flat arrays: the edges, then the first ``singles`` variables one by one."""
+    lengths = np.concatenate([np.full(len(edges), 2), np.ones(singles, dtype=np.int64)])
+    indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    return indptr, np.concatenate([edges.ravel(), np.arange(singles)])

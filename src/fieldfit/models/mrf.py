@@ -164,7 +164,7 @@ class MarkovRandomField(FieldModel):
 
         edges, names = networkx_edges(graph)
         options.setdefault("names", names)
-        scopes: list[tuple[int, ...]] = [(v,) for v in range(len(names))] + [*edges]
+        scopes: list[tuple[int, ...]] = [(v,) for v in range(len(names))] + [(j, k) for j, k in edges.tolist()]
         return cls([states] * len(names), [Factor(scope) for scope in scopes], **options)
 
     @classmethod

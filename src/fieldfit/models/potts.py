@@ -10,16 +10,22 @@ x_k].
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.data.lazy_names import LazyNames
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
+from fieldfit.inference.ragged import Ragged
 from fieldfit.models.field import FieldModel
-from fieldfit.models.graphs import check_edges, grid_edges, networkx_edges
-from fieldfit.types import ModelError
+from fieldfit.models.graphs import check_edges, grid_edges, networkx_edges, pairwise_scopes
+from fieldfit.types import IntArray, ModelError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 class Potts(FieldModel):
@@ -66,7 +72,7 @@ class Potts(FieldModel):
         self,
         m: int,
         q: int,
-        edges: Sequence[Any] | None = None,
+        edges: Sequence[Any] | IntArray | None = None,
         *,
         couplings: str = "table",
         fields: bool = True,
@@ -75,8 +81,6 @@ class Potts(FieldModel):
         names: Sequence[str] | None = None,
         largest_table: int = LARGEST_TABLE,
     ) -> None:
-        from scipy.sparse import csr_array
-
         if int(m) != m or m < 1 or int(q) != q or q < 2:
             raise ModelError(f"A Potts model needs at least one site and two states; got m = {m!r}, q = {q!r}.")
         if couplings not in ("table", "agree"):
@@ -86,39 +90,62 @@ class Potts(FieldModel):
         if len(states) != q:
             raise ModelError(f"The sites have {q} states, but {len(states)} state values were given.")
         self.q = q
-        self.edges = check_edges(m, edges)
+        self.edge_array = check_edges(m, edges)
         self.couplings = couplings
         self.fields = bool(fields)
         self.tied = tied is not False
-        labels = [""] * len(self.edges) if tied is True else list(tied) if self.tied else list(self.edges)  # type: ignore[arg-type]
-        if len(labels) != len(self.edges):
-            raise ModelError(f"There are {len(self.edges)} edges but {len(labels)} labels; give one for each edge.")
-        self.edge_labels = tuple(map(str, labels)) if self.tied else None
-        groups = list(dict.fromkeys(labels))
-        place = {label: index for index, label in enumerate(groups)}
-        self.edge_group = np.array([place[label] for label in labels], dtype=np.int64)
-        self._groups = tuple(groups)
-        block = q * q if couplings == "table" else 1
-        n_couplings = block * len(groups)
-        if couplings == "table":
-            edge_entry = np.arange(q * q)[None, :] + np.zeros((len(self.edges), 1), dtype=np.int64)
-            edge_feature = np.tile(np.arange(q * q), (len(self.edges), 1))
-        else:
-            edge_entry = np.tile(np.arange(q) * (q + 1), (len(self.edges), 1))
-            edge_feature = np.zeros_like(edge_entry)
-        rows = [(np.arange(len(self.edges))[:, None] * q * q + edge_entry).ravel()]
-        columns = [(self.edge_group[:, None] * block + edge_feature).ravel()]
-        n_fields = 0
-        scopes: list[tuple[int, ...]] = [*self.edges]
+        n_edges = len(self.edge_array)
+        self.edge_labels: tuple[str, ...] | None = None
+        self._groups: tuple[str, ...] | None = None
+        self.edge_group: IntArray = np.arange(n_edges)
+        if tied is not False:
+            labels = [""] * n_edges if tied is True else list(map(str, tied))
+            if len(labels) != n_edges:
+                raise ModelError(f"There are {n_edges} edges but {len(labels)} labels; give one for each edge.")
+            self.edge_labels, self._groups = tuple(labels), tuple(dict.fromkeys(labels))
+            place = {label: index for index, label in enumerate(self._groups)}
+            self.edge_group = np.array([place[label] for label in labels], dtype=np.int64)
+        scopes = Ragged(*pairwise_scopes(self.edge_array, m if self.fields else 0))
+        graph = FactorGraph((q,) * m, scopes)
+        super().__init__(graph, None, None, names=names, states=[states] * m, largest_table=largest_table)
+
+    @cached_property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """The pairs (j, k), j < k, that have couplings; `edge_array` holds the same as an array (edges, 2)."""
+        return tuple((j, k) for j, k in self.edge_array.tolist())
+
+    @property
+    def block(self) -> int:
+        """Parameters of one set of couplings: q², or 1 where only agreement counts."""
+        return self.q**2 if self.couplings == "table" else 1
+
+    @property
+    def n_couplings(self) -> int:
+        """How many parameters are couplings; the fields follow them in θ."""
+        return self.block * (len(self.edge_array) if self._groups is None else len(self._groups))
+
+    @property
+    def n_parameters(self) -> int:
+        """The length r of θ."""
+        return self.n_couplings + (self.q * (1 if self.tied else self.m) if self.fields else 0)
+
+    @cached_property
+    def features(self) -> csr_array:
+        """Table entries × parameters, one 1 in each row of a table and none where only agreement counts."""
+        from scipy.sparse import csr_array
+
+        q, n_edges = self.q, len(self.edge_array)
+        entry = np.arange(q * q) if self.couplings == "table" else np.arange(q) * (q + 1)
+        feature = np.arange(q * q) if self.couplings == "table" else np.zeros(q, dtype=np.int64)
+        rows = [(np.arange(n_edges)[:, None] * q * q + entry).ravel()]
+        columns = [(self.edge_group[:, None] * self.block + feature).ravel()]
         if self.fields:
-            scopes += [(v,) for v in range(m)]
-            rows.append(len(self.edges) * q * q + np.arange(m * q))
-            columns.append(n_couplings + (np.tile(np.arange(q), m) if self.tied else np.arange(m * q)))
-            n_fields = q if self.tied else m * q
-        graph = FactorGraph((q,) * m, tuple(scopes))
+            rows.append(n_edges * q * q + np.arange(self.m * q))
+            own = np.tile(np.arange(q), self.m) if self.tied else np.arange(self.m * q)
+            columns.append(self.n_couplings + own)
         row, column = np.concatenate(rows), np.concatenate(columns)
-        features = csr_array((np.ones(len(row)), (row, column)), shape=(graph.table_size, n_couplings + n_fields))
-        super().__init__(graph, features, None, names=names, states=[states] * m, largest_table=largest_table)
+        shape = (self.graph.table_size, self.n_parameters)
+        return csr_array((np.ones(len(row)), (row, column)), shape=shape)
 
     @classmethod
     def grid(
@@ -187,22 +214,7 @@ class Potts(FieldModel):
     @property
     def parameter_names(self) -> Sequence[str]:
         """``a=s:b=t`` for the couplings of sites a and b, ``a=s`` for fields."""
-        values = self.states[0]
-        result = []
-        for group in self._groups:
-            if self.tied:
-                left, right, whole = f"{group}.a", f"{group}.b", f"{group}.agree"
-            else:
-                left, right = (self.names[site] for site in group)  # type: ignore[attr-defined]
-                whole = f"{left}:{right}"
-            if self.couplings == "agree":
-                result.append(whole)
-            else:
-                result += [f"{left}={s}:{right}={t}" for s in values for t in values]
-        if self.fields:
-            sites = ["site"] if self.tied else self.names
-            result += [f"{site}={s}" for site in sites for s in values]
-        return result
+        return PottsNames(self)
 
     def with_names(self, names: Sequence[str]) -> Potts:
         """Return the same model with other names for its sites."""
@@ -221,7 +233,7 @@ class Potts(FieldModel):
             "names": list(self.names) if self.named else None,
             "largest_table": self.largest_table,
         }
-        return header, {"edges": np.array(self.edges, dtype=np.int64).reshape(-1, 2)}
+        return header, {"edges": self.edge_array}
 
     @classmethod
     def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Potts:
@@ -229,7 +241,7 @@ class Potts(FieldModel):
         return cls(
             header["m"],
             header["q"],
-            [(int(j), int(k)) for j, k in arrays["edges"]],
+            arrays["edges"],
             couplings=header["couplings"],
             fields=header["fields"],
             tied=False if header["edge_labels"] is None else header["edge_labels"],
@@ -237,3 +249,29 @@ class Potts(FieldModel):
             names=header["names"],
             largest_table=header["largest_table"],
         )
+
+
+class PottsNames(LazyNames):
+    """The names of a Potts model's parameters: an alignment of proteins has millions."""
+
+    def __init__(self, model: Potts) -> None:
+        self._model = model
+
+    def __len__(self) -> int:
+        return self._model.n_parameters
+
+    def at(self, place: int) -> str:
+        """The name of one parameter."""
+        model = self._model
+        q, values = model.q, model.states[0]
+        if place >= model.n_couplings:
+            site, state = divmod(place - model.n_couplings, q)
+            return f"{'site' if model.tied else model.names[site]}={values[state]}"
+        group, entry = divmod(place, model.block)
+        if model._groups is not None:
+            label = model._groups[group]
+            left, right, whole = f"{label}.a", f"{label}.b", f"{label}.agree"
+        else:
+            left, right = (model.names[site] for site in model.edge_array[group])
+            whole = f"{left}:{right}"
+        return whole if model.couplings == "agree" else f"{left}={values[entry // q]}:{right}={values[entry % q]}"

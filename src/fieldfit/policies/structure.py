@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -55,7 +56,7 @@ class FieldStructure:
     """
 
     n_variables: int
-    neighbours: tuple[tuple[int, ...], ...]
+    neighbours: Sequence[tuple[int, ...]]
     observed: tuple[int, ...] = ()
 
     @cached_property
