@@ -505,3 +505,8 @@ def test_real_files(name, shape, missing):
     assert table.names == tuple(frame.columns)
     assert (table.codes == frame.fillna(-1).to_numpy()).all()
     assert (read_table(frame).codes == table.codes).all()
+
+
+def test_states_that_any_column_has_put_numbers_before_text():
+    table = read_table([[2, "b"], [10, "a"], [1, 2]])
+    assert table.common_states == (1, 2, 10, "a", "b")

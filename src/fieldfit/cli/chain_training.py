@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldfit.cli.shared import Json, Out, Seed, Threads, use_threads
+from fieldfit.cli.options import Json, Out, Seed, Threads, limit_threads
 
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit
@@ -16,27 +15,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """How the fit is made, as given."""
+    """The options of every fit to sentences."""
 
-    policy: str
-    sigma2: str
-    l1: float | None
-    weights: str | None
-    seed: int
-    tol: float
-    max_iter: int
-    threads: int | None
-    progress: bool | None
-    rows: int
-    out: Path | None
-    json: bool
+    policy: Annotated[str, typer.Option("--policy", "-p", help="What to select, such as 'PL1@0.5 + 0.2*FL@0.5'.")] = (
+        "FL"
+    )
+    sigma2: Annotated[
+        str,
+        typer.Option(
+            "--sigma2",
+            metavar="V",
+            help="Variance of the Gaussian penalty, or none. For a CRF also cv, or V1,V2,… to choose from.",
+        ),
+    ] = "10"
+    l1: Annotated[
+        float | None, typer.Option("--l1", min=0, help="Weight of the L1 penalty. Default: no L1 penalty.")
+    ] = None
+    weights: Annotated[
+        str | None,
+        typer.Option("--weights", metavar="B1,B2,…", help="β of each term, or auto. Default: those of the policy."),
+    ] = None
+    seed: Seed = 0
+    tol: Annotated[
+        float, typer.Option("--tol", help="Stop when no gradient entry, divided by the sentences, is larger.")
+    ] = 1e-4
+    max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Largest number of iterations.")] = 1000
+    threads: Threads = None
+    progress: Annotated[
+        bool | None,
+        typer.Option("--progress/--no-progress", help="Show each iteration. Default: only on a terminal."),
+    ] = None
+    rows: Annotated[int, typer.Option("--rows", min=0, help="Number of weights to print.")] = 10
+    out: Out = None
+    json: Json = False
 
     def prepare(self) -> None:
         """Set the threads, and refuse what can be refused before anything is read."""
         from fieldfit.cli.output import check_folder
         from fieldfit.policies import Policy
 
-        use_threads(self.threads)
+        limit_threads(self.threads)
         Policy.parse(self.policy)
         check_folder(self.out)
 
@@ -58,39 +76,6 @@ class TrainingOptions:
         if fit.message == "stopped: interrupted":
             kept = f"; {self.out} has the estimate so far" if self.out else ""
             raise InterruptedFitError(f"Interrupted after {fit.iterations} iterations: not converged{kept}.")
-
-
-def training_options(
-    policy: Annotated[
-        str, typer.Option("--policy", "-p", help="What is selected, such as 'PL1@0.5 + 0.2*FL@0.5'.")
-    ] = "FL",
-    sigma2: Annotated[
-        str,
-        typer.Option(
-            "--sigma2",
-            metavar="V",
-            help="Variance of the penalty; none; for a CRF also cv, or V1,V2,… to choose from.",
-        ),
-    ] = "10",
-    l1: Annotated[float | None, typer.Option("--l1", min=0, help="Weight of the L1 penalty (none).")] = None,
-    weights: Annotated[
-        str | None, typer.Option("--weights", metavar="B1,B2,…", help="β of each term, or auto.")
-    ] = None,
-    seed: Seed = 0,
-    tol: Annotated[float, typer.Option("--tol", help="Largest gradient entry for each sentence at the end.")] = 1e-4,
-    max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Iterations at most.")] = 1000,
-    threads: Threads = None,
-    progress: Annotated[
-        bool | None, typer.Option("--progress/--no-progress", help="Show each iteration (on a terminal).")
-    ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=0, help="Weights to print.")] = 10,
-    out: Out = None,
-    json: Json = False,
-) -> TrainingOptions:
-    """Collect the options of training."""
-    return TrainingOptions(
-        policy, sigma2, l1, weights, seed, tol, max_iter, threads, progress, rows, out, json
-    )  # fmt: skip
 
 
 def say_fit(fit: Fit, labels: int, inputs: str, sigma2: float | None) -> None:

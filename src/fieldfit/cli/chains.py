@@ -33,7 +33,8 @@ SavedTagger = Annotated[
     Path, typer.Argument(metavar="MODEL.ff", help="A tagger saved by fit crf or fit boltzmann-chain.")
 ]
 SeparatorOption = Annotated[
-    str | None, typer.Option("--separator", metavar="TEXT", help="Between columns (any run of spaces and tabs).")
+    str | None,
+    typer.Option("--separator", metavar="TEXT", help="Between columns. Default: any run of spaces and tabs."),
 ]
 
 

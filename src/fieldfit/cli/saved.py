@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldfit.cli.shared import HeaderOption, KindOfWeight, SampleWeight, WeightKind
+from fieldfit.cli.chains import SeparatorOption
+from fieldfit.cli.options import HeaderOption, KindOfWeight, SampleWeight, WeightKind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,24 +28,12 @@ ParameterOption = Annotated[
 
 @dataclass(frozen=True)
 class SampleOptions:
-    """How the samples were read."""
+    """How the samples of a saved fit are read."""
 
-    sample_weight: str | None
-    weight_kind: str
-    header: bool | None
-    separator: str | None
-
-
-def sample_options(
-    sample_weight: SampleWeight = None,
-    weight_kind: KindOfWeight = WeightKind.importance,
-    header: HeaderOption = None,
-    separator: Annotated[
-        str | None, typer.Option("--separator", metavar="TEXT", help="Between columns of a file of sentences.")
-    ] = None,
-) -> SampleOptions:
-    """Collect the options."""
-    return SampleOptions(sample_weight, weight_kind.value, header, separator)
+    sample_weight: SampleWeight = None
+    weight_kind: KindOfWeight = WeightKind.importance
+    header: HeaderOption = None
+    separator: SeparatorOption = None
 
 
 def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Any:
@@ -60,7 +49,7 @@ def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Any:
             states=fit.model.states,
             names=fit.model.names if fit.model.named else None,
             sample_weight=options.sample_weight,
-            weight_kind=options.weight_kind,
+            weight_kind=options.weight_kind.value,
             header=options.header,
             rename=False,
         )

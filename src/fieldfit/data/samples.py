@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -61,6 +62,12 @@ class Table(Dataset):
     def cardinalities(self) -> tuple[int, ...]:
         """Number of states of each variable."""
         return tuple(len(own) for own in self.states)
+
+    @property
+    def common_states(self) -> States:
+        """The states that any variable has, for models in which all variables have the same: numbers before text."""
+        found: set[Any] = {state for states in self.states for state in states}
+        return tuple(sorted(found, key=lambda state: (isinstance(state, str), state)))
 
     @cached_property
     def has_missing(self) -> bool:

@@ -206,15 +206,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
             )
         seed = seed_of(self.random_state)
         with use_threads(threads_of(self.n_jobs)):
-            encoder, sequences = learn_sequences(X, y, self.features, self.min_count)
-            everywhere = not self.crfsuite_compatible
-            model = chain_model(
-                encoder,
-                sequences,
-                all_pairs=self.all_pairs,
-                all_transitions=everywhere if self.all_transitions is None else self.all_transitions,
-                start_end=everywhere if self.start_end is None else self.start_end,
-            )
+            encoder, model, sequences = self.prepare(X, y)
             options: dict[str, Any] = {
                 "l1": self.l1,
                 "weights": self.weights,
@@ -258,6 +250,19 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         if stopping is not None:
             self.development_scores_ = stopping.history
         return self
+
+    def prepare(self, X: Any, y: Any = None) -> tuple[Encoder, ChainCRF, Sequences]:
+        """What `fit` would fit: the encoder, the model and the encoded sentences; for `fieldfit.plan`, for example."""
+        encoder, sequences = learn_sequences(X, y, self.features, self.min_count)
+        everywhere = not self.crfsuite_compatible
+        model = chain_model(
+            encoder,
+            sequences,
+            all_pairs=self.all_pairs,
+            all_transitions=everywhere if self.all_transitions is None else self.all_transitions,
+            start_end=everywhere if self.start_end is None else self.start_end,
+        )
+        return encoder, model, sequences
 
     def _adopt(self, fitted: Fit) -> None:
         self.fit_ = fitted

@@ -51,9 +51,7 @@ class SymbolTagger:
 
         ``options`` (sigma2, l1, weights, random_state, tol, …) are those of `fieldfit.fit`.
         """
-        encoder, sequences = learn_symbols(text, symbol)
-        labels, symbols = names_of(encoder)
-        model = BoltzmannChain(sequences.n_labels, sequences.n_features, labels=labels, symbols=symbols)
+        encoder, model, sequences = learn_chain(text, symbol)
         return cls(replace(fit_model(model, sequences, policy, **options), encoder=encoder))
 
     def _chains(self, X: Any) -> ScoredChains:
@@ -109,6 +107,14 @@ class SymbolTagger:
     def load(cls, path: str | os.PathLike[str]) -> SymbolTagger:
         """The tagger in a file of `save`."""
         return cls(load(path))
+
+
+def learn_chain(text: ColumnText, symbol: int) -> tuple[ColumnEncoder, BoltzmannChain, Sequences]:
+    """The encoder of one column, the chain of its symbols and labels, and the text as that chain takes it."""
+    encoder, sequences = learn_symbols(text, symbol)
+    labels, symbols = names_of(encoder)
+    model = BoltzmannChain(sequences.n_labels, sequences.n_features, labels=labels, symbols=symbols)
+    return encoder, model, sequences
 
 
 def learn_symbols(text: ColumnText, symbol: int) -> tuple[ColumnEncoder, Sequences]:

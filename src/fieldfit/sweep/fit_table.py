@@ -123,8 +123,7 @@ def _model(kind: str, table: Any, coordinates: Mapping[str, Any]) -> Any:
     if kind == "boltzmann":
         return BoltzmannMachine(table.m, biases=bool(coordinates.get("biases", False)), names=table.names)
     if kind == "potts":
-        # All sites have the states that any column shows; numbers come before text.
-        states = sorted({s for own in table.states for s in own}, key=lambda s: (isinstance(s, str), s))
+        states = table.common_states
         return Potts(table.m, len(states), states=states, names=table.names)
     raise SweepError(f"The experiment fit-table fits 'boltzmann' and 'potts'; got the model {kind!r}.")
 

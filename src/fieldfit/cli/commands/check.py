@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from fieldfit.cli.saved import FittedData, SampleOptions, sample_options
-from fieldfit.cli.shared import Json, SavedFit, Seed, Threads, takes, use_threads
+from fieldfit.cli.options import Json, SavedFit, Seed, Threads, limit_threads, with_options
+from fieldfit.cli.saved import FittedData, SampleOptions
 
 
-@takes(sample_options)
+@with_options
 def check(
     path: SavedFit,
     data: FittedData,
@@ -23,14 +23,14 @@ def check(
     threads: Threads = None,
     json: Json = False,
     *,
-    common: SampleOptions,
+    samples: SampleOptions,
 ) -> None:
     """Set statistics of the data beside those of datasets simulated from the fit."""
     from fieldfit.cli.output import collected_warnings, print_json, print_table
     from fieldfit.cli.saved import frame_table, load_with, records
 
-    use_threads(threads)
-    fit = load_with(path, data, common)
+    limit_threads(threads)
+    fit = load_with(path, data, samples)
     with collected_warnings() as warned:
         frame = fit.goodness_of_fit(n_simulated=simulated, random_state=seed, refit=refit)
     frame = frame.sort_values("p", kind="stable")

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from fieldfit.cli.saved import FittedData, SampleOptions, sample_options
-from fieldfit.cli.shared import Json, takes
+from fieldfit.cli.options import Json, with_options
+from fieldfit.cli.saved import FittedData, SampleOptions
 
 
-@takes(sample_options)
+@with_options
 def compare(
     data: FittedData,
     paths: Annotated[
@@ -19,7 +19,7 @@ def compare(
     ],
     json: Json = False,
     *,
-    common: SampleOptions,
+    samples: SampleOptions,
 ) -> None:
     """Compare saved fits by CLAIC and CLBIC, and test each against the largest where it lies inside it."""
     from textwrap import fill
@@ -35,7 +35,7 @@ def compare(
         names = list(map(str, paths))
     if len(set(names)) < len(names):
         raise DataError("A saved fit is given twice. Give each file once.")
-    fits = {name: load_with(path, data, common) for name, path in zip(names, paths, strict=True)}
+    fits = {name: load_with(path, data, samples) for name, path in zip(names, paths, strict=True)}
     frame = criteria(fits)
     full = max(fits, key=lambda name: int(fits[name].free.sum()))
     tests: list[dict[str, Any]] = []

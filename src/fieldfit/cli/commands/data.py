@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fieldfit.cli.shared import Json
+from fieldfit.cli.options import Json
 
 
 def data(

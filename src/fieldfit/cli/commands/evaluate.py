@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fieldfit.cli.chains import SavedTagger, SentenceFile, SeparatorOption, load_labeller, read_for
-from fieldfit.cli.shared import Json, Threads, use_threads
+from fieldfit.cli.options import Json, Threads, limit_threads
 
 if TYPE_CHECKING:
     from fieldfit.data.scores import Scores
@@ -40,7 +40,7 @@ def evaluate(
     from fieldfit.estimators.sequence_input import gold_labels
     from fieldfit.types import DataError
 
-    use_threads(threads)
+    limit_threads(threads)
     tagger = load_labeller(path)
     text = read_for(tagger.encoder_, file, separator)
     gold = gold_labels(tagger.encoder_, text, None)

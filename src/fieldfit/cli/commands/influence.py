@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from fieldfit.cli.saved import FittedData, ParameterOption, SampleOptions, sample_options
-from fieldfit.cli.shared import Json, SavedFit, takes
+from fieldfit.cli.options import Json, SavedFit, with_options
+from fieldfit.cli.saved import FittedData, ParameterOption, SampleOptions
 
 
-@takes(sample_options)
+@with_options
 def influence(
     path: SavedFit,
     data: FittedData,
@@ -22,7 +22,7 @@ def influence(
     ] = None,
     json: Json = False,
     *,
-    common: SampleOptions,
+    samples: SampleOptions,
 ) -> None:
     """Show which samples move a fit most, which parameter each moves, and the most that one observation can do."""
     from fieldfit.api.accuracies import fits_matrices
@@ -30,7 +30,7 @@ def influence(
     from fieldfit.cli.output import note, print_json, print_table, say
     from fieldfit.cli.saved import frame_table, load_with, records, write_picture
 
-    fit = load_with(path, data, common)
+    fit = load_with(path, data, samples)
     everything = bool(parameter) or fits_matrices(fit)
     frame = distances(fit, parameter) if everything else fit.influential(rows)
     worst = fit.gross_error_sensitivity(parameter) if everything else None

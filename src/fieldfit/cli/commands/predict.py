@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fieldfit.cli.chains import SavedTagger, SentenceFile, SeparatorOption, load_labeller, read_for, sentence_lines
-from fieldfit.cli.shared import Json, Out, Threads, use_threads
+from fieldfit.cli.options import Json, Out, Threads, limit_threads
 
 if TYPE_CHECKING:
     from fieldfit.estimators.crf_tagger import CRFTagger
@@ -44,7 +44,7 @@ def predict(
     from fieldfit.data.atomic import atomic_writer
     from fieldfit.types import FieldfitError
 
-    use_threads(threads)
+    limit_threads(threads)
     check_folder(out)
     if nbest is not None and (marginals or decoding is Decoding.posterior):
         raise FieldfitError("--nbest gives whole sequences: it cannot go with --marginals or --decoding posterior.")

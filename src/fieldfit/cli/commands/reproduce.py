@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldfit.cli.shared import Json, Threads, use_threads
+from fieldfit.cli.options import Json, Threads, limit_threads
 
 if TYPE_CHECKING:
     from fieldfit_paper.reproduction import Reproduction
@@ -43,7 +43,7 @@ def reproduce(
     from fieldfit.cli.output import note, print_json
     from fieldfit.types import MissingDataError
 
-    use_threads(threads)
+    limit_threads(threads)
     paper = importlib.import_module("fieldfit_paper.experiments")
     documents = []
     left_out: dict[str, str] = {}

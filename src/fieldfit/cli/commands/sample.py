@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldfit.cli.shared import Json, Out, SavedFit, Seed, Threads, use_threads
+from fieldfit.cli.options import Json, Out, SavedFit, Seed, Threads, limit_threads
 
 if TYPE_CHECKING:
     from fieldfit.models.base import Draws
@@ -47,7 +47,7 @@ def sample(
     from fieldfit.models.field import FieldModel
     from fieldfit.types import ModelError
 
-    use_threads(threads)
+    limit_threads(threads)
     check_folder(out)
     fit = load(path)
     model = fit.model

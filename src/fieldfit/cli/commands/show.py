@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldfit.cli.shared import Json, SavedFit
+from fieldfit.cli.options import Json, SavedFit
 
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit

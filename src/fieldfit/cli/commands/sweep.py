@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fieldfit.cli.shared import Json, Threads, use_threads
+from fieldfit.cli.options import Json, Threads, limit_threads
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE.toml", help="The sweep's description.")]
 StoreFile = Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep's .toml file, or its store.")]
@@ -33,7 +33,7 @@ def run(
     from fieldfit.cli.output import print_json, say
     from fieldfit.sweep import read_sweep, run_sweep
 
-    use_threads(threads)
+    limit_threads(threads)
     summary = run_sweep(
         read_sweep(file),
         store or store_of(file),

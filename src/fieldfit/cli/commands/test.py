@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldfit.cli.shared import Json, SavedFit
+from fieldfit.cli.options import Json, SavedFit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

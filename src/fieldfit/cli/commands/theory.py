@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldfit.cli.shared import Json, Seed, Threads, use_threads
+from fieldfit.cli.models.boltzmann import BoltzmannOptions
+from fieldfit.cli.options import Json, Seed, Threads, limit_threads, with_options
 
 if TYPE_CHECKING:
     from fieldfit.models.field import FieldModel
@@ -21,6 +22,7 @@ class Formula(StrEnum):
     published = "published"
 
 
+@with_options
 def theory(
     policies: Annotated[
         list[str], typer.Argument(metavar="POLICY…", help="Policies, such as PL1 '0.7*PL1 + 0.3*PL2'.")
@@ -31,16 +33,20 @@ def theory(
     ] = "boltzmann",
     theta: Annotated[
         str | None,
-        typer.Option("--theta", metavar="LIST|FILE", help="θ, such as -1x5,1x5, or a file (the fitted one)."),
+        typer.Option(
+            "--theta", metavar="LIST|FILE", help="θ, such as -1x5,1x5, or a file. Default: that of the fit."
+        ),
     ] = None,
+    *,
     m: Annotated[int | None, typer.Option("--m", min=1, help="Variables of the Boltzmann machine.")] = None,
-    biases: Annotated[bool, typer.Option("--biases/--no-biases", help="Whether it has biases.")] = False,
-    states: Annotated[str, typer.Option("--states", metavar="S0,S1", help="Its two states.")] = "0,1",
-    edges: Annotated[str | None, typer.Option("--edges", metavar="GRAPH", help="Its edges, as in fit.")] = None,
+    machine: BoltzmannOptions,
     formula: Annotated[
-        Formula, typer.Option("--formula", help="With the selection noise (exact), or the paper's Proposition 2.")
+        Formula,
+        typer.Option("--formula", help="exact counts the selection noise, published is Proposition 2."),
     ] = Formula.exact,
-    draws: Annotated[int, typer.Option("--draws", min=20, help="Draws where there are too many states.")] = 20_000,
+    draws: Annotated[
+        int, typer.Option("--draws", min=20, help="Samples to simulate where enumeration is too large.")
+    ] = 20_000,
     seed: Seed = 0,
     threads: Threads = None,
     json: Json = False,
@@ -52,9 +58,9 @@ def theory(
     from fieldfit.policies import Policy
     from fieldfit.report.table import PlainTable
 
-    use_threads(threads)
+    limit_threads(threads)
     parsed = [Policy.parse(text) for text in policies]
-    field, vector = _model_and_theta(model, theta, m, biases, states, edges)
+    field, vector = _model_and_theta(model, theta, m, machine)
     records: list[dict[str, Any]] = []
     for policy in parsed:
         bound = policy.bind(field.structure())
@@ -94,12 +100,11 @@ def theory(
 
 
 def _model_and_theta(
-    kind: str, theta: str | None, m: int | None, biases: bool, states: str, edges: str | None
+    kind: str, theta: str | None, m: int | None, machine: BoltzmannOptions
 ) -> tuple[FieldModel, FloatArray]:
     """The model that the options describe and θ, both checked."""
     from fieldfit.api.files import load
-    from fieldfit.cli.values import as_edges, as_states, as_theta
-    from fieldfit.models.boltzmann import BoltzmannMachine
+    from fieldfit.cli.values import as_theta
     from fieldfit.models.field import FieldModel
     from fieldfit.models.mrf import MarkovRandomField
     from fieldfit.types import ModelError
@@ -108,11 +113,9 @@ def _model_and_theta(
     if kind == "boltzmann":
         if theta is None or m is None:
             raise ModelError("A Boltzmann machine needs --m and --theta, such as --m 5 --theta=-1x5,1x5.")
-        values = as_states(states)
-        names = [f"x{v}" for v in range(m)]
-        model = BoltzmannMachine(m, as_edges(edges, names)[0], biases, (values[0], values[-1]))
+        model = machine.model([f"x{v}" for v in range(m)])
         return model, model.check_theta(as_theta(theta))
-    if m is not None or edges is not None:
+    if m is not None or machine.edges is not None:
         raise ModelError(f"--m and --edges describe a Boltzmann machine; the model {kind} has its own.")
     if kind.endswith((".uai", ".uai.gz")):
         model, vector = MarkovRandomField.from_uai(kind)

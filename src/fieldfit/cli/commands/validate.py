@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from fieldfit.cli.saved import FittedData, SampleOptions, sample_options
-from fieldfit.cli.shared import Json, SavedFit, Seed, Threads, takes, use_threads
+from fieldfit.cli.options import Json, SavedFit, Seed, Threads, limit_threads, with_options
+from fieldfit.cli.saved import FittedData, SampleOptions
 
 
-@takes(sample_options)
+@with_options
 def validate(
     path: SavedFit,
     data: FittedData,
@@ -26,7 +26,7 @@ def validate(
     threads: Threads = None,
     json: Json = False,
     *,
-    common: SampleOptions,
+    samples: SampleOptions,
 ) -> None:
     """Cross-validate: the negative log-likelihood of held-out samples, for each policy and penalty."""
     from fieldfit.api.files import load
@@ -36,14 +36,14 @@ def validate(
     from fieldfit.cli.values import as_list, as_numbers
     from fieldfit.report.table import PlainTable
 
-    use_threads(threads)
+    limit_threads(threads)
     fit = load(path)
     penalties = [None if text == "none" else as_numbers(text, "--sigma2")[0] for text in as_list(sigma2) or []]
     own = fit.sigma2[fit.free]
     with collected_warnings() as warned:
         frame = cross_validate(
             fit.model,
-            read_samples(fit, data, common),
+            read_samples(fit, data, samples),
             policy or [str(fit.policy)],
             sigma2=penalties or [float(own[0]) if (own == own[0]).all() and own[0] < float("inf") else None],
             score=score,

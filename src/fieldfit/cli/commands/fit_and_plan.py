@@ -1,0 +1,46 @@
+"""`fieldfit fit MODEL DATA` and `fieldfit plan MODEL DATA`: the models are the files of `fieldfit.cli.models`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+DEFAULT_MODEL = "boltzmann"
+
+
+class ModelGroup(TyperGroup):
+    """Subcommands that are models. A file or an option in the place of the model's name stands for boltzmann."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Add the default model."""
+        if args and args[0] not in self.commands and _is_no_name(args[0]):
+            args = [DEFAULT_MODEL, *args]
+        return super().parse_args(ctx, args)
+
+
+def _is_no_name(text: str) -> bool:
+    if text in ("-h", "--help"):
+        return False
+    return text.startswith("-") or "." in text or "/" in text or Path(text).exists()
+
+
+def register(app: typer.Typer) -> None:
+    """Add both commands with a subcommand for each model."""
+    import fieldfit.cli.models
+
+    fit, plan = (
+        typer.Typer(cls=ModelGroup, help=text, no_args_is_help=True, rich_markup_mode=None)
+        for text in (
+            "Fit a field to a table of samples, or a tagger to sentences. Default model: boltzmann.",
+            "Predict cost and accuracy of policies before a fit, and recommend one. Default model: boltzmann.",
+        )
+    )
+    for module in sorted(pkgutil.iter_modules(fieldfit.cli.models.__path__), key=lambda found: found.name):
+        importlib.import_module(f"fieldfit.cli.models.{module.name}").register(fit, plan)
+    app.add_typer(fit, name="fit")
+    app.add_typer(plan, name="plan")

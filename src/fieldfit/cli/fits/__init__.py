@@ -1,1 +1,0 @@
-"""What `fieldfit fit` can fit, one file each. A file here has ``register(app)`` and is found by its being here."""

@@ -1,0 +1,78 @@
+"""`fieldfit fit boltzmann` and `fieldfit plan boltzmann`: a pairwise field of binary variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fieldfit.cli.fitting import FitOptions, run_fit
+from fieldfit.cli.options import with_options
+from fieldfit.cli.planning import PlanOptions, run_plan
+from fieldfit.cli.tables import DataFile, EdgesOption, TableOptions, TiedOption
+
+if TYPE_CHECKING:
+    from fieldfit.data.samples import Table
+    from fieldfit.models.boltzmann import BoltzmannMachine
+
+
+@dataclass(frozen=True)
+class BoltzmannOptions:
+    """The options that describe a Boltzmann machine."""
+
+    biases: Annotated[bool, typer.Option("--biases/--no-biases", help="A parameter for each variable too.")] = False
+    states: Annotated[str, typer.Option("--states", metavar="S0,S1", help="The two values, such as -1,1.")] = "0,1"
+    edges: EdgesOption = None
+    tied: TiedOption = False
+
+    @property
+    def values(self) -> tuple[float, float]:
+        """The two states."""
+        from fieldfit.cli.values import as_states
+        from fieldfit.types import ModelError
+
+        values = as_states(self.states)
+        if len(values) != 2 or any(isinstance(value, str) for value in values):
+            raise ModelError(
+                f"--states {self.states!r}: a Boltzmann machine has two numbers as states, such as 0,1 or -1,1."
+            )
+        return values[0], values[1]
+
+    def model(self, names: Sequence[str]) -> BoltzmannMachine:
+        """The model of variables with these names; the data name them in the model."""
+        from fieldfit.cli.values import as_edges
+        from fieldfit.models.boltzmann import BoltzmannMachine
+
+        m = len(names)
+        pairs, directions = as_edges(self.edges, names)
+        groups = None
+        if self.tied:
+            groups = directions or ["coupling"] * (m * (m - 1) // 2 if pairs is None else len(pairs))
+        biases = ["bias"] * m if self.tied and self.biases else None
+        return BoltzmannMachine(m, pairs, self.biases, self.values, edge_groups=groups, bias_groups=biases)
+
+    def read(self, data: Path, table: TableOptions) -> tuple[BoltzmannMachine, Table]:
+        """The model and its samples."""
+        samples = table.read(data, self.values)
+        return self.model(samples.names), samples
+
+
+@with_options
+def fit(data: DataFile, model: BoltzmannOptions, table: TableOptions, options: FitOptions) -> None:
+    """Fit a Boltzmann machine (binary variables, a coupling for each edge)."""
+    run_fit(lambda: model.read(data, table), options)
+
+
+@with_options
+def plan(data: DataFile, model: BoltzmannOptions, table: TableOptions, options: PlanOptions) -> None:
+    """Compare policies for a Boltzmann machine (binary variables, a coupling for each edge)."""
+    run_plan(lambda: model.read(data, table), options)
+
+
+def register(fit_group: typer.Typer, plan_group: typer.Typer) -> None:
+    """Add the model to `fit` and `plan`."""
+    fit_group.command("boltzmann")(fit)
+    plan_group.command("boltzmann")(plan)

@@ -1,0 +1,193 @@
+"""`fieldfit fit crf` and `fieldfit plan crf`: a linear-chain CRF from a file of labelled sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fieldfit.cli.chain_training import TrainingOptions, say_fit
+from fieldfit.cli.chains import Format, LabelledFile, SeparatorOption, as_sigma2, load_tagger, read_sentences
+from fieldfit.cli.options import with_options
+from fieldfit.cli.planning import ChainPlanOptions, run_plan
+
+if TYPE_CHECKING:
+    from fieldfit.data.attributes import AttributeText
+    from fieldfit.data.columns import ColumnText
+    from fieldfit.data.sequences import Sequences
+    from fieldfit.estimators.crf_tagger import CRFTagger
+    from fieldfit.models.chain_crf import ChainCRF
+
+
+class Metric(StrEnum):
+    """What is measured on the development data."""
+
+    accuracy = "accuracy"
+    f1 = "f1"
+
+
+@dataclass(frozen=True)
+class CRFOptions:
+    """How sentences are read, and which weights the CRF has."""
+
+    features: Annotated[
+        str, typer.Option("--features", help="conll2000, tagger, columns, or a file of CRF++ templates.")
+    ] = "columns"
+    kind: Annotated[Format, typer.Option("--format", help="Columns, or CRFsuite's text.")] = Format.columns
+    separator: SeparatorOption = None
+    min_count: Annotated[
+        int, typer.Option("--min-count", min=1, help="Leave out features that occur less often.")
+    ] = 1
+    all_pairs: Annotated[
+        bool,
+        typer.Option("--all-pairs/--observed-pairs", help="Weights for every feature and label, or those observed."),
+    ] = False
+    all_transitions: Annotated[
+        bool | None,
+        typer.Option(
+            "--all-transitions/--observed-transitions",
+            help="Weights for every pair of labels, or those observed. Default: every pair.",
+        ),
+    ] = None
+    start_end: Annotated[
+        bool | None,
+        typer.Option("--start-end/--no-start-end", help="Weights of the first and the last label. Default: yes."),
+    ] = None
+    crfsuite: Annotated[
+        bool, typer.Option("--crfsuite", help="The weights of CRFsuite: observed transitions, no start and end.")
+    ] = False
+
+    def tagger(self, **training: Any) -> CRFTagger:
+        """The estimator with these options, and with those of training."""
+        from fieldfit.estimators.crf_tagger import CRFTagger
+
+        return CRFTagger(
+            min_count=self.min_count,
+            all_pairs=self.all_pairs,
+            all_transitions=self.all_transitions,
+            start_end=self.start_end,
+            crfsuite_compatible=self.crfsuite,
+            features=self.features if self.kind is Format.columns else None,
+            **training,
+        )
+
+    def text(self, path: Path) -> ColumnText | AttributeText:
+        """The sentences of a file."""
+        return read_sentences(path, self.kind, self.separator)
+
+    def read(self, path: Path) -> tuple[ChainCRF, Sequences]:
+        """The model, with the weights that the sentences show, and the sentences."""
+        _, model, sequences = self.tagger().prepare(self.text(path))
+        return model.complete(sequences), sequences
+
+
+@dataclass(frozen=True)
+class StoppingOptions:
+    """When a fit stops by its score on other sentences, and where it starts."""
+
+    dev: Annotated[
+        Path | None,
+        typer.Option("--dev", metavar="FILE", help="Stop when the score on this file no longer improves."),
+    ] = None
+    patience: Annotated[int, typer.Option("--patience", min=1, help="Iterations without a better score.")] = 10
+    check_every: Annotated[
+        int, typer.Option("--check-every", min=1, help="Iterations between two scores on --dev.")
+    ] = 5
+    metric: Annotated[Metric, typer.Option("--metric", help="The score on --dev.")] = Metric.accuracy
+    start: Annotated[
+        Path | None, typer.Option("--start", metavar="MODEL.ff", help="Start from the weights of a saved tagger.")
+    ] = None
+
+
+@with_options
+def fit(train: LabelledFile, model: CRFOptions, stopping: StoppingOptions, options: TrainingOptions) -> None:
+    """Fit a linear-chain CRF (a tagger) to labelled sentences; the label is the last column."""
+    from fieldfit.cli.output import collected_warnings, print_json
+    from fieldfit.cli.progress import shown_progress
+    from fieldfit.cli.weighting import weights_option
+
+    options.prepare()
+    tagger = model.tagger(
+        policy=options.policy,
+        sigma2=as_sigma2(options.sigma2),
+        l1=options.l1,
+        weights=weights_option(options.weights),
+        max_iter=options.max_iter,
+        tol=options.tol,
+        metric=stopping.metric.value,
+        patience=stopping.patience,
+        check_every=stopping.check_every,
+        random_state=options.seed,
+    )
+    begin = None if stopping.start is None else load_tagger(stopping.start)
+    text = model.text(train)
+    development = None if stopping.dev is None else model.text(stopping.dev)
+    target = options.tol * _count(text)
+    with (
+        collected_warnings() as warned,
+        shown_progress(options.progress, options.json, options.max_iter, target) as progress,
+    ):
+        tagger.fit(text, X_dev=development, start=begin, progress=progress)
+    if options.out is not None:
+        tagger.save(options.out)
+    if options.json:
+        print_json(_document(tagger, warned, options))
+    else:
+        _print(tagger, options.rows)
+        options.say_saved()
+    options.check_ended(tagger.fit_)
+
+
+@with_options
+def plan(train: LabelledFile, model: CRFOptions, options: ChainPlanOptions) -> None:
+    """Compare policies for a linear-chain CRF (a tagger)."""
+    run_plan(lambda: model.read(train), options)
+
+
+def _count(text: ColumnText | AttributeText) -> int:
+    offsets = getattr(text, "offsets", None)
+    return len(text.rows.offsets if offsets is None else offsets) - 1  # type: ignore[union-attr]
+
+
+def _document(tagger: CRFTagger, warned: list[str], options: TrainingOptions) -> dict[str, Any]:
+    document = {
+        **tagger.fit_.report(),
+        "labels": tagger.classes_,
+        "features": tagger.encoder_.n_features,
+        "sigma2": tagger.sigma2_,
+        **options.described(warned),
+        "top_features": tagger.top_features(options.rows).to_dict("records"),
+    }
+    if hasattr(tagger, "cv_results_"):
+        document["cross_validation"] = tagger.cv_results_.to_dict("records")
+    if hasattr(tagger, "development_scores_"):
+        document["development_scores"] = tagger.development_scores_
+    return document
+
+
+def _print(tagger: CRFTagger, rows: int) -> None:
+    from fieldfit.cli.output import print_table, say
+    from fieldfit.report.table import PlainTable
+
+    say_fit(tagger.fit_, len(tagger.classes_), f"{tagger.encoder_.n_features:,} features", tagger.sigma2_)
+    if hasattr(tagger, "cv_results_"):
+        lines = tuple(
+            tuple(float(value) for value in row)
+            for row in tagger.cv_results_[["sigma2", "nll", "excess", "excess_std_error"]].to_numpy(dtype=float)
+        )
+        say("")
+        print_table(PlainTable("Cross-validation", ("sigma2", "held-out NLL", "excess", "std. error"), lines))
+    if rows:
+        largest = tagger.top_features(rows)
+        shown = tuple(zip(largest["feature"], largest["label"], map(float, largest["weight"]), strict=True))
+        say("")
+        print_table(PlainTable("", ("feature", "label", "weight"), shown, "", ("", "", ".4f")))
+
+
+def register(fit_group: typer.Typer, plan_group: typer.Typer) -> None:
+    """Add the model to `fit` and `plan`."""
+    fit_group.command("crf")(fit)
+    plan_group.command("crf")(plan)

@@ -1,0 +1,80 @@
+"""`fieldfit fit potts` and `fieldfit plan potts`: a pairwise field of variables with the same q states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fieldfit.cli.fitting import FitOptions, run_fit
+from fieldfit.cli.options import with_options
+from fieldfit.cli.planning import PlanOptions, run_plan
+from fieldfit.cli.tables import DataFile, EdgesOption, TableOptions, TiedOption
+
+if TYPE_CHECKING:
+    from fieldfit.data.samples import Table
+    from fieldfit.models.potts import Potts
+
+
+class Couplings(StrEnum):
+    """Parameters of an edge."""
+
+    table = "table"
+    agree = "agree"
+
+
+@dataclass(frozen=True)
+class PottsOptions:
+    """The options that describe a Potts model."""
+
+    states: Annotated[
+        str | None,
+        typer.Option("--states", metavar="S0,S1,…", help="The values of a site. Default: all values in the data."),
+    ] = None
+    couplings: Annotated[
+        Couplings, typer.Option("--couplings", help="A q × q table for each edge, or one number for equal states.")
+    ] = Couplings.table
+    fields: Annotated[bool, typer.Option("--fields/--no-fields", help="Parameters for each site too.")] = True
+    edges: EdgesOption = None
+    tied: TiedOption = False
+
+    def read(self, data: Path, table: TableOptions) -> tuple[Potts, Table]:
+        """The model and its samples."""
+        from fieldfit.cli.values import as_edges, as_states
+        from fieldfit.models.potts import Potts
+
+        given = None if self.states is None else as_states(self.states)
+        samples = table.read(data, given)
+        values = samples.common_states if given is None else given
+        pairs, directions = as_edges(self.edges, samples.names)
+        model = Potts(
+            samples.m,
+            len(values),
+            pairs,
+            couplings=self.couplings.value,
+            fields=self.fields,
+            tied=(directions or True) if self.tied else False,
+            states=values,
+        )
+        return model, samples
+
+
+@with_options
+def fit(data: DataFile, model: PottsOptions, table: TableOptions, options: FitOptions) -> None:
+    """Fit a Potts model (variables with the same q states)."""
+    run_fit(lambda: model.read(data, table), options)
+
+
+@with_options
+def plan(data: DataFile, model: PottsOptions, table: TableOptions, options: PlanOptions) -> None:
+    """Compare policies for a Potts model (variables with the same q states)."""
+    run_plan(lambda: model.read(data, table), options)
+
+
+def register(fit_group: typer.Typer, plan_group: typer.Typer) -> None:
+    """Add the model to `fit` and `plan`."""
+    fit_group.command("potts")(fit)
+    plan_group.command("potts")(plan)

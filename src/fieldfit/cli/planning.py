@@ -1,0 +1,138 @@
+"""What all plans have in common: their options, the call, and what is printed and written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fieldfit.cli.options import Json, Seed, Threads, limit_threads
+
+if TYPE_CHECKING:
+    from fieldfit.models.base import Model
+    from fieldfit.planner.result import Plan
+
+_FILES = ("plan.png", "plan.svg", "plan.html", "plan.csv")
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """The options of every plan."""
+
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget", "-b", metavar="TIME", help="Such as 10s, 500ms or 2min, pilot included; 10 means 10s."
+        ),
+    ] = None
+    flops: Annotated[float | None, typer.Option("--flops", help="A budget in the paper's FLOPs instead.")] = None
+    efficiency: Annotated[
+        float | None,
+        typer.Option("--efficiency", help="Or the largest variance relative to maximum likelihood, such as 1.1."),
+    ] = None
+    policy: Annotated[
+        list[str] | None,
+        typer.Option("--policy", "-p", help="Compare this policy (may be repeated). Default: a grid of policies."),
+    ] = None
+    functional: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--functional",
+            help="A parameter, or 'a - b', whose variance counts (may be repeated). Default: all parameters.",
+        ),
+    ] = None
+    sigma2: Annotated[
+        str, typer.Option("--sigma2", metavar="V", help="Variance of the penalty of the fit, or none.")
+    ] = "none"
+    tol: Annotated[float, typer.Option("--tol", help="Tolerance of the fit.")] = 1e-6
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Number of policies to print.")] = 16
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Draw the frontier into this folder.")
+    ] = None
+    seed: Seed = 0
+    threads: Threads = None
+    json: Json = False
+
+    @property
+    def penalty(self) -> float | None:
+        """σ² of the fit."""
+        from fieldfit.types import ModelError
+
+        if self.sigma2 == "none":
+            return None
+        try:
+            return float(self.sigma2)
+        except ValueError:
+            raise ModelError(f"--sigma2 is {self.sigma2!r}; give a positive number, or none.") from None
+
+
+@dataclass(frozen=True)
+class ChainPlanOptions(PlanOptions):
+    """The same with the defaults of fits of chains."""
+
+    sigma2: Annotated[
+        str, typer.Option("--sigma2", metavar="V", help="Variance of the penalty of the fit, or none.")
+    ] = "10"
+    tol: Annotated[float, typer.Option("--tol", help="Tolerance of the fit.")] = 1e-4
+
+
+def run_plan(read: Callable[[], tuple[Model, Any]], options: PlanOptions) -> None:
+    """Plan for the model and samples of ``read``, whose time counts, and print what was found."""
+    from fieldfit.api.plan import plan
+    from fieldfit.cli.output import collected_warnings, note, print_json, print_table, say
+    from fieldfit.report.figures import make_folder
+
+    limit_threads(options.threads)
+    began = time.perf_counter()
+    model, samples = read()
+    reading = time.perf_counter() - began
+    with collected_warnings() as warned:
+        made = plan(
+            model,
+            samples,
+            options.budget,
+            flops=options.flops,
+            efficiency=options.efficiency,
+            policies=options.policy or None,
+            functionals=options.functional or None,
+            sigma2=options.penalty,
+            tol=options.tol,
+            random_state=options.seed,
+            reading=reading,
+        )
+    files: list[str] = []
+    if options.out is not None:
+        files = write_plan(made, make_folder(options.out))
+    if options.json:
+        print_json({**made.to_dict(), "files": files, "warnings": warned})
+        return
+    print_table(made.plain_table(options.rows))
+    say("")
+    say(_folded(made.explain()))
+    for path in files:
+        note(f"written: {path}")
+
+
+def write_plan(plan: Plan, folder: Path) -> list[str]:
+    """Picture, page and table of a plan."""
+    from fieldfit.data.atomic import atomic_writer
+    from fieldfit.report.figures import save_figure
+
+    save_figure(plan.plot(), folder, "plan")
+    plan.to_html(folder / "plan.html")
+    with atomic_writer(folder / "plan.csv") as file:
+        file.write(plan.table.to_csv(index=False).encode())
+    return [str(folder / name) for name in _FILES]
+
+
+def _folded(text: str) -> str:
+    """Lines of at most the terminal's width."""
+    import shutil
+    import textwrap
+
+    width = min(100, shutil.get_terminal_size((80, 24)).columns)
+    return "\n".join(textwrap.fill(line, width) for line in text.split("\n"))

@@ -1,0 +1,55 @@
+"""The options of commands that read a table of samples, and the options of a graph on its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fieldfit.cli.options import HeaderOption, KindOfWeight, SampleWeight, WeightKind
+
+if TYPE_CHECKING:
+    from fieldfit.data.samples import Table
+
+DataFile = Annotated[Path, typer.Argument(metavar="DATA", help="A CSV or TSV file, one sample a line.")]
+EdgesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--edges",
+        metavar="GRAPH",
+        help="grid:8x8, grid:8x8:8 (8 neighbours) or a file of pairs. Default: all pairs.",
+    ),
+]
+TiedOption = Annotated[
+    bool, typer.Option("--tied/--free", help="Share parameters between all edges (of a grid: of one direction).")
+]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Which columns are read, and how."""
+
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="A,B,…", help="Columns that are variables. Default: all.")
+    ] = None
+    header: HeaderOption = None
+    sample_weight: SampleWeight = None
+    weight_kind: KindOfWeight = WeightKind.importance
+
+    def read(self, path: Path, states: Sequence[Any] | None = None, names: Sequence[str] | None = None) -> Table:
+        """The table in a file, its values checked against the states (None: the states that it has)."""
+        from fieldfit.cli.values import as_list
+        from fieldfit.data.table import read_table
+
+        return read_table(
+            path,
+            states=states,
+            names=names,
+            columns=as_list(self.columns),
+            sample_weight=self.sample_weight,
+            weight_kind=self.weight_kind.value,
+            header=self.header,
+        )
