@@ -109,6 +109,38 @@ def composite(tables, data, families):
     return result
 
 
+def joint_score(A, start, B, y, x):
+    total = start[y[0]] + sum(B[a, b] for a, b in zip(y, x, strict=True))
+    return total + sum(A[y[t - 1], y[t]] for t in range(1, len(y)))
+
+
+def joint_window(A, start, B, y, x, window):
+    """log Pr(X_w, Y_w | labels outside): enumerates labels and symbols of the window; other symbols sum out too."""
+    a, b = window
+    totals = []
+    for inside in itertools.product(range(len(A)), repeat=b - a):
+        for symbols in itertools.product(range(B.shape[1]), repeat=b - a):
+            totals.append(joint_score(A, start, B, [*y[:a], *inside, *y[b:]], [*x[:a], *symbols, *x[b:]]))
+    return joint_score(A, start, B, y, x) - log_sum(totals)
+
+
+def joint_rows(model, theta, data, families):
+    """m of each sequence of a Boltzmann chain."""
+    A, start, B = model.split(theta)
+    result = np.zeros(data.n_sequences)
+    for i in range(data.n_sequences):
+        tokens = slice(data.offsets[i], data.offsets[i + 1])
+        y, x = data.labels[tokens].tolist(), data.indices[tokens].tolist()
+        for family in families:
+            windows = windows_of(family.width, len(y))
+            if family.rows is not None and not family.rows[i]:
+                windows = []
+            if family.indptr is not None:
+                windows = [windows[j] for j in family.indices[family.indptr[i] : family.indptr[i + 1]]]
+            result[i] += family.beta * sum(joint_window(A, start, B, y, x, w) for w in windows)
+    return result
+
+
 FULL = Windows(0, 1.0, None, None, None)
 
 

@@ -7,12 +7,13 @@ from chain_oracle import (
     FULL,
     K,
     central_gradient,
+    joint_rows,
+    joint_score,
     log_sum,
     mixtures,
     plain,
     random_sequences,
     random_symbols,
-    windows_of,
 )
 
 from fieldfit.models.boltzmann_chain import BoltzmannChain
@@ -21,37 +22,6 @@ from fieldfit.types import DataError, ModelError
 
 V = 2
 LENGTHS = (4, 1, 0, 2, 3)
-
-
-def score(A, start, B, y, x):
-    total = start[y[0]] + sum(B[a, b] for a, b in zip(y, x, strict=True))
-    return total + sum(A[y[t - 1], y[t]] for t in range(1, len(y)))
-
-
-def window_log_likelihood(A, start, B, y, x, window):
-    """log Pr(X_w, Y_w | labels outside): enumerates labels and symbols of the window; other symbols sum out too."""
-    a, b = window
-    totals = []
-    for inside in itertools.product(range(K), repeat=b - a):
-        for symbols in itertools.product(range(V), repeat=b - a):
-            totals.append(score(A, start, B, [*y[:a], *inside, *y[b:]], [*x[:a], *symbols, *x[b:]]))
-    return score(A, start, B, y, x) - log_sum(totals)
-
-
-def enumerate_rows(model, theta, data, families):
-    A, start, B = model.split(theta)
-    result = np.zeros(data.n_sequences)
-    for i in range(data.n_sequences):
-        tokens = slice(data.offsets[i], data.offsets[i + 1])
-        y, x = data.labels[tokens].tolist(), data.indices[tokens].tolist()
-        for family in families:
-            windows = windows_of(family.width, len(y))
-            if family.rows is not None and not family.rows[i]:
-                windows = []
-            if family.indptr is not None:
-                windows = [windows[j] for j in family.indices[family.indptr[i] : family.indptr[i + 1]]]
-            result[i] += family.beta * sum(window_log_likelihood(A, start, B, y, x, w) for w in windows)
-    return result
 
 
 def make(seed=0):
@@ -65,7 +35,7 @@ def test_values_are_those_of_enumeration(mixture):
     data, model, theta = make()
     families = mixtures(LENGTHS)[mixture]
     problem = BoltzmannChainProblem(K, V, data, families)
-    expected = enumerate_rows(model, theta, data, families)
+    expected = joint_rows(model, theta, data, families)
     np.testing.assert_allclose(problem.row_values(theta), expected, atol=1e-10)
     weight = np.random.default_rng(1).normal(size=data.n_sequences)
     assert problem.value_grad(theta, weight)[0] == pytest.approx(weight @ expected, abs=1e-10)
@@ -119,7 +89,7 @@ def test_prediction_given_the_symbols():
         if not x:
             continue
         paths = list(itertools.product(range(K), repeat=len(x)))
-        scores = np.array([score(A, start, B, y, x) for y in paths])
+        scores = np.array([joint_score(A, start, B, y, x) for y in paths])
         assert labels[tokens].tolist() == list(paths[int(scores.argmax())])
         p = np.exp(scores - log_sum(scores))
         expected = [[p[[y[t] == k for y in paths]].sum() for k in range(K)] for t in range(len(x))]
@@ -135,7 +105,7 @@ def test_weights_of_a_thousand_stay_finite():
     assert np.isfinite(gradient).all()
     families = mixtures(LENGTHS)["PL1@.5 + PL2@.7 + FL@.3"]
     np.testing.assert_allclose(
-        problem.row_values(theta), enumerate_rows(model, theta, data, families), rtol=1e-12, atol=1e-10
+        problem.row_values(theta), joint_rows(model, theta, data, families), rtol=1e-12, atol=1e-10
     )
 
 

@@ -1,219 +1,151 @@
-"""The contract that every field model keeps: agreement with enumeration, derivatives, shards, threads, files.
+"""Every model keeps the contract of contract.py.
 
 A new model must add an example here: `test_every_model_has_an_example` fails otherwise.
 """
 
-from typing import Any
-
+import contract
 import numpy as np
 import pytest
-from oracle import central_gradient, joint_states, log_conditional
+from contract import CRFExample, FieldExample, JointChainExample
 
 import fieldfit as ff
 from fieldfit.api import find_models
-from fieldfit.data.samples import Table
-from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy, Selection
 
 
-def triangle_features():
+def triangle_features(order):
     random = np.random.default_rng(11)
+    at = [order[v] for v in range(4)]
+    cardinalities, names = [0] * 4, [""] * 4
+    for v, (states, name) in enumerate(zip([2, 3, 2, 2], "abcd", strict=True)):
+        cardinalities[at[v]], names[at[v]] = states, name
     return ff.MarkovRandomField(
-        [2, 3, 2, 2],
+        cardinalities,
         [
-            ff.Factor((0, 1, 2), random.normal(size=(2, 3, 2, 2)), ("shared", "own")),
-            ff.Factor((2, 3), random.normal(size=(2, 2)), "shared"),
-            ff.Factor((3,)),
-            ff.Factor((1, 3), log_offset=random.normal(size=(3, 2))),
+            ff.Factor((at[0], at[1], at[2]), random.normal(size=(2, 3, 2, 2)), ("shared", "own")),
+            ff.Factor((at[2], at[3]), random.normal(size=(2, 2)), "shared"),
+            ff.Factor((at[3],)),
+            ff.Factor((at[1], at[3]), log_offset=random.normal(size=(3, 2))),
         ],
-        names=["a", "b", "c", "d"],
+        names=names,
     )
 
 
-def conditional_field():
-    return ff.MarkovRandomField([2, 2, 3, 2], [(0, 1), (1, 2), (2, 3), (0, 3)], given=[3])
+def conditional_field(order):
+    cardinalities = [0] * 4
+    for v, states in enumerate([2, 2, 3, 2]):
+        cardinalities[order[v]] = states
+    return ff.MarkovRandomField(cardinalities, renamed([(0, 1), (1, 2), (2, 3), (0, 3)], order), given=[order[3]])
 
+
+def renamed(edges, order):
+    return [(order[j], order[k]) for j, k in edges]
+
+
+PATH, CYCLE = [(0, 1), (1, 2), (2, 3)], [(0, 1), (1, 2), (2, 3), (0, 3)]
+GRID = [(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5)]
+DIRECTIONS = ["horizontal"] * 4 + ["vertical"] * 3
 
 EXAMPLES = {
     "boltzmann": [
-        ff.BoltzmannMachine(4),
-        ff.BoltzmannMachine(4, [(0, 1), (1, 2), (2, 3), (0, 3)], biases=True, states=(-1, 1)),
-        ff.BoltzmannMachine.grid(2, 3, tied=True, biases=True),
+        FieldExample(4, lambda order: ff.BoltzmannMachine(4)),
+        FieldExample(4, lambda order: ff.BoltzmannMachine(4, renamed(CYCLE, order), biases=True, states=(-1, 1))),
+        FieldExample(
+            6,
+            lambda order: ff.BoltzmannMachine(
+                6, renamed(GRID, order), biases=True, edge_groups=DIRECTIONS, bias_groups=["bias"] * 6
+            ),
+        ),
     ],
     "potts": [
-        ff.Potts(3, 3),
-        ff.Potts.grid(2, 2, 3, tied=True),
-        ff.Potts(4, 2, [(0, 1), (1, 2), (2, 3)], couplings="agree"),
+        FieldExample(3, lambda order: ff.Potts(3, 3)),
+        FieldExample(4, lambda order: ff.Potts(4, 3, renamed(CYCLE, order), tied=True)),
+        FieldExample(4, lambda order: ff.Potts(4, 2, renamed(PATH, order), couplings="agree")),
     ],
-    "mrf": [triangle_features(), conditional_field()],
+    "mrf": [FieldExample(4, triangle_features), FieldExample(4, conditional_field)],
+    "chain_crf": [
+        CRFExample(pairs="all"),
+        CRFExample(),
+        CRFExample(pairs="all", label_pairs=True),
+        CRFExample(transitions="observed", start=False, end=False),
+    ],
+    "boltzmann_chain": [JointChainExample()],
 }
-MODELS = [pytest.param(m, id=f"{kind}-{k}") for kind, models in EXAMPLES.items() for k, m in enumerate(models)]
-POLICIES = [
-    "FL",
-    "PL1",
-    "PL2@0.5 + PL1",
-    "0.6*PL1 + 0.4*PL2",
-    "PL1[0:2]@[0.5,2] + 0.5*FL/row",
-    "Blocks({0,1},{2})",
-    "Components({0}|{1}, {1,2}|{}, {2}|{0})",
-    "Partition(2) + 0.3*FL",
-    "Multinomial(0.5*PL1 + 0.5*FL)",
+MODELS = [
+    pytest.param(example, id=f"{kind}-{k}")
+    for kind, examples in EXAMPLES.items()
+    for k, example in enumerate(examples)
+]
+CASES = [
+    pytest.param(example, policy, missing, id=f"{kind}-{k}-{policy}-{missing}")
+    for kind, examples in EXAMPLES.items()
+    for k, example in enumerate(examples)
+    for policy in example.policies
+    for missing in example.missing
 ]
 
 
-def sample(model, n=14, missing=0.0, seed=0):
-    random = np.random.default_rng(seed)
-    codes = np.stack([random.integers(0, c, n) for c in model.graph.cardinalities], axis=1).astype(np.int32)
-    codes[random.random(codes.shape) < missing] = -1
-    return Table(np.ascontiguousarray(codes), model.names, model.states)
-
-
-def compiled(model, policy, missing=0.0, n=14):
-    table = sample(model, n, missing)
-    selection = Policy.parse(policy).bind(model.structure()).draw(5, 0, table.n)
-    theta = np.random.default_rng(3).normal(scale=0.7, size=model.n_parameters)
-    return table, selection, model.compile(table, selection), theta
-
-
-def chosen(part, i):
-    if part.indices is not None:
-        return part.indices[part.indptr[i] : part.indptr[i + 1]].tolist()
-    return [] if part.rows is not None and not part.rows[i] else range(part.family.size)
-
-
-def oracle_rows(model, table, selection, theta):
-    """m_θ(X_i, Z_i) by families, from the joint table alone."""
-    tables = model.log_tables(theta)
-    result = np.zeros((table.n, len(selection.parts)))
-    for f, part in enumerate(selection.parts):
-        for i in range(table.n):
-            for j in chosen(part, i):
-                a, b = part.family.component(j)
-                weight = part.beta[j] if isinstance(part.beta, np.ndarray) else part.beta
-                result[i, f] += weight * log_conditional(model.graph, tables, table.codes[i], a, b)
-    return result
-
-
 def test_every_model_has_an_example():
-    fields = {kind for kind, model in find_models().items() if issubclass(model, FieldModel)}
-    assert fields == set(EXAMPLES)
+    assert set(find_models()) == set(EXAMPLES)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("missing", [0.0, 0.3])
-def test_values_and_derivatives(model, policy, missing):
-    table, selection, problem, theta = compiled(model, policy, missing)
-    expected = oracle_rows(model, table, selection, theta)
-    np.testing.assert_allclose(problem.row_values(theta), expected.sum(axis=1), atol=1e-10)
-    weight = np.random.default_rng(8).uniform(0.1, 2.0, table.n)
-    value, gradient = problem.value_grad(theta, weight)
-    assert value == pytest.approx(weight @ expected.sum(axis=1), abs=1e-9)
-    np.testing.assert_allclose(
-        gradient, central_gradient(lambda t: problem.value_grad(t, weight)[0], theta), atol=2e-7
-    )
-    v = np.random.default_rng(9).normal(size=len(theta))
-    np.testing.assert_allclose(
-        problem.hessian_product(theta, v, weight),
-        central_gradient(lambda t: problem.value_grad(t, weight)[1], theta) @ v,
-        atol=3e-7,
-    )
-    scores = problem.scores(theta, 0, table.n)
-    np.testing.assert_allclose(scores, central_gradient(problem.row_values, theta), atol=1e-7)
-    np.testing.assert_allclose(problem.row_products(theta, v), scores @ v, atol=1e-10)
-    np.testing.assert_allclose(
-        problem.score_product(theta, v, weight), (scores * weight[:, None]).T @ (scores @ v), atol=1e-9
-    )
-    np.testing.assert_allclose(
-        np.einsum("ifr,f->ir", problem.family_scores(theta, 3, 9), problem.betas), scores[3:9], atol=1e-12
-    )
+@pytest.mark.parametrize(("example", "policy", "missing"), CASES)
+def test_values_and_derivatives(example, policy, missing):
+    contract.check_values_and_derivatives(example, policy, missing)
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_shards_add_up(model):
-    table, _, problem, theta = compiled(model, "0.6*PL1 + 0.4*FL")
-    bound = Policy.parse("0.6*PL1 + 0.4*FL").bind(model.structure())
-    total, gradient = 0.0, 0.0
-    for start, stop in ((0, 5), (5, 6), (6, table.n)):
-        shard = model.compile(table.subset(np.arange(start, stop)), bound.draw(5, start, stop))
-        more, slope = shard.value_grad(theta)
-        total, gradient = total + more, gradient + slope
-    assert total == pytest.approx(problem.value_grad(theta)[0], abs=1e-10)
-    np.testing.assert_allclose(gradient, problem.value_grad(theta)[1], atol=1e-10)
+@pytest.mark.parametrize("example", MODELS)
+def test_shards_add_up(example):
+    contract.check_shards(example)
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_threads_do_not_change_a_bit(model):
-    _, _, problem, theta = compiled(model, "0.6*PL2 + 0.4*FL", n=300)
-    results = []
-    for threads in (1, 2):
-        ff.set_threads(threads)
-        value, gradient = problem.value_grad(theta)
-        results.append((value, gradient, problem.hessian_product(theta, theta)))
-    assert results[0][0] == results[1][0]
-    assert np.array_equal(results[0][1], results[1][1])
-    assert np.array_equal(results[0][2], results[1][2])
+@pytest.mark.parametrize("example", MODELS)
+def test_threads_do_not_change_a_bit(example):
+    contract.check_threads(example)
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_conditionals_sum_to_one(model):
-    theta = np.random.default_rng(2).normal(size=model.n_parameters)
-    free = [v for v in range(model.m) if v not in model.observed]
-    target = free[:2]
-    states = model.decode(joint_states([model.graph.cardinalities[v] for v in range(model.m)]))
-    logs = model.conditional(theta, states, target, [v for v in range(model.m) if v not in target])
-    groups = {}
-    for state, log in zip(states, logs, strict=True):
-        key = tuple(s for v, s in enumerate(state) if v not in target)
-        groups[key] = groups.get(key, 0.0) + np.exp(log)
-    np.testing.assert_allclose(list(groups.values()), 1.0, atol=1e-12)
+@pytest.mark.parametrize("example", MODELS)
+def test_conditionals_sum_to_one(example):
+    contract.check_conditionals(example)
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_save_and_load_give_the_same_bits(model, tmp_path):
-    table = sample(model, 60)
-    fit = ff.fit(model, table, "0.7*PL1", sigma2=2.0, random_state=4)
-    fit.save(tmp_path / "fit.ff")
-    again = ff.load(tmp_path / "fit.ff")
-    assert np.array_equal(again.theta, fit.theta)
-    assert again.theta.tobytes() == fit.theta.tobytes()
-    assert list(again.parameter_names) == list(fit.parameter_names)
-    assert np.array_equal(again.standard_errors(), fit.standard_errors())
-    assert again.report() == fit.report()
-    codes = joint_states(model.graph.cardinalities)
-    free = [v for v in range(model.m) if v not in model.observed]
-    fits: tuple[Any, ...] = (fit, again)
-    before, after = (f.model.conditional(f.theta, f.model.decode(codes), free, f.model.observed) for f in fits)
-    assert np.array_equal(before, after)
+@pytest.mark.parametrize("example", MODELS)
+def test_save_and_load_give_the_same_bits(example, tmp_path):
+    contract.check_files(example, tmp_path / "fit.ff")
 
 
-def test_relabelling_the_variables_changes_nothing():
+@pytest.mark.parametrize("example", MODELS)
+def test_relabelling_changes_nothing(example):
+    contract.check_relabelling(example)
+
+
+def test_relabelled_estimates_are_the_same_numbers_in_another_order():
     random = np.random.default_rng(1)
     order = random.permutation(5)
     edges = [(0, 1), (1, 2), (2, 3), (3, 4), (0, 4), (1, 3)]
     model = ff.BoltzmannMachine(5, edges, biases=True)
-    renamed = ff.BoltzmannMachine(5, [(order[j], order[k]) for j, k in edges], biases=True)
+    other = ff.BoltzmannMachine(5, renamed(edges, order), biases=True)
     x = random.integers(0, 2, (200, 5))
     y = np.empty_like(x)
     y[:, order] = x
-    one = ff.fit(model, x, "PL1 + PL2", sigma2=5.0, tol=1e-9)
-    two = ff.fit(renamed, y, "PL1 + PL2", sigma2=5.0, tol=1e-9)
-    np.testing.assert_allclose(one.theta[:6], two.theta[:6], atol=1e-7)
-    np.testing.assert_allclose(one.theta[6:], two.theta[6:][order], atol=1e-7)
+    before = ff.fit(model, x, "PL1 + PL2", sigma2=5.0, tol=1e-9)
+    after = ff.fit(other, y, "PL1 + PL2", sigma2=5.0, tol=1e-9)
+    np.testing.assert_allclose(before.theta[:6], after.theta[:6], atol=1e-7)
+    np.testing.assert_allclose(before.theta[6:], after.theta[6:][order], atol=1e-7)
 
 
 def test_swapping_states_of_a_symmetric_model_changes_nothing():
     x = np.random.default_rng(6).choice([-1, 1], (150, 4))
     model = ff.BoltzmannMachine(4, states=(-1, 1))
-    one, two = ff.fit(model, x, "FL", tol=1e-9), ff.fit(model, -x, "FL", tol=1e-9)
-    np.testing.assert_allclose(one.theta, two.theta, atol=1e-7)
+    before, after = ff.fit(model, x, "FL", tol=1e-9), ff.fit(model, -x, "FL", tol=1e-9)
+    np.testing.assert_allclose(before.theta, after.theta, atol=1e-7)
 
 
 def test_an_empty_selection_has_value_zero():
-    model = ff.BoltzmannMachine(3)
-    table = sample(model, 5)
-    selection = Policy.parse("0.000001*FL").bind(model.structure()).draw(0, 0, 5)
+    example = EXAMPLES["boltzmann"][0]
+    table = example.samples(5)
+    selection = Policy.parse("0.000001*FL").bind(example.model.structure()).draw(0, 0, 5)
     assert selection.count() == 0
-    value, gradient = model.compile(table, Selection(5, selection.parts)).value_grad(np.ones(3))
+    value, gradient = example.model.compile(table, Selection(5, selection.parts)).value_grad(np.ones(6))
     assert value == 0.0
-    assert np.array_equal(gradient, np.zeros(3))
+    assert np.array_equal(gradient, np.zeros(6))
