@@ -74,21 +74,29 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def print_table(table: PlainTable) -> None:
-    """A table that fits the terminal: text columns fold, numbers do not."""
+    """A table that fits the terminal: text folds, words that are too long are shortened, numbers stay as they are."""
     from rich import box
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
+    from fieldfit.cli.widths import column_widths, shorten_words
+
     target = console()
+    rows = table.texts()
+    natural = [max(map(cell_len, column)) for column in zip(table.columns, *rows, strict=True)]
+    is_text = [not table.numeric(c) for c in range(len(table.columns))]
+    widths = column_widths(natural, is_text, target.width)
+    mark = "…" if target.encoding.startswith("utf") else "~"
     # The simple box needs characters outside ASCII; rich falls back by itself where the encoding has none.
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", show_edge=False)
+    shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left", show_edge=False)
     if table.title:
         target.print(Text(table.title, style="bold"))
-    for c, name in enumerate(table.columns):
-        number = table.numeric(c)
-        shown.add_column(Text(name), justify="right" if number else "left", no_wrap=number, overflow="fold")
-    for row in table.texts():
-        shown.add_row(*map(Text, row))
+    for name, width, text in zip(table.columns, widths, is_text, strict=True):
+        shown.add_column(Text(name), justify="left" if text else "right", no_wrap=not text, width=width)
+    for row in rows:
+        cells = zip(row, widths, is_text, strict=True)
+        shown.add_row(*(Text(shorten_words(cell, width, mark) if text else cell) for cell, width, text in cells))
     target.print(shown)
     if table.note:
         target.print(Text(table.note, style="dim"))

@@ -1,0 +1,40 @@
+"""How a table fits into a terminal: numbers keep their width, columns of text share the rest.
+
+Text folds at spaces. A word that is still too long, such as the name of a parameter, is shortened in the middle, where
+names that begin or end alike differ least often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+#: A column of text is never narrower than this, even if the table then is wider than the terminal.
+NARROWEST = 8
+#: Between two columns.
+GAP = 2
+
+
+def column_widths(natural: Sequence[int], is_text: Sequence[bool], width: int) -> list[int]:
+    """The width of each column of a table of ``width`` characters, from those that the cells would like.
+
+    If they do not fit, the widest columns of text give way first.
+    """
+    widths = list(natural)
+    spare = width - GAP * (len(widths) - 1) - sum(w for w, text in zip(widths, is_text, strict=True) if not text)
+    places = sorted((place for place, text in enumerate(is_text) if text), key=lambda place: widths[place])
+    for rank, place in enumerate(places):
+        share = max(NARROWEST, spare // (len(places) - rank))
+        widths[place] = min(widths[place], share)
+        spare -= widths[place]
+    return widths
+
+
+def shorten_words(text: str, width: int, mark: str = "…") -> str:
+    """The text with every word of more than ``width`` characters shortened in the middle."""
+    return " ".join(word if len(word) <= width else _shortened(word, width, mark) for word in text.split(" "))
+
+
+def _shortened(word: str, width: int, mark: str) -> str:
+    kept = width - len(mark)
+    tail = kept // 2
+    return word[: kept - tail] + mark + word[len(word) - tail :]

@@ -1,0 +1,68 @@
+"""Tables in terminals of 80 and 120 columns: names stay on one line, and are shortened only where they must be."""
+
+import re
+
+import numpy as np
+import pytest
+
+from fieldfit.cli.output import print_table
+from fieldfit.cli.widths import column_widths, shorten_words
+from fieldfit.report.table import PlainTable
+
+JUSTICES = ["Rehnquist", "Stevens", "O.Connor", "Scalia", "Kennedy"]
+
+
+@pytest.fixture
+def court(tmp_path):
+    votes = np.random.default_rng(0).integers(0, 2, (200, 5))
+    path = tmp_path / "court.csv"
+    np.savetxt(path, votes, fmt="%d", delimiter=",", header=",".join(JUSTICES), comments="")
+    return path
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_names_of_parameters_stay_on_one_line(court, run, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    printed = run("fit", "boltzmann", court).out.splitlines()
+    assert max(map(len, printed)) <= width
+    lines = [line for line in printed if re.search(r"-?\d\.\d{4}", line) and ":" in line.split()[0]]
+    assert len(lines) == 10
+    names = {line.split()[0] for line in lines}
+    assert "Rehnquist:O.Connor" in names
+    assert not any("…" in name for name in names)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_only_what_cannot_fit_is_shortened_in_its_middle(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    names = [f"{'first' * 12}:{k}:{'second' * 12}" for k in range(3)]
+    rows = tuple((name, 1.0, 2.0, 3.0) for name in (*names, "short"))
+    print_table(PlainTable("", ("parameter", "a", "b", "c"), rows, "", ("", ".4f", ".4f", ".4f")))
+    printed = capsys.readouterr().out.splitlines()
+    assert max(map(len, printed)) == width
+    lines = [line for line in printed if line.startswith("first")]
+    assert len(lines) == 3
+    for line in lines:
+        name = line.split()[0]
+        assert re.fullmatch(r"first\w*…\w*second", name)
+        assert line.split()[1:] == ["1.0000", "2.0000", "3.0000"]
+    assert any(line.startswith("short ") for line in printed)
+
+
+def test_sentences_fold_at_spaces_and_the_widest_column_gives_way(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = (("name", "a sentence that is too long for a line " * 3, 12345),)
+    print_table(PlainTable("", ("who", "what", "count"), rows))
+    printed = capsys.readouterr().out
+    assert "…" not in printed
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "12,345" in printed
+
+
+def test_widths():
+    assert column_widths([10, 5], [True, False], 80) == [10, 5]
+    assert column_widths([100, 5], [True, False], 80) == [73, 5]
+    assert column_widths([10, 100, 5], [True, True, False], 80) == [10, 61, 5]
+    assert column_widths([100, 70], [True, False], 60) == [8, 70]
+    assert shorten_words("abcdefghij kl", 6) == "abc…ij kl"
+    assert shorten_words("abcdefghij", 7, "~") == "abc~hij"
