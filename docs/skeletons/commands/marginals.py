@@ -1,0 +1,42 @@
+"""`fieldfit marginals MODEL.ff`: the skeleton of a command. Copy it to src/fieldfit/cli/commands/.
+
+A command has a function with typed options, and `register(app)`, by which it is found. What is heavy is imported inside
+the function, so that help does not wait for it. Results go to stdout (a table, or one JSON document), notes to stderr,
+and what is wrong is raised as a `FieldfitError` whose message is a sentence: the command line prints it and exits with 2.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from fieldfit.cli.options import Json, SavedFit, Threads, limit_threads
+
+
+def marginals(path: SavedFit, threads: Threads = None, json: Json = False) -> None:
+    """Show the probability of every state of every variable of a fitted field."""
+    from fieldfit.api.files import load
+    from fieldfit.cli.output import print_json, print_table
+    from fieldfit.models.field import FieldModel
+    from fieldfit.report.table import PlainTable
+    from fieldfit.types import ModelError
+
+    limit_threads(threads)
+    fit = load(path)
+    model = fit.model
+    if not isinstance(model, FieldModel):
+        raise ModelError(f"{path} holds a {model.kind} model, and only fields have marginals without inputs.")
+    found = model.marginals(fit.theta)
+    rows = [
+        (name, str(state), float(probability))
+        for name, states, vector in zip(model.names, model.states, found, strict=True)
+        for state, probability in zip(states, vector, strict=True)
+    ]
+    if json:
+        print_json([{"variable": name, "state": state, "probability": p} for name, state, p in rows])
+        return
+    print_table(PlainTable("", ("variable", "state", "probability"), tuple(rows), "", ("", "", ".4f")))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("marginals")(marginals)
