@@ -6,6 +6,7 @@ A `Program` binds a template (see templates.py) to the factors of a graph; progr
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,9 +17,15 @@ from numpy.typing import NDArray
 from fieldfit import _kernels
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.factor_graph import FactorGraph
-from fieldfit.inference.templates import Template, compile_template
+from fieldfit.inference.templates import (
+    MOST_MAP_ENTRIES,
+    Template,
+    TemplateOrder,
+    compile_template,
+    order_template,
+)
 from fieldfit.threads import get_threads
-from fieldfit.types import FloatArray, Int32Array, IntArray, ModelError
+from fieldfit.types import FloatArray, Int32Array, IntArray, ModelError, WidthError
 
 _NONE = np.empty(0)
 _NO_INDEX = np.empty(0, dtype=np.int64)
@@ -70,6 +77,19 @@ class Program:
         return result
 
 
+@dataclass(frozen=True)
+class _Reduced:
+    """The factors that touch some free variables, grouped by the free variables that they have in common."""
+
+    variables: IntArray
+    factors: IntArray
+    free_strides: IntArray  # of each factor's free variables in increasing order, padded in front
+    outside: NDArray[np.bool_]  # (factors, widest scope): which variables of the scope are clamped
+    group_of: IntArray  # the group of each factor
+    cardinalities: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]  # the places of their variables in ``variables``
+
+
 class ProgramCompiler:
     """Compiles programs over one graph and keeps the templates that they share."""
 
@@ -78,10 +98,54 @@ class ProgramCompiler:
         self.largest_table = largest_table
         self.memory = 0  # bytes of all templates so far
         self._templates: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], Template] = {}
+        self._orders: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], TemplateOrder | WidthError] = {}
         self._cards = np.array(graph.cardinalities, dtype=np.int64)
+
+    def safe_states(self, count: int) -> float:
+        """The number of joint states up to which any sum over ``count`` variables is within the limits.
+
+        No table has more entries than there are joint states, and every reduced table and every message is multiplied
+        once into one of them.
+        """
+        scopes = sum(math.comb(count, k) for k in range(1, self.graph.scope_matrix.shape[1] + 1))
+        inputs = min(scopes, len(self.graph.scopes)) + count
+        return min(self.largest_table, MOST_MAP_ENTRIES / max(inputs, 1))
+
+    def check(self, free: frozenset[int], *, name: str = "The sum") -> None:
+        """Raise `WidthError` where the sum over ``free`` is too wide. Only the order is found; nothing is compiled."""
+        if math.prod(self.graph.cardinalities[v] for v in free) > self.safe_states(len(free)):
+            reduced = self._reduce(free)
+            self._order(reduced.cardinalities, reduced.groups, name)
 
     def compile(self, free: frozenset[int], *, name: str = "The sum") -> Program:
         """Compile the exact sum over ``free``, all other variables being clamped; ``name`` is for error messages."""
+        reduced = self._reduce(free)
+        groups, touching = reduced.groups, reduced.factors
+        template = self._template(reduced.cardinalities, groups, name)
+        scopes, strides = self.graph.scope_matrix[touching], self.graph.stride_matrix[touching]
+        members = np.argsort(reduced.group_of, kind="stable")
+        sorted_strides = reduced.free_strides[members]
+        offsets = []
+        counts = np.bincount(reduced.group_of, minlength=len(groups))
+        pointer = np.concatenate(([0], np.cumsum(counts)))
+        for group, scope in enumerate(groups):
+            own = sorted_strides[pointer[group] : pointer[group + 1], sorted_strides.shape[1] - len(scope) :]
+            digits = np.indices([template.cardinalities[v] for v in scope]).reshape(len(scope), -1)
+            offsets.append((own @ digits).astype(np.int32).ravel())
+        outside = reduced.outside[members]
+        return Program(
+            template=template,
+            free=tuple(int(v) for v in reduced.variables),
+            boundary=tuple(int(v) for v in np.unique(scopes[members][outside])),
+            factors=touching[members],
+            group_member=pointer.astype(np.int32),
+            member_size=np.repeat(template.arrays["group_size"].astype(np.int64), counts),
+            entry_offset=np.concatenate(offsets) if offsets else np.empty(0, dtype=np.int32),
+            clamped=np.where(outside, scopes[members], 0),
+            clamped_stride=np.where(outside, strides[members], 0),
+        )
+
+    def _reduce(self, free: frozenset[int]) -> _Reduced:
         variables = np.array(sorted(free), dtype=np.int64)
         touching = np.unique(np.array([f for v in variables for f in self.graph.factors_of[v]], dtype=np.int64))
         local = np.full(self.graph.n_variables, -1, dtype=np.int64)
@@ -99,37 +163,34 @@ class ProgramCompiler:
             _, first, group_of = np.unique(number, return_index=True, return_inverse=True)
         else:
             _, first, group_of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-        lines, group_of = keys[first], group_of.reshape(-1)
-        groups = tuple(tuple(int(v) for v in line if v >= 0) for line in lines)
-        template = self._template(tuple(int(c) for c in self._cards[variables]), groups, name)
-
-        members = np.argsort(group_of, kind="stable")
-        sorted_strides = np.take_along_axis(np.where(inside, strides, 0), order, axis=1)[members]
-        offsets = []
-        counts = np.bincount(group_of, minlength=len(groups))
-        pointer = np.concatenate(([0], np.cumsum(counts)))
-        for group, scope in enumerate(groups):
-            own = sorted_strides[pointer[group] : pointer[group + 1], sorted_strides.shape[1] - len(scope) :]
-            digits = np.indices([template.cardinalities[v] for v in scope]).reshape(len(scope), -1)
-            offsets.append((own @ digits).astype(np.int32).ravel())
-        outside = (~inside & (scopes >= 0))[members]
-        return Program(
-            template=template,
-            free=tuple(int(v) for v in variables),
-            boundary=tuple(int(v) for v in np.unique(scopes[members][outside])),
-            factors=touching[members],
-            group_member=pointer.astype(np.int32),
-            member_size=np.repeat(template.arrays["group_size"].astype(np.int64), counts),
-            entry_offset=np.concatenate(offsets) if offsets else np.empty(0, dtype=np.int32),
-            clamped=np.where(outside, scopes[members], 0),
-            clamped_stride=np.where(outside, strides[members], 0),
+        groups = tuple(tuple(int(v) for v in line if v >= 0) for line in keys[first])
+        return _Reduced(
+            variables,
+            touching,
+            np.take_along_axis(np.where(inside, strides, 0), order, axis=1),
+            ~inside & (scopes >= 0),
+            group_of.reshape(-1),
+            tuple(int(c) for c in self._cards[variables]),
+            groups,
         )
+
+    def _order(self, cards: tuple[int, ...], groups: tuple[tuple[int, ...], ...], name: str) -> TemplateOrder:
+        order = self._orders.get((cards, groups))
+        if order is None:
+            try:
+                order = order_template(cards, groups, name=name, largest_table=self.largest_table)
+            except WidthError as error:
+                order = error
+            self._orders[cards, groups] = order
+        if isinstance(order, WidthError):
+            raise WidthError(str(order))
+        return order
 
     def _template(self, cards: tuple[int, ...], groups: tuple[tuple[int, ...], ...], name: str) -> Template:
         key = (cards, groups)
         template = self._templates.get(key)
         if template is None:
-            template = compile_template(cards, groups, name=name, largest_table=self.largest_table)
+            template = compile_template(cards, groups, self._order(cards, groups, name))
             self._templates[key] = template
             self.memory += template.memory
         return template

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldfit.inference.elimination import elimination_order
+from fieldfit.inference.elimination import EliminationOrder, elimination_order
 from fieldfit.inference.factor_graph import FactorGraph
 from fieldfit.types import Int32Array, WidthError
 
@@ -53,15 +53,27 @@ def _steps(cardinalities: list[int]) -> list[int]:
     return steps[::-1]
 
 
-def compile_template(
+@dataclass(frozen=True)
+class TemplateOrder:
+    """The order of a template's elimination, with the tables that each step multiplies: cheap, and known to fit."""
+
+    order: EliminationOrder
+    inputs: list[list[tuple[int, tuple[int, ...]]]]  # of each step: (source, variables)
+    tables: list[int]  # entries of each step's table
+
+
+def order_template(
     cards: tuple[int, ...], groups: tuple[tuple[int, ...], ...], *, name: str, largest_table: int
-) -> Template:
-    """Compile the elimination of all variables of a field with these reduced tables."""
+) -> TemplateOrder:
+    """Find the order in which all variables of a field with these reduced tables are summed out.
+
+    Raises `WidthError` where a table or the index of all tables would be too large.
+    """
     order = elimination_order(
         FactorGraph(cards, groups), frozenset(range(len(cards))), name=name, largest_table=largest_table
     )
     position = {variable: place for place, variable in enumerate(order.variables)}
-    inputs: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in order.variables]  # (source, variables)
+    inputs: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in order.variables]
     for group, scope in enumerate(groups):
         inputs[min(position[v] for v in scope)].append((group, scope))
     for bucket, separator in enumerate(order.separators):
@@ -71,13 +83,19 @@ def compile_template(
         math.prod(cards[v] for v in (*separator, variable))
         for variable, separator in zip(order.variables, order.separators, strict=True)
     ]
-    entries = sum(size * len(own) for size, own in zip(tables, inputs, strict=True))
+    entries = sum(size * len(sources) for size, sources in zip(tables, inputs, strict=True))
     if entries > MOST_MAP_ENTRIES:
         raise WidthError(
             f"{name} sums over {len(cards)} variables with a width of {order.width} and {len(groups)} tables: its "
             f"index would have {entries:,} entries, and the limit is {MOST_MAP_ENTRIES:,}. Use smaller blocks (PL1, "
             f"PL2, Partition(2)) or condition on more variables."
         )
+    return TemplateOrder(order, inputs, tables)
+
+
+def compile_template(cards: tuple[int, ...], groups: tuple[tuple[int, ...], ...], ordered: TemplateOrder) -> Template:
+    """Compile the elimination of all variables of a field with these reduced tables, in a known order."""
+    order, inputs, tables = ordered.order, ordered.inputs, ordered.tables
     bucket_cards, sources, input_counts, maps = [], [], [], []
     separator_vars: list[int] = []
     separator_strides: list[int] = []

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fieldfit.inference import FactorGraph, ProgramCompiler
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import Component
-from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, WidthError
+from fieldfit.types import BoolArray, DataError, FloatArray, Int32Array, IntArray, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -54,7 +54,6 @@ class FieldCompiler:
         self.matrices: list[list[NDArray[Any]]] = []
         self.compiler = ProgramCompiler(arrays.graph, largest_table=arrays.largest_table)
         self.members = 0
-        self.wide_rows: list[IntArray] = []  # samples whose missing values make a sum too wide
 
     def program(self, free: frozenset[int], name: str) -> int:
         """The number of the program that sums over ``free``, compiled if it is new."""
@@ -156,20 +155,68 @@ def collect(compiler: FieldCompiler, part: FamilySelection, n: int) -> list[Grou
             continue
         for number in np.unique(patterns[rows]):
             same = rows[patterns[rows] == number]
-            absent = frozenset(np.flatnonzero(missing[same[0]]).tolist())
-            seen = Component(
-                tuple(v for v in component.target if v not in absent),
-                tuple(v for v in component.given if v not in absent),
-            )
+            seen = _seen(component, missing[same[0]])
             if not seen.target:
                 continue  # log p of nothing is 0
-            try:
-                groups.append(_group(compiler, seen, same, weight, family.name, index))
-            except WidthError:
-                if seen == component:
-                    raise
-                compiler.wide_rows.append(same)
+            groups.append(_group(compiler, seen, same, weight, family.name, index))
     return groups
+
+
+def wide_rows(compiler: FieldCompiler, part: FamilySelection, n: int) -> BoolArray:
+    """Which of the n samples miss so many values of a selected component that summing them out is too wide.
+
+    Nothing is compiled. A sum is over the missing values and the component's target at most, so most patterns fit
+    whatever the graph is; for the others the order is found, until one component of a sample is too wide.
+    """
+    wide = np.zeros(n, dtype=bool)
+    missing = compiler.codes < 0
+    size = part.family.size
+    if size is None or not missing.any():
+        return wide
+    graph = compiler.arrays.graph
+    numbers = _pattern_numbers(missing)
+    patterns = missing[np.unique(numbers, return_index=True)[1]]
+    log_states = np.log2(np.array(graph.cardinalities, dtype=np.float64))
+    absent, states = patterns.sum(axis=1), patterns @ log_states
+    safe = np.log2([compiler.compiler.safe_states(count) for count in range(graph.n_variables + 1)])
+    suspects: dict[int, BoolArray] = {}
+    for index in range(size):
+        target = list(part.family.component(index).target)
+        count = np.minimum(absent + len(target), graph.n_variables)
+        # Rounding of the logarithms must not hide a sum that just does not fit.
+        suspect = (absent > 0) & (states + log_states[target].sum() > safe[count] - 1e-6)
+        if suspect.any():
+            suspects[index] = suspect
+    if not suspects:
+        return wide
+    pointer, samples = part.component_rows(n)
+    for index, suspect in suspects.items():
+        rows = samples[pointer[index] : pointer[index + 1]]
+        rows = rows[suspect[numbers[rows]] & ~wide[rows]]
+        component = part.family.component(index)
+        for number in np.unique(numbers[rows]):
+            seen = _seen(component, patterns[number])
+            if seen.target and seen != component and _too_wide(compiler, seen):
+                wide[rows[numbers[rows] == number]] = True
+    return wide
+
+
+def _too_wide(compiler: FieldCompiler, component: Component) -> bool:
+    target = frozenset(component.target)
+    free = _relevant(compiler.arrays.graph, target, frozenset(component.given))
+    try:
+        compiler.compiler.check(free)
+        compiler.compiler.check(free - target)
+    except WidthError:
+        return True
+    return False
+
+
+def _seen(component: Component, missing: BoolArray) -> Component:
+    """The component without the values that are missing."""
+    return Component(
+        tuple(v for v in component.target if not missing[v]), tuple(v for v in component.given if not missing[v])
+    )
 
 
 def _group(

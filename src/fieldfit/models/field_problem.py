@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from fieldfit.inference import Configurations, ProgramSet, check_tables
 from fieldfit.models.base import Problem
 from fieldfit.models.equal_samples import equal_samples
-from fieldfit.models.field_compiler import FieldArrays, FieldCompiler, Group, collect
+from fieldfit.models.field_compiler import FieldArrays, FieldCompiler, Group, collect, wide_rows
 from fieldfit.models.field_information import (
     MOST_NUMBERS,
     Lattice,
@@ -57,9 +57,9 @@ class FieldProblem(Problem):
         self.n_families = len(selection.parts)
         self._betas = np.array([1.0 if isinstance(p.beta, np.ndarray) else p.beta for p in selection.parts])
         compiler = FieldCompiler(arrays, codes)
-        collected = [collect(compiler, part, selection.n) for part in selection.parts]
-        if compiler.wide_rows:
-            rows = np.unique(np.concatenate(compiler.wide_rows))
+        wide = np.any([wide_rows(compiler, part, selection.n) for part in selection.parts], axis=0)
+        if wide.any():
+            rows = np.flatnonzero(wide)
             shown = ", ".join(map(str, rows[:20])) + (", …" if len(rows) > 20 else "")
             raise WidthError(
                 f"{len(rows)} of {len(codes)} samples miss so many values that summing them out needs a table of more "
@@ -67,6 +67,7 @@ class FieldProblem(Problem):
                 f'(wide_rows="drop"), impute values, or use a sparser graph.',
                 rows,
             )
+        collected = [collect(compiler, part, selection.n) for part in selection.parts]
         self.programs = ProgramSet(arrays.graph, compiler.programs)
         codes_of = [np.array(lines, dtype=np.int32) for lines in compiler.matrices]
         self.configurations = self.programs.configure(codes_of)
