@@ -25,7 +25,7 @@ _forked = False  # from a process that used several
 
 def _checked(count: int) -> int:
     if int(count) != count or count < 1:
-        raise FieldfitError(f"The number of threads must be a whole number of at least 1; got {count!r}.")
+        raise FieldfitError(f"The number of threads must be an integer of at least 1; got {count!r}.")
     return int(count)
 
 
@@ -85,7 +85,7 @@ def get_threads(work: float = float("inf")) -> int:
     if count is None:
         text = os.environ.get("FIELDFIT_NUM_THREADS")
         if text and (not text.isdigit() or int(text) < 1):
-            raise FieldfitError(f"FIELDFIT_NUM_THREADS must be a whole number of at least 1; it is {text!r}.")
+            raise FieldfitError(f"FIELDFIT_NUM_THREADS must be an integer of at least 1; it is {text!r}.")
         count = int(text) if text else processors()
     if _forked or count == 1:
         return 1

@@ -140,7 +140,7 @@ def test_saved_arrays_give_the_same_encoder():
         ([[["a"]]], None, "needs the labels"),
         ([[["a"]]], [[None]], r"y\[0\]\[0\] is None; a label must be"),
         ([[["a"]]], [[0.5]], r"y\[0\]\[0\] is 0.5; a label must be"),
-        ([[["a"], ["a"]]], [["x", 1]], "all text or all whole numbers"),
+        ([[["a"], ["a"]]], [["x", 1]], "all strings or all integers"),
         ([[["a"], {"n": math.nan}]], [["x", "y"]], r"X\[0\]\[1\].*'n' is nan"),
         ([[{"m": 1, "n": math.inf}]], [["x"]], r"X\[0\]\[0\].*'n' is inf"),
         ([[{"n": None}]], [["x"]], r"X\[0\]\[0\].*'n' is None"),

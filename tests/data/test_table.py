@@ -310,9 +310,9 @@ def test_values_of_other_types():
 
 def test_too_many_states_to_be_discrete():
     values = np.arange(1500)
-    refused("Column 'x0' of the table has 1500 different values", values.reshape(-1, 1))
-    refused("1500 different values", values.reshape(-1, 1) + 0.5)
-    refused("1500 different values", [[f"id{i}"] for i in values])
+    refused("Column 'x0' of the table has 1500 distinct values", values.reshape(-1, 1))
+    refused("1500 distinct values", values.reshape(-1, 1) + 0.5)
+    refused("1500 distinct values", [[f"id{i}"] for i in values])
     assert read_table(values.reshape(-1, 1), states=range(1500)).cardinalities == (1500,)
 
 
@@ -326,7 +326,7 @@ def test_too_many_states_to_be_discrete():
         ((0, NAN), "missing value"),
         ((0, float("inf")), "infinite"),
         ((0, (1,)), "mixes labels and lists"),
-        ("01", "is a text"),
+        ("01", "is a string"),
     ],
 )
 def test_bad_states(states, message):
@@ -400,7 +400,7 @@ def test_unreadable_files(tmp_path):
         ([1, -1, 2], "importance", "-1.0 in row 1"),
         ([1, 2, NAN], "importance", "nan in row 2"),
         ([1, float("inf"), 2], "counts", "inf in row 1"),
-        ([1, 0.5, 2], "counts", "0.5 in row 1 .* whole number"),
+        ([1, 0.5, 2], "counts", "0.5 in row 1 .* integer"),
         ([0, 0, 0], "importance", "zero in every row"),
         (["a", "b", "c"], "importance", "numbers"),
         ([1, 1, 1], "copies", "weight_kind='copies' is unknown"),

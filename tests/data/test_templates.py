@@ -126,7 +126,7 @@ def test_prediction_drops_unknown_features_and_marks_unknown_labels():
     encoded = encoder.encode(fresh)
     assert names_of(encoder, encoded) == [["U0:He", "U1:_B-1/PRP"], ["U1:PRP/VBZ"], []]
     assert encoded.labels.tolist() == [encoder.labels.code("B-NP"), -1, encoder.labels.code("O")]
-    with pytest.raises(DataError, match=r"new\.txt, line 2: the label 'B-XX' is not one of the 4 labels"):
+    with pytest.raises(DataError, match=r"new\.txt, line 2: the label 'B-XX' is not one of the 4 training labels"):
         encoder.encode(fresh, unknown_labels="error")
     with pytest.raises(DataError, match="'mark' or 'error'"):
         encoder.encode(fresh, unknown_labels="ignore")

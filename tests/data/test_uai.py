@@ -86,7 +86,7 @@ def test_any_network_comes_back(tmp_path_factory, data):
     [
         ("MARKOV", "MARKVO", "line 1: 'MARKVO' stands where MARKOV or BAYES should"),
         ("MARKOV\n", "# my field\nMARKOV\n", "line 1: '#' stands"),
-        ("MARKOV\n3\n", "MARKOV\n-3\n", "line 2: '-3' stands where the number of variables, a whole number"),
+        ("MARKOV\n3\n", "MARKOV\n-3\n", "line 2: '-3' stands where the number of variables, an integer"),
         ("MARKOV\n3\n", "MARKOV\n0\n", "line 2: the network has no variables"),
         ("MARKOV\n3\n", "MARKOV\n99999999999\n", "ends before the numbers of states of 99999999999 variables"),
         ("2 2 3", "2 0 3", "line 3: variable 1 has no states"),

@@ -282,7 +282,7 @@ def test_top_features_and_transitions_are_the_weights(tagger):
     assert table.loc["^", "O"] == weights["^->O"]
     assert table.loc["O", "$"] == weights["O->$"]
     assert np.isnan(table.loc["^", "$"])
-    with pytest.raises(DataError, match="'X' is not one of the labels"):
+    with pytest.raises(DataError, match="'X' is not a label"):
         tagger.top_features(3, label="X")
 
 
@@ -405,7 +405,7 @@ def test_a_loaded_tagger_fits_again_as_before(toy, options, tmp_path):
     again = ff.CRFTagger.load(tmp_path / "tagger.ff").fit(words, y)
     np.testing.assert_array_equal(again.fit_.theta, fitted.fit_.theta)
     loaded = ff.CRFTagger.load(tmp_path / "tagger.ff")
-    with pytest.raises(DataError, match="give X and y"):
+    with pytest.raises(DataError, match="Give X and y"):
         loaded.compact(0.01)
     assert loaded.compact(0.01, words, y).predict(words) == fitted.compact(0.01).predict(words)
 

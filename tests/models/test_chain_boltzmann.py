@@ -127,5 +127,5 @@ def test_bad_input_is_refused():
         BoltzmannChain(0, 3)
     with pytest.raises(DataError, match="each token has one"):
         BoltzmannChain(K, 5).read(random_sequences())
-    with pytest.raises(DataError, match="alphabet"):
+    with pytest.raises(DataError, match="encode them with"):
         BoltzmannChain(K, 7).read(random_symbols())

@@ -272,7 +272,7 @@ def test_bad_input_is_refused():
         ChainCRF(K, 5, pairs="seen")
     with pytest.raises(ModelError, match="names of labels"):
         ChainCRF(K, 5, labels=["a"])
-    with pytest.raises(DataError, match="alphabet"):
+    with pytest.raises(DataError, match="encode them with"):
         ChainCRF(K, 6, pairs="all").read(data)
     with pytest.raises(DataError, match="Sequences"):
         model.read([["a"]])

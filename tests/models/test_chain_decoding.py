@@ -122,7 +122,7 @@ def test_bad_given_labels_are_refused():
         model.predict(theta, data, np.zeros(3, np.int32))
     with pytest.raises(DataError, match="must lie in"):
         model.predict(theta, data, np.full(data.n_tokens, K, np.int32))
-    with pytest.raises(DataError, match="whole number"):
+    with pytest.raises(DataError, match="integer"):
         model.predict(theta, data, np.zeros(data.n_tokens))
     with pytest.raises(DataError, match="at least 1"):
         model.n_best(theta, data, 0)

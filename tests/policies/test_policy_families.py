@@ -146,7 +146,7 @@ def test_full_likelihood_blocks_and_own_components(make_field: MakeField) -> Non
         ("Partition(5)", "PL5 needs blocks of 5"),
         ("LogLinear(PL1; 4: 1)", "names unit 4; the units are 0 to 3"),
         ("LogLinear(FL; 0: -inf)", "never selects"),
-        ("LogLinear(FL; none: -inf; 0: -inf)", "leaves no state"),
+        ("LogLinear(FL; none: -inf; 0: -inf)", "allows no state"),
     ],
 )
 def test_policies_that_do_not_fit_the_field(make_field: MakeField, text: str, reason: str) -> None:

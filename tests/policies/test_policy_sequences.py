@@ -63,7 +63,7 @@ def test_expected_counts_of_each_sample(sequences: Any, text: str) -> None:
 
 def test_moments_belong_to_one_sample(sequences: Any) -> None:
     bound = Policy.parse("PL1 + 0.3*PL2/sentence").bind(sequences)
-    with pytest.raises(PolicyError, match="say which row"):
+    with pytest.raises(PolicyError, match="Give row"):
         bound.mean()
     length = sequences.lengths[3]
     assert bound.n_components(3) == len(bound.mean(3)) == length + max(length - 1, 1)

@@ -140,7 +140,7 @@ def test_spaces_and_defaults() -> None:
         ("PL1[0:2:0]", 10, "step"),
         ("PL1[0,0]", 0, "different numbers"),
         ("PL1[0][0]", 6, "expected '\\+'"),
-        (f"PL1[0:{10**30}]", 0, "beyond any family's size"),
+        (f"PL1[0:{10**30}]", 0, "larger than the size of any family"),
         ("PL1/word", 4, "'row' or 'sentence'"),
         ("[0.1,0.2]*PL1/row", 0, "one λ"),
         ("PL2(conn)", 8, r"only option of PL2 is \(connected\)"),

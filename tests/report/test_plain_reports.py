@@ -63,5 +63,5 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     with pytest.raises(FileAccessError, match="does not exist"):
         make_folder(tmp_path / "a" / "b")
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileAccessError, match="cannot be made"):
+    with pytest.raises(FileAccessError, match="cannot be created"):
         make_folder(tmp_path / "file")

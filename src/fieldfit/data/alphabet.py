@@ -11,7 +11,7 @@ from fieldfit.types import DataError, Int32Array
 
 
 class Alphabet:
-    """A frozen list of different names, all text or all whole numbers; ``names[code]`` and ``code(name)`` invert.
+    """A frozen list of different names, all strings or all integers; ``names[code]`` and ``code(name)`` invert.
 
     ``len(alphabet)`` is the number of names. A name that is not there has the code −1.
     """
@@ -24,10 +24,10 @@ class Alphabet:
         self.names = tuple(names)
         kinds = set(map(type, self.names))
         if kinds == {str, int}:
-            raise DataError("The names of an alphabet must be all text or all whole numbers, not both.")
+            raise DataError("The names of an alphabet must be all strings or all integers, not both.")
         if kinds - {str, int}:
             other = next(name for name in self.names if type(name) not in (str, int))
-            raise DataError(f"A name must be text or a whole number; got {other!r}. Convert it with str() or int().")
+            raise DataError(f"A name must be a string or an integer; got {other!r}. Convert it with str() or int().")
         if len(self.codes) != len(self.names):
             raise DataError("The names of an alphabet must differ from each other.")
 
@@ -36,7 +36,7 @@ class Alphabet:
         """The alphabet of the different ``names`` in ascending order, whatever order they come in."""
         different = list(dict.fromkeys(names))
         if len({isinstance(name, str) for name in different}) > 1:
-            raise DataError("Labels must be all text or all whole numbers; both were given.")
+            raise DataError("Labels must be all strings or all integers; both were given.")
         return cls(sorted(different))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""From arrays, one (T, d) matrix of real features a sentence, to Sequences. Zeros are not stored."""
+"""From arrays, one (T, d) matrix of real features per sentence, to Sequences. Zeros are not stored."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ArrayEncoder:
     def encode(
         self, X: Sequence[Any], y: Sequence[Sequence[Label]] | None = None, *, unknown_labels: str = "mark"
     ) -> Sequences:
-        """The sentences in training's codes; labels that training never saw give −1 or an error."""
+        """The sentences in training's codes; labels that do not occur in training become −1 or raise an error."""
         check_unknown(unknown_labels)
         lengths = [_rows(matrix, index, self.n_features) for index, matrix in enumerate(X)]
         if y is None:

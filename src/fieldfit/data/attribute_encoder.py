@@ -76,9 +76,9 @@ class AttributeEncoder:
     def encode(
         self, X: Sentences, y: Sequence[Sequence[Label]] | None = None, *, unknown_labels: str = "mark"
     ) -> Sequences:
-        """The sentences in training's codes; attributes that training never saw are left out.
+        """The sentences in training's codes; attributes that do not occur in training are ignored.
 
-        Without labels they are −1. A label that training never saw gives −1 too, or with ``unknown_labels="error"``
+        Without labels they are −1. A label that does not occur in training becomes −1, or with ``unknown_labels="error"``
         a DataError that says where.
         """
         check_unknown(unknown_labels)
@@ -111,7 +111,7 @@ class AttributeEncoder:
                 if text.labels[token] is not None:
                     raise DataError(
                         f"{text.source}, line {text.lines[token]}: the label {text.labels[token]!r} is not one of "
-                        f"the {len(self.labels)} labels of training."
+                        f"the {len(self.labels)} labels of the training data."
                     )
         return codes
 

@@ -100,7 +100,7 @@ def _key(chunks: Chunks, n_tokens: int) -> IntArray:
 
 
 def _find(names: Sequence[str], codes: IntArray, offsets: IntArray, types: tuple[str, ...]) -> Chunks:
-    # Only the prefix and the type of each different label are looked at; tokens are whole numbers from here on.
+    # Only the prefix and the type of each distinct label are parsed; tokens are integers from here on.
     prefixes = [split_label(name)[0] for name in names]
     kinds = np.array([types.index(split_label(name)[1]) for name in names], dtype=np.int64)
 

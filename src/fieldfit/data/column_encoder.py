@@ -96,9 +96,9 @@ class ColumnEncoder:
         return {str(block.templates[0]): len(block.space) for block in self.state_blocks + self.pair_blocks}
 
     def encode(self, text: ColumnText, *, unknown_labels: str = "mark") -> Sequences:
-        """The state features of ``text``; features that training never saw are left out.
+        """The state features of ``text``; features that do not occur in training are ignored.
 
-        A text without the label column gives labels −1. A label that training never saw gives −1 too, or with
+        A text without the label column gives labels −1. A label that does not occur in training becomes −1, or with
         ``unknown_labels="error"`` a DataError with its file and line.
         """
         reader = self._reader(text)
@@ -215,7 +215,7 @@ class ColumnEncoder:
             token = int(np.flatnonzero(codes < 0)[0])
             label = values[text.codes[self.label_column][token]]
             raise DataError(
-                f"{text.place(token)}: the label {label!r} is not one of the {len(self.labels)} labels of training."
+                f"{text.place(token)}: the label {label!r} is not one of the {len(self.labels)} training labels."
             )
         return codes
 

@@ -1,9 +1,9 @@
-r"""CoNLL-style text: one token a line, columns between spaces or tabs, a blank line after each sentence.
+r"""CoNLL-style text: one token per line, columns separated by spaces or tabs, a blank line after each sentence.
 
     Confidence NN B-NP
     in         IN B-PP
 
-Each column is kept as codes into the list of its different values, so that features are made from whole numbers and
+Each column is kept as codes into the list of its different values, so that features are made from integers and
 a string is touched once for each different value, not once for each token.
 """
 

@@ -2,7 +2,7 @@
 
     model.ff = header.json           format name and version, library version, kind, the caller's header, and the
                                      dtype and shape of every array
-               arrays/NAME.npy ...   stored, or deflated where that pays
+               arrays/NAME.npy ...   stored, or deflated where that saves space
 
 The same bits come back: dtype, shape, NaN payloads and −0.0. Nothing in a file is ever executed: no pickle, no object
 arrays, and not even the `.npy` headers are parsed; they are compared with the ones that `header.json` implies.

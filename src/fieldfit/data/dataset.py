@@ -1,6 +1,6 @@
 """What every dataset can do with its sample weights, whatever its samples are: rows of a table, or sentences.
 
-*Counts* are whole numbers of copies; each copy is a sample with a selection Z of its own. *Importance* weights w multiply
+*Counts* are integers of copies; each copy is a sample with a selection Z of its own. *Importance* weights w multiply
 the scores, so the bread is a sum of w·J and the meat one of w²·ψψᵀ. All that follows from weights is here: how many
 samples they stand for, the copies themselves, and random parts of the samples.
 """
@@ -31,7 +31,7 @@ class Dataset(ABC):
     sample_weight
         (n,) numbers ≥ 0, or None where every sample counts once.
     weight_kind
-        What the weights are: "counts" (whole numbers of copies) or "importance" (any finite numbers).
+        What the weights are: "counts" (integers of copies) or "importance" (any finite numbers).
     """
 
     sample_weight: FloatArray | None = None
@@ -164,7 +164,7 @@ def checked_weight(weight: ArrayLike | None, kind: str, n: int) -> FloatArray | 
     wanted = "a finite number ≥ 0"
     if kind == "counts" and not wrong.any():
         wrong = numbers != np.rint(numbers)
-        wanted = "a whole number ≥ 0, because weight_kind is 'counts'"
+        wanted = "an integer ≥ 0, because weight_kind is 'counts'"
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(f"sample_weight is {numbers[row]} in row {row} (counting from 0), and must be {wanted}.")

@@ -124,7 +124,7 @@ def _is_header(
     odd = [cell for j, cell in names if cell not in known and cell not in places[j]]
     if odd and len(odd) == filled:
         return True
-    # A text above a column of numbers, beside cells that do look like data: a header, or a slip in the first sample?
+    # A text above a column of numbers, beside cells that look like data: a header, or a mistake in the first sample?
     strange = [
         cell
         for j, cell in names

@@ -27,7 +27,7 @@ class Encoder(Protocol):
 
     @property
     def labels(self) -> Alphabet:
-        """The labels of training."""
+        """The labels of the training data."""
 
     @property
     def n_features(self) -> int:

@@ -64,7 +64,7 @@ def preset(name: str) -> FeatureSpec:
 
 
 def load_stop_words(path: str | Path | None = None) -> tuple[str, ...]:
-    """The stop list in ``path``, one word a line, in lower case; by default the SMART list in the data folder."""
+    """The stop list in ``path``, one word per line, in lower case (default: the SMART list in the data folder)."""
     where = Path(path) if path is not None else find_data("stopwords/smart.txt")
     words = read_text(where).split()
     if not words:

@@ -1,4 +1,4 @@
-"""Tuples of codes as single whole numbers: a bigram of words is a key, and a table of keys is a set of features.
+"""Tuples of codes as single integers: a bigram of words is a key, and a table of keys is a set of features.
 
 The key of (c_1, …, c_q) with radices (R_1, …, R_q) is the mixed-radix number ((c_1·R_2 + c_2)·R_3 + …). Where that
 would overflow, the number so far is replaced by its rank among those seen in training, and the product goes on.

@@ -34,13 +34,13 @@ def flatten_labels(y: Sequence[Sequence[Label]], lengths: Sequence[int]) -> list
 
 
 def _plain(label: Any, position: int, y: Sequence[Sequence[Label]]) -> Label:
-    """Numpy's text and whole numbers as Python's own; anything else is refused with its place."""
+    """Numpy's text and integers as Python's own; anything else is refused with its place."""
     if isinstance(label, str):
         return str(label)
     if isinstance(label, int | np.integer) and not isinstance(label, bool):
         return int(label)
     sentence, token = locate([len(labels) for labels in y], position)
-    raise DataError(f"y[{sentence}][{token}] is {label!r}; a label must be text or a whole number.")
+    raise DataError(f"y[{sentence}][{token}] is {label!r}; a label must be a string or an integer.")
 
 
 def encode_labels(flat: Sequence[Label], lengths: Sequence[int], alphabet: Alphabet, unknown: str) -> Int32Array:
@@ -51,7 +51,7 @@ def encode_labels(flat: Sequence[Label], lengths: Sequence[int], alphabet: Alpha
         position = int(np.flatnonzero(codes == UNKNOWN)[0])
         sentence, token = locate(lengths, position)
         raise DataError(
-            f"y[{sentence}][{token}] is {flat[position]!r}, not one of the {len(alphabet)} labels of training."
+            f"y[{sentence}][{token}] is {flat[position]!r}, not one of the {len(alphabet)} labels of the training data."
         )
     return codes
 

@@ -8,7 +8,7 @@ from typing import ClassVar, overload
 
 
 class LazyNames(Sequence[str]):
-    """A list of names of which only those that are looked at exist."""
+    """A list of names that are created on access."""
 
     things: ClassVar[str] = "parameters"
 

@@ -29,7 +29,7 @@ def _blocks(matrix: NDArray[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
 
 
 def whole_range(matrix: NDArray[Any]) -> tuple[int, int] | None:
-    """Lowest and highest value (NaN apart) if all are whole numbers within ±2⁵³, else None; (0, 0) if all are NaN."""
+    """Lowest and highest value (NaN apart) if all are integers within ±2⁵³, else None; (0, 0) if all are NaN."""
     low, high = None, None
     for _, block in _blocks(matrix):
         if matrix.dtype.kind == "f":
@@ -53,7 +53,7 @@ def fits_table(m: int, low: int, high: int) -> bool:
 
 
 def present_values(matrix: NDArray[Any], low: int, high: int) -> list[IntArray]:
-    """The sorted distinct whole numbers of each column, all known to lie in low..high."""
+    """The sorted distinct integers of each column, all known to lie in low..high."""
     m, width = matrix.shape[1], high - low + 2
     seen = np.zeros(m * width, dtype=bool)
     for _, block in _blocks(matrix):
@@ -64,7 +64,7 @@ def present_values(matrix: NDArray[Any], low: int, high: int) -> list[IntArray]:
 def look_up(
     matrix: NDArray[Any], states: Sequence[States], low: int, high: int
 ) -> tuple[Int32Array, tuple[int, int] | None]:
-    """Codes (n, m), NaN as −1, for states that are whole numbers in low..high; or the first cell outside its states.
+    """Codes (n, m), NaN as −1, for states that are integers in low..high; or the first cell outside its states.
 
     The codes are valid only where that cell is None.
     """
@@ -92,7 +92,7 @@ def look_up(
 
 
 def _outside(block: NDArray[Any], low: int, high: int) -> NDArray[np.bool_] | None:
-    """Cells that are no whole number in low..high and not NaN; None if there is no such cell."""
+    """Cells that are no integer in low..high and not NaN; None if there is no such cell."""
     if block.dtype.kind == "f":
         good = (block >= low) & (block <= high) & (block == np.rint(block)) | np.isnan(block)
         return None if good.all() else ~good

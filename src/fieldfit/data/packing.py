@@ -36,7 +36,7 @@ def unpack_text(arrays: Mapping[str, NDArray[Any]], name: str) -> list[str]:
 
 
 def pack_names(arrays: dict[str, NDArray[Any]], name: str, alphabet: Alphabet) -> None:
-    """Add the names of ``alphabet`` to ``arrays``, as text or as whole numbers."""
+    """Add the names of ``alphabet`` to ``arrays``, as text or as integers."""
     if alphabet.names and not isinstance(alphabet.names[0], str):
         arrays[f"{name}.numbers"] = np.asarray(alphabet.names, dtype=np.int64)
     else:

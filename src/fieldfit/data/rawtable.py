@@ -42,7 +42,7 @@ class RawTable:
         return self.path or "the table"
 
     def place(self, row: int) -> str:
-        """Where a row is, in words."""
+        """Position of a row as text."""
         if self.lines is not None:
             return f"line {self.lines[row]} of {self.path}"
         return f"row {row} (counting from 0)"

@@ -87,7 +87,7 @@ class Table(Dataset):
         if chosen.dtype.kind == "b" and chosen.shape != (self.n,):
             raise DataError(f"The mask of rows has shape {chosen.shape}, and the table has {self.n} rows.")
         if chosen.dtype.kind not in "biu" and chosen.size:
-            raise DataError(f"Rows are chosen by whole numbers or by a mask, not by {chosen.dtype} values.")
+            raise DataError(f"Rows are chosen by integers or by a mask, not by {chosen.dtype} values.")
         if chosen.dtype.kind != "b":
             chosen = chosen.astype(np.int64).reshape(-1)
             if chosen.size and (int(chosen.min()) < 0 or int(chosen.max()) >= self.n):

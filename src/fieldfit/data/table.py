@@ -92,7 +92,7 @@ def read_table(
 def _listed_states(states: Iterable[Any]) -> States | list[States]:
     """A tuple of labels that holds for every variable, or a list with one tuple for each."""
     if isinstance(states, str):
-        raise DataError(f"states={states!r} is a text. Give a list of states, for example (0, 1).")
+        raise DataError(f"states={states!r} is a string. Give a list of states, for example (0, 1).")
     given = list(states)
     nested = [isinstance(own, list | tuple | range | np.ndarray) for own in given]
     if not any(nested):
@@ -145,7 +145,7 @@ def _choose_columns(
     """The variables, in order and under their names, and the weights."""
     if len(set(raw.names)) < len(raw.names):
         double = next(name for name in raw.names if raw.names.count(name) > 1)
-        raise DataError(f"Two columns of {raw.source} are called {double!r}. Give each column a name of its own.")
+        raise DataError(f"Two columns of {raw.source} are called {double!r}. Give each column a different name.")
     weight: ArrayLike | None
     if columns is None and names is not None:
         wanted = [str(name) for name in names]
@@ -169,7 +169,7 @@ def _choose_columns(
         chosen = [str(name) for name in names]
         if len(set(chosen)) < len(chosen):
             double = next(name for name in chosen if chosen.count(name) > 1)
-            raise DataError(f"names has {double!r} twice. Give each column a name of its own.")
+            raise DataError(f"names has {double!r} twice. Give each column a different name.")
     return raw.select(positions, chosen), weight
 
 
@@ -191,7 +191,7 @@ def _some(names: Sequence[Any]) -> str:
 
 
 def _position(raw: RawTable, place: Mapping[str, int], column: str | int) -> int:
-    """A text is a name. A whole number is a position, unless a DataFrame has it as the name of a column."""
+    """A text is a name. An integer is a position, unless a DataFrame has it as the name of a column."""
     if str(column) in place:
         return place[str(column)]
     if isinstance(column, int | np.integer) and 0 <= column < raw.m:
@@ -241,7 +241,7 @@ def _whole_states(own: list[States]) -> tuple[int, int] | None:
     if not all(isinstance(label, int) for label in labels):
         return None
     whole = [int(label) for label in labels if isinstance(label, int)]
-    # Beyond 2⁵³ a float is not the whole number that it looks like.
+    # Beyond 2⁵³ a float is not the integer that it looks like.
     return (min(whole), max(whole)) if min(whole) > -(2**53) and max(whole) < 2**53 else None
 
 
@@ -286,7 +286,7 @@ def _column_codes(raw: RawTable, j: int, states: States | None) -> tuple[Int32Ar
 def _check_number_of_states(raw: RawTable, j: int, count: int) -> None:
     if count > MAX_INFERRED_STATES:
         raise DataError(
-            f"Column {raw.names[j]!r} of {raw.source} has {count} different values, too many for a discrete variable "
+            f"Column {raw.names[j]!r} of {raw.source} has {count} distinct values, too many for a discrete variable "
             f"(at most {MAX_INFERRED_STATES} are inferred). Leave it out with columns=[…], put its values into bins, "
             "or give its states."
         )
@@ -294,7 +294,7 @@ def _check_number_of_states(raw: RawTable, j: int, count: int) -> None:
 
 def _refuse(raw: RawTable, row: int, j: int, value: object, reason: str, states: States | None) -> NoReturn:
     first = raw.lines is not None and row == 0
-    header = " If that line has the names of the columns, say header=True." if first else ""
+    header = " If that line has the names of the columns, use header=True." if first else ""
     raise DataError(
         f"The value {value!r:.80} in {raw.place(row)}, column {raw.names[j]!r}, is {reason}{_allowed(states)}. "
         f"Correct it, or leave it empty where the value is missing.{header}"

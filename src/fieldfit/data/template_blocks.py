@@ -90,7 +90,7 @@ def learn_blocks(
 
 
 def look_up(block: Block, reader: Cells, where: Any) -> list[Int32Array]:
-    """For each template of the block the feature code of every token, −1 where training never saw it."""
+    """For each template of the block the feature code of every token, −1 where it does not occur in training."""
     parts, _ = _parts(block.templates, reader, where)
     return _spread(block.space.encode(parts), len(block.templates), reader, where)
 

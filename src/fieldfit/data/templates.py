@@ -143,5 +143,5 @@ def _refuse_shared_names(templates: Sequence[Template], source: str) -> None:
         if [(c.column, c.derivation) for c in other.cells] != [(c.column, c.derivation) for c in template.cells]:
             raise DataError(
                 f"{source}: {other} and {template} have the same identifier but read different columns; "
-                f"give each an identifier of its own (U01:, U02:, …)."
+                f"give each a different identifier (U01:, U02:, …)."
             )

@@ -166,7 +166,7 @@ class _Tokens:
     def whole(self, what: str) -> int:
         word = self.word(what)
         if not _WHOLE.fullmatch(word):
-            self.refuse(word, f"{what}, a whole number ≥ 0,")
+            self.refuse(word, f"{what}, an integer ≥ 0,")
         return int(word)
 
     def numbers(self, count: int, what: str) -> FloatArray:

@@ -310,7 +310,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         if label is not None:
             code = self.encoder_.labels.code(label)
             if code < 0:
-                raise DataError(f"{label!r} is not one of the labels of training.")
+                raise DataError(f"{label!r} is not a label of the training data.")
         return top_features(self.model_, self.fit_.theta, n, code)
 
     def transitions(self) -> pd.DataFrame:
@@ -365,7 +365,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "fit_")
         sequences = self.fit_.dataset if X is None else self._encode(X, y, "error")
         if not isinstance(sequences, Sequences):
-            raise DataError("The training data are not at hand: give X and y, on which the loss is to be measured.")
+            raise DataError("The training data are not available. Give X and y to measure the loss on.")
         smaller, report = compacted(self.fit_, self.model_, threshold, sequences)
         tagger = CRFTagger(**self.get_params(deep=False))
         tagger.sigma2_ = getattr(self, "sigma2_", None)

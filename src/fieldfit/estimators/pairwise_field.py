@@ -177,14 +177,14 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
             return tuple(self.states)
         values = np.unique(table[~np.isnan(table)] if table.dtype.kind == "f" else table)
         if np.isinf(values.astype(np.float64)).any():
-            raise DataError("X has an infinity; values must be finite states, or NaN where missing.")
+            raise DataError("X contains an infinite value; values must be finite states, or NaN if missing.")
         if len(values) > _MOST_STATES:
             raise DataError(
-                f"X has {len(values)} different values, too many for states of discrete variables: the limit is "
+                f"X has {len(values)} distinct values, too many for states of discrete variables: the limit is "
                 f"{_MOST_STATES}. Bin the columns first."
             )
         if len(values) < 2:
-            raise DataError(f"X has {len(values)} different values; a field needs at least 2. Give states=….")
+            raise DataError(f"X has {len(values)} distinct values; a field needs at least 2. Give states=….")
         whole = bool(np.all(values == np.rint(values)))
         return tuple(int(value) if whole else float(value) for value in values)
 

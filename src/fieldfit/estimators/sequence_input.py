@@ -95,7 +95,7 @@ def _learn_columns(text: ColumnText, features: Any, min_count: int) -> tuple[Col
         except DataError as error:
             raise DataError(
                 f"The features {spec.name!r} ask whether a word is a stop word. {error} Or use features that do not ask: "
-                f"'tagger', 'columns' or templates of your own."
+                f"'tagger', 'columns' or your own templates."
             ) from error
     encoder, sequences = ColumnEncoder.fit(text, spec, min_count=min_count)
     return encoder, _with_pairs(encoder, text, sequences)

@@ -63,7 +63,9 @@ class SequencePredictor:
                     continue
                 code = self.encoder_.labels.code(label)
                 if code < 0:
-                    raise DataError(f"given[{index}][{position}] is {label!r}, not one of the labels of training.")
+                    raise DataError(
+                        f"given[{index}][{position}] is {label!r}, which is not a label of the training data."
+                    )
                 codes[place + position] = code
             place += expected
         return codes

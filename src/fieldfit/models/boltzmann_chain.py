@@ -144,7 +144,7 @@ class BoltzmannChain(Model):
         if dataset.n_labels != self.n_labels or dataset.n_features != self.n_symbols:
             raise DataError(
                 f"The sequences have {dataset.n_labels} labels and {dataset.n_features} symbols, the model "
-                f"{self.n_labels} and {self.n_symbols}: encode them with the alphabet that the model was made for."
+                f"{self.n_labels} and {self.n_symbols}: encode them with the model's encoder."
             )
 
     def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Sequences:

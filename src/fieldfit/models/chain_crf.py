@@ -224,7 +224,7 @@ class ChainCRF(Model):
         """Which weights the model has."""
         if self._layout is None:
             raise ModelError(
-                "This CRF gives weights to what is seen in training, which it has not been shown: use "
+                "This CRF takes its weights from training data, which it has not seen. Use "
                 "model.observe(dataset), or pairs='all' and transitions='all'."
             )
         return self._layout
@@ -243,7 +243,7 @@ class ChainCRF(Model):
         if dataset.n_labels != self.n_labels or dataset.n_features != self.n_features:
             raise DataError(
                 f"The sequences have {dataset.n_labels} labels and {dataset.n_features} features, the model "
-                f"{self.n_labels} and {self.n_features}: encode them with the alphabet that the model was made for."
+                f"{self.n_labels} and {self.n_features}: encode them with the model's encoder."
             )
 
     def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Sequences:
@@ -283,7 +283,7 @@ class ChainCRF(Model):
         """
         if dataset.n_tokens and int(dataset.labels.max()) < 0:
             raise DataError(
-                f"None of the {dataset.n_tokens} tokens has a known label, so there is nothing to learn from. Give labels "
+                f"None of the {dataset.n_tokens} tokens has a known label, so the model cannot be fitted. Give labels "
                 "to some of them; those of the others are summed out."
             )
         return self.observe(dataset) if self._layout is None else self

@@ -32,7 +32,7 @@ class ScoredChains:
         labels = np.asarray(given)
         if labels.shape != (len(self.scores),) or labels.dtype.kind not in "iu":
             raise DataError(
-                f"Given labels must be one whole number for each of {len(self.scores)} tokens, −1 where the label is "
+                f"Given labels must be one integer for each of {len(self.scores)} tokens, −1 where the label is "
                 f"free; got {labels.dtype} of shape {labels.shape}."
             )
         if labels.size and not (int(labels.min()) >= -1 and int(labels.max()) < self.n_labels):

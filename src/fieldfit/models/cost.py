@@ -22,13 +22,13 @@ from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import BoundFamily
 from fieldfit.types import FloatArray
 
-#: Components of a family that are looked at one by one for their sizes.
+#: Components of a family for which the sizes are computed one by one.
 _MOST_LISTED = 20_000
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of one evaluation: selected components and the paper's FLOPs, for the sample at hand."""
+    """Cost of one evaluation: selected components and the paper's FLOPs, for the given samples."""
 
     components: int
     flops: float

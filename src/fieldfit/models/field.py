@@ -63,7 +63,9 @@ class FieldModel(Model):
             raise ModelError(f"The {self.m} variables need {self.m} different names; got {list(self.names)}.")
         for variable in self.observed:
             if not 0 <= variable < self.m:
-                raise ModelError(f"The model conditions on variable {variable}, but they are 0 to {self.m - 1}.")
+                raise ModelError(
+                    f"The model conditions on variable {variable}, but the variables are 0 to {self.m - 1}."
+                )
 
     @abstractmethod
     def with_names(self, names: Sequence[str]) -> FieldModel:
@@ -463,7 +465,7 @@ class FieldModel(Model):
         else:
             if missing[:, observed].any():
                 raise DataError(
-                    "Some samples lack a value of a variable that the model conditions on; those cannot be simulated."
+                    "Some samples lack a value of a variable that the model conditions on; they cannot be simulated."
                 )
             lines, which = np.unique(dataset.codes[:, observed], axis=0, return_inverse=True)
             evidence = np.full(self.m, -1, dtype=np.int32)

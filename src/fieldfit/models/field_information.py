@@ -1,6 +1,6 @@
 """Covariances of a field's features in sums over few states, all at once: what a Hessian with few parameters is made of.
 
-Two kinds of sums are short enough to be looked at state by state.
+Two kinds of sums are short enough to be computed state by state.
 
 Small ones, whatever is clamped: with X (states, r) the features of each state and p its probability,
 Cov = Xᵀ diag(p) X − μμᵀ, and X is sparse.
@@ -30,7 +30,7 @@ from fieldfit.types import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-#: States of a sum that is looked at state by state with anything clamped, and numbers that this may take.
+#: States of a sum that is computed state by state with anything clamped, and numbers that this may take.
 SMALL, MOST_NUMBERS = 64, 4_000_000
 #: States and monomials of a sum with nothing clamped.
 MOST_STATES, MOST_MONOMIALS = 1 << 20, 1_000

@@ -62,7 +62,7 @@ class FieldProblem(Problem):
             rows = np.flatnonzero(wide)
             shown = ", ".join(map(str, rows[:20])) + (", …" if len(rows) > 20 else "")
             raise WidthError(
-                f"{len(rows)} of {len(codes)} samples miss so many values that summing them out needs a table of more "
+                f"{len(rows)} of {len(codes)} samples have too many missing values: summing them out needs a table of more "
                 f"than {arrays.largest_table:,} entries: rows {shown}. Leave those rows out "
                 f'(wide_rows="drop"), impute values, or use a sparser graph.',
                 rows,
@@ -210,7 +210,7 @@ class FieldProblem(Problem):
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) = Σ_c (Rᵀ w)_c Cov_c(F) as a dense matrix.
 
-        Sums over few states are looked at state by state (`field_information`); of the others it is the derivative of
+        Sums over few states are computed state by state (`field_information`); of the others it is the derivative of
         the marginals along every column of F.
         """
         log_tables = self._log_tables(theta)

@@ -26,7 +26,7 @@ def grid_edges(rows: int, columns: int, neighbours: int = 4) -> tuple[IntArray, 
     if rows < 1 or columns < 1:
         raise ModelError(f"A grid needs at least one row and one column; got {rows} × {columns}.")
     if neighbours not in (4, 8):
-        raise ModelError(f"A grid has 4 or 8 neighbours a site; got {neighbours}.")
+        raise ModelError(f"A grid has 4 or 8 neighbours per site; got {neighbours}.")
     steps = [(0, 1, "horizontal"), (1, 0, "vertical")]
     if neighbours == 8:
         steps += [(1, 1, "diagonal"), (1, -1, "antidiagonal")]

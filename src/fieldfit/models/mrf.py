@@ -106,7 +106,7 @@ class MarkovRandomField(FieldModel):
             states = [tuple(range(c)) for c in cards]
         if len(states) != len(cards) or any(len(s) != c for s, c in zip(states, cards, strict=True)):
             raise ModelError(
-                f"states needs one tuple for each of the {len(cards)} variables, as long as it has states."
+                f"states needs one tuple for each of the {len(cards)} variables, with one value for each of its states."
             )
         labels = tuple(names) if names is not None else tuple(f"x{v}" for v in range(len(cards)))
         rows, columns, values = [], [], []

@@ -4,7 +4,7 @@
 
 The kernel knows states 0 and 1 only. With x = s0 + d c, d = s1 − s0, the same field has the weights q_jk = d² θ_jk
 and the biases d (b_j + s0 Σ_k θ_jk), a linear map of θ; its transpose brings gradients and Hessian products back. How
-the kernel computes is told in kernels/pairwise.hpp.
+the kernel computes is described in kernels/pairwise.hpp.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Hessian of a binary pairwise field with few parameters as a matrix, block by block.
 
 A Hessian product touches every block, though a parameter is in few of them; here each block adds the covariances of its
-own statistics. How is told in kernels/pairwise_information.hpp.
+own statistics. kernels/pairwise_information.hpp describes how.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The operations that our kernels really do for a family of a policy, by kind, as a function of n, λ and the law of Z.
 
 `pairwise_work` and `elimination_work` count them and say which kinds there are; families of sequences are timed and not
-counted (kind ``seconds``, one for each second). Kinds whose names begin with ``setup`` are paid once for a fit: drawing Z
-and compiling. Kinds in SERIAL run on one thread, all others are split into ``tasks`` that threads share.
+counted (kind ``seconds``, one for each second). Kinds with names that begin with ``setup`` are counted once for a fit:
+drawing Z and compiling. Kinds in SERIAL run on one thread, all others are split into ``tasks`` that threads share.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Line:
         return cls(seconds - each * rows, each)
 
     def at(self, rows: float) -> float:
-        """Seconds for so many samples."""
+        """Seconds for a number of samples."""
         return self.fixed + self.each * rows
 
 

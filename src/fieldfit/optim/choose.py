@@ -22,7 +22,7 @@ from fieldfit.optim.solution import Callback, Solution
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FieldfitError, FloatArray
 
-#: From this many evaluations' worth a Hessian product is too dear for Newton's method to win.
+#: Cost of a Hessian product, in evaluations, from which Newton's method is slower.
 DEAR_PRODUCT = 2.0
 
 

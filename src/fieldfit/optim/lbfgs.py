@@ -20,7 +20,7 @@ from fieldfit.optim.solution import Callback, Solution, Status
 from fieldfit.threads import get_threads
 from fieldfit.types import FieldfitError, FloatArray
 
-#: Pairs that are kept unless it is told.
+#: Default number of pairs.
 PAIRS = 10
 
 

@@ -72,7 +72,7 @@ def wolfe_search(
         if upper.step - lower.step <= 1e-15 * upper.step:
             break
         step = _interpolate(lower, upper)
-        if upper.step - lower.step > 0.66 * width:  # the interpolation makes no headway: halve
+        if upper.step - lower.step > 0.66 * width:  # the interpolation does not shrink the bracket enough: halve
             step = lower.step + 0.5 * (upper.step - lower.step)
         width = upper.step - lower.step
     if upper is None:

@@ -23,9 +23,9 @@ from fieldfit.optim.run import Run, ValueGradient, start_point
 from fieldfit.optim.solution import Callback, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray
 
-#: Pairs that the model keeps unless it is told; with so many parameters fewer, for they are the memory of the fit.
+#: Default number of pairs; fewer from this many parameters on, because the pairs determine the memory of the fit.
 _PAIRS, _FEW_PAIRS, _MANY_PARAMETERS = 20, 6, 1_000_000
-#: The model is minimised to this fraction of the pseudo-gradient, with so many passes at most.
+#: The model is minimised to this fraction of the pseudo-gradient, with at most this many passes.
 _FORCING, _PASSES = 0.1, 50
 _DECREASE = 1e-4
 _NOISE = 1e-10

@@ -79,7 +79,7 @@ def _check_members(members: tuple[int, ...], owner: str) -> None:
     if len(set(members)) != len(members):
         raise PolicyError(f"{owner} names a variable twice in {format_set(members)}.")
     if any(isinstance(v, bool) or not isinstance(v, int) or v < 0 for v in members):
-        raise PolicyError(f"{owner} needs variables as whole numbers from 0; got {members!r}.")
+        raise PolicyError(f"{owner} needs variables as integers from 0; got {members!r}.")
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,9 @@ class Subset(Family):
                 f"{self.family} is a part of a family already: write the numbers in one pair of brackets."
             )
         if isinstance(self.indices, range) and self.indices.stop >= 2**63:
-            raise PolicyError(f"A part of {self.family} ends at {self.indices.stop}, beyond any family's size.")
+            raise PolicyError(
+                f"A part of {self.family} ends at {self.indices.stop}, larger than the size of any family."
+            )
         if len(self.indices) == 0:
             raise PolicyError(f"A part of {self.family} is empty: it needs at least one component.")
         if isinstance(self.indices, range):
@@ -174,7 +176,9 @@ class Subset(Family):
 
         family = structure.bind_family(self.family)
         if not isinstance(family, FieldFamily):
-            raise PolicyError(f"The components of {self.family} differ between samples: a part of it has no meaning.")
+            raise PolicyError(
+                f"The components of {self.family} differ between samples: so a part of it is not defined."
+            )
         return PickedFamily(str(self), family, self.indices)
 
 

@@ -198,7 +198,7 @@ def as_policy(policy: Policy | str) -> Policy:
         return policy
     if isinstance(policy, str):
         return Policy.parse(policy)
-    raise PolicyError(f"A policy is a text such as 'PL1 + 0.2*PL2' or a Policy; got {type(policy).__name__}.")
+    raise PolicyError(f"A policy must be a string such as 'PL1 + 0.2*PL2' or a Policy; got {type(policy).__name__}.")
 
 
 class BoundPolicy:
@@ -240,7 +240,7 @@ class BoundPolicy:
                 f"Samples are drawn for a range start..stop with 0 ≤ start ≤ stop; got {start}..{stop}."
             )
         if not 0 <= seed < 2**64:
-            raise PolicyError(f"A seed is a whole number from 0 to 2^64 − 1; got {seed}.")
+            raise PolicyError(f"A seed is an integer from 0 to 2^64 − 1; got {seed}.")
         parts = tuple(part for law in self.laws for part in law.draw(int(seed), int(start), int(stop), None))
         return Selection(int(stop - start), parts, int(start))
 
@@ -306,7 +306,9 @@ class BoundPolicy:
     def _sizes(self, row: int | None) -> list[tuple[BoundLaw, tuple[int, ...]]]:
         """Each law with the numbers of components of its families in this sample."""
         if row is None and self._varies:
-            raise PolicyError(f"The components of '{self.policy}' differ between samples: say which row is meant.")
+            raise PolicyError(
+                f"The components of '{self.policy}' differ between samples. Give row, the sample's number."
+            )
         groups = []
         for law in self.laws:
             sizes = (

@@ -115,7 +115,7 @@ def read_terms(reader: Reader) -> tuple[Term, ...]:
 
 
 def check_distinct(terms: tuple[Term, ...], owner: str) -> None:
-    """Refuse the same family twice in one sum: it is nearly always a slip, and β can say what was meant."""
+    """Refuse the same family twice in one sum: it is nearly always a mistake; use β for a different weight."""
     names = [term.name for term in terms]
     for position, name in enumerate(names):
         if name in names[:position]:

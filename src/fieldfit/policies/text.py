@@ -12,7 +12,7 @@ from fieldfit.types import PolicyError
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|(?:inf|nan)\b)", re.IGNORECASE | re.ASCII)
 _WORD = re.compile(r"[A-Za-z]+\d{0,18}", re.ASCII)
 _INTEGER = re.compile(r"\d+", re.ASCII)
-_MOST_DIGITS = 100  # of a whole number: far beyond any size, and quickly read
+_MOST_DIGITS = 100  # of an integer: far beyond any size, and quickly read
 
 
 def format_number(value: float) -> str:
@@ -93,13 +93,13 @@ class Reader:
         return self.peek("[") or _NUMBER.match(self.text, self.position) is not None
 
     def integer(self, meaning: str) -> int:
-        """Take a whole number of at least 0 or fail."""
+        """Take an integer of at least 0 or fail."""
         start = self.position
         text = self._match(_INTEGER)
         if text is None:
-            self.fail(f"expected {meaning}, a whole number.")
+            self.fail(f"expected {meaning}, an integer.")
         if len(text) > _MOST_DIGITS:
-            self.fail(f"expected {meaning}, a whole number of at most {_MOST_DIGITS} digits.", start)
+            self.fail(f"expected {meaning}, an integer of at most {_MOST_DIGITS} digits.", start)
         return int(text)
 
     def integer_set(self, meaning: str) -> tuple[int, ...]:

@@ -52,7 +52,7 @@ class SequenceStructure:
     def __init__(self, lengths: IntArray) -> None:
         self.lengths = np.ascontiguousarray(lengths, dtype=np.int64)
         if self.lengths.ndim != 1 or (self.lengths < 0).any():
-            raise PolicyError("The lengths of sequences must be a list of whole numbers of at least 0.")
+            raise PolicyError("The lengths of sequences must be a list of integers of at least 0.")
 
     def bind_family(self, family: Family) -> WindowFamily:
         """FL or PLk over these sequences; a window is always connected."""

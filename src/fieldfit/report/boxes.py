@@ -1,6 +1,6 @@
 """Selections as a picture: a row for each component, a column for each sample, a shaded diamond where it is selected.
 
-The shade says what a component costs, the darker the dearer, on one scale for all boxes; the margins have the sums.
+The shade is the cost of a component (darker: more expensive), on one scale for all boxes; the margins have the sums.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def draw_boxes(boxes: Sequence[SelectionBox]) -> Figure:
         axes.axis("off")
         for i in range(samples):
             axes.text(_center(i), head / 2, f"$X^{{({i + 1})}}$", ha="center", va="center", fontsize=8.5)
-        axes.text(0.14, head / 2, "◇ selected; darker: dearer", va="center", fontsize=7.5, color=MUTED)
+        axes.text(0.14, head / 2, "◇ selected; darker: more expensive", va="center", fontsize=7.5, color=MUTED)
         axes.text(_margin(samples), head / 2, "FLOPs", ha="right", va="center", fontsize=8, color=MUTED)
         top = head
         for box, box_height in zip(boxes, heights, strict=True):

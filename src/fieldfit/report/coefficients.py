@@ -87,7 +87,7 @@ def plot_coefficients(
         ax.legend(frameon=False, fontsize=8, loc="best")
     else:
         ax.set_yticks([])
-        ax.text(0.5, 0.5, "no parameter is identified one by one", transform=ax.transAxes, ha="center", color=MUTED)
+        ax.text(0.5, 0.5, "no single parameter is identified", transform=ax.transAxes, ha="center", color=MUTED)
     return ax
 
 

@@ -43,7 +43,7 @@ def figure(width: float, height: float) -> Iterator[Figure]:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise FieldfitError("Pictures need matplotlib: pip install 'fieldfit[plot]'.") from error
+        raise FieldfitError("Pictures need matplotlib. Install it with: pip install 'fieldfit[plot]'.") from error
     with rc_context(_STYLE):
         yield Figure(figsize=(width, height))
 
@@ -111,9 +111,9 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
         folder.mkdir(exist_ok=True)
     except FileNotFoundError as error:
         raise FileAccessError(
-            f"The folder {folder} cannot be made because {folder.parent} does not exist. Create that first."
+            f"The folder {folder} cannot be created because {folder.parent} does not exist. Create that first."
         ) from error
     except OSError as error:
         reason = error.strerror or str(error)
-        raise FileAccessError(f"The folder {folder} cannot be made ({reason}). Give another one.") from error
+        raise FileAccessError(f"The folder {folder} cannot be created ({reason}). Give another one.") from error
     return folder

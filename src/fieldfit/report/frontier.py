@@ -114,7 +114,7 @@ def draw_frontier(
 def _outline(
     edge: Sequence[tuple[float, float]], left: float, right: float, top: float
 ) -> tuple[list[float], list[float]]:
-    """The edge from border to border. Between two costs it has the lower variance: the more one buys no more than that."""
+    """The edge from border to border. Between two costs the variance is that of the lower cost."""
     x, y = [cost for cost, _ in edge], [variance for _, variance in edge]
     return [left, x[0], *x, right], [top, top, *y, y[-1]]
 
@@ -182,7 +182,7 @@ def _plotly(
     )
     drawing.add_scatter(
         x=x, y=y, mode="lines", line={"shape": "vh", "color": ACCENT}, fill="tonexty", fillcolor=_SHADE,
-        name="frontier (nothing below it)", hoverinfo="skip",
+        name="frontier (no policy below it)", hoverinfo="skip",
     )  # fmt: skip
     for name, colour, size, own in (
         ("not on the frontier", BLUE, 7, [p for p in points if not p.on_frontier and p.name != best]),

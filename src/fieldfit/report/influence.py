@@ -47,7 +47,7 @@ def plot_influence(
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
     named = strongest["parameter"].notna().all()
-    what = "sample: the parameter that it moves most" if named else "sample"
+    what = "sample: the parameter that it changes most" if named else "sample"
     ax.set_title(f"◆ the {len(strongest)} largest ({what})", fontsize=9, loc="left", color=MUTED)
     # Where the axes are is known when the layout is done; the names must not lie on each other there.
     ax.figure.draw_without_rendering()  # type: ignore[union-attr]

@@ -16,7 +16,7 @@ from fieldfit.types import FloatArray, IntArray
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Okabe and Ito's colours without yellow: told apart by colour-blind readers, and in grey by their marks.
+#: Okabe and Ito's colours without yellow: distinct for colour-blind readers, and in grey by their marks.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 _DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (6, 2, 1, 2)), (0, (2, 1.5)), (0, (1, 1)), "-")
 MARKS = ("o", "^", "s", "D", "v", "P")

@@ -24,7 +24,7 @@ def number(value: float) -> str:
 
 
 def plain_ticks(axis: Any) -> None:
-    """Ticks of a logarithmic axis of matplotlib whose limits are final: as many as can be told apart, alike in look."""
+    """Ticks of a logarithmic axis of matplotlib with final limits: as many as are readable, in one format."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     low, high = sorted(axis.get_view_interval())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-#: Lines up to which each has its name beside it; of more only so many, those with the largest weights.
+#: Largest number of lines with a label; if there are more, those with the largest weights.
 _MOST_NAMED, _NAMED_OF_MANY = 12, 6
 #: Width of a line, and how much more for each later line that lies on it, of which it shows at the sides.
 _WIDTH, _WIDER = 1.7, 2.0
@@ -52,7 +52,7 @@ def plot_weights(
         ends.append((taken, str(name)[2:-1], colour))
     weights = [*history[columns].to_numpy().ravel(), *(value for value, _, _ in ends)]
     low, high = float(np.min(weights, initial=np.inf)), float(np.max(weights, initial=0.0))
-    # A line at 0 must be seen, and lines close together far from 0 must be told apart.
+    # A line at 0 must be visible, and lines close together far from 0 must be distinct.
     pad = 0.06 * (high - low if low > 0.5 * high else high) + 1e-9
     above.set_ylim(low - pad if low > 0.5 * high else min(0.0, low) - 0.5 * pad, high + pad)
     _name_ends(above, sorted(ends, reverse=True)[:_NAMED_OF_MANY] if many else ends)

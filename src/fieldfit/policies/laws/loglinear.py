@@ -140,7 +140,7 @@ class BoundLogLinear(BoundLaw):
         self.graph, self.log_tables = _tables(self.n_units, law.interactions)
         self.inference = ExactInference(self.graph, name="The normaliser of LogLinear(...)")
         if self.inference.log_partition(self.log_tables) == -math.inf:
-            raise PolicyError(f"{law} leaves no state of Z: its structural zeros forbid all of them.")
+            raise PolicyError(f"{law} allows no state of Z: its structural zeros forbid all of them.")
         if not np.any(self._unit_means > 0):
             raise PolicyError(f"{law} never selects a component: its structural zeros forbid all of them.")
 
