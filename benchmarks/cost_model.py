@@ -26,8 +26,9 @@ from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.work import clock
 from fieldfit.planner.calibration import calibration
 from fieldfit.planner.calibration_runs import Run, random_samples, runs
-from fieldfit.planner.counting import policy_work, timed_work
+from fieldfit.planner.costs import policy_work, timed_work
 from fieldfit.policies import Policy
+from fieldfit.policies.laws.base import Share
 from fieldfit.report.figures import figure, make_folder, save_figure
 from fieldfit.report.table import PlainTable, aligned_text
 from fieldfit.threads import get_threads, one_blas_thread, use_threads
@@ -135,7 +136,7 @@ def chain_jobs(rates, quick: bool) -> list[Job]:
         theta = rng.normal(size=model.n_parameters) * 0.1
         for text in policies:
             lam, _, name_only = text.rpartition("*")
-            work = timed_work(model, data, name_only, theta).work(float(lam or 1), "single")
+            work = timed_work(model, data, name_only, theta).work(Share(float(lam or 1), 1.0))
             bound = Policy.parse(text).bind(model.structure(data))
 
             def compiled(model=model, data=data, bound=bound):

@@ -30,8 +30,8 @@ from fieldfit.data.sequences import Sequences
 from fieldfit.models.boltzmann_chain import BoltzmannChain
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.cost import expected_flops
-from fieldfit.planner.choice import ENOUGH
-from fieldfit.planner.ingredients import sample_flops
+from fieldfit.planner.candidates import ENOUGH
+from fieldfit.planner.costs import sample_flops
 from fieldfit.policies import Policy
 from fieldfit.report.figures import figure, make_folder, save_figure
 from fieldfit.report.labels import name_points

@@ -11,20 +11,19 @@ selection; "published" has λ in its place.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from fieldfit.asymptotics.criterion import Criterion, WeightsCriterion
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.models.base import Problem
 from fieldfit.models.chain_problem import selected_windows
+from fieldfit.models.sum_problem import SumProblem
 from fieldfit.sweep import experiment
 from fieldfit.types import FloatArray, PolicyError
-from fieldfit.weights.criterion import DiagonalForm
+from fieldfit.weights.choice import Ridge, best_beta
 from fieldfit.weights.groups import groups_of
-from fieldfit.weights.reweighted import Reweighted
-from fieldfit.weights.simplex import Ridge, minimise_on_simplex
 from fieldfit.weights.statistics import DataStatistics
 from fieldfit_paper.chain_folds import ChainFold
 from fieldfit_paper.chunking import (
@@ -46,52 +45,20 @@ SETTLED = 2e-3
 PROBES = 16
 
 
-@dataclass(frozen=True)
-class CountedDiagonal:
-    """The diagonal form in which parameter l counts ``copies[l]`` times. ``bread`` (G, r), ``meat`` (G, G, r)."""
-
-    bread: FloatArray
-    meat: FloatArray
-    copies: FloatArray
-
-    @cached_property
-    def information(self) -> FloatArray:
-        """The trace of each family's bread."""
-        return np.asarray(np.maximum(self.bread @ self.copies, 0.0))
-
-    @cached_property
-    def _counted(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        kept = DiagonalForm(self.bread, self.meat).kept
-        return self.bread[:, kept], self.meat[:, :, kept], self.copies[kept]
-
-    def value(self, beta: FloatArray) -> float:
-        """J(β)."""
-        return self.value_grad(beta)[0]
-
-    def value_grad(self, beta: FloatArray) -> tuple[float, FloatArray]:
-        """J(β) and its gradient; infinite where a parameter has no information."""
-        bread, meat, copies = self._counted
-        B = beta @ bread
-        half = np.einsum("ghr,h->gr", meat, beta)
-        M = beta @ half
-        if np.min(B, initial=np.inf) <= 0 or np.min(M, initial=np.inf) <= 0:
-            return np.inf, np.zeros(len(beta))
-        J = float(copies @ (np.log(M) - 2 * np.log(B)))
-        return J, 2 * (half @ (copies / M)) - 2 * (bread @ (copies / B))
-
-
-def criterion_of(problem: Reweighted, theta: FloatArray, copies: FloatArray) -> CountedDiagonal:
-    """J at θ from the problem's families."""
+def criterion_of(problem: SumProblem, theta: FloatArray, copies: FloatArray) -> WeightsCriterion:
+    """J at θ from the problem's families; parameter l counts ``copies[l]`` times."""
     r, n = problem.n_parameters, problem.n_samples
-    found = DataStatistics(problem, np.ones(r, dtype=bool), probes=PROBES).diagonal(theta)
-    bread, meat = found.bread.copy(), found.meat.copy()
+    names = tuple(map(str, range(problem.n_families)))
+    found = DataStatistics(problem, names, np.ones(r, dtype=bool), probes=PROBES).diagonal(theta)
+    bread, meat = found.J.copy(), found.K.copy()
     shared = copies > 1
     if shared.any():
         for place, part in enumerate(problem.parts):
             expected = -part.value_grad(theta)[1][shared] / n
             bread[place, shared] = expected / copies[shared]
         meat[:, :, shared] /= copies[shared] ** 2
-    return CountedDiagonal(bread, meat, copies)
+    moments = MixtureMoments.with_drawn_selection(names, bread, meat)
+    return Criterion.log_diagonal(moments, copies).over_weights()
 
 
 def heuristic_beta(
@@ -114,10 +81,10 @@ def heuristic_beta(
     settled, number = False, 0
     for _ in range(ROUNDS):
         number += 1
-        objective = objective_of(Reweighted(drawn, weights), fold, sigma2)
+        objective = objective_of(SumProblem(drawn, weights=weights), fold, sigma2)
         theta = fit_chain(objective, theta, INNER_ITERATIONS).x
         previous = weights
-        weights = minimise_on_simplex(criterion_of(Reweighted(judged, weights), theta, fold.copies), ridge)
+        weights = best_beta(criterion_of(SumProblem(judged, weights=weights), theta, fold.copies), ridge)
         if abs(float(weights[1] - previous[1])) < SETTLED:
             settled = True
             break

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit import Policy, asymptotics
-from fieldfit.asymptotics import family_moments as moments_of
-from fieldfit.asymptotics.family_moments import FORMULAS
+from fieldfit.asymptotics.mixture_moments import FORMULAS, MixtureMoments
 from fieldfit.data.samples import Table
 from fieldfit.models.cost import family_flops
 from fieldfit.models.field import FieldModel
@@ -22,7 +21,7 @@ __all__ = ["FORMULAS", "FamilyMixtures", "family_mixtures"]
 class FamilyMixtures:
     """Moments of the families, the paper's FLOPs of a whole family (f,), and the MLE's covariance (r, r)."""
 
-    moments: moments_of.FamilyMoments
+    moments: MixtureMoments
     flops: FloatArray
     mle_covariance: FloatArray
 
@@ -49,7 +48,7 @@ def family_mixtures(model: FieldModel, theta: FloatArray, names: Sequence[str]) 
     codes, probability = model.joint_probabilities(theta)
     table = Table(codes, model.names, model.states)
     structure = model.structure()
-    found = moments_of.family_moments(names, structure, lambda z: model.compile(table, z), theta, probability)
+    found = MixtureMoments.enumerated(names, structure, lambda z: model.compile(table, z), theta, probability)
     bound = [Policy.parse(name).bind(structure).families[0] for name in names]
     flops = [float(np.broadcast_to(family_flops(model, b), (b.size or 1,)).sum()) for b in bound]
     return FamilyMixtures(found, np.array(flops), theory.mle_covariance)

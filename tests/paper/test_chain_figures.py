@@ -5,6 +5,8 @@ import os
 import numpy as np
 import pytest
 
+from fieldfit.asymptotics.criterion import Criterion
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.boltzmann_chain import BoltzmannChain
 from fieldfit.models.chain_crf import ChainCRF
@@ -12,9 +14,8 @@ from fieldfit.models.chain_layout import ChainLayout
 from fieldfit.models.chain_problem import Windows
 from fieldfit.objective import Objective
 from fieldfit.types import DataError, ModelError, PolicyError
-from fieldfit.weights.criterion import DiagonalForm
 from fieldfit_paper import chain_sweeps, claim_rows, claims, figure13
-from fieldfit_paper.beta_heuristic import CountedDiagonal, heuristic_beta, heuristic_cell
+from fieldfit_paper.beta_heuristic import heuristic_beta, heuristic_cell
 from fieldfit_paper.chain_data import chain_data, draw_fold
 from fieldfit_paper.chain_figures import (
     heuristic_pairs,
@@ -197,8 +198,13 @@ def test_counted_diagonal_is_the_diagonal_form_of_repeated_parameters():
     scores = random.normal(size=(40, 2, 6))
     meat = np.einsum("ngr,nhr->ghr", scores, scores) / 40
     copies = np.array([1, 1, 3, 1, 7, 1])
-    counted = CountedDiagonal(bread, meat, copies.astype(float))
-    repeated = DiagonalForm(np.repeat(bread, copies, axis=1), np.repeat(meat, copies, axis=2))
+
+    def moments(*matrices):
+        return MixtureMoments.with_drawn_selection(("PL1", "FL"), *matrices)
+
+    counted = Criterion.log_diagonal(moments(bread, meat), copies.astype(float)).over_weights()
+    several = moments(np.repeat(bread, copies, axis=1), np.repeat(meat, copies, axis=2))
+    repeated = Criterion.log_diagonal(several).over_weights()
     for beta in (np.array([0.3, 0.7]), np.array([1.0, 0.0])):
         value, slope = counted.value_grad(beta)
         other, other_slope = repeated.value_grad(beta)

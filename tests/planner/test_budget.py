@@ -12,18 +12,10 @@ import fieldfit as ff
 from fieldfit.cli import main
 from fieldfit.models.work import Line
 from fieldfit.optim.solution import Progress, Solution, Status
-from fieldfit.planner.choice import choose
-from fieldfit.planner.convergence import Steps, growth, to_the_end
-from fieldfit.planner.effort import (
-    MOMENTS,
-    PILOT,
-    affordable_effort,
-    moment_passes,
-    pilot_evaluations,
-    usual_effort,
-)
-from fieldfit.planner.result import Candidate
-from fieldfit.planner.target import Target, parse_seconds
+from fieldfit.planner.candidates import Candidate, Origin, choose
+from fieldfit.planner.convergence import Steps, growth, pilot_evaluations, to_the_end
+from fieldfit.planner.pilot import MOMENTS, PILOT, affordable_effort, moment_passes, usual_effort
+from fieldfit.planner.request import Target, parse_seconds
 from fieldfit.types import FieldfitError
 
 
@@ -87,7 +79,7 @@ def solution(norms, converged=False):
     )
 
 
-def test_a_fit_cut_short_is_continued_on_paper():
+def test_a_fit_that_is_stopped_early_is_extrapolated():
     norms = list(10.0 ** -np.arange(0, 2.01, 0.1))  # a decade in ten iterations
     assert to_the_end(solution(norms), 1e-4) == pytest.approx(2.0, rel=0.02)
     assert to_the_end(solution(norms, converged=True), 1e-4) == 1.0
@@ -104,7 +96,7 @@ def test_evaluations_grow_with_sentences_within_bounds():
 
 
 def candidate(policy, cost, variance, error=0.0):
-    return Candidate(policy, cost, cost, 0.0, 0.0, 1.0, variance, error, True, "")
+    return Candidate(policy, cost, cost, 0.0, 0.0, 1.0, variance, error, True, Origin.ASKED)
 
 
 def test_an_uncertain_comparison_is_no_reason_to_take_the_cheaper_one():
@@ -152,12 +144,12 @@ def test_the_search_counts_the_runs_that_it_made(five, monkeypatch):
 def test_words_fit_what_was_asked(five):
     model, _, x = five
     free = ff.plan(model, x, policies=["PL1", "FL"]).explain()
-    assert "of those that were looked at" in free
+    assert "of the 2 policies compared" in free
     assert "affordable" not in free
     rich = ff.plan(model, x, flops=1e12, policies=["PL1", "FL"], sigma2=1.0).explain()
     assert "and it is affordable" in rich
     assert "squared error" in rich
     plain = ff.plan(model, x, flops=1.6e7, policies=["PL1", "FL"], sigma2=1.0).explain()
-    assert "Plain pseudo-likelihood is the best buy" in plain
+    assert "Plain pseudo-likelihood is the best choice" in plain
     assert "its squared error is" in plain
-    assert "The next better one is 'FL'" in plain
+    assert "The next better policy is 'FL'" in plain

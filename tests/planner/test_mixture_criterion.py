@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.asymptotics.family_moments import family_moments
+from fieldfit.asymptotics.criterion import Criterion, LogDeterminant, LogTrace
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.data.samples import Table
-from fieldfit.planner.criterion import Criterion
 
 NAMES = ("PL1", "PL2", "FL", "PL1/row", "Partition(2)")
 
@@ -16,16 +16,24 @@ def moments(five):
     model, theta, _ = five
     codes, probability = model.joint_probabilities(theta)
     table = Table(codes, model.names, model.states)
-    return family_moments(NAMES, model.structure(), lambda z: model.compile(table, z), theta, probability)
+    return MixtureMoments.enumerated(NAMES, model.structure(), lambda z: model.compile(table, z), theta, probability)
 
 
 def criteria(moments):
     rng = np.random.default_rng(3)
     root = rng.normal(size=(10, 10))
-    det = Criterion(moments).relative_to(NAMES.index("FL"))
     penalty = np.diag(rng.uniform(0.01, 0.1, 10))
-    penalised = Criterion(moments, moments.J[2], penalty=penalty, prior=1.5 * penalty).relative_to(2)
-    return [det, Criterion(moments, moments.J[2]).relative_to(2), Criterion(moments, root @ root.T), penalised]
+
+    def criterion(size, **options):
+        return Criterion(moments, size, moments.information, **options)
+
+    information = LogTrace(moments.J[2])
+    return [
+        criterion(LogDeterminant(10)).relative_to(NAMES.index("FL")),
+        criterion(information).relative_to(2),
+        criterion(LogTrace(root @ root.T)),
+        criterion(information, penalty=penalty, prior=1.5 * penalty).relative_to(2),
+    ]
 
 
 @pytest.mark.parametrize("which", range(4))

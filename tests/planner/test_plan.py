@@ -9,10 +9,11 @@ import pytest
 import fieldfit as ff
 from fieldfit.models.cost import expected_flops
 from fieldfit.planner import evidence as gathering
-from fieldfit.planner.choice import ENOUGH
+from fieldfit.planner import pilot as piloting
+from fieldfit.planner.candidates import ENOUGH
 from fieldfit.policies import Policy
 from fieldfit.threads import use_threads
-from fieldfit.types import DataError, FieldfitError, ModelError, PolicyError
+from fieldfit.types import DataError, FieldfitError, ModelError
 
 
 def grid():
@@ -94,11 +95,11 @@ def test_plain_policies_are_called_by_their_names(five):
     model, _, x = five
     rich = ff.plan(model, x, budget="60s")
     assert rich.best == "FL"
-    assert "Plain maximum likelihood is the best buy" in rich.explain()
+    assert "Plain maximum likelihood is the best choice" in rich.explain()
     assert rich.next_better is None
     plain = ff.plan(model, x, flops=1.0e7)
     assert plain.best == "PL1"
-    assert "Plain pseudo-likelihood is the best buy" in plain.explain()
+    assert "Plain pseudo-likelihood is the best choice" in plain.explain()
     assert plain.next_better is not None
     assert plain.next_better.cost > plain.best_candidate.cost
     assert plain.next_better.policy in plain.explain()
@@ -156,9 +157,9 @@ def test_many_parameters_by_conjugate_gradients_agree_with_the_dense_form(monkey
     x = model.sample(theta, 1500, random_state=2).values
     policies = ["PL1", "PL2", "FL", "Partition(2)", "0.5*PL1 + 0.3*PL2@0.2"]
     names = [model.parameter_names[3], model.parameter_names[40]]
-    monkeypatch.setattr(gathering, "MOST_ENUMERATED", 0)
+    monkeypatch.setattr(gathering, "MOST_ENUMERATED_STATES", 0)
     dense = [ff.plan(model, x, policies=policies, functionals=own).table for own in (None, names)]
-    monkeypatch.setattr(gathering, "MOST_DENSE", 10)
+    monkeypatch.setattr(piloting, "MOST_DENSE_PARAMETERS", 10)
     implicit = [ff.plan(model, x, policies=policies, functionals=own).table for own in (None, names)]
     for one, two, tolerance in zip(dense, implicit, (0.05, 0.005), strict=True):
         left, right = (own.set_index("policy")["variance"] for own in (one, two))
@@ -172,7 +173,7 @@ def test_simulated_samples_never_make_anything_better_than_maximum_likelihood(mo
     x = model.sample(theta, 150, random_state=2).values  # fewer than five for each parameter
     policies = ["PL1", "PL2", "0.2*PL1/row", "Partition(2)", "FL"]
     exact = ff.plan(model, x, policies=policies, sigma2=1.0)
-    monkeypatch.setattr(gathering, "MOST_ENUMERATED", 0)
+    monkeypatch.setattr(gathering, "MOST_ENUMERATED_STATES", 0)
     plan = ff.plan(model, x, policies=policies, sigma2=1.0)
     assert "simulated" in plan.method
     table = plan.table.set_index("policy")
@@ -196,7 +197,7 @@ def test_sampled_variances_state_their_error(monkeypatch, five):
     model, _, x = five
     policies = ["PL1", "PL2", "FL", "Partition(2)"]
     exact = ff.plan(model, x, policies=policies)
-    monkeypatch.setattr(gathering, "MOST_ENUMERATED", 0)
+    monkeypatch.setattr(gathering, "MOST_ENUMERATED_STATES", 0)
     sampled = ff.plan(model, x, policies=policies).table.set_index("policy")
     for text in policies:
         theory = ff.asymptotics(model, exact.theta, text)
@@ -231,7 +232,7 @@ def test_a_field_too_wide_for_maximum_likelihood_is_compared_with_pseudo_likelih
     x = np.random.default_rng(0).integers(0, 2, (400, 26))
     plan = ff.plan(model, x, budget="2s", sigma2=10)
     assert plan.reference == "PL1"
-    assert "FL is out of reach" in plan.explain()
+    assert "FL: skipped" in plan.explain()
     with pytest.raises(FieldfitError, match="too wide"):
         ff.plan(model, x, efficiency=1.1)
 
@@ -245,7 +246,7 @@ def test_a_field_too_wide_for_maximum_likelihood_is_compared_with_pseudo_likelih
         ({"flops": math.nan}, FieldfitError, "positive"),
         ({"efficiency": 0.9}, FieldfitError, "nothing is better"),
         ({"policies": []}, FieldfitError, "empty"),
-        ({"policies": ["Multinomial(PL1)"]}, PolicyError, "neither a family nor a partition"),
+        ({"policies": ["PL9"]}, FieldfitError, "cannot be planned"),
         ({"functionals": ["nobody"]}, ModelError, "nobody"),
     ],
 )
@@ -262,7 +263,7 @@ def test_too_few_samples_are_refused(five):
 
 @pytest.mark.parametrize(("text", "seconds"), [("10s", 10), ("500ms", 0.5), ("2 min", 120), ("1h", 3600), (3, 3)])
 def test_budgets_as_text(text, seconds):
-    from fieldfit.planner.target import parse_seconds
+    from fieldfit.planner.request import parse_seconds
 
     assert parse_seconds(text) == pytest.approx(seconds)
 

@@ -9,9 +9,9 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.objective import Objective
-from fieldfit.planner.choice import choose
-from fieldfit.planner.envelope import _coarse_first, least_at
-from fieldfit.planner.target import Target
+from fieldfit.planner.candidates import choose
+from fieldfit.planner.request import Target
+from fieldfit.planner.search import coarse_first, least_at
 from fieldfit.types import DataError, FieldfitError
 
 
@@ -45,9 +45,9 @@ def test_no_policy_lies_below_the_edge(plan):
 
 
 def test_the_edge_covers_all_costs_whenever_time_is_up():
-    assert sorted(_coarse_first(33)) == list(range(33))
-    assert _coarse_first(33)[:5] == [0, 32, 16, 8, 24]
-    assert _coarse_first(1) == [0]
+    assert sorted(coarse_first(33)) == list(range(33))
+    assert coarse_first(33)[:5] == [0, 32, 16, 8, 24]
+    assert coarse_first(1) == [0]
 
 
 @pytest.mark.slow
@@ -125,8 +125,8 @@ def test_an_interrupted_pilot_stops_the_plan(plan, monkeypatch):
 @pytest.mark.slow
 def test_errors_of_plans_know_of_their_few_directions(plan, monkeypatch):
     """Random directions in place of sums over all states: plans of other seeds scatter as much as they say, roughly."""
-    monkeypatch.setattr("fieldfit.planner.evidence.MOST_ENUMERATED", 1)
-    monkeypatch.setattr("fieldfit.planner.evidence.MOST_DENSE", 5)
+    monkeypatch.setattr("fieldfit.planner.evidence.MOST_ENUMERATED_STATES", 1)
+    monkeypatch.setattr("fieldfit.planner.pilot.MOST_DENSE_PARAMETERS", 5)
     model, x, _ = plan
     found = []
     for seed in range(20):

@@ -11,6 +11,7 @@ from fieldfit.cli import main
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.planner import evidence as gathering
+from fieldfit.planner import pilot as piloting
 from fieldfit.policies import Policy
 from fieldfit.types import DataError
 
@@ -29,8 +30,8 @@ def columns(plan, name="variance"):
 @pytest.mark.parametrize(("enumerated", "dense"), [(1 << 12, 120), (0, 120), (0, 5)])
 def test_counts_are_repeated_rows(five, monkeypatch, enumerated, dense):
     model, x, counts = counted(five)
-    monkeypatch.setattr(gathering, "MOST_ENUMERATED", enumerated)
-    monkeypatch.setattr(gathering, "MOST_DENSE", dense)
+    monkeypatch.setattr(gathering, "MOST_ENUMERATED_STATES", enumerated)
+    monkeypatch.setattr(piloting, "MOST_DENSE_PARAMETERS", dense)
     short = ff.plan(model, x, policies=POLICIES, sample_weight=counts, weight_kind="counts")
     long = ff.plan(model, np.repeat(x, counts, axis=0), policies=POLICIES)
     assert short.n == long.n == counts.sum()

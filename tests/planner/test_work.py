@@ -11,7 +11,7 @@ from fieldfit.data.samples import Table
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.planner import calibration as calibrating
 from fieldfit.planner import calibration_runs
-from fieldfit.planner.counting import policy_work
+from fieldfit.planner.costs import policy_work
 from fieldfit.policies import Policy
 
 
@@ -131,19 +131,20 @@ def test_threads_share_tasks_and_nothing_else():
 
 def test_sequences_are_timed_as_a_line_with_a_share_that_selection_does_not_save():
     from fieldfit.models.work import Line, TimedWork
+    from fieldfit.policies.laws.base import Share
 
     line = Line.through(100, 3.0, 50, 2.0)
     assert line.at(200) == pytest.approx(5.0)
     assert Line.through(100, 1.0, 50, 2.0).at(200) == pytest.approx(1.0)  # noise: nothing for each sample
     assert Line.through(100, 1.0, 50, 0.0).at(200) == pytest.approx(2.0)  # noise: nothing fixed
     work = TimedWork(200, line, Line(0.0, 0.01), base=0.5)
-    assert work.work(1.0, "single")["seconds"] == pytest.approx(5.0)
-    assert work.work(0.5, "single")["seconds"] == pytest.approx(line.at(150))
-    assert work.work(0.5, "whole")["seconds"] == pytest.approx(line.at(100))
+    assert work.work(Share(1.0, 1.0))["seconds"] == pytest.approx(5.0)
+    assert work.work(Share(0.5, 1.0))["seconds"] == pytest.approx(line.at(150))
+    assert work.work(Share(0.5, 0.5, together=True))["seconds"] == pytest.approx(line.at(100))
 
 
 def test_each_family_is_fitted_for_its_own_number_of_evaluations():
-    from fieldfit.planner.convergence import optimise, penalised, steps_of
+    from fieldfit.planner.convergence import maximise, penalised, steps_of
 
     model = ff.BoltzmannMachine.grid(4, 4)
     theta = np.random.default_rng(3).normal(size=model.n_parameters)
@@ -152,7 +153,7 @@ def test_each_family_is_fitted_for_its_own_number_of_evaluations():
     for text in ("PL1", "FL"):
         problem = model.compile(data, Policy.parse(text).bind(model.structure()).draw(0, 0, data.n))
         steps = steps_of(problem, data.n, None)
-        solution = optimise(penalised(problem, data.n, None), data.n)
+        solution = maximise(penalised(problem, data.n, None), data.n)
         assert steps.converged
         assert steps.count == solution.evaluations + solution.hessian_products
         assert steps.equivalents > solution.evaluations

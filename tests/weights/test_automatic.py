@@ -9,13 +9,14 @@ import pytest
 import fieldfit as ff
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
+from fieldfit.models.sum_problem import SumProblem
 from fieldfit.objective import Objective
 from fieldfit.policies import Policy
 from fieldfit.types import ModelError, PolicyError
 from fieldfit.weights import automatic_weights
-from fieldfit.weights.expected import expected_statistics
+from fieldfit.weights.choice import Exact
+from fieldfit.weights.expected import expected_moments
 from fieldfit.weights.groups import groups_of
-from fieldfit.weights.reweighted import Reweighted
 from fieldfit.weights.statistics import DataStatistics
 
 MODEL = ff.BoltzmannMachine(5)
@@ -42,8 +43,8 @@ def data_statistics(policy, formula, by="term", copies=2_000):
     groups = groups_of(bound, by)
     selection = bound.draw(11, 0, table.n)
     chosen = groups.drawn(selection) if formula == "exact" else groups.expected(selection)
-    problem = Reweighted([MODEL.compile(table, part) for part in chosen], np.ones(groups.count))
-    return groups, DataStatistics(problem, np.ones(10, dtype=bool), weight, counts=True)
+    problem = SumProblem([MODEL.compile(table, part) for part in chosen], weights=np.ones(groups.count))
+    return groups, DataStatistics(problem, groups.names, np.ones(10, dtype=bool), weight, counts=True)
 
 
 @pytest.mark.slow
@@ -65,18 +66,20 @@ def test_statistics_of_data_estimate_the_exact_expectations(policy, by, formula)
     published = formula == "published"
     groups, statistics = data_statistics(policy, formula, by, copies=2 if published else 2_000)
     table, p = states_of(MODEL, THETA)
-    expected = expected_statistics(groups, MODEL.structure(), lambda z: MODEL.compile(table, z), THETA, p, formula)
+    expected = expected_moments(groups, MODEL.structure(), lambda z: MODEL.compile(table, z), THETA, p, formula)
     found = statistics.dense(THETA)
     tolerance = 1e-10 if published else 0.05
     for g in range(groups.count):
-        size = np.abs(expected.bread[g]).max()
-        np.testing.assert_allclose(found.bread[g], expected.bread[g], atol=tolerance * size)
+        size = np.abs(expected.J[g]).max()
+        np.testing.assert_allclose(found.J[g], expected.J[g], atol=tolerance * size)
         for h in range(groups.count):
-            size = np.sqrt(np.abs(expected.meat[g, g]).max() * np.abs(expected.meat[h, h]).max())
-            both = (found.meat[g, h] + found.meat[h, g]) / 2
-            np.testing.assert_allclose(both, expected.meat[g, h], atol=tolerance * size)
+            size = np.sqrt(np.abs(expected.K[g, g]).max() * np.abs(expected.K[h, h]).max())
+            both = (found.K[g, h] + found.K[h, g]) / 2
+            np.testing.assert_allclose(both, expected.K[g, h], atol=tolerance * size)
     beta = np.full(groups.count, 0.5)
-    assert found.value(beta) == pytest.approx(expected.value(beta), abs=1e-8 if published else 0.1)
+    assert Exact.of(found).value(beta) == pytest.approx(
+        Exact.of(expected).value(beta), abs=1e-8 if published else 0.1
+    )
 
 
 def test_published_statistics_lack_the_selection_noise():
@@ -84,10 +87,10 @@ def test_published_statistics_lack_the_selection_noise():
     _, exact = data_statistics("PL1 + 0.3*PL2", "exact")
     _, published = data_statistics("PL1 + 0.3*PL2", "published", copies=1)
     first, second = exact.dense(THETA), published.dense(THETA)
-    noise = first.meat - second.meat
+    noise = first.K - second.K
     assert np.abs(noise[0, 0]).max() < 1e-12
-    size = np.abs(first.bread[1]).max()
-    np.testing.assert_allclose(noise[1, 1], 0.7 * second.bread[1], atol=0.05 * size)
+    size = np.abs(first.J[1]).max()
+    np.testing.assert_allclose(noise[1, 1], 0.7 * second.J[1], atol=0.05 * size)
     np.testing.assert_allclose(noise[0, 1], 0.0, atol=0.05 * size)
 
 
@@ -105,12 +108,14 @@ def test_diagonal_statistics_are_the_diagonals_and_add_up_over_shards():
     )
     np.testing.assert_allclose(total, found, rtol=1e-12)
     groups = groups_of(bound, "term")
-    mixed = Reweighted([MODEL.compile(table, part) for part in groups.drawn(bound.draw(1, 0, 500))], np.ones(2))
+    mixed = SumProblem(
+        [MODEL.compile(table, part) for part in groups.drawn(bound.draw(1, 0, 500))], weights=np.ones(2)
+    )
     free = np.arange(10) != 4
-    statistics = DataStatistics(mixed, free, weight)
+    statistics = DataStatistics(mixed, groups.names, free, weight)
     dense, diagonal = statistics.dense(THETA), statistics.diagonal(THETA)
-    np.testing.assert_allclose(diagonal.bread, np.einsum("grr->gr", dense.bread), rtol=1e-10)
-    np.testing.assert_allclose(diagonal.meat, np.einsum("ghrr->ghr", dense.meat), rtol=1e-10)
+    np.testing.assert_allclose(diagonal.J, np.einsum("grr->gr", dense.J), rtol=1e-10)
+    np.testing.assert_allclose(diagonal.K, np.einsum("ghrr->ghr", dense.K), rtol=1e-10)
 
 
 @pytest.mark.slow
@@ -122,11 +127,11 @@ def test_many_parameters_have_diagonals_from_random_signs(monkeypatch):
     monkeypatch.setattr("fieldfit.weights.statistics.OWN_DIAGONAL_FROM", 3)
     many = replace(statistics, probes=2_000)
     found = many.diagonal(THETA)
-    size = np.sqrt(np.einsum("ggr->gr", exact.meat))
-    np.testing.assert_allclose(found.meat, exact.meat, atol=0.16 * float((size[:, None] * size[None]).max()))
-    np.testing.assert_allclose(found.bread, exact.bread, rtol=1e-9)  # pairwise fields have an exact diagonal
+    size = np.sqrt(np.einsum("ggr->gr", exact.K))
+    np.testing.assert_allclose(found.K, exact.K, atol=0.16 * float((size[:, None] * size[None]).max()))
+    np.testing.assert_allclose(found.J, exact.J, rtol=1e-9)  # pairwise fields have an exact diagonal
     monkeypatch.setattr(type(statistics.problem.parts[0]), "hessian_diagonal", Problem.hessian_diagonal)
-    np.testing.assert_allclose(many.diagonal(THETA).bread, exact.bread, atol=0.15 * exact.bread.max())
+    np.testing.assert_allclose(many.diagonal(THETA).J, exact.J, atol=0.15 * exact.J.max())
 
 
 def test_reweighted_is_the_compiled_policy():
@@ -135,7 +140,7 @@ def test_reweighted_is_the_compiled_policy():
     selection = bound.draw(5, 0, 40)
     whole = MODEL.compile(table, selection)
     parts = groups_of(bound, "term").drawn(selection)
-    mixed = Reweighted([MODEL.compile(table, part) for part in parts], np.array([0.2, 0.8, 0.0]))
+    mixed = SumProblem([MODEL.compile(table, part) for part in parts], weights=np.array([0.2, 0.8, 0.0]))
     again = MODEL.compile(table, groups_of(bound, "term").weighted(selection, mixed.betas))
     np.testing.assert_allclose(again.row_values(THETA), whole.row_values(THETA), atol=1e-10)
     v = np.linspace(-1, 1, 10)
@@ -186,8 +191,8 @@ def test_exact_form_at_the_plug_in_is_never_worse_than_pure_or_equal(policy):
     groups = groups_of(bound, "term")
     table = Table(MODEL.read(X).codes, MODEL.names, MODEL.states)
     parts = groups.drawn(bound.draw(0, 0, len(X)))
-    mixed = Reweighted([MODEL.compile(table, part) for part in parts], np.ones(groups.count))
-    exact = DataStatistics(mixed, np.ones(10, dtype=bool)).dense(found.theta)
+    mixed = SumProblem([MODEL.compile(table, part) for part in parts], weights=np.ones(groups.count))
+    exact = Exact.of(DataStatistics(mixed, groups.names, np.ones(10, dtype=bool)).dense(found.theta))
     assert exact.value(found.beta) == pytest.approx(found.J_exact, abs=1e-9)
     for beta in (*np.eye(groups.count), np.ones(groups.count)):
         assert found.J_exact <= exact.value(beta) + 1e-9

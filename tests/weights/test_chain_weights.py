@@ -7,11 +7,12 @@ import pytest
 
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_crf import ChainCRF
+from fieldfit.models.sum_problem import SumProblem
 from fieldfit.objective import Objective
 from fieldfit.policies import Policy
 from fieldfit.weights import AutoWeights, automatic_weights
+from fieldfit.weights.choice import Exact, diagonal_form
 from fieldfit.weights.groups import groups_of
-from fieldfit.weights.reweighted import Reweighted
 from fieldfit.weights.statistics import DataStatistics
 
 
@@ -52,9 +53,10 @@ def test_weights_of_a_chain(chain, form):
     assert found.beta.sum() == pytest.approx(1.0)
     assert np.isfinite(found.J_exact)
     groups = groups_of(bound, "term")
-    mixed = Reweighted([model.compile(data, z) for z in groups.drawn(selection)], np.ones(2))
-    statistics = DataStatistics(mixed, objective.free)
-    criterion = statistics.dense(found.theta) if form == "exact" else statistics.diagonal(found.theta)
+    mixed = SumProblem([model.compile(data, z) for z in groups.drawn(selection)], weights=np.ones(2))
+    statistics = DataStatistics(mixed, groups.names, objective.free)
+    dense, diagonals = statistics.dense(found.theta), statistics.diagonal(found.theta)
+    criterion = Exact.of(dense) if form == "exact" else diagonal_form(diagonals)
     for beta in (np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([0.5, 0.5])):
         assert criterion.value(found.beta) <= criterion.value(beta) + 1e-9
 

@@ -4,14 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from test_criterion import random_statistics
+from test_criterion import moments_of, random_statistics
 
 import fieldfit as ff
 from fieldfit.policies import Policy
-from fieldfit.weights.choice import judge, rivals
-from fieldfit.weights.criterion import LogDeterminant
+from fieldfit.weights.choice import Exact, Ridge, best_beta, judge, rivals
 from fieldfit.weights.groups import groups_of
-from fieldfit.weights.simplex import Ridge, minimise_on_simplex
 
 MODEL = ff.BoltzmannMachine(5)
 GROUPS = groups_of(Policy.parse("PL1 + FL").bind(MODEL.structure()), "term")
@@ -29,7 +27,7 @@ def test_rivals_are_every_family_alone_and_equal_weights():
 @pytest.mark.parametrize("seed", range(12))
 def test_the_best_of_the_simple_policies_is_taken_where_beta_is_worse(seed):
     """Whatever β is proposed: the judgement is the least of it, the families alone and equal weights."""
-    exact = LogDeterminant(*random_statistics(seed, 2, 3))
+    exact = Exact.of(moments_of(*random_statistics(seed, 2, 3)))
     ridge = Ridge(0.0, np.array([0.5, 0.5]), np.ones(2))
     values = {name: exact.value(beta) for name, beta in rivals(GROUPS).items()}
     for beta in np.random.default_rng(seed).dirichlet(np.ones(2), 5):
@@ -43,7 +41,7 @@ def test_the_best_of_the_simple_policies_is_taken_where_beta_is_worse(seed):
         assert taken.J_exact == exact.value(taken.beta)
         assert taken.fell_back == (min(values.values()) < own)
         assert bool(taken.note) == taken.fell_back
-    best = minimise_on_simplex(exact, ridge)
+    best = best_beta(exact.criterion, ridge)
     assert not judge(exact, best, GROUPS, ridge, fallback=True, best=best).fell_back
 
 
@@ -51,7 +49,9 @@ def test_equal_weights_are_the_best_of_them_somewhere():
     """Else the test above would not see them taken."""
     ridge = Ridge(0.0, np.array([0.5, 0.5]), np.ones(2))
     notes = [
-        judge(LogDeterminant(*random_statistics(seed, 2, 3)), np.array([0.9, 0.1]), GROUPS, ridge, fallback=True).note
+        judge(
+            Exact.of(moments_of(*random_statistics(seed, 2, 3))), np.array([0.9, 0.1]), GROUPS, ridge, fallback=True
+        ).note
         for seed in range(12)
     ]
     assert any("equal weights, which were taken" in note for note in notes)

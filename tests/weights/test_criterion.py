@@ -7,13 +7,25 @@ from hypothesis import strategies as st
 from oracle import central_gradient
 
 import fieldfit as ff
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.types import IdentifiabilityError, ModelError, PolicyError
-from fieldfit.weights.criterion import DiagonalForm, LogDeterminant
+from fieldfit.weights.choice import Exact, Ridge, best_beta, diagonal_form
 from fieldfit.weights.gershgorin import discs
-from fieldfit.weights.simplex import Ridge, minimise_on_simplex
 
 MODEL = ff.BoltzmannMachine(5)
 THETA = np.array([-1.0] * 5 + [1.0] * 5)
+
+
+def moments_of(bread, meat):
+    return MixtureMoments.with_drawn_selection([str(place) for place in range(len(bread))], bread, meat)
+
+
+def exact_form(bread, meat):
+    return Exact.of(moments_of(bread, meat)).criterion
+
+
+def diagonals(bread, meat):
+    return diagonal_form(moments_of(bread, meat))
 
 
 def random_statistics(seed, groups, r, singular=False):
@@ -37,8 +49,8 @@ def test_gradients_of_both_forms_and_of_the_ridge(seed, groups, r):
     random = np.random.default_rng(seed)
     alpha = random.uniform(0.2, 1.0, groups)
     for form in (
-        LogDeterminant(bread, meat),
-        DiagonalForm(np.einsum("grr->gr", bread), np.einsum("ghrr->ghr", meat)),
+        exact_form(bread, meat),
+        diagonals(np.einsum("grr->gr", bread), np.einsum("ghrr->ghr", meat)),
         Ridge(0.7, random.dirichlet(np.ones(groups)), random.uniform(0.5, 1.5, groups)),
     ):
         value, gradient = form.value_grad(alpha / scale)
@@ -59,15 +71,15 @@ def test_exact_form_is_log_det_of_the_sandwich(seed, groups):
     beta = np.random.default_rng(seed).uniform(0.2, 1.0, groups)
     inverse = np.linalg.inv(np.einsum("g,gab->ab", beta, bread))
     variance = inverse @ np.einsum("g,h,ghab->ab", beta, beta, meat) @ inverse
-    assert LogDeterminant(bread, meat).value(beta) == pytest.approx(np.linalg.slogdet(variance)[1], abs=1e-7)
+    assert exact_form(bread, meat).value(beta) == pytest.approx(np.linalg.slogdet(variance)[1], abs=1e-7)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**31), st.integers(2, 4), st.booleans())
 def test_the_optimum_is_stationary_and_not_beaten_anywhere(seed, groups, singular):
     bread, meat = random_statistics(seed, groups, 3, singular)
-    exact = LogDeterminant(bread, meat)
-    beta = minimise_on_simplex(exact, Ridge(0.0, np.full(groups, 1 / groups), np.ones(groups)))
+    exact = exact_form(bread, meat)
+    beta = best_beta(exact, Ridge(0.0, np.full(groups, 1 / groups), np.ones(groups)))
     assert beta.sum() == pytest.approx(1.0)
     assert beta.min() >= 0
     value, gradient = exact.value_grad(beta)
@@ -90,9 +102,9 @@ def test_the_optimum_is_stationary_and_not_beaten_anywhere(seed, groups, singula
 
 def test_a_ridge_pulls_towards_the_start():
     bread, meat = random_statistics(3, 2, 3)
-    exact = LogDeterminant(bread, meat)
+    exact = exact_form(bread, meat)
     start = np.array([0.3, 0.7])
-    found = [minimise_on_simplex(exact, Ridge(gamma, start, np.ones(2))) for gamma in (0.0, 1.0, 1e6)]
+    found = [best_beta(exact, Ridge(gamma, start, np.ones(2))) for gamma in (0.0, 1.0, 1e6)]
     distances = [np.abs(beta - start).max() for beta in found]
     assert distances[0] > distances[1] > distances[2]
     assert distances[2] < 1e-4
@@ -101,11 +113,11 @@ def test_a_ridge_pulls_towards_the_start():
 def test_families_that_determine_nothing_are_refused():
     zero = np.zeros((2, 3, 3))
     with pytest.raises(IdentifiabilityError, match="No weights of these families determine"):
-        minimise_on_simplex(
-            DiagonalForm(np.array([[0.0, 0.0], [0.0, -1.0]]), np.zeros((2, 2, 2))),
+        best_beta(
+            diagonals(np.array([[0.0, 0.0], [0.0, -1.0]]), np.zeros((2, 2, 2))),
             Ridge(0.0, np.array([0.5, 0.5]), np.ones(2)),
         )
-    assert LogDeterminant(zero, np.zeros((2, 2, 3, 3))).information.tolist() == [0.0, 0.0]
+    assert exact_form(zero, np.zeros((2, 2, 3, 3))).information.tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(

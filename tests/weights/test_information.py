@@ -7,7 +7,7 @@ import fieldfit as ff
 from fieldfit.models.base import Problem
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.policies import Policy
-from fieldfit.weights.mixture import Mixture
+from fieldfit.weights.groups import DrawnPolicy
 from fieldfit.weights.statistics import DataStatistics
 
 
@@ -45,13 +45,13 @@ def test_statistics_of_a_potts_model_are_the_exact_diagonals():
     selection = bound.draw(0, 0, 300)
     problem = model.compile(table, selection)
     assert isinstance(problem, FieldProblem)
-    judged = Mixture.of(bound, "term", selection, problem, lambda z: model.compile(table, z)).judged(
+    judged = DrawnPolicy.of(bound, "term", selection, problem, lambda z: model.compile(table, z)).by_group(
         np.ones(2), "exact"
     )
-    statistics = DataStatistics(judged, np.ones(model.n_parameters, dtype=bool))
+    statistics = DataStatistics(judged, ("PL1", "PL2"), np.ones(model.n_parameters, dtype=bool))
     dense, diagonal = statistics.dense(theta), statistics.diagonal(theta)
-    np.testing.assert_allclose(diagonal.bread, np.einsum("grr->gr", dense.bread), atol=1e-10)
-    np.testing.assert_allclose(diagonal.meat, np.einsum("ghrr->ghr", dense.meat), atol=1e-10)
+    np.testing.assert_allclose(diagonal.J, np.einsum("grr->gr", dense.J), atol=1e-10)
+    np.testing.assert_allclose(diagonal.K, np.einsum("ghrr->ghr", dense.K), atol=1e-10)
 
 
 MODELS = {

@@ -8,10 +8,9 @@ from fieldfit.data.sequences import Sequences
 from fieldfit.policies import Policy
 from fieldfit.threads import use_threads
 from fieldfit.types import ModelError
-from fieldfit.weights.groups import groups_of
-from fieldfit.weights.mixture import Mixture
+from fieldfit.weights.choice import Exact, Ridge, best_beta, diagonal_form
+from fieldfit.weights.groups import DrawnPolicy, groups_of
 from fieldfit.weights.sample import restricted, samples_needed
-from fieldfit.weights.simplex import Ridge, minimise_on_simplex
 from fieldfit.weights.statistics import DataStatistics
 
 MODEL = ff.BoltzmannMachine(7, biases=True)
@@ -95,10 +94,13 @@ def exact_criterion(fit, policy):
     bound = Policy.parse(policy).bind(WIDE.structure())
     table = WIDE.read(X_WIDE)
     selection = bound.draw(0, 0, len(X_WIDE))
-    mixture = Mixture.of(bound, "term", selection, WIDE.compile(table, selection), lambda z: WIDE.compile(table, z))
-    judged = mixture.judged(np.ones(mixture.groups.count), "exact")
-    statistics = DataStatistics(judged, np.ones(WIDE.n_parameters, dtype=bool))
-    return mixture.groups, statistics.dense(fit.theta), statistics.diagonal(fit.theta)
+    drawn = DrawnPolicy.of(bound, "term", selection, WIDE.compile(table, selection), lambda z: WIDE.compile(table, z))
+    groups = drawn.groups
+    statistics = DataStatistics(
+        drawn.by_group(np.ones(groups.count), "exact"), groups.names, np.ones(WIDE.n_parameters, dtype=bool)
+    )
+    exact = Exact.of(statistics.dense(fit.theta)).criterion
+    return groups, exact, diagonal_form(statistics.diagonal(fit.theta))
 
 
 @pytest.mark.slow
@@ -115,7 +117,7 @@ def test_what_a_part_of_the_samples_loses(policy, form):
     assert "of 9,000 samples" in str(found)
     groups, dense, diagonal = exact_criterion(fit, policy)
     criterion = dense if form == "exact" else diagonal
-    best = minimise_on_simplex(criterion, Ridge(0.0, found.beta, groups.normaliser))
+    best = best_beta(criterion, Ridge(0.0, found.beta, groups.normaliser))
     assert 0 <= criterion.value(found.beta) - criterion.value(best) < 66e-4
     # By its own statistics the exact form is not worse than anything simple.
     if form == "exact":

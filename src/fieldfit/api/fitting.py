@@ -28,7 +28,7 @@ from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.policies import Policy, as_policy
 from fieldfit.types import ConvergenceWarning, FloatArray, IntArray, SeparationWarning
-from fieldfit.weights import AutoWeights, Mixture, Part, WeightsResult, as_options, automatic_weights
+from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, as_options, automatic_weights
 
 
 def fit(
@@ -142,12 +142,12 @@ def choose_weights(
     )
     bound = found.policy.bind(prepared.model.structure(prepared.dataset))
     check_estimable(prepared.model, prepared.dataset, bound, prepared.open)
-    mixture = Mixture.of(prepared.bound, automatic.by, prepared.selection, prepared.problem, prepared.compile)
+    drawn = DrawnPolicy.of(prepared.bound, automatic.by, prepared.selection, prepared.problem, prepared.compile)
     chosen = replace(
         prepared,
         bound=bound,
-        selection=mixture.selected(found.beta),
-        problem=mixture.at(found.beta),
+        selection=drawn.selected(found.beta),
+        problem=drawn.at(found.beta),
         start=found.theta,
     )
     return chosen, found

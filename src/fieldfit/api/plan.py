@@ -1,4 +1,4 @@
-"""`plan`: which policy buys the most accuracy for a budget, before the money is spent."""
+"""`plan`: which policy is the most accurate for a budget, before the fit."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from fieldfit.models.base import Model
 from fieldfit.models.field import FieldModel
 from fieldfit.models.work import clock
 from fieldfit.objective import precision_of
-from fieldfit.planner.planning import make_plan
+from fieldfit.planner.planning import check_enough, make_plan
+from fieldfit.planner.request import Request, Target
 from fieldfit.planner.result import Plan
-from fieldfit.planner.survey import check_enough
-from fieldfit.planner.target import Target
-from fieldfit.policies import Policy
+from fieldfit.policies import Policy, as_policy
 
 
 def plan(
@@ -63,24 +62,27 @@ def plan(
     started, began = time.perf_counter(), clock()
     dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind)
     model = model.complete(dataset)
-    own = clock() - began
+    seconds = clock() - began
     names = model.parameter_names
     chosen = None if functionals is None else NamedFunctionals(functionals, names)
     precision = None if sigma2 is None else precision_of(sigma2, names)
-    check_enough(dataset)
+    check_enough(dataset.n_copies)
     if isinstance(model, FieldModel) and (precision is None or not np.all(precision > 0)):
         free = np.ones(len(names), dtype=bool) if precision is None else precision == 0
         refuse_constant(model, dataset, free)
+    compared = [policies] if isinstance(policies, str | Policy) else policies
     return make_plan(
-        model,
-        dataset,
-        target,
-        policies=policies,
-        functionals=chosen,
-        n_functionals=None if chosen is None else len(chosen),
-        precision=precision,
-        random_state=random_state,
-        reading=reading + own,
-        tol=tol,
-        began=started - reading,
+        Request(
+            model=model,
+            dataset=dataset,
+            target=target,
+            policies=None if compared is None else tuple(as_policy(policy) for policy in compared),
+            functionals=chosen,
+            n_functionals=None if chosen is None else len(chosen),
+            precision=precision,
+            tol=tol,
+            random_state=random_state,
+            reading=reading + seconds,
+            began=started - reading,
+        )
     )

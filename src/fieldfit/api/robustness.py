@@ -14,7 +14,7 @@ import numpy as np
 
 from fieldfit.api.functionals import some_places, unit_rows
 from fieldfit.asymptotics import DenseAccuracy
-from fieldfit.asymptotics.expected_scores import ExpectedScores
+from fieldfit.asymptotics.expected_problem import expected_problem
 from fieldfit.models.base import Problem
 from fieldfit.types import FloatArray, IntArray, ModelError
 
@@ -41,7 +41,7 @@ def influence(fit: Fit, data: Any = None, parameters: Any = None, rows: Any = No
             )
         return influence_of_rows(fit, rows)
     if parameters is None:
-        n = fit.problem.n_samples if data is None else _expected(fit, data).n
+        n = fit.problem.n_samples if data is None else _expected(fit, data).n_samples
         if n * len(fit.theta) > MOST_NUMBERS:
             raise ModelError(
                 f"The influence of {n:,} samples on {len(fit.theta):,} parameters has {n * len(fit.theta):.2g} numbers. "
@@ -49,13 +49,13 @@ def influence(fit: Fit, data: Any = None, parameters: Any = None, rows: Any = No
             )
         return np.concatenate([block for _, block in influence_blocks(fit, data)])
     places = some_places(parameters, fit.model.parameter_names)
-    source: Problem | ExpectedScores = fit.problem if data is None else _expected(fit, data)
+    source: Problem = fit.problem if data is None else _expected(fit, data)
     moved = influence_on(fit, source, places)
     weight = fit.row_weight if data is None else None
     return moved * (fit.unit_weight if data is not None else 1.0 if weight is None else weight[:, None])
 
 
-def influence_on(fit: Fit, source: Problem | ExpectedScores, places: IntArray) -> FloatArray:
+def influence_on(fit: Fit, source: Problem, places: IntArray) -> FloatArray:
     """(H + P)⁻¹ ψ of every sample of ``source`` for some parameters (n, q), for any r: a solve and a pass for each."""
     columns = []
     for direction in fit.accuracy().solve(unit_rows(places, len(fit.theta))):
@@ -103,11 +103,11 @@ def influence_blocks(fit: Fit, data: Any = None) -> Iterator[tuple[int, FloatArr
     if data is None:
         return _blocks(fit, accuracy, fit.problem, fit.row_weight)
     new = _expected(fit, data)
-    return _blocks(fit, accuracy, new, np.full(new.n, fit.unit_weight))
+    return _blocks(fit, accuracy, new, np.full(new.n_samples, fit.unit_weight))
 
 
 def _blocks(
-    fit: Fit, accuracy: DenseAccuracy, source: Problem | ExpectedScores, weight: FloatArray | None
+    fit: Fit, accuracy: DenseAccuracy, source: Problem, weight: FloatArray | None
 ) -> Iterator[tuple[int, FloatArray]]:
     lost = np.isnan(accuracy.variances())
     inverse = accuracy.inverse / accuracy.moments.total
@@ -131,14 +131,14 @@ def matrices(fit: Fit, what: str) -> DenseAccuracy:
     return accuracy
 
 
-def _expected(fit: Fit, data: Any) -> ExpectedScores:
+def _expected(fit: Fit, data: Any) -> Problem:
     return expected_scores(fit, fit.model.read_new(data))
 
 
-def expected_scores(fit: Fit, dataset: Any) -> ExpectedScores:
+def expected_scores(fit: Fit, dataset: Any) -> Problem:
     """E_Z ψ of the samples of a dataset under the fit's policy."""
     structure = fit.model.structure(dataset)
-    return ExpectedScores(fit.policy.bind(structure), dataset.n, lambda chosen: fit.model.compile(dataset, chosen))
+    return expected_problem(fit.policy.bind(structure), dataset.n, lambda chosen: fit.model.compile(dataset, chosen))
 
 
 def influential(fit: Fit, k: int = 10, parameters: Any = None) -> pd.DataFrame:

@@ -19,11 +19,12 @@ from fieldfit.data.table import Table
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.ragged import Ragged
-from fieldfit.models.base import Problem, SumProblem
+from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.graphs import check_edges, grid_edges, networkx_edges, pairwise_scopes
 from fieldfit.models.pairwise import PairwiseProblem, pairwise_supports
+from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.selection import Selection
 from fieldfit.types import Int32Array, IntArray, ModelError
 

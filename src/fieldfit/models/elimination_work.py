@@ -27,6 +27,7 @@ import numpy as np
 
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.work import Work
+from fieldfit.policies.laws.base import Share
 from fieldfit.policies.structure import BoundFamily
 from fieldfit.types import FloatArray, IntArray
 
@@ -57,8 +58,9 @@ class EliminationWork:
         use = problem.configuration_use()
         return cls(n, int(family.size or 1), problem.arrays.graph.table_size, factors, *use)
 
-    def work(self, lam: float, law: str) -> Work:
+    def work(self, share: Share) -> Work:
         """Distinct configurations among the selected samples."""
+        lam = share.lam
         with np.errstate(divide="ignore"):
             used = -np.expm1(self.n * lam * np.log1p(-np.minimum(self.share, 1.0)))
         counts = np.bincount(self.program, used, len(self.cost))

@@ -38,6 +38,7 @@ import numpy as np
 from fieldfit.models.pairwise import PairwiseProblem
 from fieldfit.models.pairwise_layout import distinct_rows
 from fieldfit.models.work import Work, whole
+from fieldfit.policies.laws.base import Share
 from fieldfit.policies.structure import BoundFamily
 from fieldfit.types import FloatArray
 
@@ -45,6 +46,8 @@ from fieldfit.types import FloatArray
 _TILE, _CHUNK, _FEWEST_TASKS, _MOST_TASKS, _HELD = 64, 512, 8, 32, 1 << 21
 #: Bytes of lists of members from which on they are rather out of the cache than in it.
 _CACHE = 1e6
+#: Blocks whose sizes are counted one by one.
+_MOST_LISTED = 1_000
 
 
 @dataclass(frozen=True)
@@ -61,15 +64,17 @@ class PairwiseWork:
 
     @classmethod
     def of(cls, problem: PairwiseProblem, family: BoundFamily, codes: Any) -> PairwiseWork:
-        """The work of a family of blocks of one size, on all samples ``codes`` (n, m)."""
+        """The work of a family of blocks on all samples ``codes`` (n, m); blocks of several sizes count as the largest."""
         distinct, inverse = distinct_rows(codes.astype(np.uint8))
         repeats = None if inverse is None else np.bincount(inverse, minlength=len(distinct)).astype(float)
-        size, k = int(family.size or 1), int(getattr(family, "block_size", 1))
+        size, k = int(family.size or 1), getattr(family, "block_size", 1)
+        if k is None:
+            k = max(len(family.component(j).target) for j in range(min(size, _MOST_LISTED)))
         return cls(len(codes), codes.shape[1], len(problem.edges), problem.dense, k, size, repeats)
 
-    def work(self, lam: float, law: str) -> Work:
+    def work(self, share: Share) -> Work:
         """Rows for the local fields, blocks for the states."""
-        drawn = lam if law == "whole" else 1.0 if law == "partition" else 1 - (1 - lam) ** self.components
+        lam, drawn = share.lam, share.any_drawn
         rows = self._distinct(drawn)
         lanes = whole(rows, _TILE)
         result: Work = {"call": 1.0, **self._tasks(lanes), **self._setup(drawn)}
@@ -79,7 +84,7 @@ class PairwiseWork:
             result["dense"] = lanes * whole(self.m, 16) * whole(self.m, 32)
         else:
             result["edge"] = lanes * 2.0 * self.n_edges
-        if law == "whole" or lam >= 1.0:
+        if share.together or lam >= 1.0:
             if self.k == 1:
                 result["single"] = lanes * self.m
             else:
@@ -94,7 +99,7 @@ class PairwiseWork:
         listed = self.n * lam * self.components
         result["setup_sample"] = float(self.n)
         result["setup_entry"] = listed
-        result["setup_shuffle"] = listed * self.k if law == "partition" else 0.0
+        result["setup_shuffle"] = listed * self.k if share.shuffled else 0.0
         result["setup_merge"] = 0.0 if self.repeats is None else listed
         used = min(listed, self.components)
         result["setup_search"] = listed * math.log2(used + 1)

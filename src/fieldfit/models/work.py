@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fieldfit.models.base import Problem
+from fieldfit.policies.laws.base import Share
 from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray
 
@@ -35,8 +36,8 @@ _SHARED = (
 class FamilyWork(Protocol):
     """The work of one family in a fit on all samples."""
 
-    def work(self, lam: float, law: str) -> Work:
-        """Operations by kind when each component is drawn with probability λ: law "single", "whole" or "partition"."""
+    def work(self, share: Share) -> Work:
+        """Operations by kind when the law draws this share of the family."""
 
 
 def combine(parts: Sequence[Mapping[str, float]]) -> Work:
@@ -86,12 +87,13 @@ class TimedWork:
     base: float = 0.0
     drawing: Line | None = None
 
-    def work(self, lam: float, law: str) -> Work:
+    def work(self, share: Share) -> Work:
         """Seconds for what is selected."""
-        samples = self.n * (lam if law == "whole" else self.base + (1 - self.base) * lam)
+        lam = share.lam
+        samples = self.n * (lam if share.together else self.base + (1 - self.base) * lam)
         if lam >= 1.0:
             setup = self.setup.at(self.n)
-        elif self.drawing is None or law == "whole":
+        elif self.drawing is None or share.together:
             setup = self.setup.at(self.n * (0.2 + 0.8 * lam))
         else:
             setup = self.n * self.drawing.at(lam)

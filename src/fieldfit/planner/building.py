@@ -1,155 +1,226 @@
-"""Ingredients made: each family compiled on the pilot's samples, fitted for its evaluations, its work counted or timed."""
+"""Ingredients made: each law compiled on the pilot's samples, fitted for its evaluations, its work counted or timed."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import numpy as np
 
-from fieldfit.models.base import Model, Problem
+from fieldfit.asymptotics.expected_problem import expected_problem
+from fieldfit.data.dataset import Dataset
+from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
-from fieldfit.models.work import clock, least_seconds
+from fieldfit.models.work import FamilyWork, clock, least_seconds
 from fieldfit.planner.convergence import Steps, steps_of
-from fieldfit.planner.counting import TIMED_PASSES, family_work
-from fieldfit.planner.ingredients import Ingredient, Works, everything, family_listed, sample_flops
-from fieldfit.planner.pilot import Pilot
-from fieldfit.planner.weighting import copies, has_counts, n_samples, total_weight
+from fieldfit.planner.costs import TIMED_PASSES, family_work, sample_flops
+from fieldfit.planner.ingredients import FitWork, Ingredient
+from fieldfit.planner.pilot import PILOT_POLICY, Pilot
+from fieldfit.planner.request import Request
 from fieldfit.policies import Policy
+from fieldfit.policies.laws.base import Law, Noise
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.types import DataError, FloatArray, PolicyError, WidthError
+from fieldfit.policies.structure import Structure
+from fieldfit.types import DataError, PolicyError, WidthError
 
-#: Evaluations that a fit of a field is expected to take before it has been tried, in those of the pilot at least so many.
+#: Evaluations that a fit of a field is expected to take at least, before it has been tried.
 _USUAL_STEPS = 40
-#: Share of the time that is left for the timing of a family of sequences.
+#: Share of the remaining time for the timing of a family of sequences.
 _TIMING_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Why a law is not compared; ``for_time``: there was no time (or no FLOPs) left for it."""
+
+    reason: str
+    for_time: bool = False
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """What laws with the same mean over Z share: "PL1" and "PL1/row" are one problem."""
+
+    problem: Problem
+    steps: Steps
+    together: Steps | None
+    works: tuple[FamilyWork, ...]
+    works_together: tuple[FamilyWork, ...] | None
 
 
 @dataclass
 class Builder:
-    """Makes ingredients of a model on some samples, within a time.
+    """Makes ingredients on the samples ``rows`` that moments are taken over, within a time and a number of FLOPs.
 
-    ``rows`` are the samples that moments are taken over, ``dataset`` are all. The moments of a family take about ``passes``
-    evaluations; families whose moments and fit would not be done at ``deadline`` are left out, but never the first.
+    The moments of a law take about ``passes`` evaluations. Laws whose moments and fit would not be done at ``deadline``, or
+    whose moments take more than the ``flops`` that are left, are skipped, but never the first.
     """
 
-    model: Model
-    dataset: Any
-    rows: Any
+    request: Request
+    rows: Dataset
     pilot: Pilot
-    precision: FloatArray | None
     passes: float
     deadline: float
-    asked: bool  # for by name: nothing is left out
-    hurried: bool  # the deadline is on the wall's clock (`time.perf_counter`), else on `fieldfit.models.work.clock`
-    tol: float
-    refused: dict[str, str] = field(default_factory=dict)
+    flops: float = math.inf
+    skipped: dict[str, Skipped] = field(default_factory=dict)
     _reserved: float = 0.0  # seconds of moments to come
-    _made: dict[str, tuple[Problem, Steps, Steps | None]] = field(default_factory=dict)
-    _works: dict[str, tuple[Works, Works | None]] = field(default_factory=dict)
-    _copies: Any = None
+    _compiled: dict[Hashable, _Compiled | Skipped] = field(default_factory=dict)
+    _copies: Dataset | None = None
 
-    def build(self, names: Sequence[str]) -> list[Ingredient]:
-        """The ingredients that can be had, in order; ``refused`` says why the others cannot."""
-        return [one for one in map(self._one, names) if one is not None]
+    def build(self, laws: Sequence[Law]) -> list[Ingredient]:
+        """The ingredients that can be made, in order; ``skipped`` says why the others cannot."""
+        made = []
+        for law in laws:
+            ingredient = self._ingredient(law)
+            if isinstance(ingredient, Skipped):
+                self.skipped[str(law)] = ingredient
+            else:
+                made.append(ingredient)
+        return made
 
-    def _one(self, name: str) -> Ingredient | None:
-        plain = name.split("/")[0]
-        if plain in self.refused:
-            return None
+    @property
+    def _hurried(self) -> bool:
+        """The deadline is on the wall's clock (`time.perf_counter`), else on `fieldfit.models.work.clock`."""
+        return self.request.target.seconds is not None
+
+    @property
+    def _named(self) -> bool:
+        """The policies were named by the user: nothing is skipped for time."""
+        return self.request.policies is not None
+
+    def _ingredient(self, law: Law) -> Ingredient | Skipped:
+        model = self.request.model
+        structure = model.structure(self.rows)
         try:
-            bound = Policy.parse(name).bind(self.model.structure(self.rows))
-            if plain not in self._made and not self._make(plain, bound):
-                return None
-            problem, steps, together = self._made[plain]
-            # Drawn whole or one by one, the work is counted from the same family.
-            if plain not in self._works:
-                self._works[plain] = self._count(bound, problem)
+            bound = Policy((law,)).bind(structure)
+            key = _mean_key(law, bound)
+            if key not in self._compiled:
+                self._compiled[key] = self._compile(law, bound, _is_pilot(key, structure))
         except (WidthError, PolicyError, MemoryError, DataError) as error:
-            self.refused[name] = str(error)
-            return None
-        works, whole = self._works[plain]
-        law = "whole" if "/" in name else "partition" if not bound.everything else "single"
-        other = None if whole is None or together is None else (whole, together)
-        flops = sample_flops(self.model, bound, self.rows)
-        return Ingredient(name, law, bound, problem, flops, works, steps, other)
+            return Skipped(str(error))
+        compiled = self._compiled[key]
+        if isinstance(compiled, Skipped):
+            return compiled
+        together = None
+        if compiled.works_together is not None and compiled.together is not None:
+            together = FitWork(compiled.works_together, compiled.together)
+        return Ingredient(
+            law=law,
+            structure=structure,
+            bound=bound,
+            problem=compiled.problem,
+            compile_problem=partial(model.compile, self.rows),
+            flops=sample_flops(model, bound, self.rows),
+            selected=FitWork(compiled.works, compiled.steps),
+            together=together,
+        )
 
     def _left(self) -> float:
-        """Seconds until the deadline that nothing has been promised of."""
-        return self.deadline - (time.perf_counter() if self.hurried else clock()) - self._reserved
+        """Seconds until the deadline that are not reserved."""
+        return self.deadline - (time.perf_counter() if self._hurried else clock()) - self._reserved
 
-    def _make(self, plain: str, bound: BoundPolicy) -> bool:
-        """Compile and fit a family, if there is time for it."""
-        count = n_samples(self.rows)
-        if self._made and not self.asked and self._left() <= 0:
-            self.refused[plain] = f"{plain} is left out: the time for looking was over."
-            return False
+    def _compile(self, law: Law, bound: BoundPolicy, is_pilot: bool) -> _Compiled | Skipped:
+        """Compile and fit a law, if there is time for it."""
+        request, pilot, count = self.request, self.pilot, self.rows.n
+        optional = bool(self._compiled) and not self._named
+        if optional and self._left() <= 0:
+            return Skipped(f"{law}: skipped, no time left in the pilot's share of the budget.", for_time=True)
+        flops = self.passes * count * sample_flops(request.model, bound, self.rows)
+        if optional and flops > self.flops:
+            return Skipped(
+                f"{law}: skipped, estimating its variance alone would take about {flops:.2g} FLOPs, more than is left of "
+                "the pilot's share of the budget.",
+                for_time=True,
+            )
         began = clock()
-        problem = self.model.compile(self.rows, everything(bound, count))
-        one = least_seconds(problem, self.pilot.theta)
-        moments = self.passes * one
-        fit = max(_USUAL_STEPS, self.pilot.steps.count) * one * n_samples(self.pilot.fewer) / count
+        problem = expected_problem(bound, count, partial(request.model.compile, self.rows))
+        evaluation = least_seconds(problem, pilot.theta)
+        moments = self.passes * evaluation
+        fit = max(_USUAL_STEPS, pilot.steps.count) * evaluation * pilot.fewer.n / count
         needed = clock() - began + moments + fit
         left = self._left()
-        if self._made and not self.asked and needed > left:
-            self.refused[plain] = (
-                f"{plain} is left out: its moments alone would take about {needed:.2g} s, too much of the budget."
+        if optional and needed > left:
+            return Skipped(
+                f"{law}: skipped, estimating its variance alone would take about {needed:.2g} s.", for_time=True
             )
-            return False
         self._reserved += moments
+        self.flops -= flops
         limit = math.inf
-        if self.hurried:
+        if self._hurried:
             limit = time.perf_counter() + max(2 * fit, 0.3 * (left - moments))
-        self._made[plain] = problem, *self._steps(plain, problem, limit)
-        return True
+        steps = self._steps(law, problem, limit, is_pilot)
+        return _Compiled(problem, *steps, *self._count(bound, problem))
 
-    def _steps(self, plain: str, problem: Problem, limit: float) -> tuple[Steps, Steps | None]:
+    def _steps(self, law: Law, problem: Problem, limit: float, is_pilot: bool) -> tuple[Steps, Steps | None]:
         """Evaluations of a fit with a random Z, and of one with everything selected where samples have counts."""
-        rows, pilot = self.rows, self.pilot
+        request, rows, pilot = self.request, self.rows, self.pilot
+        counts = request.dataset.has_counts
         if pilot.fewer is not pilot.rows:
-            if plain == "PL1":
+            if is_pilot:
                 steps = pilot.steps.times(pilot.scaling)
-                return steps, steps if has_counts(self.dataset) else None
+                return steps, steps if counts else None
             rows = pilot.fewer
-            bound = Policy.parse(plain).bind(self.model.structure(rows))
-            problem = self.model.compile(rows, everything(bound, n_samples(rows)))
+            bound = Policy((law,)).bind(request.model.structure(rows))
+            problem = expected_problem(bound, rows.n, partial(request.model.compile, rows))
         weights = [rows.sample_weight]
-        if has_counts(self.dataset):
-            weights.append(np.ones(n_samples(rows)))
-        found = []
+        if counts:
+            weights.append(np.ones(rows.n))
+        fits = []
         for weight in weights:
-            own = steps_of(
-                problem, total_weight(rows), self.precision, row_weight=weight, tol=self.tol, deadline=limit
+            steps = steps_of(
+                problem,
+                rows.total_weight,
+                request.precision,
+                row_weight=weight,
+                tol=request.tol,
+                deadline=limit,
             )
-            # What was cut short says less than PL1 does, which no family of sequences undercuts by much.
-            if not own.converged and rows is pilot.fewer:
+            # A fit that was stopped early says less than PL1 does, which no family of sequences undercuts by much.
+            if not steps.converged and rows is pilot.fewer:
                 least, most = pilot.steps.count, 3 * pilot.steps.count
-                own = own.times(min(max(own.count, least), most) / max(own.count, 1))
-            found.append(own.times(pilot.scaling))
-        return found[0], found[1] if len(found) > 1 else None
+                steps = steps.times(min(max(steps.count, least), most) / max(steps.count, 1))
+            fits.append(steps.times(pilot.scaling))
+        return fits[0], fits[1] if len(fits) > 1 else None
 
-    def _count(self, bound: BoundPolicy, problem: Problem) -> tuple[Works, Works | None]:
+    def _count(
+        self, bound: BoundPolicy, problem: Problem
+    ) -> tuple[tuple[FamilyWork, ...], tuple[FamilyWork, ...] | None]:
         """The work on all samples with a random Z, and with everything selected where samples have counts."""
-        if not has_counts(self.dataset):
-            return self._works_on(self.dataset, bound, problem), None
+        dataset = self.request.dataset
+        if not dataset.has_counts:
+            return self._works_on(dataset, bound, problem), None
         if self._copies is None:
-            self._copies = copies(self.dataset)
-        return self._works_on(self._copies, bound, problem), self._works_on(self.dataset, bound, problem)
+            self._copies = dataset.copies()
+        return self._works_on(self._copies, bound, problem), self._works_on(dataset, bound, problem)
 
-    def _works_on(self, dataset: Any, bound: BoundPolicy, problem: Problem) -> Works:
-        count, theta = n_samples(self.rows), self.pilot.theta
-        found = []
-        listed = family_listed(bound)
-        for family, lam in zip(bound.families, bound.lams(None if listed else 0), strict=True):
+    def _works_on(self, dataset: Dataset, bound: BoundPolicy, problem: Problem) -> tuple[FamilyWork, ...]:
+        model, count, theta = self.request.model, self.rows.n, self.pilot.theta
+        works = []
+        for family in bound.families:
             alone, rows = problem, None
             if len(bound.families) > 1:
-                alone = self.model.compile(self.rows, Selection(count, (FamilySelection(family, 1.0),)))
-            if self.hurried and not isinstance(self.model, FieldModel):
+                alone = model.compile(self.rows, Selection(count, (FamilySelection(family, 1.0),)))
+            if self._hurried and not isinstance(model, FieldModel):
                 each = least_seconds(alone, theta, repeats=1) / count
                 rows = int(_TIMING_SHARE * max(self._left(), 0.0) / (TIMED_PASSES * max(each, 1e-9)))
-            found.append((family_work(self.model, alone, family, dataset, theta, rows), float(np.mean(lam))))
-        return tuple(found)
+            works.append(family_work(model, alone, family, dataset, theta, rows))
+        return tuple(works)
+
+
+def _mean_key(law: Law, bound: BoundPolicy) -> Hashable:
+    """The same for laws that are the same in the mean over Z: families with their λβ."""
+    if any(family.size is None for family in bound.families) and law.noise is Noise.FIXED:
+        return law  # λ may differ between samples
+    lams = bound.lams(0 if any(family.size is None for family in bound.families) else None)
+    weights = (np.asarray(lam * beta).tobytes() for lam, beta in zip(lams, bound.betas, strict=True))
+    return tuple(zip((family.name for family in bound.families), weights, strict=True))
+
+
+def _is_pilot(key: Hashable, structure: Structure) -> bool:
+    """Whether a law is the pilot's plain PL1 in the mean over Z."""
+    law = PILOT_POLICY.laws[0]
+    return key == _mean_key(law, PILOT_POLICY.bind(structure))

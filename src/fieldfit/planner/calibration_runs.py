@@ -16,7 +16,7 @@ from fieldfit.models.mrf import MarkovRandomField
 from fieldfit.models.potts import Potts
 from fieldfit.models.work import Work, clock
 from fieldfit.planner.calibration import Calibration
-from fieldfit.planner.counting import policy_work
+from fieldfit.planner.costs import policy_work
 from fieldfit.policies import Policy
 from fieldfit.threads import get_threads, one_blas_thread, use_threads
 from fieldfit.types import FloatArray

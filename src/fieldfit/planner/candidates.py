@@ -1,226 +1,323 @@
-"""The policies that a plan compares: pure, mixed, partitions, parts of the data, and joint optima under budgets."""
+"""The policies that a plan compares, and which of them it recommends.
+
+Compared are pure policies, mixtures, partitions, parts of the data, and joint optima under budgets.
+"""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from enum import Enum
 
 import numpy as np
 
+from fieldfit.asymptotics.criterion import Criterion
 from fieldfit.planner.costs import FitCosts
 from fieldfit.planner.evidence import Evidence
-from fieldfit.planner.ingredients import Ingredient
-from fieldfit.planner.result import Candidate
-from fieldfit.planner.search import Cost, Mixture, fill_budget, joint_optimum, rounded
-from fieldfit.planner.target import Target
-from fieldfit.types import FloatArray
+from fieldfit.planner.ingredients import Ingredient, Term, mixture_text
+from fieldfit.planner.pilot import ENOUGH_SAMPLES, PILOT_POLICY
+from fieldfit.planner.request import NO_EFFICIENCY, Target
+from fieldfit.planner.search import Cost, Freedom, Mixture, best_weights, fill_budget, joint_optimum, rounded
+from fieldfit.policies.laws.base import Noise
+from fieldfit.types import FieldfitError
 
 #: Directions up to which all pairs of ingredients are searched.
 _THOROUGH = 30
-#: Shares of the dearest pure policy's cost at which the joint optimum is looked for, to draw the frontier.
+#: Shares of the most expensive pure policy's cost at which the joint optimum is computed, to draw the frontier.
 _BUDGETS = (0.05, 0.15, 0.4, 0.8)
 #: Share of a budget in seconds that the search may take.
 SEARCH_SHARE = 0.05
+#: Relative difference in variance that is not worth a more complicated policy.
+ENOUGH = 0.005
+#: The same where the pilot's samples cannot tell two variances apart. A larger error is no reason to take the cheaper one:
+#: it may as well be worse.
+_AT_MOST = 0.02
 
 
-def placed(
-    terms: Sequence[tuple[str, float, float]], ingredients: Sequence[Ingredient], evidence: Evidence, cost: Cost
-) -> Mixture:
-    """The mixture that a policy's text says, as it is written."""
-    place = {one.name: k for k, one in enumerate(ingredients)}
-    lam, beta = np.zeros((2, len(ingredients)))
-    for name, own_lam, own_beta in terms:
-        lam[place[name]], beta[place[name]] = own_lam, own_beta
-    return Mixture(lam, beta, evidence.criterion.value(lam, beta), cost(lam))
+class Origin(Enum):
+    """Why a policy is among the candidates."""
+
+    ASKED = "asked for"
+    EVERYTHING = "everything selected"
+    PARTITION = "random partition"
+    PART = "a part of the data"
+    ONE_BY_ONE = "one by one"
+    MIXED = "mixed, best weights"
+    JOINT = "joint optimum"
+    AT_BUDGET = "joint optimum at the budget"
+    FILLED = "as much as the budget allows"
+    CHEAPEST = "cheapest that is accurate enough"
+
+    @property
+    def searched(self) -> bool:
+        """Whether it comes from a search: then it is shown only on the frontier."""
+        return self in (Origin.JOINT, Origin.AT_BUDGET, Origin.FILLED, Origin.CHEAPEST)
 
 
-def usual(
-    evidence: Evidence, ingredients: Sequence[Ingredient], cost: Cost, deadline: float = math.inf
-) -> list[tuple[Mixture, str]]:
-    """Pure policies, partitions, parts of the data, and mixtures with the best weights for their λ.
+@dataclass(frozen=True)
+class Candidate:
+    """A policy: what a whole fit with it costs, and its variance (relative to the plan's reference)."""
 
-    No more mixtures are looked at once the clock (`time.perf_counter`) has passed the deadline.
-    """
-    criterion = evidence.criterion
-    found: list[tuple[Mixture, str]] = []
-    unit = np.eye(len(ingredients))
-    for place, one in enumerate(ingredients):
-        if one.law == "whole":
-            for share in (0.1, 0.2, 0.5):
-                found.append((rounded(share * unit[place], unit[place], criterion, cost), "a part of the data"))
-        else:
-            why = "random partition" if one.law == "partition" else "everything selected"
-            found.append((rounded(unit[place], unit[place], criterion, cost), why))
-        if one.name == "PL1" and one.law == "single":
-            for share in (0.2, 0.5):
-                found.append((rounded(share * unit[place], unit[place], criterion, cost), "one by one"))
-    single = [place for place, one in enumerate(ingredients) if one.law == "single"]
-    for low, high in [(a, b) for k, a in enumerate(single) for b in single[k + 1 :]]:
-        for share in (0.1, 0.3):
-            if time.perf_counter() > deadline:
-                break
-            lam = unit[low] + share * unit[high]
-            found.append((_best_weights(criterion, cost, lam, low, high), "mixed, best weights"))
-    return [(own, why) for own, why in found if math.isfinite(own.value)]
+    policy: str
+    cost: float  # in the budget's unit, without the pilot
+    seconds: float
+    flops: float
+    operations: float
+    evaluations: float  # of a fit, everything that the optimiser does counted in them (timed)
+    variance: float
+    error: float  # standard error of the variance from the pilot's samples, relative
+    affordable: bool
+    origin: Origin
+    samples: float = math.inf  # about as many are used
+    n_terms: int = 1
+    n_numbers: int = 0  # λ and β other than 1 in its text
+    on_frontier: bool = False
+
+    @property
+    def why(self) -> str:
+        """Why it is among the candidates, in words."""
+        return self.origin.value
 
 
-def _best_weights(criterion: Any, cost: Cost, lam: FloatArray, low: int, high: int) -> Mixture:
-    """The best β of two families at given λ, by a bounded search over the share of the second."""
-    from scipy.optimize import minimize_scalar
+@dataclass(frozen=True)
+class Comparison:
+    """The ingredients with what is known about their variance and cost."""
 
-    size = np.trace(criterion.moments.J, axis1=1, axis2=2)
-    unit = np.eye(len(lam))
+    ingredients: Sequence[Ingredient]
+    evidence: Evidence
+    costs: FitCosts
+    cost: Cost  # in the budget's unit
+    n: int
 
-    def beta(share: float) -> FloatArray:
-        return np.asarray((1 - share) * unit[low] / size[low] + share * unit[high] / size[high])
+    @property
+    def criterion(self) -> Criterion:
+        """log C(λ, β)."""
+        return self.evidence.criterion
 
-    found = minimize_scalar(
-        lambda share: criterion.value(lam, beta(float(share))), bounds=(0.001, 0.999), method="bounded",
-        options={"xatol": 1e-4},
-    )  # fmt: skip
-    return rounded(lam, beta(float(found.x)), criterion, cost)
+    @property
+    def freedom(self) -> Freedom:
+        """What can be chosen about each ingredient."""
+        return Freedom.of(self.ingredients)
 
+    @property
+    def _singles(self) -> list[int]:
+        """The ingredients whose components are drawn one by one."""
+        return [place for place, part in enumerate(self.ingredients) if part.noise is Noise.EACH]
 
-def curves(evidence: Evidence, ingredients: Sequence[Ingredient]) -> list[tuple[str, str, float, float]]:
-    """Variance against λ for every family that is drawn one by one."""
-    criterion = evidence.criterion
-    unit = np.eye(len(ingredients))
-    single = [place for place, one in enumerate(ingredients) if one.law == "single"]
-    rows = []
-    for high in single:
-        name = ingredients[high].name
-        for share in np.linspace(0.05, 1.0, 20).round(2):
-            rows.append((name, f"λ*{name}", float(share), criterion.value(share * unit[high], unit[high])))
-        if high == single[0]:
-            continue
-        low, first = single[0], ingredients[single[0]].name
-        for share in np.linspace(0.05, 1.0, 20).round(2):
-            lam = unit[low] + share * unit[high]
-            rows.append((name, f"{first} + λ*{name}", float(share), criterion.value(lam, unit[low] + unit[high])))
-            best = _best_weights(criterion, lambda _: 0.0, lam, low, high).value
-            rows.append((name, f"{first} + λ*{name}, best weights", float(share), best))
-    return [(name, policy, lam, math.exp(value)) for name, policy, lam, value in rows if math.isfinite(value)]
+    def placed(self, terms: Sequence[Term]) -> Mixture:
+        """The mixture that a policy says, as it is written."""
+        place = {part.law: k for k, part in enumerate(self.ingredients)}
+        lam, beta = np.zeros((2, len(self.ingredients)))
+        for term in terms:
+            lam[place[term.law]], beta[place[term.law]] = term.lam, term.beta
+        return Mixture(lam, beta, self.criterion.value(lam, beta), self.cost(lam))
 
+    def usual(self, deadline: float = math.inf) -> list[tuple[Mixture, Origin]]:
+        """Pure policies, partitions, parts of the data, and mixtures with the best weights for their λ.
 
-def joint(
-    evidence: Evidence,
-    ingredients: Sequence[Ingredient],
-    cost: Cost,
-    spent: Callable[[], float],
-    target: Target,
-    known: Sequence[Mixture],
-) -> list[tuple[Mixture, str]]:
-    """Joint optima at the budget and at others below and above it, so that the frontier can be seen."""
-    criterion = evidence.criterion
-    partitions = [place for place, one in enumerate(ingredients) if one.law == "partition"]
-    alone = [place for place, one in enumerate(ingredients) if one.law == "whole"]
-    small = len(criterion.moments.J[0]) <= _THOROUGH
-    found: list[tuple[Mixture, str]] = []
+        No more mixtures are computed once the clock (`time.perf_counter`) has passed the deadline.
+        """
+        criterion, cost = self.criterion, self.cost
+        mixtures: list[tuple[Mixture, Origin]] = []
+        units = np.eye(len(self.ingredients))
+        for part, unit in zip(self.ingredients, units, strict=True):
+            shares: tuple[float, ...] = (1.0,)
+            origin = Origin.PARTITION if part.noise is Noise.FIXED else Origin.EVERYTHING
+            if part.noise is Noise.TOGETHER:
+                shares, origin = (0.1, 0.2, 0.5), Origin.PART
+            mixtures += [(rounded(share * unit, unit, criterion, cost), origin) for share in shares]
+            if part.law == PILOT_POLICY.laws[0]:
+                mixtures += [
+                    (rounded(share * unit, unit, criterion, cost), Origin.ONE_BY_ONE) for share in (0.2, 0.5)
+                ]
+        singles = self._singles
+        for low, high in [(a, b) for k, a in enumerate(singles) for b in singles[k + 1 :]]:
+            for share in (0.1, 0.3):
+                if time.perf_counter() > deadline:
+                    break
+                lam = units[low] + share * units[high]
+                mixtures.append((best_weights(lam, criterion, cost), Origin.MIXED))
+        return [(mixture, origin) for mixture, origin in mixtures if math.isfinite(mixture.value)]
 
-    def add(budget: float, why: str, *, thorough: bool) -> Mixture | None:
-        best = joint_optimum(criterion, cost, budget, partitions, alone=alone, thorough=thorough)
-        if best is not None:
-            found.append((best, why))
-        return best
+    def curves(self) -> list[tuple[str, str, float, float]]:
+        """Variance against λ for every family that is drawn one by one: (family, policy, λ, variance)."""
+        criterion = self.criterion
+        units = np.eye(len(self.ingredients))
+        singles = self._singles
+        rows = []
+        for high in singles:
+            name = self.ingredients[high].name
+            for share in np.linspace(0.05, 1.0, 20).round(2):
+                rows.append((name, f"λ*{name}", float(share), criterion.value(share * units[high], units[high])))
+            if high == singles[0]:
+                continue
+            low, first = singles[0], self.ingredients[singles[0]].name
+            for share in np.linspace(0.05, 1.0, 20).round(2):
+                lam = units[low] + share * units[high]
+                equal = criterion.value(lam, units[low] + units[high])
+                rows.append((name, f"{first} + λ*{name}", float(share), equal))
+                best = best_weights(lam, criterion, lambda _: 0.0).value
+                rows.append((name, f"{first} + λ*{name}, best weights", float(share), best))
+        return [(name, policy, lam, math.exp(value)) for name, policy, lam, value in rows if math.isfinite(value)]
 
-    dearest = max(own.cost for own in known)
-    began = time.perf_counter()
-    hurried = target.seconds is not None and not target.paid
-    allowed = SEARCH_SHARE * target.limit if hurried else math.inf
-    ran = 0
-    for share in _BUDGETS if small else _BUDGETS[1::2]:
-        if time.perf_counter() - began < allowed / 2:
-            add(share * dearest, "joint optimum", thorough=False)
-            ran += 1
-    each = (time.perf_counter() - began) / max(ran, 1)
-    # All pairs take about eight times as long as those with the first ingredient.
-    thorough = small and 8 * each < allowed
-    left = target.limit - spent()
-    if hurried:
-        left -= (16 if thorough else 3) * each + 0.02  # what this search will take itself
-    if math.isfinite(left) and left > 0:
-        add(left, "joint optimum at the budget", thorough=thorough)
-        # What is left of the budget may buy a part of the data only.
-        for place, one in enumerate(ingredients):
-            own = fill_budget(place, criterion, cost, left, fixed=one.law == "partition")
-            if own is not None:
-                found.append((own, "as much as the budget allows"))
-    if target.efficiency is not None:
-        reached = [own for own, _ in found] + list(known)
-        _cheapest(criterion, cost, math.log(target.efficiency), reached, partitions, alone, found)
-    return found
+    def joint(
+        self, spent: Callable[[], float], target: Target, known: Sequence[Mixture]
+    ) -> list[tuple[Mixture, Origin]]:
+        """Joint optima at the budget and at others below and above it, so that the frontier can be seen."""
+        criterion, cost, freedom = self.criterion, self.cost, self.freedom
+        small = criterion.rank <= _THOROUGH
+        mixtures: list[tuple[Mixture, Origin]] = []
 
+        def add(budget: float, origin: Origin, *, thorough: bool) -> None:
+            best = joint_optimum(criterion, cost, budget, freedom, thorough=thorough)
+            if best is not None:
+                mixtures.append((best, origin))
 
-def _cheapest(
-    criterion: Any,
-    cost: Cost,
-    wanted: float,
-    known: Sequence[Mixture],
-    partitions: Sequence[int],
-    alone: Sequence[int],
-    found: list[tuple[Mixture, str]],
-) -> None:
-    """Bisect the budget whose joint optimum just reaches the variance that is wanted."""
-    enough = [own.cost for own in known if own.value <= wanted]
-    if not enough:
-        return
-    low, high = math.log(min(own.cost for own in known) / 50), math.log(min(enough))
-    for _ in range(7):
-        middle = (low + high) / 2
-        best = joint_optimum(criterion, cost, math.exp(middle), partitions, alone=alone, thorough=False)
-        if best is not None and best.value <= wanted:
-            found.append((best, "cheapest that is accurate enough"))
-            high = math.log(best.cost)
-        else:
-            low = middle
+        largest = max(mixture.cost for mixture in known)
+        began = time.perf_counter()
+        hurried = target.seconds is not None and not target.pilot_spent
+        allowed = SEARCH_SHARE * target.limit if hurried else math.inf
+        ran = 0
+        for share in _BUDGETS if small else _BUDGETS[1::2]:
+            if time.perf_counter() - began < allowed / 2:
+                add(share * largest, Origin.JOINT, thorough=False)
+                ran += 1
+        each = (time.perf_counter() - began) / max(ran, 1)
+        # All pairs take about eight times as long as those with the first ingredient.
+        thorough = small and 8 * each < allowed
+        left = target.limit - spent()
+        if hurried:
+            left -= (16 if thorough else 3) * each + 0.02  # what this search will take itself
+        if math.isfinite(left) and left > 0:
+            add(left, Origin.AT_BUDGET, thorough=thorough)
+            # The rest of the budget may be enough for a part of the data only.
+            for place in range(len(self.ingredients)):
+                filled = fill_budget(place, criterion, cost, left, freedom)
+                if filled is not None:
+                    mixtures.append((filled, Origin.FILLED))
+        if target.efficiency is not None:
+            mixtures += self._cheapest(math.log(target.efficiency), [*(own for own, _ in mixtures), *known])
+        return mixtures
 
+    def _cheapest(self, wanted: float, known: Sequence[Mixture]) -> list[tuple[Mixture, Origin]]:
+        """Bisect the budget whose joint optimum just reaches the variance that is wanted."""
+        enough = [mixture.cost for mixture in known if mixture.value <= wanted]
+        if not enough:
+            return []
+        mixtures = []
+        low, high = math.log(min(mixture.cost for mixture in known) / 50), math.log(min(enough))
+        for _ in range(7):
+            middle = (low + high) / 2
+            best = joint_optimum(self.criterion, self.cost, math.exp(middle), self.freedom, thorough=False)
+            if best is not None and best.value <= wanted:
+                mixtures.append((best, Origin.CHEAPEST))
+                high = math.log(best.cost)
+            else:
+                low = middle
+        return mixtures
 
-def listed(
-    mixtures: Sequence[tuple[Mixture, str]],
-    ingredients: Sequence[Ingredient],
-    evidence: Evidence,
-    costs: FitCosts,
-) -> list[Candidate]:
-    """One candidate for each policy's text, by cost."""
-    by_text: dict[str, Candidate] = {}
-    for own, why in mixtures:
-        used = [
-            (one, float(lam), float(beta))
-            for one, lam, beta in zip(ingredients, own.lam, own.beta, strict=True)
-            if lam > 0 and beta > 0
-        ]
-        # All of the data is no part of it: the family itself is in the list.
-        if any(one.law == "whole" and lam == 1.0 for one, lam, _ in used) and why != "asked for":
-            continue
-        text = " + ".join(one.text(lam, beta) for one, lam, beta in used)
-        if text in by_text or not text:
-            continue
-        by_text[text] = Candidate(
-            policy=text,
-            cost=own.cost,
-            seconds=costs.seconds(own.lam),
-            flops=costs.flops(own.lam),
-            operations=costs.operations(own.lam),
-            evaluations=costs.steps(own.lam),
-            variance=math.exp(min(own.value, 700.0)) if math.isfinite(own.value) else math.inf,
-            error=evidence.error(own.lam, own.beta),
-            affordable=False,
-            why=why,
-        )
-    found = sorted(by_text.values(), key=lambda own: (own.cost, own.variance))
-    least = math.inf
-    marked = []
-    for one in found:
-        on = one.variance < least * (1 - 1e-9)
-        least = min(least, one.variance)
-        marked.append(one.marked(on))
-    return marked
+    def listed(self, mixtures: Sequence[tuple[Mixture, Origin]]) -> list[Candidate]:
+        """One candidate for each policy's text, by cost, with those on the frontier marked."""
+        by_text: dict[str, Candidate] = {}
+        whole = self.freedom.alone
+        for mixture, origin in mixtures:
+            # All of the data is no part of it: the family itself is in the list.
+            if origin is not Origin.ASKED and any(mixture.lam[place] == 1.0 for place in whole):
+                continue
+            text = mixture_text(self.ingredients, mixture.lam, mixture.beta)
+            if not text or text in by_text:
+                continue
+            finite = math.isfinite(mixture.value)
+            by_text[text] = Candidate(
+                policy=text,
+                cost=mixture.cost,
+                seconds=self.costs.seconds(mixture.lam),
+                flops=self.costs.flops(mixture.lam),
+                operations=self.costs.operations(mixture.lam),
+                evaluations=self.costs.steps(mixture.lam),
+                variance=math.exp(min(mixture.value, 700.0)) if finite else math.inf,
+                error=self.evidence.error(mixture.lam, mixture.beta),
+                affordable=False,
+                origin=origin,
+                samples=self._samples(mixture),
+                n_terms=int(np.count_nonzero(mixture.lam * mixture.beta)),
+                n_numbers=sum(int(np.count_nonzero((own > 0) & (own != 1))) for own in (mixture.lam, mixture.beta)),
+            )
+        ordered = sorted(by_text.values(), key=lambda candidate: (candidate.cost, candidate.variance))
+        least = math.inf
+        marked = []
+        for candidate in ordered:
+            marked.append(replace(candidate, on_frontier=candidate.variance < least * (1 - 1e-9)))
+            least = min(least, candidate.variance)
+        return marked
+
+    def _samples(self, mixture: Mixture) -> float:
+        """About how many samples a fit uses: n times the largest λ, or the share of samples of a law without one."""
+        used = [0.0]
+        for part, lam, beta in zip(self.ingredients, mixture.lam, mixture.beta, strict=True):
+            if lam > 0 and beta > 0:
+                used.append(float(lam) if part.free else max(share.any_drawn for share in part.bound.shares()))
+        return self.n * max(used)
 
 
 def thinned(candidates: list[Candidate]) -> list[Candidate]:
-    """Without joint optima and fillings that lie behind the frontier: they say nothing."""
-    shown = ("everything selected", "random partition", "a part of the data", "one by one", "mixed, best weights")
-    most = 12 * min(own.variance for own in candidates)
-    return [own for own in candidates if (own.on_frontier and own.variance <= most) or own.why in shown]
+    """Without joint optima and fillings that lie behind the frontier."""
+    most = 12 * min(candidate.variance for candidate in candidates)
+    return [
+        candidate
+        for candidate in candidates
+        if not candidate.origin.searched or (candidate.on_frontier and candidate.variance <= most)
+    ]
+
+
+def choose(
+    candidates: Sequence[Candidate], target: Target, reference: str, n_parameters: int = 0
+) -> tuple[Candidate, str]:
+    """The recommendation and why. Policies with fewer than five samples for each parameter are the last resort."""
+    usable = [candidate for candidate in candidates if math.isfinite(candidate.variance)]
+    if not usable:
+        raise FieldfitError("None of the policies determines the parameters. Add PL1, which covers all variables.")
+    enough = [candidate for candidate in usable if candidate.samples >= ENOUGH_SAMPLES * n_parameters]
+    if target.efficiency is not None:
+        if reference != "FL":
+            raise FieldfitError(NO_EFFICIENCY)
+        good = [candidate for candidate in usable if candidate.variance <= target.efficiency * (1 + 1e-9)]
+        if not good:
+            best = min(usable, key=lambda candidate: candidate.variance)
+            return best, f"no policy compared reaches {target.efficiency:g} times the variance of maximum likelihood"
+        return _cheapest(good), "the cheapest that is accurate enough"
+    affordable = [candidate for candidate in enough if candidate.affordable]
+    affordable = affordable or [candidate for candidate in usable if candidate.affordable]
+    if not affordable:
+        usable = enough or usable
+        near = [candidate for candidate in usable if candidate.cost <= 0.1 * target.limit]
+        if near:
+            best = min(near, key=lambda candidate: candidate.variance)
+            return best, "the pilot has used up the budget, and this fit takes less than a tenth of it more"
+        if min(candidate.cost for candidate in usable) <= target.limit:
+            return _cheapest(usable), "the pilot has left too little of the budget: the most accurate of the cheapest"
+        return _cheapest(usable), "the budget is too small for any of them: the most accurate of the cheapest"
+    leading = min(affordable, key=lambda candidate: candidate.variance)
+    least = leading.variance
+    # Within half a percent of the best, or what the pilot's sample can tell apart: fewer terms first, then the cheaper.
+    close = [
+        candidate
+        for candidate in affordable
+        if candidate.variance <= least * (1 + min(max(ENOUGH, 2 * max(candidate.error, leading.error)), _AT_MOST))
+    ]
+    why = "the most accurate that the budget allows"
+    if math.isinf(target.limit):
+        why = f"the most accurate of the {len(candidates)} policies compared"
+    return min(close, key=lambda candidate: (candidate.n_terms, candidate.cost)), why
+
+
+def _cheapest(candidates: Sequence[Candidate]) -> Candidate:
+    """The most accurate of those that cost at most a tenth more than the cheapest.
+
+    Costs are not known better than that, and fixed costs make small parts of the data nearly as expensive as larger ones.
+    """
+    least = min(candidate.cost for candidate in candidates)
+    cheap = (candidate for candidate in candidates if candidate.cost <= 1.1 * least)
+    return min(cheap, key=lambda candidate: candidate.variance)

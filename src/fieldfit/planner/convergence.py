@@ -10,7 +10,7 @@ with σ² = 1 PL1 takes 69, 101, 167 and 295 evaluations for 100, 400, 1,600 and
 with γ a fifth above the slope from a quarter of the pilot to all of it, because that rises slowly (0.28, 0.36 and then
 0.33 here).
 
-A fit that time cuts short is continued on paper: the logarithm of its gradient falls on as it did in its second half.
+A fit that is stopped early is extrapolated: the logarithm of its gradient goes on falling as it did in its second half.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from fieldfit.models.base import Problem
 from fieldfit.models.work import clock
 from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution, Status, minimise
-from fieldfit.planner.effort import pilot_evaluations
+from fieldfit.planner.request import TOL
 from fieldfit.types import BoolArray, FloatArray
 
 #: A penalty for each sample so weak that it only keeps parameters finite that the pilot's samples do not determine.
 RIDGE = 1e-4
-#: Tolerance and iterations of `fit`; iterations of a fit to the pilot's samples.
-TOL, MOST_ITERATIONS, PILOT_ITERATIONS = 1e-6, 1000, 300
+#: Iterations of `fit`, and of a fit to the pilot's samples.
+MOST_ITERATIONS, PILOT_ITERATIONS = 1000, 300
+#: Evaluations that a fit of few parameters (up to the second number), and of many, usually takes.
+_USUAL_FEW, _FEW_PARAMETERS, _USUAL_MANY = 30, 120, 100
 #: Seconds below which a fit is timed twice: what the first one loads for the first time would count as the optimiser's.
 _SHORT = 0.1
-#: Largest γ above, γ over the measured slope, and γ where time cut the fits short and no slope is known.
+#: Largest γ above, γ over the measured slope, and γ where the fits were stopped early and no slope is known.
 _STEEPEST, _RISING, USUAL_GROWTH = 0.5, 1.2, 1 / 3
 #: Parameters from which on those that the pilot's samples say nothing about are left out of its fits.
 _MANY = 20_000
@@ -90,28 +92,54 @@ def _seen(problem: Problem, row_weight: FloatArray | None) -> BoolArray:
     return np.asarray(diagonal > 0)
 
 
-def optimise(objective: Objective, scale: float, tol: float = TOL, deadline: float = math.inf) -> Solution:
-    """Maximise from 0 as `fit` does, to its accuracy, or until the clock (`time.perf_counter`) reaches the deadline."""
+def maximise(
+    objective: Objective,
+    scale: float,
+    tol: float = TOL,
+    deadline: float = math.inf,
+    most_evaluations: float = math.inf,
+) -> Solution:
+    """Maximise from 0 as `fit` does, to its accuracy.
+
+    It stops early once the clock (`time.perf_counter`) reaches the deadline, or after ``most_evaluations`` of value and
+    gradient and Hessian products.
+    """
     plain = objective.problem.optimiser == "lbfgs"
+    made = 0
 
     def late(progress: Progress, x: FloatArray) -> bool:
-        return time.perf_counter() > deadline
+        return time.perf_counter() > deadline or made >= most_evaluations
+
+    def value_grad(x: FloatArray) -> tuple[float, FloatArray]:
+        nonlocal made
+        made += 1
+        return objective.value_grad(x)
+
+    def hessian_product(x: FloatArray, v: FloatArray) -> FloatArray:
+        nonlocal made
+        made += 1
+        return objective.hessian_product(x, v)
 
     solution = minimise(
-        objective.value_grad,
+        value_grad,
         np.zeros(int(objective.free.sum())),
-        hessian_product=objective.hessian_product,
+        hessian_product=hessian_product,
         hessian_diagonal=None if plain else objective.hessian_diagonal,
         preconditioner=objective.preconditioner,
         method="lbfgs" if plain else "auto",
         history=6 if plain else 10,
         gtol=tol * max(scale, 1e-300),
         max_iter=PILOT_ITERATIONS,
-        callback=None if math.isinf(deadline) else late,
+        callback=None if math.isinf(deadline) and math.isinf(most_evaluations) else late,
     )
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt  # a pilot that somebody stopped is nothing to plan with
     return solution
+
+
+def pilot_evaluations(r: int) -> int:
+    """Evaluations that a fit of PL1 is expected to take: fewer with few parameters (Newton's method)."""
+    return _USUAL_FEW if r <= _FEW_PARAMETERS else _USUAL_MANY
 
 
 def to_the_end(solution: Solution, gtol: float) -> float:
@@ -142,11 +170,11 @@ def steps_of(
     """Fit the problem and account for it: Hessian products and preconditioners as so many evaluations."""
     objective = penalised(problem, scale, precision, row_weight)
     began = clock()
-    solution = optimise(objective, scale, tol, deadline)
+    solution = maximise(objective, scale, tol, deadline)
     seconds = clock() - began
     if seconds < _SHORT and time.perf_counter() + seconds < deadline:
         began = clock()
-        optimise(objective, scale, tol, deadline)
+        maximise(objective, scale, tol, deadline)
         seconds = min(seconds, clock() - began)
     return account(objective, solution, scale, tol, seconds)
 
@@ -166,8 +194,8 @@ def account(objective: Objective, solution: Solution, scale: float, tol: float, 
     if not objective.free.all():
         overhead = solution.iterations * optimiser_seconds(len(objective.free))
     count = solution.evaluations + solution.hessian_products
-    found = Steps(count, equivalents, overhead, solution.converged)
-    return found.times(to_the_end(solution, tol * max(scale, 1e-300)))
+    made = Steps(count, equivalents, overhead, solution.converged)
+    return made.times(to_the_end(solution, tol * max(scale, 1e-300)))
 
 
 def optimiser_seconds(r: int) -> float:

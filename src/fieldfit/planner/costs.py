@@ -4,19 +4,43 @@
 
 In seconds the number of evaluations (with Hessian products and preconditioners) is that of the ingredient that takes most,
 fitted alone to the pilot's samples. FLOPs compare policies by what one evaluation takes: there it is that of PL1.
+
+The work of a family of a field is counted from a problem compiled with everything selected; that of sequences is timed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from fieldfit.models.work import TASKS, Work, combine
+from fieldfit.data.samples import Table
+from fieldfit.models.base import Model, Problem
+from fieldfit.models.cost import expected_flops
+from fieldfit.models.elimination_work import EliminationWork
+from fieldfit.models.field import FieldModel
+from fieldfit.models.field_problem import FieldProblem
+from fieldfit.models.pairwise import PairwiseProblem
+from fieldfit.models.pairwise_work import PairwiseWork
+from fieldfit.models.work import TASKS, FamilyWork, Line, TimedWork, Work, clock, combine, typical_seconds
 from fieldfit.planner.calibration import Calibration
+from fieldfit.planner.convergence import Steps
 from fieldfit.planner.ingredients import Ingredient
+from fieldfit.policies import Policy
+from fieldfit.policies.policy import BoundPolicy
+from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.policies.structure import BoundFamily
 from fieldfit.types import FloatArray
+
+#: λ at which a family of sequences is timed beside λ = 1, and at which drawing and compiling is timed besides.
+_PART, _MORE = 0.3, 0.7
+#: Largest and smallest number of sequences that are timed, and by which factor fewer are timed beside them.
+_MOST_TIMED, _FEWEST_TIMED, _FEWER = 1500, 600, 3
+#: Evaluations of all timed sequences that the timing takes in a hurry, and how often one is timed then.
+TIMED_PASSES, _HURRIED_REPEATS = 7, 2
 
 
 @dataclass(frozen=True)
@@ -32,37 +56,133 @@ class FitCosts:
 
     def _used(self, lam: FloatArray) -> tuple[list[tuple[Ingredient, float]], bool]:
         """The ingredients that are used, each with its λ, and whether everything is selected."""
-        used = [(one, float(own)) for one, own in zip(self.ingredients, lam, strict=True) if own > 0]
-        return used, all(own == 1.0 and one.law != "partition" for one, own in used)
+        used = [(part, float(share)) for part, share in zip(self.ingredients, lam, strict=True) if share > 0]
+        return used, all(share == 1.0 and part.certain for part, share in used)
 
     def work(self, lam: FloatArray) -> Work:
         """Operations of setting up once and of one evaluation, by kind."""
         used, everything = self._used(lam)
-        return combine([one.work(own, everything) for one, own in used])
+        works = []
+        for part, share in used:
+            families = part.fit_work(everything).families
+            works += [family.work(own) for family, own in zip(families, part.bound.shares(share), strict=True)]
+        return combine(works)
+
+    def _steps(self, lam: FloatArray) -> list[Steps]:
+        used, everything = self._used(lam)
+        return [part.fit_work(everything).steps for part, _ in used]
 
     def steps(self, lam: FloatArray) -> float:
         """Evaluations of a fit, everything that it does counted in them."""
-        used, everything = self._used(lam)
-        return max((one.steps_for(everything).equivalents for one, _ in used), default=0)
+        return max((steps.equivalents for steps in self._steps(lam)), default=0)
 
     def seconds(self, lam: FloatArray) -> float:
         """Seconds of a fit on this machine."""
         work = self.work(lam)
-        used, everything = self._used(lam)
-        overhead = max((one.steps_for(everything).overhead for one, _ in used), default=0)
+        overhead = max((steps.overhead for steps in self._steps(lam)), default=0)
         setup = self.reading + self.rates.setup_seconds(work) + overhead
         return setup + self.steps(lam) * self.rates.evaluation_seconds(work)
 
     def flops(self, lam: FloatArray) -> float:
         """The paper's FLOPs of a fit."""
-        each = np.array([one.flops for one in self.ingredients])
+        each = np.array([part.flops for part in self.ingredients])
         n = self.n if self._used(lam)[1] else self.copies
         return float(self.evaluations * n * (each @ lam))
 
     def operations(self, lam: FloatArray) -> float:
         """The operations that the kernels do in the evaluations of a fit, of all kinds together."""
-        work = self.work(lam)
-        used, everything = self._used(lam)
         skipped = ("call", "field_call", "seconds", *TASKS)
-        counted = (a for kind, a in work.items() if not kind.startswith("setup") and kind not in skipped)
-        return max((one.steps_for(everything).count for one, _ in used), default=0) * sum(counted)
+        work = self.work(lam).items()
+        counted = math.fsum(amount for kind, amount in work if not kind.startswith("setup") and kind not in skipped)
+        return float(max((steps.count for steps in self._steps(lam)), default=0) * counted)
+
+
+def sample_flops(model: Model, bound: BoundPolicy, rows: Any) -> float:
+    """The paper's FLOPs of one sample; for sequences the multiply–adds of the textbook recursions.
+
+    A window of k tokens with L labels: 6 k L² (forward, backward, expectations) + 4 k L for each feature of a token.
+    """
+    if isinstance(model, FieldModel):
+        return expected_flops(model, bound)
+    labels = int(getattr(model, "n_labels", 1))
+    tokens = max(1, int(rows.n_tokens))
+    features = len(rows.indices) / tokens if getattr(rows, "indices", None) is not None else 1.0
+    total = 0.0
+    for family, share in zip(bound.families, bound.shares(), strict=True):
+        sizes = family.sizes(0, rows.n).astype(float)
+        width = float(getattr(family, "width", 1))
+        covered = float(tokens) if width == 0 else float(sizes.sum()) * width
+        total += share.lam * covered * (6 * labels**2 + 4 * features * labels)
+    return float(total / max(1, rows.n))
+
+
+def family_work(
+    model: Model, problem: Problem, family: BoundFamily, dataset: Any, theta: FloatArray, most_rows: int | None = None
+) -> FamilyWork:
+    """The work of a family on all of ``dataset``, from ``problem``: the family compiled whole on some of it.
+
+    Families of fields are counted, those of sequences timed, on at most ``most_rows`` of them.
+    """
+    if isinstance(problem, PairwiseProblem):
+        return PairwiseWork.of(problem, family, dataset.codes)
+    if isinstance(problem, FieldProblem):
+        return EliminationWork.of(problem, family, dataset.n)
+    return timed_work(model, dataset, family.name, theta, most_rows)
+
+
+def timed_work(model: Model, dataset: Any, name: str, theta: FloatArray, most_rows: int | None = None) -> TimedWork:
+    """A family of sequences timed on most of a small dataset, on a third of that, and with a part of its windows."""
+    n = dataset.n
+    most = min(_MOST_TIMED, max(_FEWEST_TIMED, _MOST_TIMED if most_rows is None else most_rows))
+    order = np.random.default_rng(0).permutation(n)[:most]
+    rows = dataset if n <= most else dataset.subset(np.sort(order))
+    fewer = dataset.subset(np.sort(order[: max(1, len(order) // _FEWER)]))
+    few, whole, part, more = (
+        _Timed(model, *run)
+        for run in ((fewer, name), (rows, name), (rows, f"{_PART}*{name}"), (rows, f"{_MORE}*{name}"))
+    )
+    for run in (few, whole, part, more):
+        run.set_up()
+    repeats = 7 if most_rows is None else _HURRIED_REPEATS
+    seconds = [typical_seconds(run.problem, theta, repeats) for run in (whole, few, part)]
+    for run in (whole, few, part, more):
+        run.set_up()
+    evaluation = Line.through(rows.n, seconds[0], fewer.n, seconds[1])
+    setup = Line.through(rows.n, whole.least, fewer.n, few.least)
+    base = (seconds[2] / seconds[0] - _PART) / (1 - _PART)
+    # With a random Z drawing comes on top, in proportion to what is drawn.
+    slope = max(more.least - part.least, 0.0) / (_MORE - _PART)
+    drawing = Line(max(part.least - _PART * slope, 0.0) / rows.n, slope / rows.n)
+    return TimedWork(n, evaluation, setup, min(max(base, 0.0), 1.0), drawing)
+
+
+class _Timed:
+    """A policy on some sequences; ``least`` are the fewest seconds that drawing and compiling took."""
+
+    problem: Problem
+
+    def __init__(self, model: Model, rows: Any, text: str) -> None:
+        # A family of sequences knows their lengths: it is bound to each part anew.
+        self._model, self._rows, self._text = model, rows, text
+        self.least = math.inf
+
+    def set_up(self) -> None:
+        """Draw and compile, timed."""
+        bound = Policy.parse(self._text).bind(self._model.structure(self._rows))
+        began = clock()
+        self.problem = self._model.compile(self._rows, bound.draw(0, 0, self._rows.n))
+        self.least = min(self.least, clock() - began)
+
+
+def policy_work(
+    model: FieldModel, table: Table, text: str, theta: FloatArray, problem: Problem | None = None
+) -> Work:
+    """The work of a fit of one term ``[λ*]NAME`` to a table; ``problem`` is the term compiled, where it is at hand."""
+    bound = Policy.parse(text).bind(model.structure(table))
+    parts = []
+    for family, share in zip(bound.families, bound.shares(), strict=True):
+        alone = problem
+        if alone is None or not bound.everything or len(bound.families) > 1:
+            alone = model.compile(table, Selection(table.n, (FamilySelection(family, 1.0),)))
+        parts.append(family_work(model, alone, family, table, theta).work(share))
+    return combine(parts)

@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from fieldfit.asymptotics.family_moments import FamilyMoments
+from fieldfit.asymptotics.criterion import Criterion
+from fieldfit.asymptotics.expected_problem import expected_problem
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
+from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, Problem
 from fieldfit.optim.cg import conjugate_gradients
-from fieldfit.planner.criterion import Criterion
-from fieldfit.planner.ingredients import Ingredient, everything
-from fieldfit.planner.weighting import importance, n_samples
+from fieldfit.planner.ingredients import Ingredient
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray, ModelError
-
-#: θ ↦ names and gradients (q, r) of the functionals that a user names.
-Functionals = Callable[[FloatArray], tuple[Sequence[str], FloatArray]]
 
 #: Relative residual of a solve, and the fewest steps that it gets however late it is: a few more hardly change a ratio of
 #: variances, many fewer do.
@@ -34,43 +31,48 @@ _TOLERANCE, _FEWEST_STEPS = 1e-3, 12
 _DETERMINED = 1e-5
 
 
-def named_criterion(
-    criterion: Criterion, directions: FloatArray, reference: int, names: Sequence[str]
-) -> tuple[Criterion, str]:
-    """The mean variance of the named functionals, each relative to that of the reference."""
-    unit = np.eye(len(criterion.moments.names))[reference]
+def named_metric(criterion: Criterion, directions: FloatArray, reference: int) -> FloatArray:
+    """The metric (d, d) of the mean variance of named functionals, each relative to that of the reference."""
+    unit = np.eye(criterion.moments.count)[reference]
     bread, meat = criterion.bread_meat(unit, unit)
     solved = np.linalg.lstsq(bread, directions.T, rcond=None)[0]
     variance = np.maximum(np.einsum("dq,de,eq->q", solved, meat, solved), 1e-300)
     scaled = directions / np.sqrt(variance * len(directions))[:, None]
-    shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-    return replace(criterion, metric=scaled.T @ scaled), f"mean variance of {shown}"
+    return np.asarray(scaled.T @ scaled)
 
 
 def random_directions(
-    one: Ingredient, model: Model, rows: Any, theta: FloatArray, count: int, random_state: int
+    reference: Ingredient, model: Model, rows: Dataset, theta: FloatArray, count: int, random_state: int
 ) -> FloatArray:
     """Directions a (count, r) with E aaᵀ = Σ_ij w_i E ∇S_ij ∇S_ijᵀ/n: each component of each sample with a random sign.
 
-    A random half of the components counts twice, minus all of them once. The samples are simulated at θ, apart from those
-    that the moments come from: directions made of the same scores would make their variance look larger than it is.
+    A random half of the components counts twice, minus all of them once; without a free λ samples have random signs. The
+    samples are simulated at θ, apart from those that the moments come from: directions made of the same scores would
+    make their variance look larger than it is.
     """
-    n = n_samples(rows)
+    n = rows.n
     seeds = np.random.SeedSequence([random_state, 0x9B]).generate_state(count + 1)
     try:
         others = model.simulate(rows, theta, int(seeds[-1]))
     except ModelError:
         others = rows
-    weight = importance(rows)
-    root = None if weight is None else np.sqrt(weight)
+    weight = rows.relative_weight
+    root = np.ones(n) if weight is None else np.sqrt(weight)
     structure = model.structure(others)
-    half = Policy.parse("0.5*" + one.name).bind(structure)
-    total = model.compile(others, everything(Policy.parse(one.name).bind(structure), n)).value_grad(theta, root)[1]
-    found = []
+    compile_problem = partial(model.compile, others)
+    whole = expected_problem(Policy((reference.law,)).bind(structure), n, compile_problem)
+    directions = []
+    if not reference.free:
+        for seed in seeds[:-1]:
+            signs = np.random.default_rng(int(seed)).choice((-1.0, 1.0), n)
+            directions.append(whole.value_grad(theta, signs * root)[1] / math.sqrt(n))
+        return np.stack(directions)
+    half = Policy((reference.law.at(0.5, 1.0),)).bind(structure)
+    total = whole.value_grad(theta, root)[1]
     for seed in seeds[:-1]:
-        drawn = model.compile(others, half.draw(int(seed), 0, n)).value_grad(theta, root)[1]
-        found.append((2 * drawn - total) / math.sqrt(n))
-    return np.stack(found)
+        drawn = compile_problem(half.draw(int(seed), 0, n)).value_grad(theta, root)[1]
+        directions.append((2 * drawn - total) / math.sqrt(n))
+    return np.stack(directions)
 
 
 def solved_basis(
@@ -92,7 +94,7 @@ def solved_basis(
     starts from the same direction's solution for the family before (cheap ones come first), which is nearly that of
     this one up to its length: what is left takes few steps.
     """
-    problems = list({id(one.problem): one.problem for one in ingredients}.values())
+    problems = list({id(part.problem): part.problem for part in ingredients}.values())
     columns: list[FloatArray] = []
     known: list[FloatArray | None] = [None] * len(directions)
     products, left = 0, len(problems) * len(directions)
@@ -105,12 +107,12 @@ def solved_basis(
             if math.isfinite(slot) and operator.seconds > 0:
                 most = min(steps, max(_FEWEST_STEPS, int(slot / operator.seconds)))
             far = float(np.linalg.norm(rest)) / max(float(np.linalg.norm(direction)), 1e-300)
-            found, account = conjugate_gradients(
+            more, account = conjugate_gradients(
                 operator, rest, tol=min(_TOLERANCE / max(far, 1e-300), 1.0), max_iter=most,
                 preconditioner=operator.diagonal,
             )  # fmt: skip
-            known[place] = start + found
-            columns.append(start + found)
+            known[place] = start + more
+            columns.append(start + more)
             products += account.products + 1
             left -= 1
     matrix = np.stack(columns, axis=1)
@@ -149,14 +151,11 @@ class _Curvature:
         return length * start, direction - length * image
 
 
-def determined(moments: FamilyMoments, reference: int) -> FloatArray:
-    """The combinations (d, k) of a basis that the reference has information on, compared with all families together."""
-    total = np.einsum("f,fde->de", 1 / np.maximum(np.trace(moments.J, axis1=1, axis2=2), 1e-300), moments.J)
-    values, vectors = np.linalg.eigh((total + total.T) / 2)
-    good = values > 1e-12 * max(float(values[-1]), 0.0)
-    whitened = vectors[:, good] / np.sqrt(values[good])
-    own = whitened.T @ moments.J[reference] @ whitened
-    shares, turned = np.linalg.eigh((own + own.T) / 2)
-    kept = shares > _DETERMINED * max(float(shares[-1]), 0.0)
-    found: FloatArray = np.linalg.qr(whitened @ turned[:, kept])[0]
-    return found
+def determined(moments: MixtureMoments, reference: int) -> FloatArray:
+    """The combinations (d, k) of a basis that the reference has information on, compared with all families together.
+
+    They are whitened: there the sum of all J_f/tr J_f is the identity.
+    """
+    whitened, _ = moments.whitening()
+    shares, turned = np.linalg.eigh(whitened.T @ moments.J[reference] @ whitened)
+    return np.asarray(whitened @ turned[:, shares > _DETERMINED * max(float(shares[-1]), 0.0)])

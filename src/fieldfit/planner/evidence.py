@@ -6,6 +6,9 @@
 | importance weights                        |                                 |                                           |
 | at most 120 parameters                    | means over the pilot's samples  | trace with the reference's information    |
 | more parameters                           | the same, on a few directions   | the same trace from random directions     |
+
+Sums over all states assume that the model is right. They are compared with means over the pilot's samples; where the two
+disagree, the means are used, which hold for any distribution (`MISSPECIFIED`).
 """
 
 from __future__ import annotations
@@ -14,23 +17,33 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from fieldfit.asymptotics.family_moments import family_moments
+from fieldfit.asymptotics.criterion import Criterion, LogDeterminant, LogTrace
+from fieldfit.asymptotics.mixture_moments import MixtureMoments, Sampled, sampled_moments
+from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
 from fieldfit.models.field import FieldModel
-from fieldfit.planner.criterion import Criterion
-from fieldfit.planner.directions import Functionals, determined, named_criterion, random_directions, solved_basis
-from fieldfit.planner.effort import MOST_DENSE, Effort, moment_passes
+from fieldfit.planner import pilot as piloting
+from fieldfit.planner.directions import determined, named_metric, random_directions, solved_basis
 from fieldfit.planner.ingredients import Ingredient
-from fieldfit.planner.sampled_moments import Sampled, sampled_moments
-from fieldfit.planner.weighting import importance, n_samples, total_weight
+from fieldfit.planner.pilot import Effort, Pilot, moment_passes
+from fieldfit.planner.request import Request
+from fieldfit.policies import Policy
 from fieldfit.types import FloatArray
 
-MOST_ENUMERATED = 1 << 12
+#: Joint states up to which expectations are sums over all of them.
+MOST_ENUMERATED_STATES = 1 << 12
+#: Standard errors, and relative difference, from which on means over samples and sums over states disagree.
+_DISAGREE_ERRORS, _DISAGREE = 5.0, 0.05
+#: Fewest samples for that comparison, in all and for each parameter.
+_FEWEST_COMPARED, _FOR_EACH_PARAMETER = 300, 20
+MISSPECIFIED = (
+    "The pilot's samples do not follow the model: variances that assume it differ from those of the samples by up to "
+    "{percent:.0f}%. Variances are therefore means over the samples (robust)."
+)
 
 
 @dataclass(frozen=True)
@@ -42,30 +55,32 @@ class Evidence:
     reference: str  # the policy that has C = 1: "FL" or "PL1"
     kind: str  # what C is, in words
     method: str
-    evaluations: float  # evaluations of all ingredients that were spent, in samples × passes
+    evaluations: float  # evaluations of each ingredient that were made, in samples × passes
     sampled: Sampled | None = None
     notes: tuple[str, ...] = ()
     adjusted: bool = False  # FL's scores are control variates
     probes: FloatArray | None = None  # (q, d) random directions that stand for a trace
+    robust: bool = False  # the samples contradict the model
 
     def error(self, lam: FloatArray, beta: FloatArray) -> float:
         """Relative standard error of C, from the samples and from random directions; 0 where C is exact."""
-        if self.sampled is None or self.criterion.metric is None:
+        if self.sampled is None or not isinstance(self.criterion.size, LogTrace):
             return 0.0
         if self.criterion.penalty is not None:
             beta = beta / max(float(beta.max()), 1e-300)
-        return math.hypot(self._sample_error(lam, beta), self._direction_error(lam, beta))
+        metric = self.criterion.size.metric
+        return math.hypot(self._sample_error(lam, beta, metric), self._direction_error(lam, beta))
 
     def _direction_error(self, lam: FloatArray, beta: FloatArray) -> float:
-        """The part that comes from looking in a few random directions: C is a ratio of two means over them."""
+        """The part that comes from a few random directions: C is a ratio of two means over them."""
         if self.probes is None or len(self.probes) < 2:
             return 0.0
         unit = np.eye(len(self.names))[self.names.index(self.reference)]
         try:
-            own, base = self._along_probes(lam, beta), self._along_probes(unit, unit)
+            variances, base = self._along_probes(lam, beta), self._along_probes(unit, unit)
         except np.linalg.LinAlgError:
             return math.nan
-        ratio = own / own.mean() - base / base.mean()
+        ratio = variances / variances.mean() - base / base.mean()
         return float(ratio.std(ddof=1) / math.sqrt(len(ratio)))
 
     def _along_probes(self, lam: FloatArray, beta: FloatArray) -> FloatArray:
@@ -75,19 +90,18 @@ class Evidence:
         solved = np.linalg.solve(bread, self.probes.T)
         return np.asarray(np.einsum("dq,de,eq->q", solved, meat, solved))
 
-    def _sample_error(self, lam: FloatArray, beta: FloatArray) -> float:
+    def _sample_error(self, lam: FloatArray, beta: FloatArray, metric: FloatArray) -> float:
         """The part that comes from the samples."""
         assert self.sampled is not None
-        assert self.criterion.metric is not None
-        scores, metric = self.sampled.scores, self.criterion.metric
+        scores = self.sampled.scores
         bread = self.criterion.bread_meat(lam, beta)[0]
         composite = np.einsum("f,fid->id", lam * beta, scores)
         try:
             if self.adjusted:
                 full = self.names.index("FL")
                 information = self.sampled.information
-                own = np.einsum("f,fde->de", lam * beta, information)
-                composite = composite - np.linalg.lstsq(information[full], scores[full].T, rcond=None)[0].T @ own
+                mixed = np.einsum("f,fde->de", lam * beta, information)
+                composite = composite - np.linalg.lstsq(information[full], scores[full].T, rcond=None)[0].T @ mixed
                 away = np.linalg.solve(bread, composite.T).T
                 extra = np.einsum("id,de,ie->i", away, metric, away)
                 total = math.exp(self.criterion.value(lam, beta) + self.criterion.reference)
@@ -102,19 +116,19 @@ class Evidence:
         ratio = each / each.mean() - base / base.mean()
         share = 1.0
         if self.criterion.prior is not None:
-            own = np.linalg.solve(bread, np.linalg.solve(bread, self.criterion.prior).T)
-            share = float(each.mean() / (each.mean() + np.sum(own * metric)))
+            prior = np.linalg.solve(bread, np.linalg.solve(bread, self.criterion.prior).T)
+            share = float(each.mean() / (each.mean() + np.sum(prior * metric)))
         return float(share * ratio.std() / math.sqrt(len(each)))
 
     @cached_property
     def _reference_rows(self) -> FloatArray:
         """What each sample adds to the criterion of the reference."""
         assert self.sampled is not None
-        assert self.criterion.metric is not None
+        assert isinstance(self.criterion.size, LogTrace)
         place = self.names.index(self.reference)
         unit = np.eye(len(self.names))[place]
         solved = np.linalg.solve(self.criterion.bread_meat(unit, unit)[0], self.sampled.scores[place].T).T
-        return np.asarray(np.einsum("id,de,ie->i", solved, self.criterion.metric, solved))
+        return np.asarray(np.einsum("id,de,ie->i", solved, self.criterion.size.metric, solved))
 
 
 @dataclass(frozen=True)
@@ -125,157 +139,225 @@ class Penalty:
     meat: FloatArray
 
     @classmethod
-    def of(cls, precision: FloatArray | None, dataset: Any) -> Penalty | None:
+    def of(cls, request: Request) -> Penalty | None:
         """From 1/σ² of each parameter; with importance weights the bread has their sum, the meat that of their squares."""
+        precision, dataset = request.precision, request.dataset
         if precision is None or not precision.any():
             return None
-        total = total_weight(dataset)
+        total = dataset.total_weight
         share = precision / total
         used = dataset.sample_weight
-        scale = 1.0 if used is None or dataset.weight_kind == "counts" else np.count_nonzero(used) / total
+        scale = 1.0 if used is None or dataset.has_counts else np.count_nonzero(used) / total
         return cls(share, share * scale)
 
 
+@dataclass(frozen=True)
+class _Reduced:
+    """Evidence whose criterion has neither penalty nor reference yet, and the basis (r, d) that its moments are on."""
+
+    evidence: Evidence
+    basis: FloatArray
+
+
 def gather(
+    request: Request,
     ingredients: Sequence[Ingredient],
-    model: Model,
-    rows: Any,
-    theta: FloatArray,
-    effort: Effort,
+    pilot: Pilot,
+    rows: Dataset,
     *,
-    functionals: Functionals | None = None,
-    penalty: Penalty | None = None,
-    random_state: int = 0,
-    simulated: bool = False,
+    simulated: bool,
+    enumerated: bool,
+    compare: bool = True,
     deadline: float = math.inf,
 ) -> Evidence:
-    """The evidence about these ingredients at θ, by the first line of the table above that applies.
+    """The evidence about these ingredients at the pilot's θ̂.
 
-    ``simulated`` says that ``rows`` were drawn from the model at θ; solves get fewer steps where ``deadline`` is near.
+    ``simulated`` says that ``rows`` were drawn from the model, ``enumerated`` that expectations are sums over all states,
+    and ``compare`` that these are compared with means over the samples. Solves get fewer steps where ``deadline`` is near.
     """
-    names = tuple(one.name for one in ingredients)
-    shown, directions = (None, None) if functionals is None else functionals(theta)
+    names = tuple(part.name for part in ingredients)
+    shown, directions = (None, None) if request.functionals is None else request.functionals(pilot.theta)
     reference = names.index("FL") if "FL" in names else names.index("PL1") if "PL1" in names else 0
-    if few_states(model, rows):
-        found = _enumerated(names, reference, model, theta)
-        basis: FloatArray = np.eye(len(theta)) if found.basis is None else found.basis
-        evidence = found.evidence
+    penalty = Penalty.of(request)
+    what = "covariance" if penalty is None else "squared error"
+    gathering = _Gathering(request, ingredients, names, reference, pilot, rows, simulated, what)
+    if enumerated:
+        reduced = gathering.enumerated()
+        if not simulated and rows.n >= fewest_to_compare(len(pilot.theta)) and compare:
+            reduced = gathering.robust_if_needed(reduced)
     else:
-        found = _means(
-            ingredients,
-            reference,
-            model,
-            rows,
-            theta,
-            effort,
-            directions,
-            None if penalty is None else penalty.bread,
-            random_state,
-            simulated,
-            deadline,
-        )
-        basis, evidence = np.asarray(found.basis), found.evidence
+        reduced = gathering.means(directions, None if penalty is None else penalty.bread, deadline)
+    basis, evidence = reduced.basis, reduced.evidence
     criterion, kind = evidence.criterion, evidence.kind
     if penalty is not None:
-        bread, meat = ((basis * own[:, None]).T @ basis for own in (penalty.bread, penalty.meat))
-        criterion, kind = replace(criterion, penalty=bread, prior=meat), kind.replace("covariance", "squared error")
+        bread, meat = ((basis * diagonal[:, None]).T @ basis for diagonal in (penalty.bread, penalty.meat))
+        criterion = replace(criterion, penalty=bread, prior=meat)
     if directions is not None:
-        criterion, kind = named_criterion(criterion, directions @ basis, reference, shown or ())
+        criterion = replace(criterion, size=LogTrace(named_metric(criterion, directions @ basis, reference)))
+        kind = "mean variance of " + ", ".join((shown or ())[:3]) + (", …" if len(shown or ()) > 3 else "")
     return replace(evidence, criterion=criterion.relative_to(reference), kind=kind)
 
 
 @dataclass(frozen=True)
-class _Found:
-    """Evidence whose criterion has no reference yet, and the basis (r, d) that its moments are on; None is all of θ."""
+class _Gathering:
+    """What all ways of taking moments need."""
 
-    evidence: Evidence
-    basis: FloatArray | None
+    request: Request
+    ingredients: Sequence[Ingredient]
+    names: tuple[str, ...]
+    reference: int
+    pilot: Pilot
+    rows: Dataset
+    simulated: bool
+    what: str  # "covariance" or "squared error"
 
+    def enumerated(self) -> _Reduced:
+        """Sums over all states."""
+        model, theta = self.request.model, self.pilot.theta
+        assert isinstance(model, FieldModel)
+        codes, probability = model.joint_probabilities(theta)
+        table = Table(codes, model.names, model.states)
+        moments = MixtureMoments.enumerated(
+            [Policy((part.law,)) for part in self.ingredients],
+            model.structure(),
+            lambda z: model.compile(table, z),
+            theta,
+            probability,
+        )
+        basis, _ = moments.whitening()
+        moments = moments.projected(basis)
+        criterion = Criterion(moments, LogDeterminant(basis.shape[1]), moments.information)
+        evidence = Evidence(
+            criterion=criterion,
+            names=self.names,
+            reference=self.names[self.reference],
+            kind=f"det^(1/r) of the {self.what}",
+            method=f"sums over all {len(probability)} states at the pilot's θ",
+            evaluations=len(probability) * (len(theta) + 2.0),
+        )
+        return _Reduced(evidence, basis)
 
-def _enumerated(names: tuple[str, ...], reference: int, model: Model, theta: FloatArray) -> _Found:
-    """Sums over all states."""
-    assert isinstance(model, FieldModel)
-    codes, probability = model.joint_probabilities(theta)
-    table = Table(codes, model.names, model.states)
-    found = family_moments(names, model.structure(), lambda z: model.compile(table, z), theta, probability)
-    basis = found.range_basis()
-    reduced = found if basis.shape[0] == basis.shape[1] else found.projected(basis)
-    spent = len(probability) * (len(theta) + 2.0)
-    method = f"sums over all {len(probability)} states at the pilot's θ"
-    kind = "det^(1/r) of the covariance"
-    return _Found(Evidence(Criterion(reduced), names, names[reference], kind, method, spent), basis)
+    def robust_if_needed(self, exact: _Reduced) -> _Reduced:
+        """Means over the samples where they contradict the sums over states, which assume the model.
 
+        Both are compared in the same form, tr(J·covariance) of each ingredient alone relative to the reference.
+        """
+        robust = self._dense_means(inside=False)
+        by_samples = robust.evidence.criterion.relative_to(self.reference)
+        metric = exact.evidence.criterion.moments.J[self.reference]
+        by_states = replace(exact.evidence.criterion, size=LogTrace(metric)).relative_to(self.reference)
+        sampled = replace(robust.evidence, criterion=by_samples)
+        largest = 0.0
+        for unit in np.eye(len(self.names)):
+            difference = abs(math.expm1(by_samples.value(unit, unit) - by_states.value(unit, unit)))
+            error = sampled.error(unit, unit)
+            if math.isfinite(difference) and difference > max(_DISAGREE_ERRORS * error, _DISAGREE):
+                largest = max(largest, difference)
+        spent = exact.evidence.evaluations + robust.evidence.evaluations
+        if largest == 0.0:
+            return replace(exact, evidence=replace(exact.evidence, evaluations=spent))
+        note = MISSPECIFIED.format(percent=100 * largest)
+        return replace(robust, evidence=replace(robust.evidence, notes=(note,), evaluations=spent, robust=True))
 
-def _means(
-    ingredients: Sequence[Ingredient],
-    reference: int,
-    model: Model,
-    rows: Any,
-    theta: FloatArray,
-    effort: Effort,
-    directions: FloatArray | None,
-    ridge: FloatArray | None,
-    random_state: int,
-    simulated: bool,
-    deadline: float,
-) -> _Found:
-    """Means over samples, in all coordinates or on the solutions of a few directions."""
-    names = tuple(one.name for one in ingredients)
-    r, samples = len(theta), n_samples(rows)
-    probes = None
-    if r <= MOST_DENSE:
-        basis, notes = np.eye(r), []
-        found = sampled_moments(ingredients, model, rows, theta, None, random_state)
-        span = found.moments.range_basis()
-        if span.shape[1] < r:
-            found, basis = found.projected(span), span
-            notes.append(f"{r - span.shape[1]} directions that no sample says anything about are left out.")
-        metric, passes = found.moments.J[reference], 2.0 * r
-    else:
+    def means(self, directions: FloatArray | None, ridge: FloatArray | None, deadline: float) -> _Reduced:
+        """Means over samples, in all coordinates or on the solutions of a few directions."""
+        if len(self.pilot.theta) <= piloting.MOST_DENSE_PARAMETERS:
+            return self._dense_means(inside=True)
+        request, theta, rows, effort = self.request, self.pilot.theta, self.rows, self.pilot.effort
         chosen = directions
         if chosen is None:
-            chosen = random_directions(ingredients[reference], model, rows, theta, effort.probes, random_state)
+            chosen = random_directions(
+                self.ingredients[self.reference], request.model, rows, theta, effort.probes, request.random_state
+            )
         basis, products = solved_basis(
-            ingredients, theta, chosen, importance(rows), ridge=ridge, steps=effort.cg_steps, deadline=deadline
+            self.ingredients,
+            theta,
+            chosen,
+            rows.relative_weight,
+            ridge=ridge,
+            steps=effort.cg_steps,
+            deadline=deadline,
         )
-        found = sampled_moments(ingredients, model, rows, theta, basis, random_state)
-        kept = determined(found.moments, reference)
-        if kept.shape[1] < basis.shape[1]:
-            found, basis = found.projected(kept), basis @ kept
+        sampled = self._sampled(basis, inside=True)
+        kept = determined(sampled.moments, self.reference)
+        sampled, basis = sampled.projected(kept), basis @ kept
         projected = chosen @ basis
-        probes = projected if directions is None else None
-        metric = projected.T @ projected / len(chosen)
-        passes = float(products + 2 * basis.shape[1])
-        notes = [f"{r:,} parameters: {len(chosen)} directions, {basis.shape[1]} solves by conjugate gradients."]
-    adjusted = simulated and "FL" in names
-    if adjusted:
-        found = found.with_full_scores(names.index("FL"))
-    evidence = Evidence(
-        criterion=Criterion(found.moments, metric),
-        names=names,
-        reference=names[reference],
-        kind=f"tr(J·covariance) with J the information of {names[reference]}",
-        method=f"means over {samples:,} samples at the pilot's θ",
-        evaluations=samples * passes,
-        sampled=found,
-        notes=tuple(notes),
-        adjusted=adjusted,
-        probes=probes,
-    )
-    return _Found(evidence, basis)
+        return self._reduced(
+            sampled,
+            basis,
+            projected.T @ projected / len(chosen),
+            float(products + 2 * basis.shape[1]),
+            f"{len(theta):,} parameters: {len(chosen)} directions, {basis.shape[1]} solves by conjugate gradients.",
+            probes=projected if directions is None else None,
+        )
+
+    def _dense_means(self, *, inside: bool) -> _Reduced:
+        """Means over samples in all coordinates; ``inside`` assumes that the samples follow the model."""
+        r = len(self.pilot.theta)
+        sampled = self._sampled(None, inside=inside)
+        basis, _ = sampled.moments.whitening()
+        sampled = sampled.projected(basis)
+        lost = r - basis.shape[1]
+        note = f"{lost} directions on which the samples have no information are left out." if lost else ""
+        return self._reduced(sampled, basis, sampled.moments.J[self.reference], 2.0 * r, note)
+
+    def _sampled(self, basis: FloatArray | None, *, inside: bool) -> Sampled:
+        return sampled_moments(
+            self.ingredients,
+            self.pilot.theta,
+            weight=self.rows.relative_weight,
+            basis=basis,
+            random_state=self.request.random_state,
+            inside=inside,
+        )
+
+    def _reduced(
+        self,
+        sampled: Sampled,
+        basis: FloatArray,
+        metric: FloatArray,
+        passes: float,
+        note: str,
+        probes: FloatArray | None = None,
+    ) -> _Reduced:
+        adjusted = self.simulated and "FL" in self.names
+        if adjusted:
+            sampled = sampled.with_full_scores(self.names.index("FL"))
+        reference = self.names[self.reference]
+        simulated = " simulated" if self.simulated else ""
+        evidence = Evidence(
+            criterion=Criterion(sampled.moments, LogTrace(metric), sampled.moments.information),
+            names=self.names,
+            reference=reference,
+            kind=f"tr(J·{self.what}) with J the information of {reference}",
+            method=f"means over {self.rows.n:,} samples{simulated} at the pilot's θ",
+            evaluations=self.rows.n * passes,
+            sampled=sampled,
+            notes=(note,) if note else (),
+            adjusted=adjusted,
+            probes=probes,
+        )
+        return _Reduced(evidence, basis)
 
 
-def evidence_passes(model: Model, rows: Any, effort: Effort, directions: int | None) -> float:
+def evidence_passes(model: Model, rows: Dataset, effort: Effort, directions: int | None, enumerated: bool) -> float:
     """About how many evaluations on the pilot's samples the moments of one family take."""
     r = model.n_parameters
-    if few_states(model, rows):
+    if enumerated:
         assert isinstance(model, FieldModel)
-        return (r + 3.0) * math.prod(model.graph.cardinalities) / n_samples(rows)
+        return (r + 3.0) * math.prod(model.graph.cardinalities) / rows.n
     return moment_passes(r, directions or effort.probes, effort.cg_steps)
 
 
-def few_states(model: Model, rows: Any) -> bool:
-    """Whether expectations are sums over all states; importance weights belong to samples, not to states."""
-    if not isinstance(model, FieldModel) or model.observed or rows.has_missing or model.n_parameters > MOST_DENSE:
+def fewest_to_compare(r: int) -> int:
+    """Samples from which on their moments say whether the model is right: with fewer θ̂ has adapted to them."""
+    return max(_FEWEST_COMPARED, _FOR_EACH_PARAMETER * r)
+
+
+def can_enumerate(model: Model, rows: Dataset) -> bool:
+    """Whether expectations can be sums over all states; importance weights belong to samples, not to states."""
+    if not isinstance(model, FieldModel) or model.observed or rows.has_missing:
         return False
-    return importance(rows) is None and math.prod(model.graph.cardinalities) <= MOST_ENUMERATED
+    if model.n_parameters > piloting.MOST_DENSE_PARAMETERS or rows.relative_weight is not None:
+        return False
+    return math.prod(model.graph.cardinalities) <= MOST_ENUMERATED_STATES

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from fieldfit.planner.envelope import Edge, least_at
-from fieldfit.planner.target import Target
+from fieldfit.planner.candidates import Candidate
+from fieldfit.planner.request import Target
+from fieldfit.planner.search import Edge, least_at
 from fieldfit.report.frontier import FrontierPoint, draw_frontier, frontier_html
 from fieldfit.report.panels import Level, Panel, Series, draw_panels
 from fieldfit.report.table import PlainTable
@@ -24,33 +25,12 @@ if TYPE_CHECKING:
 Curves = Callable[[], list[tuple[str, str, float, float]]]
 #: The edge of what can be reached, computed when it is asked for.
 Reachable = Callable[[], Edge]
-#: The same plan for another target, the pilot being paid.
+#: The same plan for another target; the pilot's cost is already spent.
 Again = Callable[[Target], "Plan"]
 #: A policy counts as better if its variance is at least this much lower.
 _BETTER = 0.01
 #: Panels beside each other.
 _ACROSS = 2
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A policy: what a whole fit with it costs, and its variance (relative to the plan's reference)."""
-
-    policy: str
-    cost: float  # in the budget's unit, without the pilot
-    seconds: float
-    flops: float
-    operations: float
-    evaluations: float  # of a fit, everything that the optimiser does counted in them (timed)
-    variance: float
-    error: float  # standard error of the variance from the pilot's samples, relative
-    affordable: bool
-    why: str
-    on_frontier: bool = False
-
-    def marked(self, on_frontier: bool) -> Candidate:
-        """The same on or off the frontier."""
-        return replace(self, on_frontier=on_frontier)
 
 
 @dataclass(frozen=True)
@@ -79,7 +59,9 @@ class Plan:
     again: Again = field(repr=False)
     calibration_error: float = float("nan")
     notes: tuple[str, ...] = ()
-    weighted: bool = False  # by importance
+    caution: str = ""  # said before the recommendation
+    squared_error: bool = False  # the criterion is a squared error under the penalty's prior, not a variance
+    bounded: bool = False  # no policy can be more accurate than maximum likelihood
 
     @property
     def best(self) -> str:
@@ -102,7 +84,7 @@ class Plan:
     def within(
         self, budget: str | float | None = None, *, flops: float | None = None, efficiency: float | None = None
     ) -> Plan:
-        """The plan for another budget from the same pilot. That is paid already: all of the budget is for the fit."""
+        """The plan for another budget from the same pilot; its cost is already spent, all of the budget is for the fit."""
         return self.again(Target.of(budget, flops, efficiency))
 
     @property
@@ -113,15 +95,17 @@ class Plan:
         if not better:
             return None
         # A plain policy that costs hardly more says more than one with four digits.
-        close = [own for own in better if own.cost <= 1.1 * min(one.cost for one in better)]
-        return min(close, key=lambda own: (sum(map(own.policy.count, "+*@")), own.variance))
+        least = min(own.cost for own in better)
+        close = [own for own in better if own.cost <= 1.1 * least]
+        return min(close, key=lambda own: (own.n_terms + own.n_numbers, own.variance))
 
     def explain(self) -> str:
         """The recommendation in a few sentences."""
         best = self.best_candidate
-        lines = [f"Fit '{best.policy}': {self.reason}."]
+        lines = [self.caution] if self.caution else []
+        lines.append(f"Fit '{best.policy}': {self.reason}.")
         relative = "maximum likelihood" if self.reference == "FL" else self.reference
-        what = "squared error" if "squared error" in self.kind else "variance"
+        what = "squared error" if self.squared_error else "variance"
         accuracy = f"its {what} is {best.variance:.4g} times that of {relative}"
         if best.policy == self.reference:
             accuracy = f"is what the others are compared with ({relative})"
@@ -129,11 +113,12 @@ class Plan:
             f"It costs about {self._cost(best.cost)} and {accuracy}"
             + (f" (± {100 * best.error:.2g}% from the pilot's sample)." if best.error > 1e-6 else ".")
         )
+        compared = f"none of the {len(self.candidates)} policies compared is"
         if best.policy == "PL1":
-            lines.append("Plain pseudo-likelihood is the best buy here: no mixture gives more for this money.")
+            lines.append("Plain pseudo-likelihood is the best choice here: no mixture is more accurate at this cost.")
         elif best.policy == "FL":
             lines.append(
-                "Plain maximum likelihood is the best buy here: nothing that was looked at is more accurate"
+                f"Plain maximum likelihood is the best choice here: {compared} more accurate"
                 + (", and it is affordable." if math.isfinite(self.budget) else ".")
             )
         better = self.next_better
@@ -141,13 +126,15 @@ class Plan:
             ratio = better.cost / best.cost
             times = "hardly more" if ratio < 1.05 else f"{ratio:.3g} times as much"
             lines.append(
-                f"The next better one is '{better.policy}': {better.variance:.4g} for about {self._cost(better.cost)}, "
+                f"The next better policy is '{better.policy}': {better.variance:.4g} for about {self._cost(better.cost)}, "
                 f"{times}."
             )
         elif best.policy != "FL":
-            lines.append("Nothing that was looked at is clearly more accurate at a higher price.")
+            lines.append(f"{compared.capitalize()} clearly more accurate at a higher cost.")
         if math.isfinite(self.budget) and self.spent == 0:
-            lines.append(f"The pilot is paid: all of the budget of {self._cost(self.budget)} is for the fit.")
+            lines.append(
+                f"The pilot's cost is already spent: all of the budget of {self._cost(self.budget)} is for the fit."
+            )
         elif math.isfinite(self.budget):
             lines.append(f"Of the budget of {self._cost(self.budget)} the pilot has used {self._cost(self.spent)}.")
         lines.append(
@@ -229,7 +216,7 @@ class Plan:
 
     @cached_property
     def edge(self) -> Edge:
-        """(cost, least variance that it buys) of all mixtures of the families that were looked at, by cost."""
+        """(cost, least variance at that cost) of all mixtures of the families that were compared, by cost."""
         return self.reachable()
 
     def _points(self) -> list[FrontierPoint]:
@@ -254,8 +241,7 @@ class Plan:
     def plot(self) -> Figure:
         """The frontier with the unreachable region shaded, the budget and the recommendation."""
         limit = self.budget - self.spent
-        bound = self.reference == "FL" and not self.weighted and not self.kind.startswith("mean variance")
-        floor = 1.0 if bound else None
+        floor = 1.0 if self.bounded else None
         return draw_frontier(
             self._points(),
             self.edge,

@@ -1,4 +1,6 @@
-"""The joint optimum over (λ, β) under a budget, by sequential quadratic programming on the exact variance.
+"""The best mixtures (λ, β) of ingredients: at given λ, under a budget, and at every cost.
+
+Under a budget it is sequential quadratic programming on the variance.
 
 The variables are λ_f and the shares b_f = β_f tr J_f of a few ingredients (β's scale does not matter: Σ b_f = 1), the
 constraint is cost(λ) ≤ budget. A family that is always selected costs less than one that is drawn with λ close to 1, and
@@ -9,19 +11,45 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fieldfit.planner.criterion import Criterion
+from fieldfit.asymptotics.criterion import Criterion
+from fieldfit.optim.simplex import minimise_on_simplex
+from fieldfit.planner.ingredients import Ingredient
+from fieldfit.policies.laws.base import Noise
 from fieldfit.types import FloatArray
 
 Cost = Callable[[FloatArray], float]
 
-_LEAST_LAM = 1e-4
-_LEAST_SHARE = 2e-3
+#: (cost, variance), costs increasing and variances not.
+Edge = list[tuple[float, float]]
+
+#: Smallest λ of a mixture, and smallest share of the information that keeps an ingredient in it.
+_LEAST_LAM, _LEAST_SHARE = 1e-4, 2e-3
+#: Costs at which the edge of what can be reached is computed, and the CPU seconds after which no more are.
+_EDGE_COSTS, _EDGE_SECONDS = 33, 2.0
+
+
+@dataclass(frozen=True)
+class Freedom:
+    """Which ingredients have no free λ (``fixed``), and which are parts of the data and are not mixed (``alone``)."""
+
+    fixed: frozenset[int]
+    alone: frozenset[int]
+
+    @classmethod
+    def of(cls, ingredients: Sequence[Ingredient]) -> Freedom:
+        """As the laws say."""
+        noises = [part.noise for part in ingredients]
+        return cls(
+            frozenset(place for place, noise in enumerate(noises) if noise is Noise.FIXED),
+            frozenset(place for place, noise in enumerate(noises) if noise is Noise.TOGETHER),
+        )
 
 
 @dataclass(frozen=True)
@@ -45,34 +73,42 @@ def rounded(lam: FloatArray, beta: FloatArray, criterion: Criterion, cost: Cost)
     return Mixture(lam, beta, criterion.value(lam, beta), cost(lam))
 
 
-def fill_budget(place: int, criterion: Criterion, cost: Cost, budget: float, *, fixed: bool) -> Mixture | None:
+def best_weights(lam: FloatArray, criterion: Criterion, cost: Cost) -> Mixture:
+    """The mixture with these λ and the best β for them."""
+    used = np.flatnonzero(lam)
+    over_weights = criterion.subset(list(used)).over_weights(lam[used])
+    beta = np.zeros_like(lam)
+    beta[used], _ = minimise_on_simplex(over_weights.value, over_weights.value_grad, over_weights.information)
+    return rounded(lam, beta, criterion, cost)
+
+
+def fill_budget(place: int, criterion: Criterion, cost: Cost, budget: float, freedom: Freedom) -> Mixture | None:
     """One ingredient with the largest λ that the budget allows; None where not even a small one is affordable."""
-    count = len(criterion.moments.names)
-    unit = np.eye(count)[place]
+    unit = np.eye(criterion.moments.count)[place]
     if cost(unit) <= budget:
         return rounded(unit, unit, criterion, cost)
-    if fixed or cost(_LEAST_LAM * unit) > budget:
+    if place in freedom.fixed or cost(_LEAST_LAM * unit) > budget:
         return None
     low, high = _LEAST_LAM, 1.0
     for _ in range(30):
         middle = (low + high) / 2
         low, high = (middle, high) if cost(middle * unit) <= budget else (low, middle)
-    found = rounded(low * unit, unit, criterion, cost)
-    return found if math.isfinite(found.value) and found.cost <= budget else None
+    filled = rounded(low * unit, unit, criterion, cost)
+    return filled if math.isfinite(filled.value) and filled.cost <= budget else None
 
 
-def optimise(
+def best_mixture(
     criterion: Criterion, cost: Cost, budget: float, members: Sequence[int], always: Iterable[int]
 ) -> Mixture | None:
     """The best mixture of ``members`` whose cost is at most ``budget``; those in ``always`` have λ = 1."""
     from scipy.optimize import minimize
 
-    count = len(criterion.moments.names)
+    count = criterion.moments.count
     members = list(members)
-    few = replace(criterion, moments=criterion.moments.subset(members))
+    few = criterion.subset(members)
     within = [members.index(f) for f in members if f not in set(always)]
     free = [f for f in members if f not in set(always)]
-    size = np.trace(criterion.moments.J, axis1=1, axis2=2)
+    size = criterion.information
     if any(size[f] <= 0 for f in members):
         return None
 
@@ -129,12 +165,12 @@ def optimise(
         constraints.append({"type": "ineq", "fun": left, "jac": left_slope})
     bounds = [(_LEAST_LAM, 1.0)] * len(free) + [(0.0, 1.0)] * len(members)
     solver: Any = minimize
-    found = solver(
+    solution = solver(
         value_grad, start, jac=True, method="SLSQP", bounds=bounds, constraints=constraints,
         options={"ftol": 1e-8, "maxiter": 40},
     )  # fmt: skip
     candidates = []
-    for z in (np.asarray(found.x, dtype=np.float64), start):
+    for z in (np.asarray(solution.x, dtype=np.float64), start):
         if not np.isfinite(z).all():
             continue
         lam, beta = unpack(z)
@@ -143,43 +179,84 @@ def optimise(
         mixture = rounded(np.where(keep, lam, 0.0), np.where(keep, beta, 0.0), criterion, cost)
         if math.isfinite(mixture.value) and mixture.cost <= budget * (1 + 1e-9):
             candidates.append(mixture)
-    return min(candidates, key=lambda own: own.value, default=None)
+    return min(candidates, key=lambda mixture: mixture.value, default=None)
 
 
 def joint_optimum(
-    criterion: Criterion,
-    cost: Cost,
-    budget: float,
-    partitions: Sequence[int],
-    *,
-    alone: Sequence[int] = (),
-    thorough: bool,
+    criterion: Criterion, cost: Cost, budget: float, freedom: Freedom, *, thorough: bool
 ) -> Mixture | None:
-    """The best of single ingredients, pairs and (where it is cheap) triples of them under the budget.
-
-    ``partitions`` have no λ; those in ``alone`` (a part of the data) are not mixed with others.
-    """
-    count = len(criterion.moments.names)
-    fixed = set(partitions)
-    found: list[Mixture | None] = [
-        fill_budget(place, criterion, cost, budget, fixed=place in fixed) for place in range(count)
-    ]
-    mixed = [place for place in range(count) if place not in set(alone)]
+    """The best of single ingredients, pairs and (if ``thorough``) triples of them under the budget."""
+    count, fixed = criterion.moments.count, freedom.fixed
+    mixtures: list[Mixture | None] = [fill_budget(place, criterion, cost, budget, freedom) for place in range(count)]
+    mixed = [place for place in range(count) if place not in freedom.alone]
     groups: list[tuple[int, ...]] = list(itertools.combinations(mixed, 2))
     if not thorough:
         groups = [pair for pair in groups if 0 in pair]
     for group in groups:
         always = fixed & set(group)
         loose = [place for place in group if place not in always]
-        choices = [always | set(own) for size in range(len(loose) + 1) for own in itertools.combinations(loose, size)]
-        for own in choices if thorough else choices[:2]:
-            found.append(optimise(criterion, cost, budget, group, own))
-    best = sorted((own for own in found if own is not None), key=lambda own: own.value)
-    if best and thorough:
+        choices = [
+            always | set(chosen) for size in range(len(loose) + 1) for chosen in itertools.combinations(loose, size)
+        ]
+        for choice in choices if thorough else choices[:2]:
+            mixtures.append(best_mixture(criterion, cost, budget, group, choice))
+    best = _least(mixtures)
+    if best is not None and thorough:
         # Every third ingredient beside the best pair.
-        pair = np.flatnonzero(best[0].lam > 0).tolist()
+        pair = np.flatnonzero(best.lam > 0).tolist()
         for more in mixed:
-            if more not in pair and not set(pair) & set(alone) and len(pair) < 3:
-                always = (fixed & {*pair, more}) | {f for f in pair if best[0].lam[f] == 1.0}
-                found.append(optimise(criterion, cost, budget, [*pair, more], always))
-    return min((own for own in found if own is not None), key=lambda own: own.value, default=None)
+            if more not in pair and not set(pair) & freedom.alone and len(pair) < 3:
+                always = (fixed & {*pair, more}) | {place for place in pair if best.lam[place] == 1.0}
+                mixtures.append(best_mixture(criterion, cost, budget, [*pair, more], always))
+    return _least(mixtures)
+
+
+def _least(mixtures: Sequence[Mixture | None]) -> Mixture | None:
+    known = [mixture for mixture in mixtures if mixture is not None]
+    return min(known, key=lambda mixture: mixture.value, default=None)
+
+
+def reachable_edge(criterion: Criterion, cost: Cost, freedom: Freedom, known: Edge) -> Edge:
+    """The least variance that any mixture has at each cost, from half of the cheapest of ``known`` to the most expensive.
+
+    A plan compares a few dozen policies; between their costs there are others, so the edge comes from joint optima at many
+    costs. It is computed when a picture is drawn, not while the budget is running.
+    """
+    known = [(price, variance) for price, variance in known if price > 0 and math.isfinite(variance)]
+    if not known:
+        return []
+    prices = [price for price, _ in known]
+    began = time.thread_time()
+    points = list(known)
+    budgets = np.geomspace(min(prices) / 2, max(prices), _EDGE_COSTS)
+    for place in coarse_first(_EDGE_COSTS):
+        if time.thread_time() - began > _EDGE_SECONDS:
+            break
+        budget = float(budgets[place])
+        best = joint_optimum(criterion, cost, budget, freedom, thorough=False)
+        if best is not None and math.isfinite(best.value):
+            points.append((budget, math.exp(best.value)))
+    least = math.inf
+    edge: Edge = []
+    for price, variance in sorted(points):
+        least = min(least, variance)
+        if edge and edge[-1][0] == price:
+            edge.pop()
+        edge.append((price, least))
+    return edge
+
+
+def coarse_first(count: int) -> list[int]:
+    """0 … count − 1 with ever smaller steps: whenever time is up, what is known covers the whole range."""
+    order: list[int] = []
+    step = 1 << (count - 1).bit_length()
+    while step:
+        order += [place for place in range(0, count, step) if place not in order]
+        step //= 2
+    return order
+
+
+def least_at(edge: Edge, cost: float) -> float:
+    """The least variance at this cost; infinite below the cheapest."""
+    within = [variance for price, variance in edge if price <= cost * (1 + 1e-12)]
+    return within[-1] if within else math.inf

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.policies.laws.base import BoundLaw, Law, check_sum, read_sum, split_by, stack_factors
+from fieldfit.policies.laws.base import BoundLaw, Law, Share, check_sum, read_sum, split_by, stack_factors
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import Numbers, as_numbers
@@ -247,6 +247,11 @@ class BoundPolicy:
     def lams(self, row: int | None = None) -> tuple[float | FloatArray, ...]:
         """E[Z] of each family: one number, or one for each component."""
         return tuple(lam for law, sizes in self._sizes(row) for lam in law.lams(sizes))
+
+    def shares(self, lam: float = 1.0) -> tuple[Share, ...]:
+        """How each family is drawn (of sequences in the first of them); ``lam`` multiplies a free λ."""
+        groups = self._sizes(0 if self._varies else None)
+        return tuple(share for law, sizes in groups for share in law.shares(sizes, lam))
 
     def expected_counts(self, row: int | None = None) -> FloatArray:
         """How many components of each family are selected in a sample on average (n_families,)."""

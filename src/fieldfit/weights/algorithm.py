@@ -18,6 +18,7 @@ from typing import Literal
 
 import numpy as np
 
+from fieldfit.asymptotics.criterion import WeightsCriterion
 from fieldfit.models.base import Problem
 from fieldfit.objective import Objective
 from fieldfit.optim import Callback, Solution, Status, minimise
@@ -25,14 +26,11 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, IntArray, ModelError
-from fieldfit.weights.choice import fall_back, judge, rivals
-from fieldfit.weights.criterion import DiagonalForm, LogDeterminant
-from fieldfit.weights.groups import Groups, check_betas
-from fieldfit.weights.mixture import Mixture
+from fieldfit.weights.choice import Exact, Ridge, best_beta, diagonal_form, fall_back, judge, rivals
+from fieldfit.weights.groups import DrawnPolicy, Groups, check_betas
 from fieldfit.weights.options import AutoWeights
 from fieldfit.weights.result import INTERRUPTED, Round, WeightsResult, Work
 from fieldfit.weights.sample import Part, Sample, take_sample
-from fieldfit.weights.simplex import Ridge, minimise_on_simplex
 from fieldfit.weights.statistics import DataStatistics
 
 #: Parameters times groups up to which all blocks of the meat are kept.
@@ -50,8 +48,6 @@ _GAIN = 0.1
 #: A Hessian with a smaller relative pivot is no preconditioner.
 _SINGULAR = 1e-10
 
-Form = DiagonalForm | LogDeterminant
-
 
 @dataclass(frozen=True)
 class _Forms:
@@ -66,7 +62,7 @@ class _Forms:
 class _Ground:
     """The samples that θ is fitted to: all, or the part that statistics come from."""
 
-    mixture: Mixture
+    drawn: DrawnPolicy
     objective: Objective
     l1: FloatArray | None = None  # (r,) weights of an L1 penalty
 
@@ -74,7 +70,7 @@ class _Ground:
     def scale(self) -> float:
         """The number of samples, or the sum of their weights."""
         weight = self.objective.row_weight
-        return float(self.mixture.selection.n if weight is None else weight.sum())
+        return float(self.drawn.selection.n if weight is None else weight.sum())
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,7 @@ class _Step:
     """
 
     solution: Solution
-    criterion: Form
+    criterion: WeightsCriterion
     best: FloatArray
     loss: float
     moved: float
@@ -116,12 +112,12 @@ def automatic_weights(
     ends the search with what is known by then.
     """
     with one_blas_thread():  # many small products between evaluations
-        mixture = Mixture.of(bound, options.by, selection, objective.problem, compile_problem)
-        forms = _forms(mixture.groups, selection, int(objective.free.sum()), options)
+        drawn = DrawnPolicy.of(bound, options.by, selection, objective.problem, compile_problem)
+        forms = _forms(drawn.groups, selection, int(objective.free.sum()), options)
         some = part if objective.row_weight is None and options.max_rounds > 1 else None
-        sample = take_sample(mixture, some, int(objective.free.sum()) if forms.exact else 0)
+        sample = take_sample(drawn, some, int(objective.free.sum()) if forms.exact else 0)
         alternation = _Alternation(
-            mixture, sample, forms, objective, options, counts=counts, tol=tol, max_iter=max_iter, method=method, l1=l1,
+            drawn, sample, forms, objective, options, counts=counts, tol=tol, max_iter=max_iter, method=method, l1=l1,
             callback=callback,
         )  # fmt: skip
         return alternation.run()
@@ -132,7 +128,7 @@ class _Alternation:
 
     def __init__(
         self,
-        mixture: Mixture,
+        drawn: DrawnPolicy,
         sample: Sample,
         forms: _Forms,
         objective: Objective,
@@ -146,20 +142,22 @@ class _Alternation:
         callback: Callback | None,
     ) -> None:
         self.sample, self.options, self.forms, self.callback = sample, options, forms, callback
-        self.all = _Ground(mixture, objective, l1)
-        self.groups = groups = mixture.groups
+        self.all = _Ground(drawn, objective, l1)
+        self.groups = groups = drawn.groups
         self.beta = groups.written() if options.beta0 is None else check_betas(groups, options.beta0)
-        judged = sample.mixture.judged(self.beta, options.formula)
-        self.statistics = DataStatistics(judged, objective.free, objective.row_weight, counts, options.probes)
+        by_group = sample.drawn.by_group(self.beta, options.formula)
+        self.statistics = DataStatistics(
+            by_group, groups.names, objective.free, objective.row_weight, counts, options.probes
+        )
         self.form, self.note = forms.rounds, forms.note
         self.ridge = Ridge(options.gamma, self.beta, groups.normaliser)
         self.tol, self.max_iter, self.method = tol, options.inner_iterations or max_iter, method
         self.theta = objective.start
-        self.criterion: Form | None = None
-        self.exact: LogDeterminant | None = None
+        self.criterion: WeightsCriterion | None = None
+        self.exact: Exact | None = None
         self.last: _Step | None = None
         self.history: list[Round] = []
-        self.work = Work(samples=sample.size, all_samples=mixture.selection.n)
+        self.work = Work(samples=sample.size, all_samples=drawn.selection.n)
 
     def run(self) -> WeightsResult:
         """Alternate until both have settled; then the exact criterion, where it can be had, has the last word."""
@@ -189,10 +187,10 @@ class _Alternation:
 
     def _pilot(self) -> _Step:
         """Rounds with θ fitted roughly to the part of the samples; penalties have their share of them."""
-        mixture, share = self.sample.mixture, self.sample.size / self.all.mixture.selection.n
+        drawn, share = self.sample.drawn, self.sample.size / self.all.drawn.selection.n
         whole = self.all.objective
-        objective = replace(whole, problem=mixture.problem, precision=share * whole.precision)
-        ground = _Ground(mixture, objective, None if self.all.l1 is None else share * self.all.l1)
+        objective = replace(whole, problem=drawn.problem, precision=share * whole.precision)
+        ground = _Ground(drawn, objective, None if self.all.l1 is None else share * self.all.l1)
         most = min(_PILOT_ROUNDS if share <= _SMALL_PART else 1, self.options.max_rounds - 1)
         while True:
             step = self._round(ground, max(self.tol, _LOOSE), False)
@@ -208,18 +206,16 @@ class _Alternation:
         first = self.criterion is None
         self.criterion = criterion = self._criterion(first)
         J = criterion.value(self.beta)
-        best = minimise_on_simplex(criterion, self.ridge, None if first else self.beta)
+        best = best_beta(criterion, self.ridge, None if first else self.beta)
         loss = self._penalised(criterion, self.beta) - self._penalised(criterion, best)
         proposed, simple = best, self._simpler(best)
         if simple is not None:
             best, loss = simple
         moved = float(np.abs(_shares(best, criterion) - _shares(self.beta, criterion)).max())
-        whole = self.all.mixture.selection.n / ground.mixture.selection.n
+        whole = self.all.drawn.selection.n / ground.drawn.selection.n
         done = solution.converged and tight
         self.history.append(
-            Round(
-                len(self.history) + 1, self.beta, J, loss, -solution.value * whole, done, ground.mixture.selection.n
-            )
+            Round(len(self.history) + 1, self.beta, J, loss, -solution.value * whole, done, ground.drawn.selection.n)
         )
         self.last = _Step(solution, criterion, best, loss, moved, proposed if simple is not None else None)
         return self.last
@@ -230,13 +226,13 @@ class _Alternation:
 
         Asked in every round, so that θ is fitted with what is taken in the end.
         """
-        exact = self.exact
+        exact = self.exact if self.form == "diagonal" else None
         if exact is None or exact.short or not self.options.fallback or self.options.gamma > 0:
             return None
-        found = fall_back(exact, best, self.groups)
-        return None if found is None else (found.beta, exact.value(self.beta) - found.J)
+        simple = fall_back(exact, best, self.groups)
+        return None if simple is None else (simple.beta, exact.value(self.beta) - simple.J)
 
-    def _penalised(self, criterion: Form, beta: FloatArray) -> float:
+    def _penalised(self, criterion: WeightsCriterion, beta: FloatArray) -> float:
         J = criterion.value(beta)
         return J + self.ridge.value_grad(beta)[0] if self.ridge.gamma > 0 else J
 
@@ -245,19 +241,18 @@ class _Alternation:
         tol = self.options.tol
         return step.moved <= tol or step.loss <= _GAIN * tol * step.criterion.rank
 
-    def _beaten(self, criterion: Form) -> bool:
+    def _beaten(self, criterion: WeightsCriterion) -> bool:
         """Whether a pure policy or equal weights are better than the present β."""
-        own = self._penalised(criterion, self.beta)
-        return min(self._penalised(criterion, beta) for beta in rivals(self.groups).values()) < own
+        present = self._penalised(criterion, self.beta)
+        return min(self._penalised(criterion, beta) for beta in rivals(self.groups).values()) < present
 
     def _fit(self, ground: _Ground, gtol: float, max_iter: int) -> Solution:
         """θ with the present β, from where the last round left it."""
-        mixed = replace(ground.objective, problem=ground.mixture.at(self.beta), start=self.theta)
+        mixed = replace(ground.objective, problem=ground.drawn.at(self.beta), start=self.theta)
         plain = mixed.problem.optimiser == "lbfgs" and self.method != "newton"
         near: Callable[[FloatArray], FloatArray] | None = None
-        exact = self.criterion if isinstance(self.criterion, LogDeterminant) else self.exact
-        if exact is not None and self.method != "newton":
-            near = _inverse(exact, self.beta, ground.scale, mixed.precision[mixed.free])
+        if self.exact is not None and self.method != "newton":
+            near = _inverse(self.exact, self.beta, ground.scale, mixed.precision[mixed.free])
         if near is None and not plain:
             near = mixed.preconditioner
         if ground.l1 is not None:
@@ -279,25 +274,25 @@ class _Alternation:
         self.work = self.work.and_fit(solution, ground is self.all)
         return solution
 
-    def _criterion(self, first: bool) -> Form:
+    def _criterion(self, first: bool) -> WeightsCriterion:
         """J at θ, in the form that the data allow."""
         self.work = self.work.and_statistics()
         if self.form == "exact":
-            dense = self.statistics.dense(self.theta)
-            if not first or not dense.short:
-                return dense
-            names = ", ".join(self.groups.names[g] for g in dense.short)
+            self.exact = Exact.of(self.statistics.dense(self.theta))
+            if not first or not self.exact.short:
+                return self.exact.criterion
+            names = ", ".join(self.groups.names[g] for g in self.exact.short)
             if self.options.form == "exact":
                 raise ModelError(
                     f"The exact form of J needs more samples: the scores of {names} span fewer directions than there "
                     f"are parameters. Use form='diagonal' or larger selection probabilities."
                 )
             self.form, self.note = "diagonal", f"; too few samples of {names} for the exact form"
-            self.forms = replace(self.forms, exact=False)
+            self.forms, self.exact = replace(self.forms, exact=False), None
         if self.forms.exact:
-            self.exact = self.statistics.dense(self.theta)
+            self.exact = Exact.of(self.statistics.dense(self.theta))
             return self.exact.diagonal
-        return self.statistics.diagonal(self.theta)
+        return diagonal_form(self.statistics.diagonal(self.theta))
 
     def _found(self, converged: bool) -> WeightsResult:
         """β and θ as they are now."""
@@ -311,14 +306,14 @@ class _Alternation:
     def _judged(self, step: _Step, converged: bool, message: str) -> WeightsResult:
         options, groups, beta, theta = self.options, self.groups, self.beta, self.theta
         criterion = step.criterion
-        exact = criterion if isinstance(criterion, LogDeterminant) else self.exact
+        exact = self.exact
         found = replace(self._found(converged), message=message + self.note)
         if exact is None or exact.short:
             # The published formula has another Z than the fit.
-            mixed = self.sample.mixture.at(beta) if options.formula == "exact" else None
+            mixed = self.sample.drawn.at(beta) if options.formula == "exact" else None
             return replace(found, gershgorin=self.statistics.gershgorin(theta, beta, mixed))
         # With a ridge the exact form may stay away from a pure policy on purpose.
-        best = step.best if exact is criterion else None
+        best = step.best if self.form == "exact" else None
         judged = beta if step.proposed is None else step.proposed
         verdict = judge(
             exact, judged, groups, self.ridge, fallback=options.fallback and options.gamma == 0, best=best
@@ -331,10 +326,10 @@ class _Alternation:
 
 
 def _inverse(
-    criterion: LogDeterminant, beta: FloatArray, scale: float, precision: FloatArray
+    exact: Exact, beta: FloatArray, scale: float, precision: FloatArray
 ) -> Callable[[FloatArray], FloatArray] | None:
     """v ↦ H⁻¹v with the bread of the last round; None where that is singular."""
-    H = scale * np.einsum("g,gab->ab", beta, criterion.bread)
+    H = scale * np.einsum("g,gab->ab", beta, exact.moments.J)
     places = np.arange(len(H))
     H[places, places] += precision
     try:
@@ -351,7 +346,7 @@ def _inverse(
     return apply
 
 
-def _shares(beta: FloatArray, criterion: Form) -> FloatArray:
+def _shares(beta: FloatArray, criterion: WeightsCriterion) -> FloatArray:
     """Each group's share of the information."""
     alpha = beta * criterion.information
     return np.asarray(alpha / alpha.sum())

@@ -1,4 +1,9 @@
-"""The last word on β: the exact criterion, where it can be had, judges what the chosen form has found."""
+"""The β of least J, and the last word on it by the exact criterion.
+
+`best_beta` minimises J(β) + γ‖β − β₀‖² over β ≥ 0, Σ_g c_g β_g = 1. J does not change with the scale of β, and its natural
+coordinates are the groups' shares of the information, α_g ∝ β_g tr B_g. Where the exact criterion can be computed, it
+judges what the chosen form has found: β is compared with each group alone and with equal weights.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,101 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.types import FloatArray
-from fieldfit.weights.criterion import LogDeterminant
+from fieldfit.asymptotics.criterion import Criterion, WeightsCriterion
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
+from fieldfit.optim.simplex import minimise_on_simplex
+from fieldfit.types import FloatArray, IdentifiabilityError
 from fieldfit.weights.gershgorin import Gershgorin, discs
 from fieldfit.weights.groups import Groups
-from fieldfit.weights.simplex import Ridge, minimise_on_simplex
 
 #: What is taken in place of β must be better by more than rounding.
 _BETTER = 1e-9
+#: Eigenvalues below this, relative to the largest, are 0.
+_ZERO = 1e-9
 #: The name of equal weights among the rivals; no family is called so.
 EQUAL = "equal weights"
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """γ‖β − β₀‖² for normalised β, with ``normaliser`` c."""
+
+    gamma: float
+    beta0: FloatArray
+    normaliser: FloatArray
+
+    def value_grad(self, x: FloatArray) -> tuple[float, FloatArray]:
+        """The ridge at β = x/(cᵀx), and its gradient in x."""
+        scale = float(self.normaliser @ x)
+        beta = x / scale
+        away = beta - self.beta0
+        slope = (2 * self.gamma / scale) * (away - self.normaliser * float(beta @ away))
+        return self.gamma * float(away @ away), slope
+
+
+def best_beta(criterion: WeightsCriterion, ridge: Ridge, near: FloatArray | None = None) -> FloatArray:
+    """The best normalised β (G,). IdentifiabilityError where no β determines the parameters.
+
+    ``near`` is a β from which the only descent starts, where the best is known to be close.
+    """
+
+    def value(x: FloatArray) -> float:
+        return criterion.value(x) + (ridge.value_grad(x)[0] if ridge.gamma > 0 else 0.0)
+
+    def value_grad(x: FloatArray) -> tuple[float, FloatArray]:
+        J, slope = criterion.value_grad(x)
+        if ridge.gamma > 0:
+            more, extra = ridge.value_grad(x)
+            J, slope = J + more, slope + extra
+        return J, slope
+
+    x, lowest = minimise_on_simplex(value, value_grad, criterion.information, starts=(ridge.beta0,), near=near)
+    if not np.isfinite(lowest):
+        raise IdentifiabilityError(
+            "No weights of these families determine the parameters: the bread is singular for all of them. "
+            "Add components (PL1 covers all variables), fix parameters, or take more samples."
+        )
+    return np.asarray(x / float(ridge.normaliser @ x))
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The exact form of J: moments as matrices, and the log-determinant criterion on them."""
+
+    moments: MixtureMoments
+    criterion: WeightsCriterion
+
+    @classmethod
+    def of(cls, moments: MixtureMoments) -> Exact:
+        """From dense moments."""
+        return cls(moments, Criterion.log_determinant(moments).over_weights())
+
+    @property
+    def diagonal(self) -> WeightsCriterion:
+        """The diagonal form of the same moments."""
+        return diagonal_form(self.moments.diagonal)
+
+    def value(self, beta: FloatArray) -> float:
+        """J(β)."""
+        return self.criterion.value(beta)
+
+    @property
+    def short(self) -> tuple[int, ...]:
+        """Groups whose scores span less than their bread: too few samples, and log det meat means nothing there."""
+        moments = self.criterion.criterion.moments
+        short = []
+        for g in np.flatnonzero(self.moments.information > 0):
+            values, vectors = np.linalg.eigh(moments.J[g])
+            inside = vectors[:, values > _ZERO * max(float(values[-1]), 0.0)]
+            sizes = np.linalg.eigvalsh(inside.T @ moments.K[g, g] @ inside)
+            if sizes[0] <= _ZERO * max(float(sizes[-1]), 0.0):
+                short.append(int(g))
+        return tuple(short)
+
+
+def diagonal_form(moments: MixtureMoments) -> WeightsCriterion:
+    """The diagonal form of J from diagonal moments."""
+    return Criterion.log_diagonal(moments).over_weights()
 
 
 @dataclass(frozen=True)
@@ -50,7 +140,7 @@ class Simple:
     note: str
 
 
-def fall_back(exact: LogDeterminant, beta: FloatArray, groups: Groups) -> Simple | None:
+def fall_back(exact: Exact, beta: FloatArray, groups: Groups) -> Simple | None:
     """The best of the rivals by the exact J, where it is better than β."""
     simple = rivals(groups)
     values = {name: float(exact.value(other)) for name, other in simple.items()}
@@ -62,7 +152,7 @@ def fall_back(exact: LogDeterminant, beta: FloatArray, groups: Groups) -> Simple
 
 
 def judge(
-    exact: LogDeterminant,
+    exact: Exact,
     beta: FloatArray,
     groups: Groups,
     ridge: Ridge,
@@ -75,14 +165,13 @@ def judge(
     Where a rival is better the best of them is taken, if ``fallback`` says so. ``best`` is the exact optimum, if it is
     known.
     """
-    optimum = minimise_on_simplex(exact, ridge) if best is None else best
-    loss = exact.value(minimise_on_simplex(exact.diagonal, ridge)) - exact.value(optimum)
+    optimum = best_beta(exact.criterion, ridge) if best is None else best
+    loss = exact.value(best_beta(exact.diagonal, ridge)) - exact.value(optimum)
     values = {name: float(exact.value(other)) for name, other in rivals(groups).items()}
     J, note = float(exact.value(beta)), ""
     simple = fall_back(exact, beta, groups) if fallback else None
     if simple is not None:
         beta, J, note = simple.beta, simple.J, simple.note
-    bread = np.einsum("g,gab->ab", beta, exact.bread)
-    meat = np.einsum("g,h,ghab->ab", beta, beta, exact.meat, optimize=True)
+    breads, meats = exact.moments.moments(np.ones((1, len(beta))), beta[None, :])
     equal = values.pop(EQUAL)
-    return Judgement(beta, J, values, equal, float(loss), simple is not None, note, discs(bread, meat))
+    return Judgement(beta, J, values, equal, float(loss), simple is not None, note, discs(breads[0], meats[0]))

@@ -11,25 +11,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.asymptotics.moments import Compile, TheoryMoments, theory_moments
 from fieldfit.policies.structure import Structure
 from fieldfit.types import FloatArray
-from fieldfit.weights.choice import judge
-from fieldfit.weights.criterion import DiagonalForm, LogDeterminant
+from fieldfit.weights.choice import Exact, Ridge, best_beta, judge
 from fieldfit.weights.groups import Groups, check_betas
 from fieldfit.weights.options import AutoWeights
 from fieldfit.weights.result import WeightsResult
-from fieldfit.weights.simplex import Ridge, minimise_on_simplex
 
 
-def expected_statistics(
+def expected_moments(
     groups: Groups,
     structure: Structure,
     compile_problem: Compile,
     theta: FloatArray,
     weight: FloatArray,
     formula: str,
-) -> LogDeterminant:
+) -> MixtureMoments:
     """Bread and meat by groups, with E over X as Σ_x w_x."""
     count = groups.count
 
@@ -45,7 +44,8 @@ def expected_statistics(
         meat[g, g] = single[g].meat
         for h in range(g):
             meat[g, h] = meat[h, g] = (moments(unit[g] + unit[h]).meat - single[g].meat - single[h].meat) / 2
-    return LogDeterminant(np.stack([one.bread for one in single]), meat)
+    bread = np.stack([alone.bread for alone in single])
+    return MixtureMoments.with_drawn_selection(groups.names, bread, meat)
 
 
 def expected_weights(
@@ -57,14 +57,12 @@ def expected_weights(
     options: AutoWeights,
 ) -> WeightsResult:
     """The best β at θ, with everything that the exact criterion says of it."""
-    exact = expected_statistics(groups, structure, compile_problem, theta, weight, options.formula)
+    exact = Exact.of(expected_moments(groups, structure, compile_problem, theta, weight, options.formula))
     beta0 = groups.written() if options.beta0 is None else check_betas(groups, options.beta0)
     ridge = Ridge(options.gamma, beta0, groups.normaliser)
     form = "diagonal" if options.form == "diagonal" else "exact"
-    criterion: LogDeterminant | DiagonalForm = exact
-    if form == "diagonal":
-        criterion = exact.diagonal
-    beta = minimise_on_simplex(criterion, ridge)
+    criterion = exact.diagonal if form == "diagonal" else exact.criterion
+    beta = best_beta(criterion, ridge)
     verdict = judge(exact, beta, groups, ridge, fallback=options.fallback and options.gamma == 0)
     return WeightsResult(
         beta=verdict.beta, names=groups.names, policy=groups.policy(verdict.beta), history=(), converged=True,

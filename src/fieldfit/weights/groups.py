@@ -7,11 +7,13 @@ and 1/size for a component, so that in both cases the terms' mean weights sum to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fieldfit.models.base import Problem
+from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.laws.independent import BoundIndependent
 from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
@@ -140,6 +142,56 @@ class Groups:
             f"The published formula needs one λ for each family; those of '{self.bound.policy}' differ between "
             "samples. Use formula='exact'."
         )
+
+
+@dataclass(frozen=True)
+class DrawnPolicy:
+    """A policy with its drawn Z as a problem with any weights β of its groups.
+
+    ``problem`` is ``selection`` compiled, with whatever weights; ``compile_problem`` compiles others. A term's weight is
+    that of its families, so the compiled problem takes other weights as it is. Components with weights of their own are
+    laid out by the compiler, and are compiled again.
+    """
+
+    groups: Groups
+    selection: Selection
+    problem: Problem
+    compile_problem: Callable[[Selection], Problem]
+
+    @classmethod
+    def of(
+        cls,
+        bound: BoundPolicy,
+        by: str,
+        selection: Selection,
+        problem: Problem,
+        compile_problem: Callable[[Selection], Problem],
+    ) -> DrawnPolicy:
+        """The groups of a policy, by "term" or by "component", with its drawn Z."""
+        return cls(groups_of(bound, by), selection, problem, compile_problem)
+
+    def at(self, beta: FloatArray) -> Problem:
+        """The problem with the weights β of the groups."""
+        shares = self.groups.family_shares
+        other = None if shares is None else self.problem.with_betas(beta @ shares)
+        return self.compile_problem(self.groups.weighted(self.selection, beta)) if other is None else other
+
+    def selected(self, beta: FloatArray) -> Selection:
+        """The drawn Z with the weights β, those of 0 included."""
+        return self.groups.weighted(self.selection, beta, every=True)
+
+    def by_group(self, beta: FloatArray, formula: str) -> SumProblem:
+        """A problem whose families are the groups, with Z as drawn or, for the published formula, its mean."""
+        groups = self.groups
+        if formula == "published":
+            parts = [self.compile_problem(chosen) for chosen in groups.expected(self.selection)]
+            return SumProblem(parts, weights=beta)
+        shares = groups.family_shares
+        if shares is not None:
+            known = [part for row in np.atleast_2d(shares) if (part := self.problem.with_betas(row)) is not None]
+            if len(known) == len(shares):
+                return SumProblem(known, weights=beta, whole=self.problem, shares=shares)
+        return SumProblem([self.compile_problem(chosen) for chosen in groups.drawn(self.selection)], weights=beta)
 
 
 def groups_of(bound: BoundPolicy, by: str) -> Groups:

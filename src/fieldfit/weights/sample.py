@@ -19,8 +19,7 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import BoundFamily
 from fieldfit.types import IntArray
-from fieldfit.weights.groups import Groups
-from fieldfit.weights.mixture import Mixture
+from fieldfit.weights.groups import DrawnPolicy, Groups
 
 #: Samples of each group: at least, for each weight, and for each parameter where log-determinants are taken.
 ENOUGH, FOR_EACH_WEIGHT, FOR_EACH_PARAMETER = 2_000, 200, 10
@@ -33,34 +32,34 @@ Part: TypeAlias = tuple[BoundPolicy, Callable[[Selection], Problem]]
 class Sample:
     """The samples that statistics come from. ``rows`` (k,) are their numbers, in increasing order; None is all."""
 
-    mixture: Mixture
+    drawn: DrawnPolicy
     rows: IntArray | None
 
     @property
     def size(self) -> int:
         """How many there are."""
-        return self.mixture.selection.n
+        return self.drawn.selection.n
 
 
-def take_sample(mixture: Mixture, part: Callable[[IntArray], Part] | None, r: int) -> Sample:
+def take_sample(drawn: DrawnPolicy, part: Callable[[IntArray], Part] | None, r: int) -> Sample:
     """A part of the samples where that is enough and at most half of them, else all.
 
     ``part`` gives a part of the samples (None: there is none to be had), ``r`` is the number of parameters of
     log-determinants, 0 where none are taken. Equal samples cost nothing, so that all are taken where few are distinct.
     """
-    n = mixture.selection.n
-    size = samples_needed(mixture.groups, mixture.selection, r)
+    n = drawn.selection.n
+    size = samples_needed(drawn.groups, drawn.selection, r)
     if part is None or 2 * size > n:
-        return Sample(mixture, None)
-    equal = mixture.problem.equal_samples
+        return Sample(drawn, None)
+    equal = drawn.problem.equal_samples
     if equal is not None and len(equal[0]) <= size:
-        return Sample(mixture, None)
+        return Sample(drawn, None)
     # The same rows whatever the threads, the seed of Z and the policy.
     rows = np.sort(np.random.default_rng(3).choice(n, size, replace=False))
     bound, compile_problem = part(rows)
-    selection = restricted(mixture.selection, rows, bound.families)
-    own = Mixture.of(bound, mixture.groups.by, selection, compile_problem(selection), compile_problem)
-    return Sample(own, rows)
+    selection = restricted(drawn.selection, rows, bound.families)
+    some = DrawnPolicy.of(bound, drawn.groups.by, selection, compile_problem(selection), compile_problem)
+    return Sample(some, rows)
 
 
 def samples_needed(groups: Groups, selection: Selection, r: int) -> int:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.models.base import Problem
+from fieldfit.models.sum_problem import SumProblem
 from fieldfit.types import BoolArray, FloatArray
-from fieldfit.weights.criterion import DiagonalForm, LogDeterminant
 from fieldfit.weights.gershgorin import Gershgorin, discs
-from fieldfit.weights.reweighted import Reweighted
 
 #: Parameters up to which scores are streamed for the diagonals.
 MOST_STREAMED = 2_000
@@ -38,7 +38,8 @@ class DataStatistics:
     ``free`` (r,) are the parameters that are estimated, ``row_weight`` and ``counts`` as in `robust_moments`.
     """
 
-    problem: Reweighted
+    problem: SumProblem
+    names: tuple[str, ...]
     free: BoolArray
     row_weight: FloatArray | None = None
     counts: bool = False
@@ -55,16 +56,16 @@ class DataStatistics:
             return self.row_weight
         return np.square(self.row_weight)
 
-    def dense(self, theta: FloatArray) -> LogDeterminant:
+    def dense(self, theta: FloatArray) -> MixtureMoments:
         """The exact form: G Hessian matrices and one pass over the scores."""
         keep = np.flatnonzero(self.free)
         bread = np.stack([-part.hessian_matrix(theta, self.row_weight) for part in self.problem.parts])
         meat = self.problem.family_products(theta, self._product_weight)
         if len(keep) < len(theta):
             bread, meat = bread[:, keep][:, :, keep], meat[:, :, keep][:, :, :, keep]
-        return LogDeterminant(bread / self._total, meat / self._total)
+        return MixtureMoments.with_drawn_selection(self.names, bread / self._total, meat / self._total)
 
-    def diagonal(self, theta: FloatArray) -> DiagonalForm:
+    def diagonal(self, theta: FloatArray) -> MixtureMoments:
         """The diagonal form: r × G and r × G² numbers."""
         few = self.problem.n_samples <= FEW_SAMPLES or all(part.streams_scores for part in self.problem.parts)
         if self.problem.n_parameters <= MOST_STREAMED and few:
@@ -72,7 +73,9 @@ class DataStatistics:
         else:
             meat = self._sketched_meat(theta)
         bread = np.stack([self._bread_diagonal(place, theta) for place in range(self.problem.n_families)])
-        return DiagonalForm(bread[:, self.free] / self._total, meat[:, :, self.free] / self._total)
+        return MixtureMoments.with_drawn_selection(
+            self.names, bread[:, self.free] / self._total, meat[:, :, self.free] / self._total
+        )
 
     def _sketched_meat(self, theta: FloatArray) -> FloatArray:
         """E_s[(Σ_i s_i ψ_i^(g)) ∘ (Σ_i s_i ψ_i^(h))] over random signs s: a gradient for each group and probe.
@@ -100,11 +103,11 @@ class DataStatistics:
         """Few parameters: a Hessian product for each. More: the problem's own diagonal, else products or probes."""
         part = self.problem.parts[place]
         r = part.n_parameters
-        own = part.information_diagonal(theta, self.row_weight)
-        if own is None and r >= OWN_DIAGONAL_FROM:
-            own = part.hessian_diagonal(theta, self.row_weight)
-        if own is not None:
-            return own
+        diagonal = part.information_diagonal(theta, self.row_weight)
+        if diagonal is None and r >= OWN_DIAGONAL_FROM:
+            diagonal = part.hessian_diagonal(theta, self.row_weight)
+        if diagonal is not None:
+            return diagonal
         if r <= MOST_STREAMED:
             return np.diagonal(-part.hessian_matrix(theta, self.row_weight))
         result = np.zeros(r)
@@ -124,15 +127,16 @@ class DataStatistics:
         keep = np.flatnonzero(self.free)
         random = np.random.default_rng(2)
         rows = random.choice(len(keep), min(SAMPLED_DISCS, len(keep)), replace=False)
-        mixed = self.problem.with_betas(beta) if mixed is None else mixed
+        problem = self.problem.with_betas(beta) if mixed is None else mixed
+        assert problem is not None
         breads: list[FloatArray] = []
         meats: list[FloatArray] = []
-        unit = np.zeros(mixed.n_parameters)
+        unit = np.zeros(problem.n_parameters)
         for row in keep[rows]:
             if breads and not discs(np.array(breads), np.array(meats), rows[: len(breads)]).bounded:
                 break
             unit[row] = 1.0
-            breads.append(-mixed.hessian_product(theta, unit, self.row_weight)[keep])
-            meats.append(mixed.score_product(theta, unit, self._product_weight)[keep])
+            breads.append(-problem.hessian_product(theta, unit, self.row_weight)[keep])
+            meats.append(problem.score_product(theta, unit, self._product_weight)[keep])
             unit[row] = 0.0
         return discs(np.array(breads), np.array(meats), rows[: len(breads)])

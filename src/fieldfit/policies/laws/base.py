@@ -12,6 +12,7 @@ import importlib.util
 import pkgutil
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -41,6 +42,34 @@ class Factors:
     C: csr_matrix
     d: FloatArray
     mean_coefficient: float
+
+
+class Noise(Enum):
+    """What the selection of a law adds to the variance, beside that of the mean over Z.
+
+    With ∇S_j the scores of the components and s their sum, at λ = β = 1:
+    """
+
+    EACH = "λ(1 − λ) Σ_j E ∇S_j ∇S_jᵀ"
+    """Every component is drawn on its own, all with one free λ."""
+    TOGETHER = "λ(1 − λ) E s sᵀ"
+    """All components of a sample are drawn at once, with one free λ."""
+    FIXED = "Var_Z ψ"
+    """There is no free λ: the noise is that of the law as it is."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """How a law draws one family in a sample: what the work of a fit depends on.
+
+    ``lam`` is E[Z] of a component, ``any_drawn`` the probability that a sample has a component of the family at all.
+    ``together``: a sample has all components or none. ``shuffled``: the components come from a shuffle of the variables.
+    """
+
+    lam: float
+    any_drawn: float
+    together: bool = False
+    shuffled: bool = False
 
 
 class Law(ABC):
@@ -83,6 +112,32 @@ class Law(ABC):
     @abstractmethod
     def bind(self, structure: Structure, stream: int) -> BoundLaw:
         """The law over the components of ``structure``; its random numbers have streams from ``stream`` on."""
+
+    @property
+    def noise(self) -> Noise:
+        """What the selection adds to the variance; a law with a free λ says how."""
+        return Noise.FIXED
+
+    def unit(self) -> tuple[Law, float, float]:
+        """The law with λ = β = 1 where these are free, and their values: ``unit.at(λ, β)`` is the law again.
+
+        Without a free λ the first number is 1. β is taken out where all terms have the same.
+        """
+        beta = self.betas[0]
+        if isinstance(beta, tuple) or beta == 1.0 or any(other != beta for other in self.betas):
+            return self, 1.0, 1.0
+        return self.with_betas((1.0,) * len(self.betas)), 1.0, beta
+
+    def at(self, lam: float, beta: float) -> Law:
+        """The law with this value of a free λ, and all its weights multiplied by ``beta``."""
+        if lam != 1.0:
+            raise PolicyError(f"'{self}' has no free λ: it cannot be set to {lam}.")
+        if beta == 1.0:
+            return self
+        # Twelve digits, so that products print as short as their factors.
+        scaled = [[float(f"{beta * value:.12g}") for value in np.atleast_1d(own)] for own in self.betas]
+        betas = zip(self.betas, scaled, strict=True)
+        return self.with_betas(tuple(tuple(new) if isinstance(old, tuple) else new[0] for old, new in betas))
 
     def can_select(self) -> bool:
         """Whether any component has a positive probability."""
@@ -158,6 +213,14 @@ class BoundLaw(ABC):
         """E[Z] over the components of all families in order."""
         parts = [np.broadcast_to(lam, (size,)) for lam, size in zip(self.lams(sizes), sizes, strict=True)]
         return np.concatenate(parts)
+
+    def shares(self, sizes: Sizes, lam: float = 1.0) -> tuple[Share, ...]:
+        """How each family is drawn; ``lam`` multiplies a free λ. By default the components never come together."""
+        shares = []
+        for own, size in zip(self.lams(sizes), sizes, strict=True):
+            mean = float(np.mean(own)) if np.size(own) else 0.0
+            shares.append(Share(mean, min(mean * size, 1.0)))
+        return tuple(shares)
 
     def none_probability(self, sizes: Sizes) -> float:
         """P(Z = 0)."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from fieldfit.policies.drawing import draw_bernoulli, draw_whole, nothing
-from fieldfit.policies.laws.base import BoundLaw, Factors, Law, Sizes
+from fieldfit.policies.laws.base import BoundLaw, Factors, Law, Noise, Share, Sizes
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import Numbers, Term, bind_numbers, read_term
@@ -67,6 +67,26 @@ class Independent(Law):
         """The same term with another β."""
         return Independent(replace(self.term, beta=betas[0]))
 
+    @property
+    def noise(self) -> Noise:
+        """λ is free where it and β are single numbers."""
+        if isinstance(self.term.lam, tuple) or isinstance(self.term.beta, tuple):
+            return Noise.FIXED
+        return Noise.TOGETHER if self.term.whole else Noise.EACH
+
+    def unit(self) -> tuple[Law, float, float]:
+        """The term with λ = β = 1, and both; lists stay as they are."""
+        lam, beta = self.term.lam, self.term.beta
+        if isinstance(lam, tuple) or isinstance(beta, tuple):
+            return super().unit()
+        return Independent(replace(self.term, lam=1.0, beta=1.0)), lam, beta
+
+    def at(self, lam: float, beta: float) -> Law:
+        """The term with this λ, and its weight multiplied."""
+        if self.noise is Noise.FIXED:
+            return super().at(lam, beta)
+        return Independent(replace(self.term, lam=lam, beta=beta * float(np.max(self.term.beta))))
+
     def bind(self, structure: Structure, stream: int) -> BoundIndependent:
         """The term over the components of ``structure``."""
         return BoundIndependent(self.term, structure.bind_family(self.term.family), stream)
@@ -107,6 +127,13 @@ class BoundIndependent(BoundLaw):
         # Components that are always selected have no noise of their own.
         noisy = (lam > 0) & (lam < 1)
         return Factors(csr_matrix(identity(len(lam), format="csr")[noisy]), (lam * (1 - lam))[noisy], 1.0)
+
+    def shares(self, sizes: Sizes, lam: float = 1.0) -> tuple[Share, ...]:
+        """A sample has a component with probability 1 − Π(1−λ_j), or λ if the family is drawn whole."""
+        mean = lam * (float(np.mean(self.lam)) if np.size(self.lam) else 0.0)
+        if self.whole:
+            return (Share(mean, mean, together=True),)
+        return (Share(mean, 1 - (1 - mean) ** sizes[0]),)
 
     def none_probability(self, sizes: Sizes) -> float:
         """Π(1−λ_j), or 1−λ if the family is drawn whole."""

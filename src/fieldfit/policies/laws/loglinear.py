@@ -21,7 +21,7 @@ import numpy as np
 
 from fieldfit.inference import ExactInference, FactorGraph
 from fieldfit.policies.drawing import whole_rows
-from fieldfit.policies.laws.base import BoundLaw, Factors, LawOfTerms, Sizes
+from fieldfit.policies.laws.base import BoundLaw, Factors, LawOfTerms, Share, Sizes
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import Numbers, Term, bind_numbers, read_terms
@@ -171,6 +171,13 @@ class BoundLogLinear(BoundLaw):
         return tuple(
             float(self._unit_means[first]) if whole else self._unit_means[first:last]
             for first, last, whole in zip(self.first_unit, self.first_unit[1:], self.whole, strict=False)
+        )
+
+    def shares(self, sizes: Sizes, lam: float = 1.0) -> tuple[Share, ...]:
+        """A family that is drawn whole comes together."""
+        return tuple(
+            Share(share.lam, share.lam, together=True) if whole else share
+            for share, whole in zip(super().shares(sizes, lam), self.whole, strict=True)
         )
 
     def second_moment(self, sizes: Sizes) -> FloatArray:

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from fieldfit.policies.drawing import one_for_each, row_uniforms, whole_rows
-from fieldfit.policies.laws.base import BoundLaw, Factors, LawOfTerms, Sizes, block_diagonal
+from fieldfit.policies.laws.base import BoundLaw, Factors, LawOfTerms, Share, Sizes, block_diagonal
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import Numbers, Term, bind_numbers, read_terms
@@ -97,6 +97,13 @@ class BoundMultinomial(BoundLaw):
         return tuple(
             p if whole or not isinstance(p, float) else p / size
             for p, whole, size in zip(self.probabilities, self.whole, sizes, strict=True)
+        )
+
+    def shares(self, sizes: Sizes, lam: float = 1.0) -> tuple[Share, ...]:
+        """A family that is drawn whole comes together."""
+        return tuple(
+            Share(share.lam, share.lam, together=True) if whole else share
+            for share, whole in zip(super().shares(sizes, lam), self.whole, strict=True)
         )
 
     def second_moment(self, sizes: Sizes) -> FloatArray:

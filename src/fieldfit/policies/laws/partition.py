@@ -22,7 +22,7 @@ import numpy as np
 from fieldfit import _kernels
 from fieldfit.policies.families import PseudoLikelihood
 from fieldfit.policies.field_families import SubsetsFamily
-from fieldfit.policies.laws.base import BoundLaw, Factors, Law, Sizes
+from fieldfit.policies.laws.base import BoundLaw, Factors, Law, Share, Sizes
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import Structure
 from fieldfit.policies.terms import Numbers, as_numbers, check_beta, format_beta, read_beta
@@ -123,6 +123,10 @@ class BoundPartition(BoundLaw):
         """b/C(m,k) and 1/C(m,r)."""
         whole = self.n_blocks / sizes[0]
         return (whole, 1.0 / sizes[1]) if self.left else (whole,)
+
+    def shares(self, sizes: Sizes, lam: float = 1.0) -> tuple[Share, ...]:
+        """Every sample has blocks of each family."""
+        return tuple(Share(float(np.mean(own)), 1.0, shuffled=True) for own in self.lams(sizes))
 
     def _joint(self) -> tuple[float, float]:
         """E[Z_A Z_A′] and E[Z_A Z_R] of disjoint blocks."""

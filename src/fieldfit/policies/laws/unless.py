@@ -7,7 +7,7 @@ term and of the others: E[ZZᵀ] has the blocks M₁ and q M₂ on its diagonal 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from fieldfit.policies.laws.base import (
     BoundLaw,
     Factors,
     Law,
+    Share,
     Sizes,
     block_diagonal,
     check_sum,
@@ -137,6 +138,16 @@ class BoundUnless(BoundLaw):
         q = self.first.none_probability(mine)
         others = (lam for law, piece in zip(self.others, pieces, strict=True) for lam in law.lams(piece))
         return (*self.first.lams(mine), *(q * lam for lam in others))
+
+    def shares(self, sizes: Sizes, lam: float = 1.0) -> tuple[Share, ...]:
+        """Those of the first term, and those of the others with q times their probabilities."""
+        mine, pieces = self._split(sizes)
+        q = self.first.none_probability(mine)
+        others = (share for law, piece in zip(self.others, pieces, strict=True) for share in law.shares(piece))
+        return (
+            *self.first.shares(mine),
+            *(replace(share, lam=q * share.lam, any_drawn=q * share.any_drawn) for share in others),
+        )
 
     def second_moment(self, sizes: Sizes) -> FloatArray:
         """The blocks M₁ and q M₂."""

@@ -1,14 +1,24 @@
-"""What is asked of a plan: a budget in seconds or FLOPs, or an accuracy."""
+"""What is asked of a plan: a model and data, and a budget in seconds or FLOPs, or an accuracy."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fieldfit.types import FieldfitError
+from fieldfit.data.dataset import Dataset
+from fieldfit.models.base import Model
+from fieldfit.policies import Policy
+from fieldfit.types import FieldfitError, FloatArray
+
+#: θ ↦ names and gradients (q, r) of the functionals that a user names.
+Functionals = Callable[[FloatArray], tuple[Sequence[str], FloatArray]]
+#: Tolerance of `fit`.
+TOL = 1e-6
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 NO_EFFICIENCY = (
@@ -19,12 +29,12 @@ NO_EFFICIENCY = (
 
 @dataclass(frozen=True)
 class Target:
-    """What is asked for: at most so many seconds or FLOPs, or at most so much variance relative to the MLE."""
+    """A budget in seconds or FLOPs, or the largest variance relative to the MLE; with none of them there is no limit."""
 
     seconds: float | None = None
     flops: float | None = None
     efficiency: float | None = None
-    paid: bool = False  # the pilot is: all of the budget is for the fit
+    pilot_spent: bool = False  # the pilot's cost is already spent: all of the budget is for the fit
 
     @classmethod
     def of(cls, budget: str | float | None, flops: float | None, efficiency: float | None) -> Target:
@@ -47,9 +57,34 @@ class Target:
 
     @property
     def limit(self) -> float:
-        """The budget, infinite where accuracy is asked for."""
+        """The budget, infinite where there is none."""
         given = self.flops if self.flops is not None else self.seconds
         return math.inf if given is None else given
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """All that a plan is made from.
+
+    ``precision`` (r,) is the penalty and ``tol`` the tolerance of the fit to come. ``reading`` are the seconds that reading
+    the data took, which every fit takes again, and ``began`` is when the clock (`time.perf_counter`) of the budget started.
+    """
+
+    model: Model
+    dataset: Dataset
+    target: Target
+    policies: tuple[Policy, ...] | None = None
+    functionals: Functionals | None = None
+    n_functionals: int | None = None
+    precision: FloatArray | None = None
+    tol: float = TOL
+    random_state: int = 0
+    reading: float = 0.0
+    began: float = field(default_factory=time.perf_counter)
+
+    def later(self, seconds: float) -> Request:
+        """The same with a clock that started later."""
+        return replace(self, began=self.began + seconds)
 
 
 def parse_seconds(text: str | float) -> float:

@@ -1,0 +1,284 @@
+"""Moments of mixtures of a few terms at one θ: computed once, they give the variance for every λ and β.
+
+A term f is a family with one λ and one β, or a law without a free λ. With s_f = E_Z ψ_f its score in the mean over Z (at
+λ = β = 1) and terms that are drawn independently of each other,
+
+    bread  Υ⁻¹ = Σ_f β_f λ_f J_f,                              J_f = −E ∇s_f
+    meat   Σ   = Σ_fg β_f λ_f β_g λ_g K_fg + Σ_f β_f² (λ_f (1 − λ_f) N_f + O_f),      K_fg = E s_f s_gᵀ
+
+The second sum is the selection noise; the published formula leaves it out. The law says what N_f is (`Noise`):
+Σ_j E ∇S_j ∇S_jᵀ where components are drawn one by one, K_ff where they are drawn together. O_f is the noise of a law
+without a free λ, Var_Z ψ_f. A mixture costs a few d × d sums and one solution, whatever the number of components.
+
+Expectations are sums over all states (`enumerated`), means over samples (`sampled_moments`), or means over data with
+the Z that was drawn for them (`with_drawn_selection`, where λ = 1 and the noise is in K).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from fieldfit.asymptotics.moments import Compile, theory_moments, weighted_selection
+from fieldfit.models.base import Problem
+from fieldfit.policies import Policy
+from fieldfit.policies.laws.base import Noise
+from fieldfit.policies.structure import Structure
+from fieldfit.types import FloatArray, ModelError
+
+FORMULAS = ("published", "exact")
+_POINTS = 500  # mixtures at a time, to bound the memory
+#: Eigenvalues below this, relative to the largest, are 0.
+_ZERO = 1e-9
+#: Draws of Z from which noise is estimated on samples.
+_DRAWS = 2
+
+
+@dataclass(frozen=True)
+class MixtureMoments:
+    """J, N, O (f, d, d) and K (f, f, d, d) of the terms ``names``, on d directions; or the diagonals of all of them."""
+
+    names: tuple[str, ...]
+    J: FloatArray
+    K: FloatArray
+    N: FloatArray
+    O: FloatArray  # noqa: E741 (the formula's name)
+
+    @classmethod
+    def enumerated(
+        cls,
+        terms: Sequence[Policy | str],
+        structure: Structure,
+        compile_problem: Compile,
+        theta: FloatArray,
+        weight: FloatArray,
+    ) -> MixtureMoments:
+        """Moments when E over X is Σ_x w_x with the model's own probabilities at θ (the information identity is used).
+
+        A term is a policy of one law, with λ = β = 1 where those are free: ``PL2``, ``PL2/row``, ``Partition(2)``.
+        """
+        policies = [Policy.parse(term) if isinstance(term, str) else term for term in terms]
+        bound = [policy.bind(structure) for policy in policies]
+        problems = [compile_problem(weighted_selection(own, own.mean() * own.beta(), len(weight))) for own in bound]
+        J = np.stack([-problem.hessian_matrix(theta, weight) for problem in problems])
+        count, r = len(terms), len(theta)
+        K = np.zeros((count, count, r, r))
+        rows = max(1, int(4_000_000 // (r * count)))
+        for start in range(0, len(weight), rows):
+            stop = min(start + rows, len(weight))
+            scores = [problem.scores(theta, start, stop) for problem in problems]
+            for f in range(count):
+                weighted = scores[f] * weight[start:stop, None]
+                for g in range(f + 1):
+                    K[f, g] += weighted.T @ scores[g]
+        for f in range(count):
+            for g in range(f):
+                # Only the symmetric part of K_fg enters a mixture.
+                K[f, g] = K[g, f] = (K[f, g] + K[f, g].T) / 2
+        N, O = np.zeros_like(J), np.zeros_like(J)  # noqa: E741
+        for f, policy in enumerate(policies):
+            noise = policy.laws[0].noise
+            if noise is Noise.EACH:
+                N[f] = J[f]
+            elif noise is Noise.TOGETHER:
+                N[f] = K[f, f]
+            elif not bound[f].everything:
+                O[f] = theory_moments(bound[f], compile_problem, theta, weight).meat - K[f, f]
+        return cls(tuple(map(str, policies)), J, K, N, O)
+
+    @classmethod
+    def with_drawn_selection(cls, names: Sequence[str], bread: FloatArray, meat: FloatArray) -> MixtureMoments:
+        """Bread (f, …) and meat (f, f, …) of data with the drawn Z: all noise is in K, and every λ is 1."""
+        return cls(tuple(names), bread, meat, np.zeros_like(bread), np.zeros_like(bread))
+
+    @property
+    def count(self) -> int:
+        """The number of terms."""
+        return len(self.names)
+
+    @property
+    def information(self) -> FloatArray:
+        """The trace of each term's J (f,), 0 for a term without information."""
+        diagonal = self.J if self.J.ndim == 2 else np.einsum("fdd->fd", self.J)
+        return np.asarray(np.maximum(diagonal.sum(axis=1), 0.0))
+
+    @property
+    def diagonal(self) -> MixtureMoments:
+        """The diagonals only."""
+        J, N, O = (np.einsum("fdd->fd", matrix) for matrix in (self.J, self.N, self.O))  # noqa: E741
+        return MixtureMoments(self.names, J, np.einsum("fgdd->fgd", self.K), N, O)
+
+    def moments(self, lam: FloatArray, beta: FloatArray, formula: str = "exact") -> tuple[FloatArray, FloatArray]:
+        """Bread and meat, each (points, d, d), for λ and β of shape (points, f)."""
+        if formula not in FORMULAS:
+            raise ModelError(f"formula is {formula!r}; it must be 'exact' or 'published'.")
+        points, families = np.shape(lam)
+        shape = (points, *self.J.shape[1:])
+        weight = beta * lam
+        bread = (weight @ self.J.reshape(families, -1)).reshape(shape)
+        products = (weight[:, :, None] * weight[:, None, :]).reshape(points, -1)
+        meat = (products @ self.K.reshape(families * families, -1)).reshape(shape)
+        if formula == "exact":
+            meat += ((beta**2 * lam * (1 - lam)) @ self.N.reshape(families, -1)).reshape(shape)
+            meat += ((beta**2) @ self.O.reshape(families, -1)).reshape(shape)
+        return bread, meat
+
+    def sizes(self, lam: FloatArray, beta: FloatArray, formula: str = "exact") -> tuple[FloatArray, FloatArray]:
+        """log det and trace of Υ Σ Υ for each point; the bread must be regular."""
+        log_det, trace = np.empty((2, len(lam)))
+        for start in range(0, len(lam), _POINTS):
+            part = slice(start, start + _POINTS)
+            bread, meat = self.moments(lam[part], beta[part], formula)
+            # det(Υ Σ Υ) = det Σ / (det Υ⁻¹)², and tr(Υ Σ Υ) = ‖Υ L‖² with Σ = L Lᵀ.
+            log_det[part] = np.linalg.slogdet(meat)[1] - 2 * np.linalg.slogdet(bread)[1]
+            trace[part] = (np.linalg.solve(bread, np.linalg.cholesky(meat)) ** 2).sum(axis=(1, 2))
+        return log_det, trace
+
+    def projected(self, basis: FloatArray) -> MixtureMoments:
+        """The moments of basisᵀ·score, basis (r, d)."""
+        J, K, N, O = (basis.T @ matrix @ basis for matrix in (self.J, self.K, self.N, self.O))  # noqa: E741
+        return replace(self, J=J, K=K, N=N, O=O)
+
+    def subset(self, places: Sequence[int]) -> MixtureMoments:
+        """Some of the terms."""
+        kept = list(places)
+        names = tuple(self.names[place] for place in kept)
+        return MixtureMoments(names, self.J[kept], self.K[np.ix_(kept, kept)], self.N[kept], self.O[kept])
+
+    def whitening(self) -> tuple[FloatArray, float]:
+        """W (r, d) with Wᵀ(Σ_f J_f/tr J_f)W = 1 on its range, and the sum of the logarithms of its eigenvalues.
+
+        Directions that no term has information on (gauge freedom) are left out. In these coordinates sizes mean
+        something: an eigenvalue of a bread is small only where information is missing.
+        """
+        used = self.information > 0
+        total = np.einsum("f,fde->de", 1.0 / self.information[used], self.J[used])
+        values, vectors = np.linalg.eigh((total + total.T) / 2)
+        good = values > _ZERO * max(float(values[-1]), 0.0)
+        return vectors[:, good] / np.sqrt(values[good]), float(np.sum(np.log(values[good])))
+
+
+class SampledTerm(Protocol):
+    """A term whose moments can be taken over samples."""
+
+    @property
+    def name(self) -> str:
+        """The term's text."""
+
+    @property
+    def noise(self) -> Noise:
+        """What its selection adds to the variance."""
+
+    @property
+    def problem(self) -> Problem:
+        """The term in the mean over Z, on the samples."""
+
+    def drawn(self, seed: int) -> Problem:
+        """The term with a drawn Z, on the samples; of a free λ with λ = 1/2."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Moments, the scores times weights (terms, samples, d) they come from, and the information with squared weights.
+
+    ``information`` (terms, d, d) is E w² ∇S ∇Sᵀ summed over components inside the model: J where nothing is weighted.
+    """
+
+    moments: MixtureMoments
+    noises: tuple[Noise, ...]
+    scores: FloatArray
+    information: FloatArray
+
+    def projected(self, basis: FloatArray) -> Sampled:
+        """The same of basisᵀ·score, basis (r, d)."""
+        information = basis.T @ self.information @ basis
+        return replace(
+            self, moments=self.moments.projected(basis), scores=self.scores @ basis, information=information
+        )
+
+    def with_full_scores(self, full: int) -> Sampled:
+        """K with the scores s of FL as control variates, for samples drawn from the model itself.
+
+        There E s sᵀ = I and E s s_fᵀ = I_f (with squared weights), so that E ψψᵀ = A I Aᵀ + Var(ψ − As) with A = I_ψ I⁻¹:
+        only the second term is taken from the samples. As a form in βλ that is
+        K̃_fg = K_fg − K_fF I⁻¹ I_g − I_f I⁻¹ K_Fg + I_f I⁻¹ (K_FF + I) I⁻¹ I_g.
+        """
+        before = self.moments
+        information = self.information[full]
+        turned = np.stack([np.linalg.lstsq(information, matrix, rcond=None)[0] for matrix in self.information])
+        K = before.K.copy()
+        for f in range(len(K)):
+            for g in range(len(K)):
+                K[f, g] += turned[f].T @ (before.K[full, full] + information) @ turned[g]
+                K[f, g] -= before.K[f, full] @ turned[g] + turned[f].T @ before.K[full, g]
+        K = (K + K.transpose(0, 1, 3, 2)) / 2
+        together = [noise is Noise.TOGETHER for noise in self.noises]
+        N = np.stack([K[f, f] if whole else before.N[f] for f, whole in enumerate(together)])
+        return replace(self, moments=replace(before, K=K, N=N))
+
+
+def sampled_moments(
+    terms: Sequence[SampledTerm],
+    theta: FloatArray,
+    *,
+    weight: FloatArray | None = None,
+    basis: FloatArray | None = None,
+    random_state: int = 0,
+    inside: bool = True,
+) -> Sampled:
+    """Moments as means over samples, in all coordinates or on a basis (r, d).
+
+    With importance ``weight`` (n,) of mean 1 the bread has w, the meat and the selection noise have w². ``inside`` says
+    that the samples follow the model, so that N of components drawn one by one is their information; otherwise it is
+    estimated from draws, as the noise of laws without a free λ always is.
+    """
+    n = terms[0].problem.n_samples
+    square = None if weight is None else weight**2
+    known: dict[int, tuple[FloatArray, FloatArray, FloatArray]] = {}
+    for term in terms:
+        if id(term.problem) not in known:
+            J = _bread(term.problem, theta, basis, weight) / n
+            other = J if square is None else _bread(term.problem, theta, basis, square) / n
+            known[id(term.problem)] = J, other, _scores(term.problem, theta, basis, weight)
+    J, information, S = (np.stack([known[id(term.problem)][k] for term in terms]) for k in range(3))
+    K = np.einsum("fid,gie->fgde", S, S, optimize=True) / n
+    K = (K + K.transpose(0, 1, 3, 2)) / 2
+    N, O = np.zeros_like(J), np.zeros_like(J)  # noqa: E741
+    for f, term in enumerate(terms):
+        if term.noise is Noise.TOGETHER:
+            N[f] = K[f, f]
+        elif term.noise is Noise.EACH and inside:
+            N[f] = information[f]
+        else:
+            seeds = [
+                int(np.random.SeedSequence([random_state, 0x9A, f, draw]).generate_state(1)[0])
+                for draw in range(_DRAWS)
+            ]
+            free = term.noise is Noise.EACH
+            for seed in seeds:
+                away = _scores(term.drawn(seed), theta, basis, weight) - (S[f] / 2 if free else S[f])
+                # At λ = 1/2 the noise is N/4.
+                (N if free else O)[f] += (4.0 if free else 1.0) * away.T @ away / n / _DRAWS
+    moments = MixtureMoments(tuple(term.name for term in terms), J, K, N, O)
+    return Sampled(moments, tuple(term.noise for term in terms), S, information)
+
+
+def _bread(problem: Problem, theta: FloatArray, basis: FloatArray | None, weight: FloatArray | None) -> FloatArray:
+    if basis is None:
+        return -problem.hessian_matrix(theta, weight)
+    products = np.stack(
+        [problem.hessian_product(theta, np.ascontiguousarray(column), weight) for column in basis.T], axis=1
+    )
+    matrix = -basis.T @ products
+    return np.asarray((matrix + matrix.T) / 2)
+
+
+def _scores(problem: Problem, theta: FloatArray, basis: FloatArray | None, weight: FloatArray | None) -> FloatArray:
+    if basis is None:
+        scores = np.concatenate([block for _, block in problem.score_blocks(theta)])
+    else:
+        scores = np.stack([problem.row_products(theta, np.ascontiguousarray(column)) for column in basis.T], axis=1)
+    return scores if weight is None else scores * weight[:, None]
