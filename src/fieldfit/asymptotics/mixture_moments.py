@@ -243,7 +243,11 @@ def sampled_moments(
             J = _bread(term.problem, theta, basis, weight) / n
             other = J if square is None else _bread(term.problem, theta, basis, square) / n
             known[id(term.problem)] = J, other, _scores(term.problem, theta, basis, weight)
-    J, information, S = (np.stack([known[id(term.problem)][k] for term in terms]) for k in range(3))
+    J, information, means = (np.stack([known[id(term.problem)][k] for term in terms]) for k in range(3))
+    S = means
+    if not inside:
+        # Each term has an optimum of its own, where its scores have mean 0.
+        S = S - S.mean(axis=1, keepdims=True)
     K = np.einsum("fid,gie->fgde", S, S, optimize=True) / n
     K = (K + K.transpose(0, 1, 3, 2)) / 2
     N, O = np.zeros_like(J), np.zeros_like(J)  # noqa: E741
@@ -259,7 +263,7 @@ def sampled_moments(
             ]
             free = term.noise is Noise.EACH
             for seed in seeds:
-                away = _scores(term.drawn(seed), theta, basis, weight) - (S[f] / 2 if free else S[f])
+                away = _scores(term.drawn(seed), theta, basis, weight) - (means[f] / 2 if free else means[f])
                 # At λ = 1/2 the noise is N/4.
                 (N if free else O)[f] += (4.0 if free else 1.0) * away.T @ away / n / _DRAWS
     moments = MixtureMoments(tuple(term.name for term in terms), J, K, N, O)

@@ -219,10 +219,12 @@ def recommend(survey: Survey, target: Target) -> Plan:
     best, reason = choose(candidates, target, evidence.reference, needed)
     caution = ""
     if best.samples < ENOUGH_SAMPLES * needed:
+        used = f"'{best.policy}' uses about {best.samples:.0f} of {survey.n:,} samples"
+        if best.samples >= survey.n:
+            used = f"there are {survey.n:,} samples"
         caution = (
-            f"Caution: '{best.policy}' uses about {best.samples:.0f} of {survey.n:,} samples, fewer than "
-            f"{ENOUGH_SAMPLES} for each of the {needed} parameters. Variances are those of large samples; its real error "
-            "is probably larger."
+            f"Caution: {used}, fewer than {ENOUGH_SAMPLES} for each of the {needed} parameters. Variances are those of "
+            "large samples; the real error is probably larger."
         )
     named = request.functionals is not None
     return Plan(

@@ -1,0 +1,73 @@
+"""What a plan promises: budgets in FLOPs are kept, few samples are told first, and wrong models are noticed."""
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.types import FieldfitError
+
+
+@pytest.fixture(scope="module")
+def grid():
+    model = ff.BoltzmannMachine.grid(3, 3, biases=True, states=(-1, 1))
+    couplings = np.random.default_rng(0).choice([-0.5, 0.5], 12)
+    return model, np.concatenate([couplings, np.zeros(9)])
+
+
+@pytest.mark.parametrize(("n", "flops"), [(80, 5e6), (400, 2e7), (3000, 2e8)])
+def test_a_budget_in_flops_is_kept(grid, n, flops):
+    model, theta = grid
+    plan = ff.plan(model, model.sample(theta, n, random_state=1).values, flops=flops)
+    assert plan.spent <= 0.4 * flops
+    assert plan.best_candidate.affordable
+    assert plan.spent + plan.best_candidate.cost <= flops
+    # Not a small part of the data where all of it is affordable.
+    plain = next(own for own in plan.candidates if own.policy == "PL1")
+    if plan.spent + plain.cost <= flops:
+        assert plan.best_candidate.variance <= plain.variance * 1.02
+
+
+def test_a_budget_in_flops_that_is_too_small_is_refused(grid):
+    model, theta = grid
+    with pytest.raises(FieldfitError, match="the pilot alone needs about"):
+        ff.plan(model, model.sample(theta, 80, random_state=1).values, flops=1e5)
+
+
+def test_few_samples_for_each_parameter_are_told_first(grid):
+    model, theta = grid
+    x = model.sample(theta, 80, random_state=1).values
+    plan = ff.plan(model, x, flops=5e6)
+    assert plan.explain().startswith("Caution: ")
+    assert "fewer than 5 for each of the 21 parameters" in plan.explain()
+    assert not ff.plan(model, x, flops=5e6, sigma2=1.0).explain().startswith("Caution")
+
+
+def test_a_part_with_few_samples_is_the_last_resort(grid):
+    model, theta = grid
+    x = model.sample(theta, 300, random_state=1).values
+    policies = ["0.2*PL1/row", "0.5*PL1/row"]
+    plan = ff.plan(model, x, policies=policies)
+    few, enough = (next(own for own in plan.candidates if own.policy == text) for text in policies)
+    assert (few.samples, enough.samples) == pytest.approx((60, 150))
+    between = plan.within(flops=(few.flops + enough.flops) / 2)
+    assert between.best == "0.2*PL1/row"
+    assert between.explain().startswith("Caution: '0.2*PL1/row' uses about 60 of 300 samples")
+    assert plan.within(flops=1.01 * enough.flops).best == "0.5*PL1/row"
+
+
+def test_where_the_samples_contradict_the_model_variances_are_robust():
+    """The distribution of docs/robustness.md, which is not in the family: there PL1 varies less than FL."""
+    model = ff.BoltzmannMachine(4)
+    ones = np.indices((2, 2, 2, 2)).sum(axis=0)
+    p = (np.array([0.013, 0.012, 0.405, 0.114, 0.456]) / [1, 4, 6, 4, 1])[ones]
+    states = np.indices((2, 2, 2, 2)).reshape(4, -1).T
+    x = states[np.random.default_rng(1).choice(16, 6000, p=p.ravel() / p.sum())]
+    plan = ff.plan(model, x, policies=["PL1", "PL2", "FL"])
+    assert "do not follow the model" in plan.explain()
+    fits = {text: ff.fit(model, x, text) for text in ("PL1", "FL")}
+    J = np.linalg.inv(fits["FL"].covariance(kind="model"))
+    trace = {text: np.trace(J @ fit.covariance(kind="robust")) for text, fit in fits.items()}
+    assert trace["PL1"] < trace["FL"]
+    assert plan.table.set_index("policy")["variance"]["PL1"] < 1
+    right = model.sample(fits["FL"].theta, 6000, random_state=2).values
+    assert "do not follow" not in ff.plan(model, right, policies=["PL1", "PL2", "FL"]).explain()
