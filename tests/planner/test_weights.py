@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.asymptotics.sandwich import robust_moments
+from fieldfit.asymptotics import ScoreVariance, robust_moments
 from fieldfit.cli import main
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_crf import ChainCRF
@@ -77,7 +77,7 @@ def test_importance_weights_give_the_sandwich_of_the_fit(five, scale):
     covariance, bread = {}, {}
     for text in ("PL1", "PL2", "FL"):
         problem = model.compile(table, Policy.parse(text).bind(model.structure()).draw(0, 0, table.n))
-        H, M = robust_moments(problem, plan.theta, weight)
+        H, M = robust_moments(problem, plan.theta, ScoreVariance(weight))
         covariance[text], bread[text] = np.linalg.solve(H, np.linalg.solve(H, M).T), H
     for text in ("PL1", "PL2"):
         ratio = np.trace(bread["FL"] @ covariance[text]) / np.trace(bread["FL"] @ covariance["FL"])
@@ -98,7 +98,7 @@ def test_selection_noise_has_squared_weights(five):
     H = robust_moments(
         model.compile(model.read(x), Policy.parse("FL").bind(model.structure()).draw(0, 0, len(x))),
         plan.theta,
-        weight,
+        ScoreVariance(weight),
     )[0]
 
     def trace(text, seeds):

@@ -19,9 +19,11 @@ from fieldfit.asymptotics import (
     ImplicitBread,
     Limit,
     Moments,
+    ScoreVariance,
     Solved,
     robust_moments,
 )
+from fieldfit.asymptotics.meat import mean_score
 from fieldfit.models.base import Problem
 from fieldfit.optim.cg import conjugate_gradients
 from fieldfit.types import DataError, FloatArray
@@ -56,8 +58,8 @@ def robust_accuracy(fit: FitState) -> Accuracy:
         )
     problem, dataset = fit.prepared.problem, fit.prepared.dataset
     if not fits_matrices(fit):
-        return implicit_accuracy(fit, [problem], "the data, by conjugate gradients")
-    bread, meat = robust_moments(problem, fit.theta, dataset.sample_weight, counts=dataset.has_counts)
+        return implicit_accuracy(fit, [problem], score_variance(fit), "the data, by conjugate gradients")
+    bread, meat = robust_moments(problem, fit.theta, score_variance(fit))
     return DenseAccuracy(Moments(bread, meat, dataset.total_weight, "the data"), precision, fit.active)
 
 
@@ -73,12 +75,28 @@ def model_accuracy(fit: FitState, robust_of: Callable[[], Accuracy]) -> Accuracy
         robust = robust_of()
         assert isinstance(robust, ImplicitAccuracy)  # the same bread: solutions are shared
         method = "the information identity, by conjugate gradients"
-        return ImplicitAccuracy(robust.bread, robust.problems, fit.counts, method, identity)
+        return ImplicitAccuracy(robust.bread, robust.problems, independent(fit), method, identity)
     method = f"{_SIMULATED} simulated datasets, by conjugate gradients"
-    return implicit_accuracy(fit, simulated_problems(fit, _SIMULATED), method)
+    return implicit_accuracy(fit, simulated_problems(fit, _SIMULATED), independent(fit), method)
 
 
-def implicit_accuracy(fit: FitState, problems: Sequence[Problem], method: str) -> ImplicitAccuracy:
+def score_variance(fit: FitState) -> ScoreVariance:
+    """How the robust meat of a fit is made: by its groups, and around the mean score where a penalty makes that nonzero."""
+    prepared = fit.needed
+    dataset = prepared.dataset
+    mean = mean_score(prepared.problem, fit.theta, dataset.sample_weight) if fit.penalised else None
+    return ScoreVariance(dataset.sample_weight, dataset.has_counts, dataset.groups, mean)
+
+
+def independent(fit: FitState) -> ScoreVariance:
+    """The same for datasets simulated at θ̂: independent samples, whose scores have mean 0."""
+    dataset = fit.needed.dataset
+    return ScoreVariance(dataset.sample_weight, dataset.has_counts)
+
+
+def implicit_accuracy(
+    fit: FitState, problems: Sequence[Problem], variance: ScoreVariance, method: str
+) -> ImplicitAccuracy:
     """Accuracy by products of ``problems``, for any number of parameters."""
     weight, precision = fit.row_weight, fit.penalty.precision
     # A penalty on every parameter makes every function identified (unless unknown values bend H), and the quadratic form
@@ -107,4 +125,4 @@ def implicit_accuracy(fit: FitState, problems: Sequence[Problem], method: str) -
 
     # Two copies are enough for the bread, an average over all tokens; the meat of a rare feature needs more.
     bread = ImplicitBread(problems[:2], fit.theta, precision, fit.active, weight, solve)
-    return ImplicitAccuracy(bread, problems, fit.counts, method)
+    return ImplicitAccuracy(bread, problems, variance, method)

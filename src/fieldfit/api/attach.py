@@ -13,9 +13,11 @@ from fieldfit.types import DataError
 _SAME = 1e-6
 
 
-def attach(fit: Fit, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Fit:
+def attach(
+    fit: Fit, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance", groups: Any = None
+) -> Fit:
     """The fit with the samples that it was made from; DataError where its objective does not come out for them."""
-    dataset = fit.model.read(data, sample_weight=sample_weight, weight_kind=weight_kind)
+    dataset = fit.model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
     prepared = prepare(
         fit.model,
         dataset,
@@ -31,6 +33,9 @@ def attach(fit: Fit, data: Any, *, sample_weight: Any = None, weight_kind: str =
             f"The fit was made from {fit.n:,} samples, and these are {prepared.dataset.n:,}. Give the data that were "
             "fitted."
         )
+    had, found = fit.size.groups or 0, prepared.dataset.n_groups or 0
+    if had != found:
+        raise DataError(f"The fit had {had:,} groups, and these samples have {found:,}. Give the groups of the fit.")
     value = -prepared.objective.value_grad(fit.theta[fit.free])[0] - fit.penalty.l1_value(fit.theta, fit.free)
     if abs(value - fit.objective) > _SAME * max(1.0, abs(fit.objective)):
         raise DataError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fieldfit.asymptotics import Accuracy, ImplicitAccuracy
 from fieldfit.types import FloatArray
 
@@ -13,19 +15,60 @@ if TYPE_CHECKING:
 
 #: Samples for each parameter below which a robust meat is made of residuals that the fit itself has made small.
 FEWEST_SAMPLES = 5
+#: Groups below which their sums of scores are too few for a meat.
+FEWEST_GROUPS = 30
+#: The pull of a penalty, in standard errors, above which model-based errors are those of another law than the data's.
+LARGEST_PULL = 1.0
 
 
 def few_samples(fit: FitState, kind: Kind) -> str:
-    """A clause where there are too few samples for robust errors, or nothing.
+    """A clause where there are too few samples or groups for robust errors, or nothing.
 
     Corollary 1 lets n grow for fixed r. With few samples for each parameter a fit follows its samples, penalised or not,
-    and the scores ψ_i(θ̂), of which the robust meat is the sum of squares, are smaller than those of new samples.
+    and the scores ψ_i(θ̂), of which the robust meat is the sum of squares, are smaller than those of new samples. Where
+    samples come in groups the meat has one square for each group.
     """
-    estimated = int(fit.free.sum())
-    if kind != "robust" or fit.total >= FEWEST_SAMPLES * estimated:
+    if kind != "robust":
         return ""
-    share, far = fit.total / estimated, "far " if fit.total < estimated else ""
-    return f"{share:.2g} samples for each parameter, robust errors may be {far}too small: compare kind='model'"
+    estimated, groups = int(fit.free.sum()), fit.size.groups
+    size = fit.total if groups is None else min(fit.total, groups)
+    what = "samples" if groups is None else "groups"
+    remedy = "" if groups is not None else ": compare kind='model'"
+    if size < FEWEST_SAMPLES * estimated:
+        share, far = size / estimated, "far " if size < estimated else ""
+        return f"{share:.2g} {what} for each parameter, robust errors may be {far}too small{remedy}"
+    if groups is not None and groups < FEWEST_GROUPS:
+        return f"only {groups} groups, robust errors may be too small"
+    return ""
+
+
+def under_model(fit: FitState, kind: Kind, pull: float) -> str:
+    """A clause where model-based errors do not describe the fit, or nothing.
+
+    They are expected for independent samples from p_θ̂. Samples in groups are not independent, and a penalty that pulls θ̂
+    far away from θ₀ (``pull``, in standard errors) makes p_θ̂ another law than that of the data.
+    """
+    if kind != "model":
+        return ""
+    if fit.size.groups is not None:
+        return "model-based errors take the samples as independent and leave the groups out: use kind='robust'"
+    if pull > LARGEST_PULL:
+        return (
+            f"the penalty pulls the estimate by about {pull:.2g} standard errors, and model-based errors are those of data "
+            "from the pulled estimate: use kind='robust'"
+        )
+    return ""
+
+
+def pull_of(fit: FitState, accuracy: Accuracy, directions: FloatArray) -> FloatArray:
+    """The penalty's pull on the functions aᵀθ̂ in standard errors (q,), to first order: aᵀ(H + P)⁻¹Pθ̂; 0 without one."""
+    precision = np.where(fit.active, fit.penalty.precision, 0.0)
+    if not precision.any():
+        return np.zeros(len(directions))
+    moved = accuracy.solve(directions) @ (precision * fit.theta)
+    errors = np.sqrt(np.maximum(np.diag(accuracy.covariance_of(directions)), 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(errors > 0, np.abs(moved) / errors, 0.0)
 
 
 def simulated(accuracy: Accuracy, direction: FloatArray) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fieldfit.api.accuracies import score_variance
 from fieldfit.api.functionals import places_of, unit_rows
 from fieldfit.asymptotics import DenseAccuracy, robust_moments, weighted_chi_square_tail
 from fieldfit.asymptotics.sandwich import pseudo_inverse
@@ -135,8 +136,8 @@ def score_test(fit: Fit, parameters: Any) -> HypothesisTest:
         raise ModelError(f"The parameter {fit.model.parameter_names[int(wrong[0])]!r} is not fixed in this fit.")
     objective = fit.needed.objective
     fit.dense_accuracy()  # refuses models with too many parameters for a matrix
-    bread, meat = robust_moments(objective.problem, fit.theta, objective.row_weight, counts=fit.counts)
-    total = float(fit.n if objective.row_weight is None else objective.row_weight.sum())
+    bread, meat = robust_moments(objective.problem, fit.theta, score_variance(fit))
+    total = fit.needed.dataset.total_weight
     b = np.flatnonzero(fit.free)
     inverse, _ = pseudo_inverse(bread[np.ix_(b, b)])
     combine = np.zeros((len(a), len(fit.theta)))

@@ -31,21 +31,9 @@ def without_penalty(fit: Fitted) -> Fitted:
 
 def debiased(fit: Fitted) -> Fitted:
     """A fit at θ̃, without penalty; its bread and meat are taken at θ̃."""
-    objective = fit.needed.objective
-    unpenalised = without_penalty(fit)
-    score = objective.problem.value_grad(fit.theta, objective.row_weight)[1]
-    accuracy = unpenalised.accuracy()
-    if not isinstance(accuracy, DenseAccuracy):
-        step = accuracy.solve(score[None])[0]
-        if np.isnan(step).any():
-            raise ModelError(
-                "Without the penalty some parameters are not determined, so there is no debiased estimate of θ. Ask for "
-                "chosen functions, fit.functional(…, debias=True): those that are determined have one."
-            )
-        return _at(unpenalised, fit, step)
-    null = np.linalg.norm(accuracy.null_space, axis=1)
-    if accuracy.null_space.shape[1]:
-        places = np.flatnonzero(null > 1e-5)
+    accuracy = without_penalty(fit).accuracy()
+    if isinstance(accuracy, DenseAccuracy) and accuracy.null_space.shape[1]:
+        places = np.flatnonzero(np.linalg.norm(accuracy.null_space, axis=1) > 1e-5)
         names = [fit.model.parameter_names[place] for place in places[:10]]
         more = f" and {len(places) - 10} more" if len(places) > 10 else ""
         raise ModelError(
@@ -53,7 +41,28 @@ def debiased(fit: Fitted) -> Fitted:
             f"debiased estimate of θ. Fix parameters until the others are identified (fixed={{name: 0.0}}), or ask for "
             f"functions of θ that are, fit.functional(…, debias=True)."
         )
-    return _at(unpenalised, fit, accuracy.inverse @ score / accuracy.moments.total)
+    moved = one_step(fit)
+    if moved.theta is fit.theta:
+        raise ModelError(
+            "Without the penalty some parameters are not determined, so there is no debiased estimate of θ. Ask for "
+            "chosen functions, fit.functional(…, debias=True): those that are determined have one."
+        )
+    return moved
+
+
+def one_step(fit: Fitted) -> Fitted:
+    """The unpenalised fit at θ̃, which along directions that only the penalty holds stays at θ̂.
+
+    Where conjugate gradients cannot find the step it is the unpenalised fit at θ̂ itself (the same array), and
+    `debiased_value` has the step of single functions.
+    """
+    objective, unpenalised = fit.needed.objective, without_penalty(fit)
+    score = objective.problem.value_grad(fit.theta, objective.row_weight)[1]
+    accuracy = unpenalised.accuracy()
+    if isinstance(accuracy, DenseAccuracy):
+        return _at(unpenalised, fit, accuracy.inverse @ score / accuracy.moments.total)
+    step = accuracy.solve(score[None])[0]
+    return unpenalised if np.isnan(step).any() else _at(unpenalised, fit, step)
 
 
 def _at(unpenalised: Fitted, fit: Fitted, step: FloatArray) -> Fitted:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldfit.asymptotics import Moments, robust_moments, theory_moments
+from fieldfit.asymptotics import Moments, ScoreVariance, robust_moments, theory_moments
 from fieldfit.asymptotics.sandwich import hessian_matrix
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
@@ -62,7 +62,7 @@ def model_moments(fit: FitState) -> Moments:
             meat = -hessian_matrix(problem, fit.theta, weight**2) / total
         return Moments(bread, identity * meat, total, "the information identity")
     parts = [
-        robust_moments(problem, fit.theta, weight, counts=fit.counts)
+        robust_moments(problem, fit.theta, ScoreVariance(weight, fit.counts))
         for problem in simulated_problems(fit, max(_FEWEST_DATASETS, math.ceil(SIMULATED / fit.n)))
     ]
     bread = np.mean([part[0] for part in parts], axis=0)

@@ -94,8 +94,9 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str], data: Any = None, **options: Any) -> Fit:
     """Read a saved fit: the same θ to the bit.
 
-    The file does not hold the samples. Given again as ``data`` (with ``sample_weight`` and ``weight_kind``, if the fit had
-    them), influence, tests against other fits and goodness of fit work as before saving; other samples are refused.
+    The file does not hold the samples. Given again as ``data`` (with ``sample_weight``, ``weight_kind`` and ``groups``, if
+    the fit had them), influence, tests against other fits and goodness of fit work as before saving; other samples are
+    refused.
     """
     fit = _read_fit(path)
     if data is None:

@@ -42,6 +42,7 @@ def fit(
     random_state: int = 0,
     sample_weight: Any = None,
     weight_kind: str = "importance",
+    groups: ArrayLike | str | None = None,
     start: ArrayLike | None = None,
     fixed: Mapping[str, float] | None = None,
     method: Method = "auto",
@@ -68,6 +69,9 @@ def fit(
         chooses the β of least asymptotic variance, and ``fit.weights`` says how
     random_state : the seed of Z; the same seed gives the same selection and the same bits
     sample_weight, weight_kind : a weight for each sample: "counts" (so many copies, each with its own Z) or "importance"
+    groups : the group of each sample (patient, document, …), or the name of the column that has them, where samples of one
+        group may depend on each other; robust standard errors, tests and intervals then allow for it. The estimate is the
+        same.
     start : θ to start from (zeros)
     fixed : parameters that keep a value, by name
     method : "auto", "lbfgs" or "newton"
@@ -84,7 +88,7 @@ def fit(
     chosen, automatic = as_policy(policy), as_options(weights)
     if automatic is None and weights is not None:
         chosen = chosen.with_betas(cast(Sequence[float], weights))
-    dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind)
+    dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
     model = model.complete(dataset)
     penalty = Penalty.of(sigma2, l1, model.parameter_names)
     initial, free = starting_point(model, start, fixed)

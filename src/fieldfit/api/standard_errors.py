@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from fieldfit.api.accuracies import MOST_DENSE, Kind, model_accuracy, robust_accuracy
-from fieldfit.api.cautions import few_samples, simulated
+from fieldfit.api.cautions import few_samples, pull_of, simulated, under_model
 from fieldfit.api.functionals import Estimate, check_level, places_of, unit_rows, value_and_gradient
 from fieldfit.api.state import FitState
 from fieldfit.asymptotics import Accuracy, DenseAccuracy
@@ -126,20 +126,24 @@ class StandardErrors(FitState):
         ``g`` is a parameter's name or number, a mapping from parameters to coefficients
         (``{"x0:x1": 1, "x2:x3": -1}`` is a difference of two couplings), a vector of coefficients, or a function of θ;
         ``gradient`` is the function's gradient (a function of θ or a vector; by differences if left out).
-        ``debias`` undoes a penalty's pull on it by one Newton step (see `debiased`); NaN where only the penalty holds it.
+        ``debias`` undoes a penalty's pull by one Newton step: the function, its gradient and its standard error are then
+        those at the one-step estimate (see `debiased`); NaN where only the penalty holds it.
         """
         half = check_level(level)
-        fit = self
+        fit = self._without_pull if debias else self
         found, value, slope = value_and_gradient(g, gradient, fit.theta, fit.model.parameter_names)
-        if debias:
-            from fieldfit.api.debias import debiased_value, without_penalty
+        if debias and fit.theta is self.theta:
+            from fieldfit.api.debias import debiased_value
 
-            fit = without_penalty(fit)
             value += debiased_value(fit, slope)
         accuracy = fit.accuracy(kind)
         error = _root(float(accuracy.covariance_of(slope[None])[0, 0]))
         note = few_samples(fit, kind) or simulated(accuracy, slope)
+        if kind == "model" and not math.isnan(error):
+            note = under_model(fit, kind, float(pull_of(fit, accuracy, slope[None])[0])) or note
         concerned = slope != 0
+        if debias and math.isnan(error):
+            value = math.nan  # only the penalty holds it
         if not debias and bool(np.any(concerned & fit.zeroed)) and not np.any(concerned & ~fit.zeroed):
             error, note = math.nan, "set to 0 by the L1 penalty, which leaves no interval"
         elif np.any(concerned & fit.at_infinity):
@@ -162,6 +166,12 @@ class StandardErrors(FitState):
 
         axis = f"estimate and {level:.0%} confidence interval ({kind}), {self.policy}"
         return plot_coefficients(self.table(level, kind, parameters), most=most, axis=axis, ax=ax)
+
+    @cached_property
+    def _without_pull(self) -> Self:
+        from fieldfit.api.debias import one_step
+
+        return one_step(self)
 
     def debiased(self) -> Self:
         """The one-step estimate θ̂ + H⁻¹ Σψ(θ̂), which undoes the penalty's pull to first order, with its own accuracy.

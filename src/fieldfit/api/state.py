@@ -59,7 +59,7 @@ class SampleSize:
 
     ``n`` is the number of rows, ``total`` the number of samples that they stand for, and ``unit_weight`` the weight of one
     of those (see `Dataset`): Σw = total × unit_weight. ``weighted`` says whether there are weights, ``counts`` whether they
-    are counts.
+    are counts. ``groups`` is the number of groups, None where samples are independent.
     """
 
     n: int
@@ -67,14 +67,25 @@ class SampleSize:
     unit_weight: float = 1.0
     weighted: bool = False
     counts: bool = False
+    groups: int | None = None
 
     @classmethod
     def of(cls, dataset: Dataset) -> SampleSize:
         """The size of a dataset."""
         weighted = dataset.sample_weight is not None
-        return cls(dataset.n, dataset.effective_size, dataset.unit_weight, weighted, dataset.has_counts)
+        return cls(
+            dataset.n,
+            dataset.effective_size,
+            dataset.unit_weight,
+            weighted,
+            dataset.has_counts,
+            dataset.n_groups,
+        )
 
     def __str__(self) -> str:
+        return self._samples() + ("" if self.groups is None else f" in {self.groups:,} groups")
+
+    def _samples(self) -> str:
         if self.counts:
             return f"{self.total:,.0f} samples ({self.n:,} distinct rows)"
         if not self.weighted or np.isclose(self.total, self.n, rtol=1e-9):

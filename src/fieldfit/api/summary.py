@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
-from fieldfit.api.cautions import few_samples
+from fieldfit.api.cautions import few_samples, pull_of, under_model
 from fieldfit.asymptotics import DenseAccuracy
 from fieldfit.asymptotics.sandwich import pseudo_inverse
 
@@ -55,15 +55,16 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
     return "\n".join(lines)
 
 
-def _cautions(fit: Fit, kind: Kind) -> list[str]:
-    found = few_samples(fit, kind)
-    return [found] if found else []
+def _cautions(fit: Fit, kind: Kind, pull: float = 0.0) -> list[str]:
+    found = [few_samples(fit, kind), under_model(fit, kind, pull)]
+    return [text for text in found if text]
 
 
 def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
     source = "robust (Corollary 1)" if kind == "robust" else "model-based (expected under the fit)"
     lines = [f"standard errors: {source}, from {accuracy.method}, selection noise included"]
-    lines += _cautions(fit, kind)
+    pulls = pull_of(fit, accuracy, np.eye(len(fit.theta))) if kind == "model" and fit.penalised else np.zeros(1)
+    lines += _cautions(fit, kind, float(np.nanmax(pulls, initial=0.0)))
     error = accuracy.simulation_error()
     if error is not None and np.isfinite(error).any():
         lines.append(f"simulation adds an error of about {100 * float(np.nanmax(error)):.1f}% to a standard error")

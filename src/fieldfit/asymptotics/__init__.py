@@ -2,6 +2,7 @@
 
 from fieldfit.asymptotics.accuracy import Accuracy, DenseAccuracy, Moments
 from fieldfit.asymptotics.implicit import ImplicitAccuracy, ImplicitBread, Limit, Solved
+from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.asymptotics.moments import TheoryMoments, theory_moments
 from fieldfit.asymptotics.sandwich import Asymptotics, robust_moments, sandwich
 from fieldfit.asymptotics.weighted_chi_square import weighted_chi_square_tail
@@ -14,6 +15,7 @@ __all__ = [
     "ImplicitBread",
     "Limit",
     "Moments",
+    "ScoreVariance",
     "Solved",
     "TheoryMoments",
     "robust_moments",

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.asymptotics.block_preconditioner import block_preconditioner
+from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.models.base import Problem
 from fieldfit.types import BoolArray, FloatArray
 
@@ -143,22 +144,18 @@ class ImplicitAccuracy:
     """Accuracy from products. ``problems`` are the samples of the meat; several simulated copies are averaged.
 
     ``identity`` is β where the meat is β times the data's part of the bread (a full likelihood, expected under the
-    model), None where it comes from the scores of ``problems``.
+    model), None where it comes from the scores of ``problems``. ``variance`` says how the meat is made of scores.
     """
 
     bread: ImplicitBread
     problems: Sequence[Problem]
-    counts: bool
+    variance: ScoreVariance
     method: str
     identity: float | None = None
 
     @property
     def _theta(self) -> FloatArray:
         return self.bread.theta
-
-    def _meat_weight(self) -> FloatArray | None:
-        weight = self.bread.row_weight
-        return weight if weight is None or self.counts else weight**2
 
     def solve(self, directions: FloatArray) -> FloatArray:
         """(H + P)⁻¹ a for each row, by conjugate gradients; NaN where a is not identified, 0 at fixed parameters."""
@@ -182,14 +179,10 @@ class ImplicitAccuracy:
         """UᵀMU with the meat of each problem alone (problems, q, q)."""
         lost: BoolArray = np.asarray(np.isnan(solved).any(axis=1))
         usable = np.where(lost[:, None], 0.0, solved)
-        weight = self._meat_weight()
         result = np.zeros((len(self.problems), len(solved), len(solved)))
         for place, problem in enumerate(self.problems):
             if self.identity is None:
-                rows = np.stack([problem.row_products(self._theta, u) for u in usable])
-                if weight is not None:
-                    rows = rows * np.sqrt(weight)
-                result[place] = rows @ rows.T
+                result[place] = self.variance.form(problem, self._theta, usable)
             else:
                 images = [self._identity_product(problem, u) for u in usable]
                 result[place] = usable @ np.stack(images).T
@@ -210,7 +203,7 @@ class ImplicitAccuracy:
     def _identity_product(self, problem: Problem, v: FloatArray) -> FloatArray:
         """M v by the information identity."""
         assert self.identity is not None
-        return -self.identity * problem.hessian_product(self._theta, v, self._meat_weight())
+        return -self.identity * problem.hessian_product(self._theta, v, self.variance.squared)
 
     def effective_parameters(self, probes: int = 10, seed: int = 0) -> tuple[float, float]:
         """tr((H + P)⁻¹ M) and its Monte Carlo error, by probes whose quadratic form the solves control.
@@ -229,14 +222,11 @@ class ImplicitAccuracy:
         return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(probes))
 
     def _trace_probe(self, problem: Problem, random: np.random.Generator) -> float:
-        free, precision, weight = self.bread.free, self.bread.precision, self._meat_weight()
+        free, precision = self.bread.free, self.bread.precision
         if self.identity is None:
-            signs = random.choice([-1.0, 1.0], problem.n_samples)
-            if weight is not None:
-                signs *= np.sqrt(weight)
-            return self._form(problem.value_grad(self._theta, signs)[1])
+            return self._form(self.variance.random_sum(problem, self._theta, random))
         signs = np.where(free, random.choice([-1.0, 1.0], len(free)), 0.0)
-        same_weights = weight is None or self.counts
+        same_weights = self.variance.row_weight is None or self.variance.counts
         if same_weights and np.all(precision[free] > 0):
             return self.identity * (int(free.sum()) - self._form(np.sqrt(precision) * signs))
         image = self._identity_product(problem, signs)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fieldfit.asymptotics.meat import INDEPENDENT, ScoreVariance
 from fieldfit.models.base import Problem
 from fieldfit.types import FloatArray, ModelError
 
@@ -176,18 +177,13 @@ def hessian_matrix(problem: Problem, theta: FloatArray, row_weight: FloatArray |
 
 
 def robust_moments(
-    problem: Problem, theta: FloatArray, row_weight: FloatArray | None = None, *, counts: bool = False
+    problem: Problem, theta: FloatArray, variance: ScoreVariance = INDEPENDENT
 ) -> tuple[FloatArray, FloatArray]:
     """Bread and meat from the data with the drawn Z (Corollary 1), as means over samples.
 
-    Importance weights enter the meat squared, Σ w² ψψᵀ; with ``counts`` a weight stands for so many copies, Σ w ψψᵀ.
+    ``variance`` has the sample weights, which the bread takes too, and says how the meat is made.
     """
-    total = float(problem.n_samples if row_weight is None else row_weight.sum())
-    bread = -hessian_matrix(problem, theta, row_weight) / total
-    meat = np.zeros_like(bread)
-    for start, block in problem.score_blocks(theta):
-        if row_weight is not None:
-            weight = row_weight[start : start + len(block)]
-            block = block * (np.sqrt(weight) if counts else weight)[:, None]
-        meat += block.T @ block
-    return bread, meat / total
+    weight = variance.row_weight
+    total = float(problem.n_samples if weight is None else weight.sum())
+    bread = -hessian_matrix(problem, theta, weight) / total
+    return bread, variance.matrix(problem, theta) / total

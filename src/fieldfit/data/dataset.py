@@ -31,14 +31,19 @@ class Dataset(ABC):
     sample_weight
         (n,) numbers ≥ 0, or None where every sample counts once.
     weight_kind
-        What the weights are: "counts" (integers of copies) or "importance" (any finite numbers).
+        What the weights are: "counts" (numbers of copies) or "importance" (any finite numbers).
+    groups
+        (n,) the group of each sample, or None where samples are independent. Any labels; they are kept as numbers 0, 1, ….
+        Samples of different groups are independent, those of one group need not be.
     """
 
     sample_weight: FloatArray | None = None
     weight_kind: str = "importance"
+    groups: IntArray | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sample_weight", checked_weight(self.sample_weight, self.weight_kind, self.n))
+        object.__setattr__(self, "groups", checked_groups(self.groups, self.n))
 
     @property
     @abstractmethod
@@ -53,6 +58,15 @@ class Dataset(ABC):
     @abstractmethod
     def subset(self, rows: ArrayLike) -> Self:
         """The samples ``rows`` (indices, repeats allowed, or a mask), in that order, with their weights."""
+
+    @property
+    def n_groups(self) -> int | None:
+        """The number of groups; None where samples are independent."""
+        return None if self.groups is None else int(self.groups.max(initial=-1)) + 1
+
+    def grouped(self, groups: ArrayLike | None) -> Self:
+        """The same samples in these groups; None leaves those that they have."""
+        return self if groups is None else replace(self, groups=np.asarray(groups))
 
     @property
     def has_counts(self) -> bool:
@@ -179,5 +193,27 @@ def checked_weight(weight: ArrayLike | None, kind: str, n: int) -> FloatArray | 
         )
     if not np.isfinite(total):
         raise DataError("The sum of sample_weight is not finite. Divide all weights by the largest of them.")
+    numbers.setflags(write=False)
+    return numbers
+
+
+def checked_groups(groups: ArrayLike | None, n: int) -> IntArray | None:
+    """The groups as read-only numbers 0, 1, … (n,), in the order of their labels; DataError where they do not fit."""
+    if groups is None:
+        return None
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise DataError(
+            f"groups has shape {labels.shape}, and there are {n} samples. Give one group for each sample."
+        )
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        row = int(np.argmin(np.isfinite(labels)))
+        raise DataError(f"groups is {labels[row]} in row {row} (counting from 0). Every sample needs a group.")
+    if labels.dtype == object:
+        missing = [row for row, label in enumerate(labels) if label is None or label != label or label == ""]
+        if missing:
+            raise DataError(f"groups has no label in row {missing[0]} (counting from 0). Every sample needs a group.")
+        labels = np.array([str(label) for label in labels])
+    numbers = np.unique(labels, return_inverse=True)[1].reshape(n).astype(np.int64)
     numbers.setflags(write=False)
     return numbers

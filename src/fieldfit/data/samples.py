@@ -96,7 +96,8 @@ class Table(Dataset):
                     f"{self.n - 1}."
                 )
         weight = None if self.sample_weight is None else self.sample_weight[chosen]
-        return replace(self, codes=np.ascontiguousarray(self.codes[chosen]), sample_weight=weight)
+        groups = None if self.groups is None else self.groups[chosen]
+        return replace(self, codes=np.ascontiguousarray(self.codes[chosen]), sample_weight=weight, groups=groups)
 
 
 def constant_columns(table: Table) -> list[str]:

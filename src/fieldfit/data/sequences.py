@@ -161,6 +161,7 @@ class Sequences(Dataset):
             n_labels=self.n_labels,
             sample_weight=None if self.sample_weight is None else self.sample_weight[chosen],
             weight_kind=self.weight_kind,
+            groups=None if self.groups is None else self.groups[chosen],
         )
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fieldfit.data import numeric
-from fieldfit.data.dataset import checked_weight
+from fieldfit.data.dataset import checked_groups, checked_weight
 from fieldfit.data.delimited import read_delimited
 from fieldfit.data.labels import (
     MAX_INFERRED_STATES,
@@ -42,6 +42,7 @@ def read_table(
     columns: Sequence[str | int] | None = None,
     sample_weight: ArrayLike | str | None = None,
     weight_kind: str = "importance",
+    groups: ArrayLike | str | None = None,
     n_variables: int | None = None,
     header: bool | None = None,
     allow_missing_columns: bool = False,
@@ -53,7 +54,8 @@ def read_table(
     values of each column. columns: names or positions of those to read, in the model's order. names: the variables'
     names; where the source has columns with all of them those are read, in that order, otherwise they are new names for
     the columns that are read. sample_weight: (n,) numbers, or the name of a column that holds them (it is then no
-    variable). n_variables: how many columns the model needs. header: whether line 1 of a file has the names; None
+    variable). groups: (n,) labels of the samples' groups, or the name of the column that holds them. n_variables: how
+    many columns the model needs. header: whether line 1 of a file has the names; None
     looks at it. allow_missing_columns: accept variables without a single value, which needs `states`; a fit refuses
     them, but a conditional probability sums them out. rename: whether `names` may replace other names that the source
     has; a model says no, because columns under foreign names could be in any order.
@@ -61,10 +63,12 @@ def read_table(
     if isinstance(source, Table) and sample_weight is None:
         sample_weight, weight_kind = source.sample_weight, source.weight_kind
     wanted = None if states is None else _listed_states(states)
-    raw = _raw_table(source, names, columns, sample_weight, wanted, header)
+    if isinstance(source, Table) and groups is None:
+        groups = source.groups
+    raw = _raw_table(source, names, columns, [sample_weight, groups], wanted, header)
     if names is not None and columns is None and not rename:
         _refuse_foreign_names(raw, names)
-    raw, weight = _choose_columns(raw, names, columns, sample_weight)
+    raw, weight, group = _choose_columns(raw, names, columns, sample_weight, groups)
     if raw.n == 0:
         raise DataError(f"No rows: {raw.source} has no samples. Give at least one row.")
     if raw.m == 0:
@@ -86,7 +90,14 @@ def read_table(
             f"{f' and {len(empty) - 1} more' if len(empty) > 1 else ''}. Leave such columns out with columns=[…]."
         )
     weights = checked_weight(weight, weight_kind, raw.n)
-    return Table(codes, tuple(raw.names), tuple(found), sample_weight=weights, weight_kind=weight_kind)
+    return Table(
+        codes,
+        tuple(raw.names),
+        tuple(found),
+        sample_weight=weights,
+        weight_kind=weight_kind,
+        groups=checked_groups(group, raw.n),
+    )
 
 
 def _listed_states(states: Iterable[Any]) -> States | list[States]:
@@ -111,13 +122,13 @@ def _raw_table(
     source: Any,
     names: Sequence[str] | None,
     columns: Sequence[str | int] | None,
-    sample_weight: ArrayLike | str | None,
+    beside: Sequence[ArrayLike | str | None],
     wanted: States | list[States] | None,
     header: bool | None,
 ) -> RawTable:
     if isinstance(source, str | os.PathLike):
         expected = [name for name in columns or () if isinstance(name, str)]
-        expected += [sample_weight] if isinstance(sample_weight, str) else []
+        expected += [name for name in beside if isinstance(name, str)]
         lists = [wanted] if isinstance(wanted, tuple) else wanted or []
         known = frozenset(str(label) for own in lists for label in own)
         return read_delimited(source, header, expected or list(names or ()), known)
@@ -141,12 +152,14 @@ def _choose_columns(
     names: Sequence[str] | None,
     columns: Sequence[str | int] | None,
     sample_weight: ArrayLike | str | None,
-) -> tuple[RawTable, ArrayLike | None]:
-    """The variables, in order and under their names, and the weights."""
+    groups: ArrayLike | str | None,
+) -> tuple[RawTable, ArrayLike | None, ArrayLike | None]:
+    """The variables, in order and under their names, the weights and the groups."""
     if len(set(raw.names)) < len(raw.names):
         double = next(name for name in raw.names if raw.names.count(name) > 1)
         raise DataError(f"Two columns of {raw.source} are called {double!r}. Give each column a different name.")
     weight: ArrayLike | None
+    group: ArrayLike | None
     if columns is None and names is not None:
         wanted = [str(name) for name in names]
         if len(set(wanted)) == len(wanted) and set(wanted) <= set(raw.names):
@@ -162,6 +175,13 @@ def _choose_columns(
             positions.remove(j)
     else:
         weight = sample_weight
+    if isinstance(groups, str):
+        j = _position(raw, groups)
+        group = _group_column(raw, j)
+        if columns is None:
+            positions.remove(j)
+    else:
+        group = groups
     chosen = [raw.names[j] for j in positions]
     if names is not None:
         if len(names) != len(chosen):
@@ -170,7 +190,7 @@ def _choose_columns(
         if len(set(chosen)) < len(chosen):
             double = next(name for name in chosen if chosen.count(name) > 1)
             raise DataError(f"names has {double!r} twice. Give each column a different name.")
-    return raw.select(positions, chosen), weight
+    return raw.select(positions, chosen), weight, group
 
 
 def _refuse_foreign_names(raw: RawTable, names: Sequence[str]) -> None:
@@ -198,6 +218,13 @@ def _position(raw: RawTable, place: Mapping[str, int], column: str | int) -> int
         return int(column)
     some = ", ".join(repr(name) for name in raw.names[:10]) + (", …" if raw.m > 10 else "")
     raise DataError(f"There is no column {column!r} in {raw.source}. It has {some or 'no columns'}.")
+
+
+def _group_column(raw: RawTable, j: int) -> NDArray[np.object_]:
+    """The labels of the groups as text, None where a row has none."""
+    column = raw.column(j)
+    labels = np.array([*map(str, column.values), None], dtype=object)
+    return np.asarray(labels[column.indices])
 
 
 def _weight_column(raw: RawTable, j: int) -> FloatArray:

@@ -227,7 +227,9 @@ class Model(ABC):
         """Name of each entry of θ."""
 
     @abstractmethod
-    def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Any:
+    def read(
+        self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance", groups: Any = None
+    ) -> Any:
         """Convert data (arrays, data frames, files) to a frozen dataset of this model.
 
         Parameters
@@ -238,6 +240,8 @@ class Model(ABC):
             Weight of each sample, or the name of the column with the weights.
         weight_kind : {"importance", "counts"}, default: "importance"
             Whether a weight multiplies the log-likelihood of the sample or is a number of copies.
+        groups : array_like, str or None, default: None
+            Group of each sample, or the name of the column with the groups. Samples of one group may depend on each other.
 
         Returns
         -------

@@ -147,7 +147,9 @@ class BoltzmannChain(Model):
                 f"{self.n_labels} and {self.n_symbols}: encode them with the model's encoder."
             )
 
-    def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Sequences:
+    def read(
+        self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance", groups: Any = None
+    ) -> Sequences:
         """Check the sequences: each token must have one feature, its symbol.
 
         Parameters
@@ -158,6 +160,8 @@ class BoltzmannChain(Model):
             Weight of each sequence.
         weight_kind : {"importance", "counts"}, default: "importance"
             Whether a weight multiplies the log-likelihood of the sequence or is a number of copies.
+        groups : array_like or None, default: None
+            Group of each sequence, for example its document. Sequences of one group may depend on each other.
 
         Returns
         -------
@@ -178,7 +182,7 @@ class BoltzmannChain(Model):
             raise DataError(f"A chain takes fieldfit.data.sequences.Sequences; got {type(data).__name__}.")
         self._check(data)
         symbols_of(data)
-        return data.weighted(sample_weight, weight_kind)
+        return data.weighted(sample_weight, weight_kind).grouped(groups)
 
     def structure(self, dataset: Sequences) -> SequenceStructure:
         """Return the lengths of the sequences, as policies need them."""

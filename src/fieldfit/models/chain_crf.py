@@ -246,7 +246,9 @@ class ChainCRF(Model):
                 f"{self.n_labels} and {self.n_features}: encode them with the model's encoder."
             )
 
-    def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Sequences:
+    def read(
+        self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance", groups: Any = None
+    ) -> Sequences:
         """Check the sequences. Encoders in `fieldfit.data` convert raw text and feature dictionaries.
 
         Parameters
@@ -257,6 +259,8 @@ class ChainCRF(Model):
             Weight of each sequence.
         weight_kind : {"importance", "counts"}, default: "importance"
             Whether a weight multiplies the log-likelihood of the sequence or is a number of copies.
+        groups : array_like or None, default: None
+            Group of each sequence, for example its document. Sequences of one group may depend on each other.
 
         Returns
         -------
@@ -274,7 +278,7 @@ class ChainCRF(Model):
         if not isinstance(data, Sequences):
             raise DataError(f"A chain takes fieldfit.data.sequences.Sequences; got {type(data).__name__}.")
         self._check(data)
-        return data.weighted(sample_weight, weight_kind)
+        return data.weighted(sample_weight, weight_kind).grouped(groups)
 
     def complete(self, dataset: Sequences) -> ChainCRF:
         """Return the model with the weights that occur in these sequences, unless it has a layout already.

@@ -105,7 +105,9 @@ class FieldModel(Model):
 
     # --- data ---------------------------------------------------------------------------------------------------
 
-    def read(self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance") -> Table:
+    def read(
+        self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance", groups: Any = None
+    ) -> Table:
         """Read a table of samples and check its values against the variables and states of the model.
 
         Parameters
@@ -116,6 +118,8 @@ class FieldModel(Model):
             Weight of each row, or the name of the column with the weights.
         weight_kind : {"importance", "counts"}, default: "importance"
             Whether a weight multiplies the log-likelihood of the row or is a number of copies.
+        groups : array_like, str or None, default: None
+            Group of each row, or the name of the column with the groups. Samples of one group may depend on each other.
 
         Returns
         -------
@@ -137,6 +141,7 @@ class FieldModel(Model):
             names=self.names if self.named else None,
             sample_weight=sample_weight,
             weight_kind=weight_kind,
+            groups=groups,
             rename=False,
         )
 
