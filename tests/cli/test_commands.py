@@ -65,6 +65,21 @@ def test_fit_options_reach_the_fit(run, votes, tmp_path):
     assert [parameter["name"] for parameter in weighted["parameter"]] == ["été:b", "été:c", "b:c"]
 
 
+def test_groups_give_cluster_robust_errors(run, tmp_path):
+    random = np.random.default_rng(0)
+    rows = np.repeat(random.integers(0, 2, (80, 3)), 4, axis=0)
+    table = ["a,b,c,patient"] + [f"{a},{b},{c},patient {row // 4}" for row, (a, b, c) in enumerate(rows)]
+    path, out = tmp_path / "visits.csv", tmp_path / "visits.ff"
+    path.write_text("\n".join(table) + "\n")
+    grouped = run("fit", "boltzmann", path, "--json", "--groups", "patient", "--out", out).json
+    plain = run("fit", "boltzmann", path, "--json", "--columns", "a,b,c").json
+    assert [line["name"] for line in grouped["parameter"]] == ["a:b", "a:c", "b:c"]
+    for one, other in zip(grouped["parameter"], plain["parameter"], strict=True):
+        assert one["std_error"] == pytest.approx(2 * other["std_error"], rel=1e-6)  # four copies of each row
+    assert "in 80 groups" in run("show", out).out
+    assert run("check", out, path, "--groups", "patient").code == 0
+
+
 def test_progress_goes_to_stderr_line_by_line(run, votes):
     ran = run("fit", "boltzmann", votes, "--progress", "--json")
     lines = ran.err.splitlines()

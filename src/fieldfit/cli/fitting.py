@@ -77,7 +77,7 @@ def run_fit(read: Callable[[], tuple[Model, Table]], options: FitOptions) -> Non
     model, table = read()
     from fieldfit.api.fitting import fit
 
-    target = options.tol * table.n if table.sample_weight is None else options.tol * float(table.sample_weight.sum())
+    target = options.tol * table.total_weight
     with (
         collected_warnings() as warned,
         shown_progress(options.progress, options.json, options.max_iter, target) as progress,

@@ -23,6 +23,14 @@ Threads = Annotated[
 SampleWeight = Annotated[
     str | None, typer.Option("--sample-weight", metavar="COLUMN", help="Column with the weights of the samples.")
 ]
+GroupsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--groups",
+        metavar="COLUMN",
+        help="Column with the group of each sample (patient, document, …). Standard errors are then cluster-robust.",
+    ),
+]
 HeaderOption = Annotated[
     bool | None, typer.Option("--header/--no-header", help="Whether line 1 has names. Default: auto-detect.")
 ]

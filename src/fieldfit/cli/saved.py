@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fieldfit.cli.chains import SeparatorOption
-from fieldfit.cli.options import HeaderOption, KindOfWeight, SampleWeight, WeightKind
+from fieldfit.cli.options import GroupsOption, HeaderOption, KindOfWeight, SampleWeight, WeightKind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +32,7 @@ class SampleOptions:
 
     sample_weight: SampleWeight = None
     weight_kind: KindOfWeight = WeightKind.importance
+    groups: GroupsOption = None
     header: HeaderOption = None
     separator: SeparatorOption = None
 
@@ -50,6 +51,7 @@ def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Any:
             names=fit.model.names if fit.model.named else None,
             sample_weight=options.sample_weight,
             weight_kind=options.weight_kind.value,
+            groups=options.groups,
             header=options.header,
             rename=False,
         )

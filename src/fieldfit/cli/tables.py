@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fieldfit.cli.options import HeaderOption, KindOfWeight, SampleWeight, WeightKind
+from fieldfit.cli.options import GroupsOption, HeaderOption, KindOfWeight, SampleWeight, WeightKind
 
 if TYPE_CHECKING:
     from fieldfit.data.samples import Table
@@ -38,6 +38,7 @@ class TableOptions:
     header: HeaderOption = None
     sample_weight: SampleWeight = None
     weight_kind: KindOfWeight = WeightKind.importance
+    groups: GroupsOption = None
 
     def read(self, path: Path, states: Sequence[Any] | None = None, names: Sequence[str] | None = None) -> Table:
         """The table in a file, its values checked against the states (None: the states that it has)."""
@@ -51,5 +52,6 @@ class TableOptions:
             columns=as_list(self.columns),
             sample_weight=self.sample_weight,
             weight_kind=self.weight_kind.value,
+            groups=self.groups,
             header=self.header,
         )

@@ -176,7 +176,7 @@ def _choose_columns(
     else:
         weight = sample_weight
     if isinstance(groups, str):
-        j = _position(raw, groups)
+        j = _position(raw, place, groups)
         group = _group_column(raw, j)
         if columns is None:
             positions.remove(j)
