@@ -108,13 +108,13 @@ def _plan(images: NDArray[np.int64], folder: Path, page: Page) -> str:
     """What the budget buys for the grid with a coupling for each edge; the policy that is recommended."""
     model = ff.BoltzmannMachine.grid(SIDE, SIDE, neighbours=8, biases=True)
     plan = ff.plan(model, _split(images)[0], BUDGET, sigma2=SIGMA2)
-    page.heading(f"A plan: what {BUDGET} can buy")
+    page.heading(f"A plan for a budget of {BUDGET}")
     _show(plan.plain_table(12), page)
     print("\n" + plan.explain(), flush=True)
     for line in plan.explain().split("\n"):
         page.paragraph(line)
     caption = (
-        "Cost against variance, predicted from a pilot. Nothing reaches the shaded region; diamond: recommended."
+        "Cost against variance, predicted from a pilot. No policy reaches the shaded region; diamond: recommended."
     )
     _picture(plan.plot(), folder, "plan", caption, page)
     return plan.best
@@ -156,7 +156,7 @@ def _free_grid(images: NDArray[np.int64], recommended: str, folder: Path, page: 
     largest = np.argsort(-np.abs(z))[:10]
     _show(
         PlainTable(
-            f"The ten couplings that are surest to differ from 0 ({recommended})",
+            f"The ten couplings with the largest abs(z) ({recommended})",
             ("pixels", "coupling", "std. error", "z"),
             tuple((fit.parameter_names[p], float(theta[p]), float(error[p]), float(z[p])) for p in largest),
             f"Of {int(seen.sum())} couplings whose pixels show each of their four joint states in {SEEN} images or more.",
@@ -198,7 +198,7 @@ def _tied_grid(images: NDArray[np.int64], folder: Path, page: Page) -> None:
         variance, error = (1.0, 0.0) if exact else (theory.efficiency("root"), error)
         rows.append((policy, fit.cost.components / fit.n, fit.cost.flops / fit.n, milliseconds, variance, error))
         points.append(Point(policy, milliseconds, variance, error))
-    page.heading("What a policy costs and how accurate it is")
+    page.heading("Cost and accuracy of policies")
     _show(
         PlainTable(
             f"One coupling for each direction, {model.n_parameters} parameters: theory at the MLE",
@@ -214,7 +214,9 @@ def _tied_grid(images: NDArray[np.int64], folder: Path, page: Page) -> None:
     drawing = draw_cost_variance(
         points, "one value and gradient, one thread (milliseconds)", "variance relative to the MLE, det^(1/r)"
     )
-    _picture(drawing, folder, "cost-variance", "Cost against variance. The line joins what nothing beats.", page)
+    _picture(
+        drawing, folder, "cost-variance", "Cost against variance. The line joins the policies on the frontier.", page
+    )
 
 
 def _evaluation_seconds(fit: ff.Fit) -> float:
@@ -249,9 +251,7 @@ def _each_digit(images: NDArray[np.int64], label: NDArray[np.int64], folder: Pat
     page.heading("Samples")
     page.paragraph(text)
     drawing = draw_images([("data", _tiles(real)), ("samples", _tiles(drawn))], [str(d) for d in range(10)])
-    _picture(
-        drawing, folder, "samples", "Above: images of the data. Below: draws from the fields fitted to them.", page
-    )
+    _picture(drawing, folder, "samples", "Top: images of the data. Bottom: draws from the fitted fields.", page)
 
 
 def _tiles(by_digit: list[Any]) -> FloatArray:

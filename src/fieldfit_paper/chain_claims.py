@@ -41,12 +41,12 @@ def sentiment_claims(evidence: Evidence) -> Iterator[Row]:
         yield Row(
             "Figure 4, Section 7.1",
             f"Under weak regularisation (σ² = 10) less influence of {higher} improves the test likelihood.",
-            f"test NLL against {higher} alone: {interval} nats a document at λ = {best['lam']:g}, β = {best['beta']:g} "
+            f"test NLL against {higher} alone: {interval} nats per document at λ = {best['lam']:g}, β = {best['beta']:g} "
             f"(σ² = 10); {gains[1.0]['difference']:+.2f} at σ² = 1",
             _sure(best["difference"], best["half_interval"])
             if best["difference"] < gains[1.0]["difference"]
             else False,
-            "Another set of reviews than the paper's; 'cannot tell' where the interval over splits holds 0.",
+            "Not the paper's set of reviews; 'cannot tell' if the interval over splits contains 0.",
         )
 
 
@@ -93,7 +93,7 @@ def chunking_claims(evidence: Evidence) -> Iterator[Row]:
         bool(spans[-1] > spans[0] and lows[-1] < lows[0]),
         ""
         if spans[-1] > spans[0]
-        else "The lower bound falls; the range does not grow. We have not looked into the reason.",
+        else "The lower bound falls; the range does not grow. We have not investigated the reason.",
     )
     at = {h: best_cell([r for r in grids[bc, h] if r["sigma2"] == 5000], "test_nll") for h in POLICIES}
     yield Row(
@@ -152,7 +152,7 @@ def chunking_claims(evidence: Evidence) -> Iterator[Row]:
             counts.append((higher, wins, len(rows), min(float(r["difference"]) for r in rows)))
         some = sum(wins for _, wins, _, _ in counts) > 0.1 * sum(total for _, _, total, _ in counts)
         text = "; ".join(
-            f"PL1/{h}: {w} of {n} cheaper policies surely better, best {d:+.2f}" for h, w, n, d in counts
+            f"PL1/{h}: {w} of {n} cheaper policies significantly better, best {d:+.2f}" for h, w, n, d in counts
         )
         strong = model == bc
         yield Row(
@@ -220,7 +220,7 @@ def regulariser_claims(evidence: Evidence) -> Iterator[Row]:
             abs(total - printed) < abs(mean - printed),
             ""
             if abs(total - printed) < abs(mean - printed)
-            else "With the penalty on the mean we come closer; its σ² is then n times that of the sum. The figures use it.",
+            else "The penalty on the mean is closer to the paper; its σ² is n times that of the sum. The figures use it.",
         )
     for higher in POLICIES:
         own = [r for r in rows if r["policy"] == f"PL1/{higher}"]

@@ -29,20 +29,21 @@ HOW = """## How it was computed
 
 - A cell fits PL1 (always selected, weight 1 − β) with FL or PL2 (selected with probability λ, weight β) on one fold, to
   convergence, by truncated Newton steps. Sentences of the training part are drawn without replacement; the test set is
-  the test part. Folds redraw the sentences and Z. Cells are kept in SQLite stores, so a run goes on where it was stopped.
-- Only parameters that a fold can move are fitted, which changes nothing: a CRF's weights of features that training lacks
-  stay 0, and the weights of symbols that training lacks share one value for each label, penalised once for each symbol.
-- The CRF has the weights of all feature/label pairs of train and test text, all label transitions and the start.
-- σ² of the CoNLL-2000 figures belongs to the *mean* log-likelihood of a training sentence. The paper prints it for the
-  whole sample. We took the other reading after a look at both on one fold, because test NLLs and FL's best σ² then come
-  closer to the paper's; so their agreement is no independent confirmation. That of the sentiment figures is as printed.
-- Algorithm 1 uses the diagonal form of J over all parameters (symbols that training lacks included), without a ridge.
-  "Best β" is the β of the grid with the least train NLL.
+  the test part. Folds redraw the sentences and Z. Results are stored in SQLite, so an interrupted run can continue.
+- Only parameters that a fold determines are fitted. This does not change the result: CRF weights of features that do not
+  occur in training stay 0, and the weights of symbols that do not occur in training share one value for each label,
+  penalised once for each symbol.
+- The CRF has weights for all feature/label pairs of the train and test text, all label transitions and the start.
+- σ² of the CoNLL-2000 figures refers to the *mean* log-likelihood of a training sentence. The paper prints it for the
+  whole sample. We compared both readings on one fold and chose the mean, because test NLLs and the best σ² of FL are then
+  closer to the paper's. Their agreement is therefore not independent evidence. For the sentiment figures σ² is as printed.
+- Algorithm 1 uses the diagonal form of J over all parameters (including symbols that do not occur in training), without a
+  ridge. "Best β" is the β of the grid with the smallest train NLL.
 - {crf}
 - Boltzmann chain: {chain}
-- Measured seconds are the processor's, for one value and gradient on one thread, the least of all cells of a fold that
-  select the same windows. Our kernels share work that the FLOPs count for each component (windows with the same neighbours
-  have one log Z), so the two axes tell different stories.
+- Measured seconds are CPU time for one value and gradient on one thread, the minimum over all cells of a fold that select
+  the same windows. Our kernels share work that the FLOPs count separately for each component (windows with the same
+  neighbours have one log Z), so the two axes differ.
 """
 
 
@@ -72,9 +73,9 @@ def markdown(rows: list[Row], scale: str, made: str, pictures: Sequence[str] = (
 
     counts = {word: sum(r.verdict == word for r in rows) for word in ("agrees", "differs", "cannot tell")}
     lines = [
-        "# What the paper says and what we measured",
+        "# The paper's claims and our results",
         "",
-        f"Written by `fieldfit reproduce report --scale {scale}`; no number here was typed in. {made}",
+        f"Written by `fieldfit reproduce report --scale {scale}`; all numbers are computed. {made}",
         "",
         scale_note(scale) + " " + scale_note(scale, "sentiment"),
         "",
@@ -118,7 +119,7 @@ def reproduce(out: Path | None, scale: str = "small", page_path: Path | None = N
         folder = make_folder(out)
         target = folder / "reproduction.md" if page_path is None else page_path
         found = [*sorted(folder.glob("figure-*.png"), key=_in_order), *folder.glob("selection-noise.png")]
-        page = Page("fieldfit: what the paper says and what we measured")
+        page = Page("fieldfit: the paper's claims and our results")
         page.paragraph(made)
         page.table(table)
         for picture in found:

@@ -21,7 +21,7 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
         records = records_of("grid", "sentiment", "crf", higher, scale, out)
         by_policy[higher] = [record for record in records if record["sigma2"] in SIGMA2]
     note = (
-        f"NLL in nats a document. {scale_note(scale, 'sentiment')} The paper's reviews are not public: this is the "
+        f"NLL in nats per document. {scale_note(scale, 'sentiment')} The paper's reviews are not public: this is the "
         "fine-grained set of product reviews, so only the shape can be compared."
     )
     table = grid_table("Figure 4: sentiment CRF, best cells of the grid", by_policy, note)

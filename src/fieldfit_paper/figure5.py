@@ -57,7 +57,7 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
                     Cloud(f"PL1/{higher}", unit * columns_of(own, axis), columns_of(own, value))
                     for higher, own in by_policy.items()
                 ]
-                panels.append(TradeOffPanel(name, clouds, label, f"{name} (nats a document)"))
+                panels.append(TradeOffPanel(name, clouds, label, f"{name} (nats per document)"))
             drawing = draw_surfaces([panels], caption, width=4.8, height=3.6)
             files += save_figure(drawing, folder, f"figure-5{suffix}")
         joined = [{"policy": f"PL1/{higher}"} | r for higher, own in by_policy.items() for r in own]

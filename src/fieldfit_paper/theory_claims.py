@@ -35,8 +35,8 @@ def theory_claims(scale: str) -> Iterator[Row]:
         f"more accurate than plain PL1 (nine nodes): {share['published']:.0%} of the policies by the published "
         f"formula, {share['exact']:.0%} by the exact one",
         share["exact"] > 0.5,
-        "Random selection adds noise that the published variance leaves out; a policy that skips samples of PL1 loses "
-        "what the higher order brings (right panel of figure-3).",
+        "Random selection adds noise that the published variance omits; a policy that skips samples of PL1 loses "
+        "what the higher order gains (right panel of figure-3).",
     )
     rows = selection_noise.comparison(selection_noise.compute(scale))
     away = {f: max(abs(row["fits"] - row[f]) / row["error"] for row in rows) for f in FORMULAS}
@@ -48,7 +48,7 @@ def theory_claims(scale: str) -> Iterator[Row]:
         f"{middle['exact']:.3f} by the exact one, {middle['fits']:.3f} ± {middle['error']:.3f} in fits; the farthest α is "
         f"{away['published']:.1f} standard errors from the printed formula, {away['exact']:.1f} from the exact one",
         away["published"] < 3,
-        "The printed formula leaves out the noise of selection (figure selection-noise).",
+        "The printed formula omits the selection noise (figure selection-noise).",
     )
 
 

@@ -268,4 +268,4 @@ def test_an_interrupt_in_the_standard_errors_loses_no_fit(run, votes, tmp_path, 
     assert np.isfinite(ff.load(out, votes).standard_errors()).all()
     monkeypatch.setattr("fieldfit.api.accuracies.robust_moments", interrupt)
     ran = run("fit", "boltzmann", votes)
-    assert (ran.code, "no --out" in ran.err) == (130, True)
+    assert (ran.code, "--out was not given" in ran.err) == (130, True)

@@ -48,7 +48,7 @@ def test_bad_policies(refused, votes, policy, expected):
 def test_bad_numbers_and_lists(refused, votes):
     assert "--states" in refused("fit", "boltzmann", votes, "--states", "1")
     assert "two numbers" in refused("fit", "boltzmann", votes, "--states", "no,yes")
-    assert "σ²" in refused("fit", "boltzmann", votes, "--sigma2", "-1")
+    assert "sigma2" in refused("fit", "boltzmann", votes, "--sigma2", "-1")
     assert "2 weights" in refused("fit", "boltzmann", votes, "--weights", "1,2")
     assert "'x'" in refused("fit", "boltzmann", votes, "--weights", "x")
     assert "grid of 6 sites" in refused("fit", "boltzmann", votes, "--edges", "grid:2x3")
@@ -95,7 +95,7 @@ def test_theta_of_the_wrong_length_or_content(refused):
 
 
 def test_bad_evidence_and_level(refused, saved):
-    assert "names no variable" in refused("sample", saved, "--given", "q=1")
+    assert "does not name a variable" in refused("sample", saved, "--given", "q=1")
     assert "the states of b are 0, 1" in refused("sample", saved, "--given", "b=7")
     assert "--level" in refused("show", saved, "--level", 2)
 

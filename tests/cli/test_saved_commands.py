@@ -89,7 +89,7 @@ def test_hypotheses(run, refused, nested):
     same = run("test", nested[0], "b:d == c:d", "--json").json
     assert same["p"] == pytest.approx(fit.wald_test({"b:d": 1, "c:d": -1}).p)
     assert run("test", nested[0], "b:d==0.5", "--json").json["p"] == pytest.approx(fit.wald_test("b:d", 0.5).p)
-    assert "names no parameter" in refused("test", nested[0], "b:z")
+    assert "does not name a parameter" in refused("test", nested[0], "b:z")
     assert "where a number or a parameter should be" in refused("test", nested[0], "b:d==much")
 
 

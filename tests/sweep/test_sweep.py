@@ -243,7 +243,7 @@ def test_a_damaged_store_or_one_of_another_version_says_so(tmp_path):
         ("experiment = 'fit-table'\n[axes]\na = {start = 1, stop = 2}", "a range is written as"),
         ("experiment = 'fit-table'\n[axes]\na = {start = 0, stop = 2, count = 3, scale = 'log'}", "must be positive"),
         ("experiment = 'fit-table'\nspeed = 1\n[axes]\na = [1]", "unknown key 'speed'"),
-        ("experiment = 'fit-table'\nseed = 'x'\n[axes]\na = [1]", "seed of a sweep is a whole number"),
+        ("experiment = 'fit-table'\nseed = 'x'\n[axes]\na = [1]", "seed of a sweep is an integer"),
         ("experiment = 'fit-table'\n[constants]\na = 1\n[axes]\na = [1]", "an axis and a constant"),
         ("experiment = 'sweep_cells:slow'\nwarm_start_axis = 'a'\n[axes]\na = [1]", "has no parameter 'start'"),
         ("experiment = 'fit-table'\nwarm_start_axis = 'b'\n[axes]\na = [1]", "which is not an axis"),

@@ -53,7 +53,7 @@ def test_mistakes_are_one_sentence_and_exit_code_2(sweep, capsys):
         (["run", "absent.toml"], "There is no sweep file absent.toml"),
         (["show", "absent.sweep"], "There is no sweep store absent.sweep"),
         (["export", "s.toml", "-o", "no/out.csv"], "the folder no does not exist"),
-        (["run", "s.toml", "--jobs", "0"], "The number of jobs is at least 1"),
+        (["run", "s.toml", "--jobs", "0"], "The number of jobs must be at least 1"),
     ):
         assert run(["sweep", *arguments]) == 2
         said = capsys.readouterr().err

@@ -127,7 +127,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path, jobs, funct
     wait_for(store, 5, process)
     os.killpg(process.pid, signal.SIGINT)
     out = finish(process, 130)
-    assert "stopped, the same command goes on" in out
+    assert "stopped, run the same command to continue" in out
     committed, started = done(store), len(lines(log, "start"))
     assert 5 <= len(committed) < 24
     with Store(store) as opened:

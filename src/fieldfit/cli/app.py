@@ -43,7 +43,7 @@ def _version(wanted: bool) -> None:
 
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     pass
@@ -97,7 +97,7 @@ def _tell(error: Exception) -> int:
         complain("There is not enough memory for this. Use fewer samples or variables, or a smaller policy.")
     elif isinstance(error, OSError):
         named = f"{error.filename}: " if error.filename else ""
-        complain(f"{named}{error.strerror or error}. Check the path, its rights and the disk.")
+        complain(f"{named}{error.strerror or error}. Check the path, the permissions and the disk.")
     else:
         complain(
             f"fieldfit failed unexpectedly ({type(error).__name__}: {error}). This is a bug: please report it, with "

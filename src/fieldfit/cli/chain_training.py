@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 class TrainingOptions:
     """The options of every fit to sentences."""
 
-    policy: Annotated[str, typer.Option("--policy", "-p", help="What to select, such as 'PL1@0.5 + 0.2*FL@0.5'.")] = (
-        "FL"
-    )
+    policy: Annotated[str, typer.Option("--policy", "-p", help="Policy, such as 'PL1@0.5 + 0.2*FL@0.5'.")] = "FL"
     sigma2: Annotated[
         str,
         typer.Option(
@@ -36,9 +34,7 @@ class TrainingOptions:
         typer.Option("--weights", metavar="B1,B2,…", help="β of each term, or auto. Default: those of the policy."),
     ] = None
     seed: Seed = 0
-    tol: Annotated[
-        float, typer.Option("--tol", help="Stop when no gradient entry, divided by the sentences, is larger.")
-    ] = 1e-4
+    tol: Annotated[float, typer.Option("--tol", help="Largest gradient entry per sentence at convergence.")] = 1e-4
     max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Largest number of iterations.")] = 1000
     threads: Threads = None
     progress: Annotated[

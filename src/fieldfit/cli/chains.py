@@ -24,17 +24,20 @@ class Format(StrEnum):
 
 
 SentenceFile = Annotated[
-    Path, typer.Argument(metavar="FILE", help="One token a line, a blank line between sentences (gzip too).")
+    Path, typer.Argument(metavar="FILE", help="One token per line and a blank line between sentences; plain or gzip.")
 ]
 LabelledFile = Annotated[
-    Path, typer.Argument(metavar="FILE", help="One token a line, its label last; a blank line between sentences.")
+    Path,
+    typer.Argument(
+        metavar="FILE", help="One token per line with its label last, and a blank line between sentences."
+    ),
 ]
 SavedTagger = Annotated[
     Path, typer.Argument(metavar="MODEL.ff", help="A tagger saved by fit crf or fit boltzmann-chain.")
 ]
 SeparatorOption = Annotated[
     str | None,
-    typer.Option("--separator", metavar="TEXT", help="Between columns. Default: any run of spaces and tabs."),
+    typer.Option("--separator", metavar="TEXT", help="Column separator. Default: spaces and tabs."),
 ]
 
 

@@ -37,7 +37,7 @@ class WideRows(StrEnum):
 class FitOptions:
     """The options of every fit to a table."""
 
-    policy: Annotated[str, typer.Option("--policy", "-p", help="What to select, such as 'PL1 + 0.2*PL2'.")] = "PL1"
+    policy: Annotated[str, typer.Option("--policy", "-p", help="Policy, such as 'PL1 + 0.2*PL2'.")] = "PL1"
     sigma2: Annotated[
         float | None, typer.Option("--sigma2", help="Variance of the Gaussian penalty. Default: no penalty.")
     ] = None
@@ -46,13 +46,12 @@ class FitOptions:
         typer.Option("--weights", metavar="B1,B2,…", help="β of each term, or auto. Default: those of the policy."),
     ] = None
     seed: Seed = 0
-    method: Annotated[Method, typer.Option("--method", help="The optimiser.")] = Method.auto
-    tol: Annotated[
-        float, typer.Option("--tol", help="Stop when no gradient entry, divided by the samples, is larger.")
-    ] = 1e-6
+    method: Annotated[Method, typer.Option("--method", help="Optimiser.")] = Method.auto
+    tol: Annotated[float, typer.Option("--tol", help="Largest gradient entry per sample at convergence.")] = 1e-6
     max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Largest number of iterations.")] = 1000
     wide_rows: Annotated[
-        WideRows, typer.Option("--wide-rows", help="Samples with too many missing values to sum out.")
+        WideRows,
+        typer.Option("--wide-rows", help="What to do with samples that have too many missing values to sum out."),
     ] = WideRows.refuse
     threads: Threads = None
     progress: Annotated[
@@ -95,7 +94,9 @@ def run_fit(read: Callable[[], tuple[Model, Table]], options: FitOptions) -> Non
             wide_rows=options.wide_rows.value,
             progress=progress,
         )
-    kept = "it is lost, because there was no --out" if options.out is None else f"{options.out} has the fit"
+    kept = (
+        "the estimate is lost, because --out was not given" if options.out is None else f"{options.out} has the fit"
+    )
     try:
         if options.out is not None:
             result.save(options.out)

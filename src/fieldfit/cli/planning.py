@@ -26,13 +26,20 @@ class PlanOptions:
     budget: Annotated[
         str | None,
         typer.Option(
-            "--budget", "-b", metavar="TIME", help="Such as 10s, 500ms or 2min, pilot included; 10 means 10s."
+            "--budget",
+            "-b",
+            metavar="TIME",
+            help="Time such as 10s, 500ms or 2min, including the pilot; 10 means 10s.",
         ),
     ] = None
-    flops: Annotated[float | None, typer.Option("--flops", help="A budget in the paper's FLOPs instead.")] = None
+    flops: Annotated[
+        float | None, typer.Option("--flops", help="Budget in the paper's FLOPs, in place of --budget.")
+    ] = None
     efficiency: Annotated[
         float | None,
-        typer.Option("--efficiency", help="Or the largest variance relative to maximum likelihood, such as 1.1."),
+        typer.Option(
+            "--efficiency", help="Largest variance relative to maximum likelihood, such as 1.1, in place of a budget."
+        ),
     ] = None
     policy: Annotated[
         list[str] | None,
@@ -42,16 +49,16 @@ class PlanOptions:
         list[str] | None,
         typer.Option(
             "--functional",
-            help="A parameter, or 'a - b', whose variance counts (may be repeated). Default: all parameters.",
+            help="Parameter or contrast 'a - b' to estimate accurately (may be repeated). Default: all.",
         ),
     ] = None
     sigma2: Annotated[
-        str, typer.Option("--sigma2", metavar="V", help="Variance of the penalty of the fit, or none.")
+        str, typer.Option("--sigma2", metavar="V", help="Variance of the Gaussian penalty of the fit, or none.")
     ] = "none"
     tol: Annotated[float, typer.Option("--tol", help="Tolerance of the fit.")] = 1e-6
     rows: Annotated[int, typer.Option("--rows", min=1, help="Number of policies to print.")] = 16
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Draw the frontier into this folder.")
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for the plot of cost against variance.")
     ] = None
     seed: Seed = 0
     threads: Threads = None
@@ -75,7 +82,7 @@ class ChainPlanOptions(PlanOptions):
     """The same with the defaults of fits of chains."""
 
     sigma2: Annotated[
-        str, typer.Option("--sigma2", metavar="V", help="Variance of the penalty of the fit, or none.")
+        str, typer.Option("--sigma2", metavar="V", help="Variance of the Gaussian penalty of the fit, or none.")
     ] = "10"
     tol: Annotated[float, typer.Option("--tol", help="Tolerance of the fit.")] = 1e-4
 

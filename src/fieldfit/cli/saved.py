@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from fieldfit.api.result import Fit
     from fieldfit.report.table import PlainTable
 
-FittedData = Annotated[
-    Path, typer.Argument(metavar="DATA", help="The data that were fitted: a table, or a file of sentences.")
-]
+FittedData = Annotated[Path, typer.Argument(metavar="DATA", help="Data of the fit: a table, or a file of sentences.")]
 ParameterOption = Annotated[
-    list[str] | None, typer.Option("--parameter", metavar="NAME", help="A parameter (several times); all.")
+    list[str] | None,
+    typer.Option("--parameter", metavar="NAME", help="A parameter; repeat for several. Default: all."),
 ]
 
 

@@ -75,12 +75,12 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> Non
     if fit.cost is not None:
         say(f"an evaluation: {fit.cost.components:,} components, {fit.cost.flops:,.0f} of the paper's FLOPs")
     if fit.penalised:
-        say("penalised: estimates are pulled towards 0, and so are their intervals")
+        say("penalised: estimates and intervals are shrunk towards 0")
     if rows and few_samples(fit, "robust") and np.isfinite(accuracy(fit, level)[0]).any():
-        say("few samples for each parameter: standard errors may be too small")
+        say("few samples per parameter: standard errors may be too small")
     if len(fit.dropped_rows):
         shown = ", ".join(map(str, fit.dropped_rows[:10])) + (", …" if len(fit.dropped_rows) > 10 else "")
-        say(f"left out, too wide to sum out their missing values: {len(fit.dropped_rows)} rows ({shown})")
+        say(f"dropped, too many missing values to sum out: {len(fit.dropped_rows)} rows ({shown})")
     if fit.weights is not None:
         print_weights(fit.weights)
     if rows:

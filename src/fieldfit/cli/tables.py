@@ -14,7 +14,7 @@ from fieldfit.cli.options import GroupsOption, HeaderOption, KindOfWeight, Sampl
 if TYPE_CHECKING:
     from fieldfit.data.samples import Table
 
-DataFile = Annotated[Path, typer.Argument(metavar="DATA", help="A CSV or TSV file, one sample a line.")]
+DataFile = Annotated[Path, typer.Argument(metavar="DATA", help="CSV or TSV file with one sample per line.")]
 EdgesOption = Annotated[
     str | None,
     typer.Option(
@@ -24,7 +24,10 @@ EdgesOption = Annotated[
     ),
 ]
 TiedOption = Annotated[
-    bool, typer.Option("--tied/--free", help="Share parameters between all edges (of a grid: of one direction).")
+    bool,
+    typer.Option(
+        "--tied/--free", help="Share parameters between all edges; on a grid, between edges of one direction."
+    ),
 ]
 
 

@@ -42,7 +42,7 @@ def as_numbers(text: str, option: str) -> list[float]:
             numbers += [float(value)] * (int(times) if times else 1)
         except ValueError:
             raise FieldfitError(
-                f"{option} has {part[:40]!r} where a number should be; write numbers with commas, such as -1x5,1,0.5."
+                f"{option} has {part[:40]!r}, which is not a number; separate numbers by commas, such as -1x5,1,0.5."
             ) from None
     return numbers
 
@@ -106,7 +106,7 @@ def _edges_from_file(path: str, names: Sequence[str]) -> list[tuple[int, int]]:
             )
         edges.append((place[ends[0]], place[ends[1]]))
     if not edges:
-        raise DataError(f"{path} has no edges. Write two variables a line.")
+        raise DataError(f"{path} has no edges. Write two variables per line.")
     return edges
 
 
@@ -119,7 +119,7 @@ def as_evidence(items: Sequence[str], names: Sequence[str], states: Sequence[Seq
         name, equals, text = item.rpartition("=")
         if not equals or name not in names:
             shown = ", ".join(list(names)[:8]) + (", …" if len(names) > 8 else "")
-            raise ModelError(f"--given {item!r} names no variable; write name=state with one of: {shown}.")
+            raise ModelError(f"--given {item!r} does not name a variable; write name=state with one of: {shown}.")
         own = {str(state): state for state in states[list(names).index(name)]}
         if text not in own:
             raise ModelError(f"--given {item!r}: the states of {name} are {', '.join(own)}.")

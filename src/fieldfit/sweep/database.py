@@ -51,7 +51,7 @@ def sentences(path: Path) -> Iterator[None]:
             ) from error
         if name.startswith(("SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
             raise FileAccessError(
-                f"The store {path} cannot be read or written ({error}). Check the path, its rights and the disk; all "
+                f"The store {path} cannot be read or written ({error}). Check the path, the permissions and the disk; all "
                 f"cells committed before are intact."
             ) from error
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):

@@ -106,7 +106,7 @@ def _imported(wanted: str, folder: Path | None) -> CellFunction:
     except AttributeError:
         raise SweepError(f"The module {module_name!r} has no function {function_name!r}.") from None
     if not callable(found):
-        raise SweepError(f"The experiment {wanted!r} is no function.")
+        raise SweepError(f"The experiment {wanted!r} is not a function.")
     function: CellFunction = found
     return function
 

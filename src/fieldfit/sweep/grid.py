@@ -101,7 +101,7 @@ class Sweep:
         object.__setattr__(self, "axes", {name: _axis(name, values) for name, values in self.axes.items()})
         object.__setattr__(self, "constants", dict(self.constants))
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise SweepError(f"The seed of a sweep is a whole number; got {self.seed!r}.")
+            raise SweepError(f"The seed of a sweep is an integer; got {self.seed!r}.")
         if not self.axes:
             raise SweepError("The sweep has no axes: give at least one, such as lam = [0.1, 0.5, 1.0].")
         both = sorted(set(self.axes) & set(self.constants))
@@ -109,7 +109,7 @@ class Sweep:
             raise SweepError(f"{both[0]!r} is an axis and a constant of the sweep; it can be only one of them.")
         reserved = sorted(name for name in (*self.axes, *self.constants) if name.startswith("cell_"))
         if reserved:
-            raise SweepError(f"Names that begin with cell_ are kept for the engine; rename {reserved[0]!r}.")
+            raise SweepError(f"Names that begin with cell_ are reserved; rename {reserved[0]!r}.")
         if self.size > _MOST_CELLS:
             raise SweepError(f"The grid has {self.size:,} cells; a sweep may have at most {_MOST_CELLS:,}.")
         try:

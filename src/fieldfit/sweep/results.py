@@ -74,7 +74,7 @@ class SweepResults:
         lines = [
             f"{self.name}: {self.definition['experiment']} over {axes}; seed {self.definition['seed']}",
             f"{counts.done} of {counts.total} cells done, {counts.failed} failed, {counts.running} running, "
-            f"{counts.waiting} waiting; {counts.seconds:.3g} s a cell",
+            f"{counts.waiting} waiting; {counts.seconds:.3g} s per cell",
         ]
         lines += [f"  {number} × {text}" for text, number in errors.most_common(10)]
         return "\n".join(lines)

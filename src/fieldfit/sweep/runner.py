@@ -48,7 +48,7 @@ class Summary:
 
     def __str__(self) -> str:
         text = f"{self.done} cells done, {self.failed} failed, {self.unfinished} unfinished ({self.path})"
-        return f"{text}; stopped, the same command goes on" if self.interrupted else text
+        return f"{text}; stopped, run the same command to continue" if self.interrupted else text
 
 
 def run_sweep(
@@ -123,7 +123,7 @@ def versions() -> dict[str, str]:
 
 def _jobs(n_jobs: int) -> int:
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or (n_jobs < 1 and n_jobs != -1):
-        raise SweepError(f"The number of jobs is at least 1, or -1 for one on each processor; got {n_jobs!r}.")
+        raise SweepError(f"The number of jobs must be at least 1, or -1 for one per processor; got {n_jobs!r}.")
     return _processors() if n_jobs == -1 else n_jobs
 
 

@@ -14,11 +14,13 @@ from fieldfit.cli.saved import FittedData, SampleOptions
 def check(
     path: SavedFit,
     data: FittedData,
-    simulated: Annotated[int, typer.Option("--simulated", min=2, help="Datasets to simulate from the fit.")] = 199,
+    simulated: Annotated[
+        int, typer.Option("--simulated", min=2, help="Number of datasets to simulate from the fit.")
+    ] = 199,
     refit: Annotated[
-        bool, typer.Option("--refit", help="Fit each of them again: right p-values, not conservative ones.")
+        bool, typer.Option("--refit", help="Fit each simulated dataset again. Otherwise p-values are conservative.")
     ] = False,
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Statistics to print, the smallest p first.")] = 20,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Number of statistics to print, smallest p first.")] = 20,
     seed: Seed = 0,
     threads: Threads = None,
     json: Json = False,
@@ -39,7 +41,7 @@ def check(
                     "warnings": warned})  # fmt: skip
         return
     formats = {"observed": ".4f", "expected": ".4f", "std_dev": ".2g", "z": ".2f", "p": ".3g"}
-    kind = "refitted, p is right to first order" if refit else "not refitted, so p is conservative"
+    kind = "refitted: p is accurate to first order" if refit else "not refitted: p is conservative"
     note = f"{simulated} simulated datasets, {kind}."
     print_table(frame_table(frame, formats, index="statistic", rows=rows, note=note))
 

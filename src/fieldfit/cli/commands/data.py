@@ -10,7 +10,8 @@ from fieldfit.cli.options import Json
 
 
 def data(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One data set (all).")] = None, json: Json = False
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name of a data set. Default: all.")] = None,
+    json: Json = False,
 ) -> None:
     """Check the data sets by size and SHA-256. Nothing is downloaded."""
     from fieldfit.cli.output import print_json, print_table, say

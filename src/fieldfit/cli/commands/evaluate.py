@@ -27,7 +27,9 @@ def evaluate(
     file: SentenceFile,
     by: Annotated[
         Unit,
-        typer.Option("--by", help="Chunks as conlleval counts them, or labels (auto: chunks if there are B- or I-)."),
+        typer.Option(
+            "--by", help="Score chunks as conlleval does, or labels. auto: chunks if labels start with B- or I-."
+        ),
     ] = Unit.auto,
     separator: SeparatorOption = None,
     threads: Threads = None,
@@ -57,7 +59,7 @@ def evaluate(
     say(scores.table())
     if unknown:
         shown = ", ".join(unknown[:10]) + (", …" if len(unknown) > 10 else "")
-        note(f"labels that training never saw, which count as wrong: {shown}")
+        note(f"labels that do not occur in training, which count as wrong: {shown}")
 
 
 def _document(scores: Scores, unknown: list[str]) -> dict[str, Any]:

@@ -16,9 +16,11 @@ def influence(
     path: SavedFit,
     data: FittedData,
     parameter: ParameterOption = None,
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Samples to print and to name in the picture.")] = 10,
+    rows: Annotated[
+        int, typer.Option("--rows", min=1, help="Number of samples to print and to label in the plot.")
+    ] = 10,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Draw all distances into this folder.")
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for the plot of all distances.")
     ] = None,
     json: Json = False,
     *,
@@ -59,9 +61,9 @@ def influence(
         return
     formats = {frame.columns[0]: ".4f", "parameter": "", "change": ".4f", "in_errors": ".3f"}
     what = (
-        "Cook's distance, and the parameter that the sample moves most: by how much, and in standard errors."
+        "Cook's distance, and the parameter that the sample changes most: change, and change in standard errors."
         if frame.columns[0] == "distance"
-        else "Displacement: twice what the objective loses without the sample; then the parameter that it moves most."
+        else "Displacement: twice the loss of the objective without the sample; then the parameter that it changes most."
     )
     print_table(frame_table(frame, formats, index="sample", rows=rows, note=what))
     if worst is not None:

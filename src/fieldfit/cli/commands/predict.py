@@ -29,10 +29,10 @@ def predict(
         Decoding, typer.Option("--decoding", help="The best sequence, or the best label of each token.")
     ] = Decoding.viterbi,
     marginals: Annotated[
-        bool, typer.Option("--marginals", help="The probability of each predicted label too.")
+        bool, typer.Option("--marginals", help="Also write the probability of each predicted label.")
     ] = False,
     nbest: Annotated[
-        int | None, typer.Option("--nbest", min=1, metavar="K", help="The K best sequences with log p(y | x).")
+        int | None, typer.Option("--nbest", min=1, metavar="K", help="Write the K best sequences with log p(y | x).")
     ] = None,
     separator: SeparatorOption = None,
     threads: Threads = None,

@@ -27,14 +27,12 @@ class Scale(StrEnum):
 
 
 def reproduce(
-    name: Annotated[
-        str, typer.Argument(metavar="EXPERIMENT", help="Which one, such as figure-1, or all of them: all.")
-    ],
+    name: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Experiment, such as figure-1, or all.")],
     scale: Annotated[
-        Scale, typer.Option("--scale", help="In seconds (small), or as large as in the paper.")
+        Scale, typer.Option("--scale", help="small takes seconds; paper has the size of the paper's experiments.")
     ] = Scale.small,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for the pictures and their tables.")
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for figures and their tables.")
     ] = None,
     threads: Threads = None,
     json: Json = False,

@@ -23,17 +23,20 @@ class SamplingMethod(StrEnum):
 
 def sample(
     path: SavedFit,
-    n: Annotated[int, typer.Option("-n", "--number", min=1, help="How many samples.")] = 100,
+    n: Annotated[int, typer.Option("-n", "--number", min=1, help="Number of samples.")] = 100,
     given: Annotated[
-        list[str] | None, typer.Option("--given", metavar="NAME=STATE", help="Keep a variable at a state; repeat it.")
+        list[str] | None,
+        typer.Option("--given", metavar="NAME=STATE", help="Fix a variable at a state; repeat for several."),
     ] = None,
     method: Annotated[
-        SamplingMethod, typer.Option("--method", help="Exact where the width allows (auto), exact or Gibbs.")
+        SamplingMethod, typer.Option("--method", help="Exact if the graph is narrow enough (auto), exact, or Gibbs.")
     ] = SamplingMethod.auto,
     burn_in: Annotated[
-        int | None, typer.Option("--burn-in", min=0, help="Gibbs sweeps before the first draw.")
+        int | None, typer.Option("--burn-in", min=0, help="Gibbs sweeps before the first draw. Default: 1000.")
     ] = None,
-    thin: Annotated[int | None, typer.Option("--thin", min=1, help="Gibbs sweeps between draws.")] = None,
+    thin: Annotated[
+        int | None, typer.Option("--thin", min=1, help="Gibbs sweeps between two draws. Default: 10.")
+    ] = None,
     seed: Seed = 0,
     threads: Threads = None,
     out: Out = None,
@@ -52,7 +55,7 @@ def sample(
     fit = load(path)
     model = fit.model
     if not isinstance(model, FieldModel):
-        raise ModelError(f"{path} holds a model of the kind {model.kind!r}, which this command cannot draw from.")
+        raise ModelError(f"{path} contains a model of the kind {model.kind!r}, which this command cannot draw from.")
     evidence = as_evidence(given or [], model.names, model.states)
     options = {name: value for name, value in (("burn_in", burn_in), ("thin", thin)) if value is not None}
     draws = model.sample(fit.theta, n, seed, evidence=evidence, method=method.value, **options)

@@ -25,19 +25,25 @@ class Order(StrEnum):
 
 def show(
     path: SavedFit,
-    rows: Annotated[int, typer.Option("--rows", min=0, help="Parameters to print.")] = 20,
+    rows: Annotated[int, typer.Option("--rows", min=0, help="Number of parameters to print.")] = 20,
     sort: Annotated[
-        Order, typer.Option("--sort", help="Largest |z|, largest |estimate|, name, or as in θ.")
+        Order, typer.Option("--sort", help="Order: largest |z|, largest |estimate|, name, or as in the model.")
     ] = Order.z,
     level: Annotated[float, typer.Option("--level", help="Level of the confidence intervals.")] = 0.95,
     weights_to: Annotated[
-        Path | None, typer.Option("--weights-to", metavar="DIR", help="Draw how automatic weights were found there.")
+        Path | None, typer.Option("--weights-to", metavar="DIR", help="Folder for the plot of the automatic weights.")
     ] = None,
     coefficients_to: Annotated[
-        Path | None, typer.Option("--coefficients-to", metavar="DIR", help="Draw estimates with intervals there.")
+        Path | None,
+        typer.Option("--coefficients-to", metavar="DIR", help="Folder for the plot of estimates with intervals."),
     ] = None,
     fdr: Annotated[
-        float | None, typer.Option("--fdr", metavar="RATE", help="Which parameters differ from 0 at this rate.")
+        float | None,
+        typer.Option(
+            "--fdr",
+            metavar="RATE",
+            help="Add q-values, and mark parameters that differ from 0 at this false discovery rate.",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -50,7 +56,7 @@ def show(
     from fieldfit.types import FieldfitError
 
     if not 0 < level < 1:
-        raise FieldfitError(f"--level is {level:g}; a confidence level lies between 0 and 1.")
+        raise FieldfitError(f"--level is {level:g}; it must be between 0 and 1.")
     fit = load(path)
     files = [] if weights_to is None else write_weights(fit, weights_to)
     if coefficients_to is not None:

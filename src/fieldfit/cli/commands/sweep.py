@@ -9,10 +9,11 @@ import typer
 
 from fieldfit.cli.options import Json, Threads, limit_threads
 
-SweepFile = Annotated[Path, typer.Argument(metavar="FILE.toml", help="The sweep's description.")]
+SweepFile = Annotated[Path, typer.Argument(metavar="FILE.toml", help="File that describes the sweep.")]
 StoreFile = Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep's .toml file, or its store.")]
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", metavar="FILE", help="The store (FILE.sweep beside FILE.toml).")
+    Path | None,
+    typer.Option("--store", metavar="FILE", help="Store for the results. Default: FILE.sweep next to FILE.toml."),
 ]
 
 #: Exit codes of `run`: all cells done, some failed, stopped by Ctrl-C.
@@ -22,14 +23,16 @@ FAILED, INTERRUPTED = 1, 130
 def run(
     file: SweepFile,
     store: StoreOption = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Worker processes; -1 is one on each processor.")] = 1,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", help="Number of worker processes; -1: one for each processor.")
+    ] = 1,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try failed cells again.")] = False,
-    extend: Annotated[bool, typer.Option("--extend", help="Add the cells of axes that have grown.")] = False,
+    extend: Annotated[bool, typer.Option("--extend", help="Add cells for new values of the axes.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress display.")] = False,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Compute the cells that the store does not have yet; after any interruption the same command goes on."""
+    """Compute the cells that the store does not have yet; after any interruption run the same command to continue."""
     from fieldfit.cli.output import print_json, say
     from fieldfit.sweep import read_sweep, run_sweep
 
@@ -52,7 +55,7 @@ def run(
 
 def show(
     path: StoreFile,
-    errors: Annotated[bool, typer.Option("--errors", help="Also the whole error of every failed cell.")] = False,
+    errors: Annotated[bool, typer.Option("--errors", help="Also print the full error of every failed cell.")] = False,
     json: Json = False,
 ) -> None:
     """How far a sweep is and what failed; also while it runs."""
@@ -74,8 +77,8 @@ def show(
 
 def export(
     path: StoreFile,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="A .csv or .parquet file to write.")],
-    unfinished: Annotated[bool, typer.Option("--unfinished", help="Also the cells that are not done.")] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Output file, .csv or .parquet.")],
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Include cells that are not done.")] = False,
 ) -> None:
     """Write the results as a table, one line for each cell."""
     from fieldfit.cli.output import check_folder, note

@@ -45,7 +45,7 @@ def parse_hypotheses(texts: Sequence[str], names: Sequence[str]) -> tuple[list[d
         for name in [left] if not equals or right not in known else [left, right]:
             if name not in known:
                 shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
-                raise ModelError(f"The hypothesis {text!r} names no parameter; they are {shown}.")
+                raise ModelError(f"The hypothesis {text!r} does not name a parameter; the parameters are {shown}.")
         if right in known:
             rows.append({left: 1.0, right: -1.0})
             values.append(0.0)

@@ -38,14 +38,17 @@ def theory(
         ),
     ] = None,
     *,
-    m: Annotated[int | None, typer.Option("--m", min=1, help="Variables of the Boltzmann machine.")] = None,
+    m: Annotated[int | None, typer.Option("--m", min=1, help="Number of variables of the Boltzmann machine.")] = None,
     machine: BoltzmannOptions,
     formula: Annotated[
         Formula,
-        typer.Option("--formula", help="exact counts the selection noise, published is Proposition 2."),
+        typer.Option("--formula", help="exact includes the selection noise; published is the paper's Proposition 2."),
     ] = Formula.exact,
     draws: Annotated[
-        int, typer.Option("--draws", min=20, help="Samples to simulate where enumeration is too large.")
+        int,
+        typer.Option(
+            "--draws", min=20, help="Number of simulated samples if there are too many states to enumerate."
+        ),
     ] = 20_000,
     seed: Seed = 0,
     threads: Threads = None,
@@ -91,7 +94,7 @@ def theory(
     formats = ("", ".4g", "", ".3f" if not simulated else ".3g", ".4f", ".4f", *([".1g"] if simulated else []))
     notes = [
         f"Variance relative to maximum likelihood, {formula.value} formula, {records[0]['method']}; for each sample.",
-        "root is det^(1/r), the ratio for each parameter.",
+        "root is det^(1/r), the ratio per parameter.",
     ]
     notes += list(dict.fromkeys(record["why_no_mle"] for record in records if record["why_no_mle"]))
     notes += [f"{record['policy']}: {record['note']}" for record in records if record["note"]]
@@ -122,7 +125,9 @@ def _model_and_theta(
     elif "." in kind or "/" in kind:
         fit = load(kind)
         if not isinstance(fit.model, FieldModel):
-            raise ModelError(f"{kind} holds a model of the kind {fit.model.kind!r}; this command knows fields only.")
+            raise ModelError(
+                f"{kind} contains a model of the kind {fit.model.kind!r}; this command accepts fields only."
+            )
         model, vector = fit.model, fit.theta
     else:
         raise ModelError(f"--model is {kind!r}; give boltzmann, a saved fit (model.ff) or a UAI network (model.uai).")

@@ -15,13 +15,17 @@ def validate(
     path: SavedFit,
     data: FittedData,
     policy: Annotated[
-        list[str] | None, typer.Option("--policy", "-p", help="A policy (several times); that of the fit.")
+        list[str] | None,
+        typer.Option("--policy", "-p", help="A policy; repeat for several. Default: that of the fit."),
     ] = None,
     sigma2: Annotated[
-        str | None, typer.Option("--sigma2", metavar="V,…", help="Penalties to try, such as 0.1,1,none; the fit's.")
+        str | None,
+        typer.Option(
+            "--sigma2", metavar="V,…", help="Penalties to compare, such as 0.1,1,none. Default: that of the fit."
+        ),
     ] = None,
-    score: Annotated[str, typer.Option("--score", help="What is measured on held-out samples.")] = "FL",
-    folds: Annotated[int, typer.Option("--folds", min=2, help="Parts of the data.")] = 5,
+    score: Annotated[str, typer.Option("--score", help="Policy that is measured on held-out samples.")] = "FL",
+    folds: Annotated[int, typer.Option("--folds", min=2, help="Number of folds.")] = 5,
     seed: Seed = 0,
     threads: Threads = None,
     json: Json = False,

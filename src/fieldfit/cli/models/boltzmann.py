@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 class BoltzmannOptions:
     """The options that describe a Boltzmann machine."""
 
-    biases: Annotated[bool, typer.Option("--biases/--no-biases", help="A parameter for each variable too.")] = False
-    states: Annotated[str, typer.Option("--states", metavar="S0,S1", help="The two values, such as -1,1.")] = "0,1"
+    biases: Annotated[bool, typer.Option("--biases/--no-biases", help="Whether each variable has a bias.")] = False
+    states: Annotated[
+        str, typer.Option("--states", metavar="S0,S1", help="The two values of a variable, such as -1,1.")
+    ] = "0,1"
     edges: EdgesOption = None
     tied: TiedOption = False
 

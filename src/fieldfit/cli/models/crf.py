@@ -34,9 +34,11 @@ class CRFOptions:
     """How sentences are read, and which weights the CRF has."""
 
     features: Annotated[
-        str, typer.Option("--features", help="conll2000, tagger, columns, or a file of CRF++ templates.")
+        str, typer.Option("--features", help="Features: conll2000, tagger, columns, or a file of CRF++ templates.")
     ] = "columns"
-    kind: Annotated[Format, typer.Option("--format", help="Columns, or CRFsuite's text.")] = Format.columns
+    kind: Annotated[Format, typer.Option("--format", help="Format of the file: columns, or CRFsuite's text.")] = (
+        Format.columns
+    )
     separator: SeparatorOption = None
     min_count: Annotated[
         int, typer.Option("--min-count", min=1, help="Leave out features that occur less often.")
@@ -57,7 +59,7 @@ class CRFOptions:
         typer.Option("--start-end/--no-start-end", help="Weights of the first and the last label. Default: yes."),
     ] = None
     crfsuite: Annotated[
-        bool, typer.Option("--crfsuite", help="The weights of CRFsuite: observed transitions, no start and end.")
+        bool, typer.Option("--crfsuite", help="CRFsuite's weights: observed transitions, no start and end.")
     ] = False
 
     def tagger(self, **training: Any) -> CRFTagger:
@@ -92,13 +94,18 @@ class StoppingOptions:
         Path | None,
         typer.Option("--dev", metavar="FILE", help="Stop when the score on this file no longer improves."),
     ] = None
-    patience: Annotated[int, typer.Option("--patience", min=1, help="Iterations without a better score.")] = 10
+    patience: Annotated[
+        int, typer.Option("--patience", min=1, help="Stop after this many iterations without a better score.")
+    ] = 10
     check_every: Annotated[
         int, typer.Option("--check-every", min=1, help="Iterations between two scores on --dev.")
     ] = 5
-    metric: Annotated[Metric, typer.Option("--metric", help="The score on --dev.")] = Metric.accuracy
+    metric: Annotated[Metric, typer.Option("--metric", help="Score on --dev.")] = Metric.accuracy
     start: Annotated[
-        Path | None, typer.Option("--start", metavar="MODEL.ff", help="Start from the weights of a saved tagger.")
+        Path | None,
+        typer.Option(
+            "--start", metavar="MODEL.ff", help="Saved tagger with the starting weights. Default: start from 0."
+        ),
     ] = None
 
 

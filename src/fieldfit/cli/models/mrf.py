@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fieldfit.data.samples import Table
     from fieldfit.models.mrf import MarkovRandomField
 
-NetworkFile = Annotated[Path, typer.Argument(metavar="MODEL.uai", help="The cliques, in the UAI format.")]
+NetworkFile = Annotated[Path, typer.Argument(metavar="MODEL.uai", help="File with the cliques, in UAI format.")]
 
 
 def read(network: Path, data: Path, table: TableOptions) -> tuple[MarkovRandomField, Table]:

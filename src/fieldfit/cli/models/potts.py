@@ -35,9 +35,9 @@ class PottsOptions:
         typer.Option("--states", metavar="S0,S1,…", help="The values of a site. Default: all values in the data."),
     ] = None
     couplings: Annotated[
-        Couplings, typer.Option("--couplings", help="A q × q table for each edge, or one number for equal states.")
+        Couplings, typer.Option("--couplings", help="A q × q table for each edge, or one parameter for equal states.")
     ] = Couplings.table
-    fields: Annotated[bool, typer.Option("--fields/--no-fields", help="Parameters for each site too.")] = True
+    fields: Annotated[bool, typer.Option("--fields/--no-fields", help="Whether each site has a field.")] = True
     edges: EdgesOption = None
     tied: TiedOption = False
 

@@ -11,7 +11,9 @@ from fieldfit.cli.options import SavedFit, with_options
 from fieldfit.cli.planning import PlanOptions, run_plan
 from fieldfit.cli.saved import SampleOptions, read_samples
 
-NewData = Annotated[Path, typer.Argument(metavar="DATA", help="A table, or a file of sentences, as was fitted.")]
+NewData = Annotated[
+    Path, typer.Argument(metavar="DATA", help="A table or a file of sentences, in the form of the fit's data.")
+]
 
 
 @with_options
