@@ -92,7 +92,7 @@ def test_simulation_agrees_with_enumeration_within_its_error():
 def test_no_maximum_likelihood_to_compare_with_says_so():
     model = ff.BoltzmannMachine(40)
     theory = ff.asymptotics(model, np.zeros(780), "PL1[0:3]", method="simulation", n_simulated=20)
-    with pytest.raises(ModelError, match="no maximum likelihood to compare with: FL"):
+    with pytest.raises(ModelError, match="aximum likelihood is not available for comparison: FL"):
         theory.efficiency()
 
 

@@ -28,7 +28,7 @@ def test_a_budget_without_a_unit_on_the_command_line(five, tmp_path, capsys):
     path = tmp_path / "data.csv"
     np.savetxt(path, five[2][:300], fmt="%d", delimiter=",", header="a,b,c,d,e", comments="")
     assert main(["plan", str(path), "--budget", "50", "-p", "PL1"]) == 0
-    assert "Of the budget of 50 s" in " ".join(capsys.readouterr().out.split())
+    assert "of the budget of 50 s" in " ".join(capsys.readouterr().out.split())
     assert main(["plan", "--help"]) == 0
     assert "10 is 10s" in " ".join(capsys.readouterr().out.replace("│", " ").split())
 
@@ -152,4 +152,4 @@ def test_words_fit_what_was_asked(five):
     plain = ff.plan(model, x, flops=1.6e7, policies=["PL1", "FL"], sigma2=1.0).explain()
     assert "Plain pseudo-likelihood is the best choice" in plain
     assert "its squared error is" in plain
-    assert "The next better policy is 'FL'" in plain
+    assert "The next more accurate policy is 'FL'" in plain

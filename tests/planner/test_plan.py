@@ -244,9 +244,9 @@ def test_a_field_too_wide_for_maximum_likelihood_is_compared_with_pseudo_likelih
         ({"budget": "soon"}, FieldfitError, "10s"),
         ({"budget": -1}, FieldfitError, "positive"),
         ({"flops": math.nan}, FieldfitError, "positive"),
-        ({"efficiency": 0.9}, FieldfitError, "nothing is better"),
+        ({"efficiency": 0.9}, FieldfitError, "it must be at least 1"),
         ({"policies": []}, FieldfitError, "empty"),
-        ({"policies": ["PL9"]}, FieldfitError, "cannot be planned"),
+        ({"policies": ["PL9"]}, FieldfitError, "cannot be compared"),
         ({"functionals": ["nobody"]}, ModelError, "nobody"),
     ],
 )

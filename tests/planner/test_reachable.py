@@ -73,7 +73,7 @@ def test_what_costs_hardly_more_counts_as_cheap(plan):
     far = replace(first, policy="c", cost=2.0, variance=1.0, affordable=False)
     assert choose([cheap, near, far], Target(efficiency=4.0), "FL")[0].policy == "b"
     best, why = choose([cheap, near, far], Target(flops=3.0), "FL")
-    assert (best.policy, "left too little" in why) == ("b", True)
+    assert (best.policy, "too little of the budget is left" in why) == ("b", True)
     best, why = choose([cheap, near, far], Target(flops=0.5), "FL")
     assert (best.policy, "too small for any" in why) == ("b", True)
 

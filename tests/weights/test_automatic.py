@@ -237,7 +237,7 @@ def test_history_and_rounds():
     assert frame["theta_converged"].iloc[-1]
     short = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights=ff.AutoWeights(max_rounds=1)).weights
     assert not short.converged
-    assert "not settled in 1 rounds" in short.message
+    assert "not converged in 1 rounds" in short.message
     assert len(short.history) == 1
 
 

@@ -91,7 +91,7 @@ def test_equal_weights_are_in_the_report():
     plain = json.loads(json.dumps(found.to_dict()))
     assert plain["equal"] == found.equal
     assert plain["work"]["samples"] == 3_000
-    line = next(line for line in str(found).splitlines() if "against it" in line)
+    line = next(line for line in str(found).splitlines() if "; differences: " in line)
     assert ff.fit(MODEL, x, "PL1 + FL", weights=ff.AutoWeights(most_exact=9)).weights.comparison().empty
     for name, J in (*((f"{name} alone", J) for name, J in found.pure.items()), ("equal weights", found.equal)):
         assert f"{name} {J - found.J_exact:+.4g}" in line

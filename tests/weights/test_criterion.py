@@ -201,7 +201,7 @@ def test_weights_of_single_components():
     np.testing.assert_allclose(_log_det(model, theta, single.policy), single.J_exact, atol=1e-7)
     with pytest.raises(PolicyError, match="one weight β for all its blocks"):
         ff.best_weights(model, theta, "Partition(1) + FL", by="component")
-    with pytest.raises(PolicyError, match="at most 64 can have weights of their own"):
+    with pytest.raises(PolicyError, match="at most 64 can have separate weights"):
         ff.best_weights(ff.BoltzmannMachine(13), np.zeros(78), "PL2", by="component")
 
 

@@ -67,7 +67,7 @@ def test_files_from_before_work_and_equal_weights_were_kept(tmp_path):
     assert again.equal is None
     assert again.work.samples == 0
     assert [line.samples for line in again.history] == [0] * len(fit.weights.history)
-    assert "against it" not in str(again)
+    assert "; differences: " not in str(again)
 
 
 def test_fits_without_automatic_weights_and_older_files(tmp_path):

@@ -102,7 +102,7 @@ class Asymptotics:
         (1.05, 1.624)
         """
         if self.mle_covariance is None:
-            raise ModelError(f"There is no maximum likelihood to compare with: {self.why_no_mle}")
+            raise ModelError(f"Maximum likelihood is not available for comparison: {self.why_no_mle}")
         return efficiency(self.covariance, self.mle_covariance, kind, self.basis)
 
     def standard_errors(self, n: int) -> FloatArray:
@@ -117,7 +117,7 @@ class Asymptotics:
             return ""
         shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
         return (
-            f"The policy does not determine {len(names)} of {len(self.bread)} parameters, whose variance is infinite: "
+            f"The policy does not determine {len(names)} of {len(self.bread)} parameters, which have infinite variance: "
             f"{shown}."
         )
 
@@ -135,7 +135,7 @@ class Asymptotics:
         if self.undetermined:
             lines.append(textwrap.fill(self.note, 80, subsequent_indent="  "))
         if self.mle_covariance is None:
-            return "\n".join([*lines, f"no maximum likelihood to compare with: {self.why_no_mle}"])
+            return "\n".join([*lines, f"maximum likelihood is not available for comparison: {self.why_no_mle}"])
         simulated = self.monte_carlo_error or {}
         lines.append("variance relative to maximum likelihood:")
         for kind, what in (("det", "determinants"), ("root", "det^(1/r)"), ("trace", "traces")):

@@ -286,7 +286,10 @@ def choose(
         good = [candidate for candidate in usable if candidate.variance <= target.efficiency * (1 + 1e-9)]
         if not good:
             best = min(usable, key=lambda candidate: candidate.variance)
-            return best, f"no policy compared reaches {target.efficiency:g} times the variance of maximum likelihood"
+            return (
+                best,
+                f"no policy compared has at most {target.efficiency:g} times the variance of maximum likelihood",
+            )
         return _cheapest(good), "the cheapest that is accurate enough"
     affordable = [candidate for candidate in enough if candidate.affordable]
     affordable = affordable or [candidate for candidate in usable if candidate.affordable]
@@ -295,10 +298,12 @@ def choose(
         near = [candidate for candidate in usable if candidate.cost <= 0.1 * target.limit]
         if near:
             best = min(near, key=lambda candidate: candidate.variance)
-            return best, "the pilot has used up the budget, and this fit takes less than a tenth of it more"
+            return best, "the pilot has used the budget, and this fit needs less than a tenth of it in addition"
         if min(candidate.cost for candidate in usable) <= target.limit:
-            return _cheapest(usable), "the pilot has left too little of the budget: the most accurate of the cheapest"
-        return _cheapest(usable), "the budget is too small for any of them: the most accurate of the cheapest"
+            return _cheapest(
+                usable
+            ), "too little of the budget is left after the pilot: the most accurate of the cheapest"
+        return _cheapest(usable), "the budget is too small for any policy: the most accurate of the cheapest"
     leading = min(affordable, key=lambda candidate: candidate.variance)
     least = leading.variance
     # Within half a percent of the best, or what the pilot's sample can tell apart: fewer terms first, then the cheaper.
@@ -307,7 +312,7 @@ def choose(
         for candidate in affordable
         if candidate.variance <= least * (1 + min(max(ENOUGH, 2 * max(candidate.error, leading.error)), _AT_MOST))
     ]
-    why = "the most accurate that the budget allows"
+    why = "the most accurate within the budget"
     if math.isinf(target.limit):
         why = f"the most accurate of the {len(candidates)} policies compared"
     return min(close, key=lambda candidate: (candidate.n_terms, candidate.cost)), why

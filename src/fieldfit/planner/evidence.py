@@ -298,7 +298,7 @@ class _Gathering:
         basis, _ = sampled.moments.whitening()
         sampled = sampled.projected(basis)
         lost = r - basis.shape[1]
-        note = f"{lost} directions on which the samples have no information are left out." if lost else ""
+        note = f"{lost} directions without information in the samples are excluded." if lost else ""
         return self._reduced(sampled, basis, sampled.moments.J[self.reference], 2.0 * r, note)
 
     def _sampled(self, basis: FloatArray | None, *, inside: bool) -> Sampled:

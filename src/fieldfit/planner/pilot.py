@@ -120,7 +120,7 @@ def refuse_if_too_small(effort: Effort, r: int, seconds: float, speed: Line, gon
     if least > 0.3 * seconds:
         raise FieldfitError(
             f"The budget of {seconds:.3g} s is too small for a plan: the pilot alone needs about {least:.2g} s. Fit PL1 "
-            "without a plan; or plan without a budget and ask plan.within(…) for the fit alone; or give "
+            "without a plan; or plan without a budget and use plan.within(…) for the fit alone; or give "
             f"{4 * least:.2g} s or more."
         )
 
@@ -137,7 +137,7 @@ def refuse_flops_if_too_small(effort: Effort, n: int, r: int, flops: float, each
         least = (moment_passes(r, 1, _FEWEST_STEPS) + pilot_evaluations(r)) * _FEWEST * each
         raise FieldfitError(
             f"The budget of {flops:.3g} FLOPs is too small for a plan: the pilot alone needs about {least:.2g} FLOPs. Fit "
-            "PL1 without a plan; or plan without a budget and ask plan.within(flops=…) for the fit alone; or give "
+            "PL1 without a plan; or plan without a budget and use plan.within(flops=…) for the fit alone; or give "
             f"{least / SURVEY_FLOPS:.2g} FLOPs or more."
         )
     return min(most, PILOT_ITERATIONS)

@@ -84,12 +84,12 @@ class Survey:
         """What the reader of a plan should know besides."""
         notes = list(self.evidence.notes)
         if not self.pilot.converged:
-            notes.append("The pilot was stopped early and extrapolated: the number of evaluations is a guess.")
+            notes.append("The pilot was stopped early and extrapolated, so the number of evaluations is uncertain.")
         if self.evidence.criterion.penalty is not None:
-            notes.append("The penalty is in the comparison: squared error where θ has its prior N(0, σ²).")
+            notes.append("The comparison includes the penalty: squared error when θ has the prior N(0, σ²).")
         if self.weighted:
-            told = "The values of the pilot's samples are drawn anew, and weights are taken as independent of them."
-            notes.append("Importance weights are in bread and meat." + (f" {told}" if self.simulated else ""))
+            told = "The values of the pilot's samples are simulated, and weights are treated as independent of them."
+            notes.append("Importance weights enter bread and meat." + (f" {told}" if self.simulated else ""))
         full = str(_FULL)
         for name, skipped in self.skipped.items():
             if skipped.for_time:
@@ -189,7 +189,7 @@ def _refuse_missing(terms: tuple[tuple[Term, ...], ...], skipped: dict[str, Skip
     """FieldfitError where a law that was asked for cannot be planned."""
     for term in (term for policy in terms for term in policy):
         if str(term.law) in skipped:
-            raise FieldfitError(f"The policy with {term.law} cannot be planned: {skipped[str(term.law)].reason}")
+            raise FieldfitError(f"The policy with {term.law} cannot be compared: {skipped[str(term.law)].reason}")
 
 
 def recommend(survey: Survey, target: Target) -> Plan:

@@ -40,10 +40,10 @@ class Target:
     def of(cls, budget: str | float | None, flops: float | None, efficiency: float | None) -> Target:
         """From what a user gives, one of the three or none."""
         if sum(value is not None for value in (budget, flops, efficiency)) > 1:
-            raise FieldfitError("Give one of budget, flops and efficiency, not several: each of them decides alone.")
+            raise FieldfitError("Give only one of budget, flops and efficiency.")
         wanted = None if efficiency is None else _positive(efficiency, "efficiency")
         if wanted is not None and wanted < 1:
-            raise FieldfitError(f"efficiency is {wanted:g}; nothing is better than maximum likelihood, which has 1.")
+            raise FieldfitError(f"efficiency is {wanted:g}; it must be at least 1, the value of maximum likelihood.")
         return cls(
             None if budget is None else parse_seconds(budget),
             None if flops is None else _positive(flops, "flops"),

@@ -108,7 +108,7 @@ class Plan:
         what = "squared error" if self.squared_error else "variance"
         accuracy = f"its {what} is {best.variance:.4g} times that of {relative}"
         if best.policy == self.reference:
-            accuracy = f"is what the others are compared with ({relative})"
+            accuracy = f"it is the reference of the comparison ({relative})"
         lines.append(
             f"It costs about {self._cost(best.cost)} and {accuracy}"
             + (f" (± {100 * best.error:.2g}% from the pilot's sample)." if best.error > 1e-6 else ".")
@@ -126,7 +126,8 @@ class Plan:
             ratio = better.cost / best.cost
             times = "hardly more" if ratio < 1.05 else f"{ratio:.3g} times as much"
             lines.append(
-                f"The next better policy is '{better.policy}': {better.variance:.4g} for about {self._cost(better.cost)}, "
+                f"The next more accurate policy is '{better.policy}': {better.variance:.4g} for "
+                f"about {self._cost(better.cost)}, "
                 f"{times}."
             )
         elif best.policy != "FL":
@@ -136,7 +137,7 @@ class Plan:
                 f"The pilot's cost is already spent: all of the budget of {self._cost(self.budget)} is for the fit."
             )
         elif math.isfinite(self.budget):
-            lines.append(f"Of the budget of {self._cost(self.budget)} the pilot has used {self._cost(self.spent)}.")
+            lines.append(f"The pilot has used {self._cost(self.spent)} of the budget of {self._cost(self.budget)}.")
         lines.append(
             f"Variance: {self.kind}, {self.method}, with the selection noise, for these {self.n:,} samples. "
             f"Cost: {self._account()}."
@@ -208,7 +209,7 @@ class Plan:
             label = f"variance relative to\n{relative}" if place % _ACROSS == 0 else ""
             limits = (low * (top / low) ** -0.04, top)
             panels.append(
-                Panel(f"family {family}", "λ, the probability of selection", label, series, levels, x_range=(0.0, 1.0),
+                Panel(f"family {family}", "selection probability λ", label, series, levels, x_range=(0.0, 1.0),
                       y_range=limits, log_y=True, plain_ticks=True)
             )  # fmt: skip
         rows = [panels[start : start + _ACROSS] for start in range(0, len(panels), _ACROSS)]

@@ -170,14 +170,14 @@ class _Alternation:
 
     def _alternate(self) -> tuple[bool, str]:
         options = self.options
-        converged, message = False, f"stopped: not settled in {options.max_rounds} rounds"
+        converged, message = False, f"stopped: not converged in {options.max_rounds} rounds"
         step = None if self.sample.rows is None else self._pilot()
         tight = options.max_rounds == 1 or step is not None
         while step is None or len(self.history) < options.max_rounds:
             step = self._round(self.all, self.tol if tight else max(self.tol, _LOOSE), tight)
             settled = step.solution.converged or (len(self.history) > 1 and _settled(self.history))
             if tight and settled and self._still(step):
-                converged, message = True, f"converged: β and θ settled in {len(self.history)} rounds"
+                converged, message = True, f"converged: β and θ converged in {len(self.history)} rounds"
                 # θ belongs to the present β, which stays where it is as good as the best, and as anything simple.
                 if self._beaten(step.criterion):
                     self.beta = step.best

@@ -139,7 +139,7 @@ class Groups:
         if all(isinstance(law, BoundIndependent) for law in self.bound.laws):
             return self.bound.lams(0)
         raise PolicyError(
-            f"The published formula needs one λ for each family; those of '{self.bound.policy}' differ between "
+            f"The published formula needs one λ for each family; the λ of '{self.bound.policy}' differ between "
             "samples. Use formula='exact'."
         )
 
@@ -208,7 +208,7 @@ def groups_of(bound: BoundPolicy, by: str) -> Groups:
         sizes.append(family.size)
     if sum(sizes) > MOST_COMPONENTS:
         raise PolicyError(
-            f"'{bound.policy}' has {sum(sizes)} components; at most {MOST_COMPONENTS} can have weights of their own. "
+            f"'{bound.policy}' has {sum(sizes)} components; at most {MOST_COMPONENTS} can have separate weights. "
             "Use by='term'."
         )
     if len(bound.families) != terms:
@@ -229,7 +229,7 @@ def check_betas(groups: Groups, beta: Sequence[float]) -> FloatArray:
     values = np.asarray(beta, dtype=np.float64)
     if values.shape != (groups.count,) or np.any(~np.isfinite(values)) or np.any(values < 0) or not values.any():
         raise PolicyError(
-            f"The weights to start from must be {groups.count} numbers of at least 0, one for each of "
+            f"The starting weights must be {groups.count} numbers of at least 0, one for each of "
             f"{', '.join(groups.names)}; got {list(beta)}."
         )
     return groups.normalised(values)

@@ -54,7 +54,7 @@ class AutoWeights:
         for name in ("max_rounds", "inner_iterations", "most_exact", "probes"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):
-                raise PolicyError(f"{name} of the automatic weights is {value!r}; it must be a whole number.")
+                raise PolicyError(f"{name} of the automatic weights is {value!r}; it must be an integer.")
         if not 0 <= self.gamma < float("inf"):
             raise PolicyError(f"gamma of the automatic weights is {self.gamma}; it must be finite and at least 0.")
         if not self.tol > 0:

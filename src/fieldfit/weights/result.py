@@ -197,7 +197,7 @@ class WeightsResult:
             best = sorted(self.pure.items(), key=lambda item: item[1])[:_MOST_COMPARED]
             others = [*((f"{name} alone", value) for name, value in best), ("equal weights", self.equal)]
             above = ", ".join(f"{name} {value - self.J_exact:+.4g}" for name, value in others)
-            lines.append(f"log det of the variance {self.J_exact:.4g}; against it {above}")
+            lines.append(f"log det of the variance {self.J_exact:.4g}; differences: {above}")
         if self.diagonal_loss is not None:
             lines.append(f"loss of the diagonal form against the exact one: {self.diagonal_loss:.4g} in log det")
         if self.gershgorin is not None:
