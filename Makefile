@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*)
 
-.PHONY: demo test test-fast reproduce check unit format sanitize clean
+.PHONY: demo test test-fast reproduce check unit format stubs sanitize clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m fieldfit.demo --out demo-output
@@ -32,6 +32,11 @@ format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i kernels/*.hpp kernels/*.cpp
+
+# The types of the compiled kernels, written by nanobind; a test compares them.
+stubs: $(VENV)/.installed
+	$(BIN)/python -m nanobind.stubgen -q -m fieldfit._kernels -o src/fieldfit/_kernels.pyi
+	$(BIN)/ruff format -q src/fieldfit/_kernels.pyi
 
 $(VENV)/.installed: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,90 +1,23 @@
-// Python's way into the eliminations: programs and configurations as flat arrays. An array of length 0 stands for "not
-// wanted" or "all ones".
+// Python's way into the eliminations: programs and configurations as flat arrays.
+#include <nanobind/stl/optional.h>
+
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "bindings.hpp"
-#include "elimination.hpp"
+#include "checks.hpp"
+#include "elimination_arrays.hpp"
 #include "philox.hpp"
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "thread_number.hpp"
 
 namespace ff {
 
 namespace {
 
-struct ProgramArrays {
-    In<int32_t> bucket_ptr, group_ptr;
-    In<int64_t> cell_count;
-    In<int32_t> group_size;
-    In<int64_t> group_cell;
-    In<int32_t> bucket_size, bucket_card;
-    In<int64_t> bucket_cell, message_cell;
-    In<int32_t> input_ptr, input_source;
-    In<int64_t> input_map;
-    In<int32_t> maps, bucket_var, separator_ptr, separator_var, separator_stride;
-    In<int32_t> program_template;
-    In<int64_t> program_member, program_group;
-    In<int32_t> group_member;
-    In<int64_t> member_entry;
-    In<int32_t> entry_offset;
-    In<int64_t> program_variable;
-    In<int32_t> variable;
-
-    Programs view() const {
-        const size_t templates = cell_count.shape(0), programs = program_template.shape(0);
-        if (bucket_ptr.shape(0) != templates + 1 || group_ptr.shape(0) != templates + 1 ||
-            program_member.shape(0) != programs + 1 || program_group.shape(0) != programs ||
-            program_variable.shape(0) != programs + 1)
-            throw nb::value_error("eliminate: the pointers of templates or programs have the wrong length");
-        const size_t buckets = static_cast<size_t>(bucket_ptr.data()[templates]);
-        const size_t groups = static_cast<size_t>(group_ptr.data()[templates]);
-        if (bucket_size.shape(0) != buckets || bucket_card.shape(0) != buckets || bucket_cell.shape(0) != buckets ||
-            message_cell.shape(0) != buckets || input_ptr.shape(0) != buckets + 1 || bucket_var.shape(0) != buckets ||
-            separator_ptr.shape(0) != buckets + 1 || group_size.shape(0) != groups || group_cell.shape(0) != groups ||
-            member_entry.shape(0) != static_cast<size_t>(program_member.data()[programs]) ||
-            variable.shape(0) != static_cast<size_t>(program_variable.data()[programs]))
-            throw nb::value_error("eliminate: the arrays of the programs do not belong together");
-        return Programs{bucket_ptr.data(),
-                        group_ptr.data(),
-                        cell_count.data(),
-                        group_size.data(),
-                        group_cell.data(),
-                        bucket_size.data(),
-                        bucket_card.data(),
-                        bucket_cell.data(),
-                        message_cell.data(),
-                        input_ptr.data(),
-                        input_source.data(),
-                        input_map.data(),
-                        maps.data(),
-                        bucket_var.data(),
-                        separator_ptr.data(),
-                        separator_var.data(),
-                        separator_stride.data(),
-                        static_cast<int64_t>(programs),
-                        program_template.data(),
-                        program_member.data(),
-                        program_group.data(),
-                        group_member.data(),
-                        member_entry.data(),
-                        entry_offset.data(),
-                        program_variable.data(),
-                        variable.data()};
-    }
-};
-
 template <class T>
-T* or_null(Out<T>& array) {
-    return array.shape(0) ? array.data() : nullptr;
-}
-
-template <class T>
-const T* or_null(In<T>& array) {
-    return array.shape(0) ? array.data() : nullptr;
+auto data_or_null(const std::optional<T>& array) {
+    return array ? array->data() : nullptr;
 }
 
 constexpr int64_t wide_lanes = 8;
@@ -124,9 +57,12 @@ int64_t eliminate_all(const Programs& programs, const Tables& tables, const Requ
         if (sums && n_chunks > 1) partial.assign(static_cast<size_t>(n_chunks * sums_size), 0.0);
         const int team = static_cast<int>(std::min<int64_t>(n_threads, n_chunks));
         int64_t redone = 0;
+        // One piece for each thread, at a distance of whole cache lines; pages that nobody touches cost nothing.
+        const int64_t piece = (work_size[wide] + 7) / 8 * 8;
+        std::unique_ptr<double[]> work(new double[static_cast<size_t>(team * piece)]);
 #pragma omp parallel num_threads(team) if (team > 1) reduction(+ : redone)
         {
-            std::unique_ptr<double[]> work(new double[static_cast<size_t>(work_size[wide])]);
+            double* own_work = work.get() + thread_number() * piece;
 #pragma omp for schedule(dynamic, 1)
             for (int64_t chunk = 0; chunk < n_chunks; ++chunk) {
                 Request part = request;
@@ -140,7 +76,7 @@ int64_t eliminate_all(const Programs& programs, const Tables& tables, const Requ
                 }
                 const int64_t first = n_batches * chunk / n_chunks, last = n_batches * (chunk + 1) / n_chunks;
                 redone += FF_CALL(eliminate)(programs, tables, part, batches[wide].data(), first, last,
-                                             wide ? static_cast<int>(wide_lanes) : 1, work.get());
+                                             wide ? static_cast<int>(wide_lanes) : 1, own_work);
             }
         }
         again += redone;
@@ -157,6 +93,18 @@ int64_t eliminate_all(const Programs& programs, const Tables& tables, const Requ
         }
     }
     return again;
+}
+
+// The marginals of each configuration lie in their array.
+void check_each(const Programs& p, const int64_t* config_ptr, const int64_t* start, size_t size, const Checks& checks) {
+    for (int64_t q = 0; q < p.n_programs; ++q) {
+        const int32_t t = p.program_template[q];
+        const int32_t* member = p.group_member + p.program_group[q];
+        int64_t entries = 0;
+        for (int32_t g = 0; g < p.group_ptr[t + 1] - p.group_ptr[t]; ++g)
+            entries += static_cast<int64_t>(member[g + 1] - member[g]) * p.group_size[p.group_ptr[t] + g];
+        for (int64_t c = config_ptr[q]; c < config_ptr[q + 1]; ++c) checks.range("each", start[c], entries, size);
+    }
 }
 
 // States of the free variables, the last eliminated first: drawn from the conditionals, or the maximising ones.
@@ -188,63 +136,129 @@ void decode(const Programs& p, const double* work, bool maximise, Philox* random
 }  // namespace
 
 void bind_elimination(nb::module_& module) {
-    nb::class_<ProgramArrays>(module, "Programs", "Read-only views of compiled eliminations.")
-        .def(nb::init<In<int32_t>, In<int32_t>, In<int64_t>, In<int32_t>, In<int64_t>, In<int32_t>, In<int32_t>,
-                      In<int64_t>, In<int64_t>, In<int32_t>, In<int32_t>, In<int64_t>, In<int32_t>, In<int32_t>,
-                      In<int32_t>, In<int32_t>, In<int32_t>, In<int32_t>, In<int64_t>, In<int64_t>, In<int32_t>,
-                      In<int64_t>, In<int32_t>, In<int64_t>, In<int32_t>>());
+    nb::class_<ProgramArrays>(module, "Programs", "Compiled eliminations, whose indices are checked here once.")
+        .def(
+            "__init__",
+            [](ProgramArrays* self, In<int32_t> bucket_ptr, In<int32_t> group_ptr, In<int64_t> cell_count,
+               In<int32_t> group_size, In<int64_t> group_cell, In<int32_t> bucket_size, In<int32_t> bucket_card,
+               In<int64_t> bucket_cell, In<int64_t> message_cell, In<int32_t> input_ptr, In<int32_t> input_source,
+               In<int64_t> input_map, In<int32_t> maps, In<int32_t> bucket_var, In<int32_t> separator_ptr,
+               In<int32_t> separator_var, In<int32_t> separator_stride, In<int32_t> program_template,
+               In<int64_t> program_member, In<int64_t> program_group, In<int32_t> group_member,
+               In<int64_t> member_entry, In<int32_t> entry_offset, In<int64_t> program_variable, In<int32_t> variable) {
+                ProgramArrays arrays;
+                arrays.bucket_ptr = bucket_ptr;
+                arrays.group_ptr = group_ptr;
+                arrays.cell_count = cell_count;
+                arrays.group_size = group_size;
+                arrays.group_cell = group_cell;
+                arrays.bucket_size = bucket_size;
+                arrays.bucket_card = bucket_card;
+                arrays.bucket_cell = bucket_cell;
+                arrays.message_cell = message_cell;
+                arrays.input_ptr = input_ptr;
+                arrays.input_source = input_source;
+                arrays.input_map = input_map;
+                arrays.maps = maps;
+                arrays.bucket_var = bucket_var;
+                arrays.separator_ptr = separator_ptr;
+                arrays.separator_var = separator_var;
+                arrays.separator_stride = separator_stride;
+                arrays.program_template = program_template;
+                arrays.program_member = program_member;
+                arrays.program_group = program_group;
+                arrays.group_member = group_member;
+                arrays.member_entry = member_entry;
+                arrays.entry_offset = entry_offset;
+                arrays.program_variable = program_variable;
+                arrays.variable = variable;
+                arrays.check();
+                new (self) ProgramArrays(arrays);
+            },
+            nb::kw_only(), nb::arg("bucket_ptr"), nb::arg("group_ptr"), nb::arg("cell_count"), nb::arg("group_size"),
+            nb::arg("group_cell"), nb::arg("bucket_size"), nb::arg("bucket_card"), nb::arg("bucket_cell"),
+            nb::arg("message_cell"), nb::arg("input_ptr"), nb::arg("input_source"), nb::arg("input_map"),
+            nb::arg("maps"), nb::arg("bucket_var"), nb::arg("separator_ptr"), nb::arg("separator_var"),
+            nb::arg("separator_stride"), nb::arg("program_template"), nb::arg("program_member"),
+            nb::arg("program_group"), nb::arg("group_member"), nb::arg("member_entry"), nb::arg("entry_offset"),
+            nb::arg("program_variable"), nb::arg("variable"));
+
+    nb::class_<ConfigurationArrays>(module, "Configurations",
+                                    "Assignments of the clamped variables of programs, whose indices are checked here "
+                                    "once for flat tables of this size.")
+        .def(
+            "__init__",
+            [](ConfigurationArrays* self, const ProgramArrays& programs, In<int64_t> config_ptr, In<int64_t> bases,
+               int64_t table_size) {
+                const ConfigurationArrays arrays{programs, config_ptr, bases, table_size};
+                arrays.check();
+                new (self) ConfigurationArrays(arrays);
+            },
+            nb::arg("programs"), nb::kw_only(), nb::arg("config_ptr"), nb::arg("bases"), nb::arg("table_size"));
 
     module.def(
         "eliminate",
-        [](const ProgramArrays& arrays, In<double> logarithm, In<double> direction, In<int64_t> config_ptr,
-           In<int64_t> bases, In<double> weight, Out<double> log_z, Out<double> slope, Out<double> marginals,
-           Out<double> marginal_slope, Out<double> each, In<int64_t> each_start, int n_threads) {
-            const Programs programs = arrays.view();
-            const size_t n = static_cast<size_t>(programs.n_programs);
-            if (config_ptr.shape(0) != n + 1) throw nb::value_error("eliminate: config_ptr has the wrong length");
-            const size_t configs = static_cast<size_t>(config_ptr.data()[n]);
-            const size_t size = logarithm.shape(0);
-            size_t n_bases = 0;
-            for (size_t p = 0; p < n; ++p)
-                n_bases += static_cast<size_t>(config_ptr.data()[p + 1] - config_ptr.data()[p]) *
-                           static_cast<size_t>(programs.program_member[p + 1] - programs.program_member[p]);
-            const auto wants = [](size_t length, size_t expected) { return length == 0 || length == expected; };
-            if (bases.shape(0) != n_bases || !wants(direction.shape(0), size) || !wants(weight.shape(0), configs) ||
-                !wants(log_z.shape(0), configs) || !wants(slope.shape(0), configs) ||
-                !wants(marginals.shape(0), size) || !wants(marginal_slope.shape(0), size) ||
-                !wants(each_start.shape(0), configs))
-                throw nb::value_error("eliminate: an array has the wrong length");
-            const Tables tables{logarithm.data(), or_null(direction)};
-            const Request request{bases.data(),       or_null(weight),         or_null(log_z), or_null(slope),
-                                  or_null(marginals), or_null(marginal_slope), or_null(each),  or_null(each_start)};
-            if ((request.slope || request.marginal_slope) && !tables.direction)
-                throw nb::value_error("eliminate: slopes need a direction");
+        [](const ConfigurationArrays& arrays, In<double> logarithm, std::optional<In<double>> direction,
+           std::optional<In<double>> weight, std::optional<Out<double>> log_z, std::optional<Out<double>> slope,
+           std::optional<Out<double>> marginals, std::optional<Out<double>> marginal_slope,
+           std::optional<Out<double>> each, std::optional<In<int64_t>> each_start, int n_threads) {
+            const Checks checks("eliminate");
+            const size_t configs = static_cast<size_t>(arrays.count()), size = static_cast<size_t>(arrays.table_size);
+            const auto length = [&](const char* name, const auto& array, size_t wanted) {
+                if (array) checks.length(name, array->shape(0), wanted);
+            };
+            checks.threads(n_threads);
+            checks.length("logarithm", logarithm.shape(0), size);
+            length("direction", direction, size);
+            length("weight", weight, configs);
+            length("log_z", log_z, configs);
+            length("slope", slope, configs);
+            length("marginals", marginals, size);
+            length("marginal_slope", marginal_slope, size);
+            length("each_start", each_start, configs);
+            checks.require(!each == !each_start, "each needs each_start");
+            checks.require(direction || (!slope && !marginal_slope), "slopes need a direction");
+            const Programs programs = arrays.programs.view();
+            if (each) check_each(programs, arrays.config_ptr.data(), each_start->data(), each->shape(0), checks);
+            const Tables tables{logarithm.data(), data_or_null(direction)};
+            const Request request{arrays.bases.data(), data_or_null(weight),    data_or_null(log_z),
+                                  data_or_null(slope), data_or_null(marginals), data_or_null(marginal_slope),
+                                  data_or_null(each),  data_or_null(each_start)};
             nb::gil_scoped_release release;
-            return eliminate_all(programs, tables, request, config_ptr.data(), static_cast<int64_t>(size), n_threads);
+            return eliminate_all(programs, tables, request, arrays.config_ptr.data(), arrays.table_size, n_threads);
         },
+        nb::arg("configurations"), nb::arg("logarithm"), nb::kw_only(), nb::arg("direction") = nb::none(),
+        nb::arg("weight") = nb::none(), nb::arg("log_z") = nb::none(), nb::arg("slope") = nb::none(),
+        nb::arg("marginals") = nb::none(), nb::arg("marginal_slope") = nb::none(), nb::arg("each") = nb::none(),
+        nb::arg("each_start") = nb::none(), nb::arg("n_threads"),
         "Log-partition functions, slopes and marginals of all configurations; returns the batches redone in log "
         "space.");
 
     module.def(
         "eliminate_decode",
-        [](const ProgramArrays& arrays, In<double> logarithm, In<int64_t> bases, bool maximise, uint64_t seed,
-           uint32_t stream, int64_t first_row, Out2<int32_t> states) {
-            const Programs programs = arrays.view();
-            if (programs.n_programs != 1 || bases.shape(0) != static_cast<size_t>(programs.program_member[1]))
-                throw nb::value_error("eliminate_decode: needs one program and its bases");
+        [](const ConfigurationArrays& arrays, In<double> logarithm, bool maximise, uint64_t seed, uint32_t stream,
+           int64_t first_row, Out2<int32_t> states) {
+            const Checks checks("eliminate_decode");
+            const Programs programs = arrays.programs.view();
+            checks.require(programs.n_programs == 1 && arrays.count() == 1, "needs one program and one configuration");
+            checks.length("logarithm", logarithm.shape(0), static_cast<size_t>(arrays.table_size));
             const Tables tables{logarithm.data(), nullptr};
             int32_t* out = states.data();
             const int64_t rows = static_cast<int64_t>(states.shape(0)), width = static_cast<int64_t>(states.shape(1));
+            checks.within("states needs a column for each variable", programs.variable, programs.program_variable[1], 0,
+                          width);
             nb::gil_scoped_release release;
             std::unique_ptr<double[]> work(
                 new double[static_cast<size_t>(programs.cell_count[programs.program_template[0]]) + 1]);
-            const double log_z = FF_CALL(forward_once)(programs, tables, bases.data(), maximise, work.get());
+            const double log_z = FF_CALL(forward_once)(programs, tables, arrays.bases.data(), maximise, work.get());
             for (int64_t i = 0; i < rows; ++i) {
                 Philox random(seed, stream, static_cast<uint64_t>(first_row + i));
                 decode(programs, work.get(), maximise, &random, out + i * width);
             }
             return log_z;
         },
+        nb::arg("configurations"), nb::arg("logarithm"), nb::kw_only(), nb::arg("maximise"), nb::arg("seed"),
+        nb::arg("stream"), nb::arg("first_row"), nb::arg("states").noconvert(),
         "Fill the free variables of each line of states: exact draws keyed by (seed, stream, row), or the best state.");
 }
 

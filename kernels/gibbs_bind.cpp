@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "checks.hpp"
 #include "philox.hpp"
+#include "thread_number.hpp"
 
 namespace ff {
 
@@ -66,24 +68,38 @@ void bind_gibbs(nb::module_& module) {
                 static_cast<int64_t>(factor_ptr.shape(0)) != m + 1 || static_cast<int64_t>(fixed.shape(0)) != m ||
                 factor.shape(0) != stride.shape(0) || static_cast<int64_t>(entries.shape(0)) != chains)
                 throw nb::value_error("gibbs: the arrays do not belong together");
+            const Checks checks("gibbs");
+            checks.threads(n_threads);
+            const int64_t ends = checks.pointers("factor_ptr", factor_ptr.data(), m);
+            checks.length("factor", factor.shape(0), static_cast<size_t>(ends));
+            checks.within("factor names a factor that does not exist", factor.data(), ends, 0, factors);
+            checks.within("a cardinality must be at least 1", cardinality.data(), m, 1, INT32_MAX);
             const Field field{cardinality.data(), factor_ptr.data(), factor.data(), stride.data(), fixed.data()};
             const double* tables = log_tables.data();
             int32_t* out = draws.data();
             const int32_t most = m ? *std::max_element(field.cardinality, field.cardinality + m) : 1;
             nb::gil_scoped_release release;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(n_threads)
+            // The chains' own copies of where they are, and a line of weights for each thread.
+            std::vector<int64_t> entry(entries.data(), entries.data() + chains * factors);
+            std::vector<int32_t> state(start.data(), start.data() + chains * m);
+            const int team = static_cast<int>(std::clamp<int64_t>(chains, 1, n_threads));
+            std::vector<double> weights(static_cast<size_t>(team) * static_cast<size_t>(most));
+#pragma omp parallel for schedule(dynamic, 1) num_threads(team)
             for (int64_t chain = 0; chain < chains; ++chain) {
                 Philox random(seed, stream, static_cast<uint64_t>(chain));
-                std::vector<int64_t> entry(entries.data() + chain * factors, entries.data() + (chain + 1) * factors);
-                std::vector<int32_t> state(start.data() + chain * m, start.data() + (chain + 1) * m);
-                std::vector<double> weight(static_cast<size_t>(most));
-                sweep_chain(field, tables, m, entry.data(), state.data(), burn_in, random, weight.data());
+                int64_t* own_entry = entry.data() + chain * factors;
+                int32_t* own_state = state.data() + chain * m;
+                double* weight = weights.data() + static_cast<int64_t>(thread_number()) * most;
+                sweep_chain(field, tables, m, own_entry, own_state, burn_in, random, weight);
                 for (int64_t i = chain; i < n; i += chains) {
-                    sweep_chain(field, tables, m, entry.data(), state.data(), thin, random, weight.data());
-                    std::copy(state.begin(), state.end(), out + i * m);
+                    sweep_chain(field, tables, m, own_entry, own_state, thin, random, weight);
+                    std::copy(own_state, own_state + m, out + i * m);
                 }
             }
         },
+        nb::kw_only(), nb::arg("log_tables"), nb::arg("cardinality"), nb::arg("factor_ptr"), nb::arg("factor"),
+        nb::arg("stride"), nb::arg("fixed"), nb::arg("entries"), nb::arg("start"), nb::arg("burn_in"), nb::arg("thin"),
+        nb::arg("seed"), nb::arg("stream"), nb::arg("draws").noconvert(), nb::arg("n_threads"),
         "Draw i comes from chain i mod chains, every `thin` sweeps after `burn_in` sweeps.");
 }
 

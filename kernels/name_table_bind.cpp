@@ -224,7 +224,7 @@ void bind_name_table(nb::module_& module) {
                     table.add(data, static_cast<size_t>(length), NameTable::hash(data, static_cast<size_t>(length)));
                 }
             },
-            nb::arg("names"), "Add the names that are new.")
+            nb::arg("names"), nb::sig("def add(self, names: list[str]) -> None"), "Add the names that are new.")
         .def(
             "names",
             [](const NameTable& table) {
@@ -237,8 +237,10 @@ void bind_name_table(nb::module_& module) {
                 }
                 return names;
             },
-            "The names in order of their codes.")
+            nb::sig("def names(self) -> list[str]"), "The names in order of their codes.")
         .def("encode", &encode, nb::arg("items"), nb::arg("grow"),
+             nb::sig("def encode(self, items: list[typing.Any], grow: bool) -> tuple[NDArray[numpy.int64], "
+                     "NDArray[numpy.int32], NDArray[numpy.float64] | None, tuple[int, str] | None]"),
              "The attributes of each item: (counts, codes, values or None where all are one, failure or None).");
 }
 

@@ -51,9 +51,9 @@ static inline void superset_sums(int k_given, double* table) {
 // too large to be exponentiated (`safe`).
 struct Batch {
     double one[pairwise_most * pairwise_batch];
-    double done[pairwise_most * pairwise_batch];
+    double d_one[pairwise_most * pairwise_batch];
     double two[pairwise_most * (pairwise_most - 1) / 2 * pairwise_batch];
-    double dtwo[pairwise_most * (pairwise_most - 1) / 2 * pairwise_batch];
+    double d_two[pairwise_most * (pairwise_most - 1) / 2 * pairwise_batch];
     double sign[pairwise_most * pairwise_batch];
     double pi[pairwise_most * pairwise_batch];
     double pi_pair[pairwise_most * (pairwise_most - 1) / 2 * pairwise_batch];
@@ -80,7 +80,7 @@ static inline void solve_batch(PairwiseMode mode, int k_given, double state0, do
     }
     const bool direction = mode == PairwiseMode::hessian || mode == PairwiseMode::products;
     if (direction) {
-        flip_table<K, true>(k, batch.done, batch.dtwo, dtable);
+        flip_table<K, true>(k, batch.d_one, batch.d_two, dtable);
 #pragma omp simd
         for (int64_t v = 0; v < (B << k); ++v) dtable[v] *= table[v];
         superset_sums<K>(k, dtable);

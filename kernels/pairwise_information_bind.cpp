@@ -1,8 +1,10 @@
-#include <string>
+#include <algorithm>
 #include <vector>
 
 #include "bindings.hpp"
+#include "checks.hpp"
 #include "pairwise_information.hpp"
+#include "thread_number.hpp"
 
 namespace ff {
 
@@ -16,46 +18,34 @@ void bind_pairwise_information(nb::module_& module) {
         [](In2<uint8_t> codes, In2<int32_t> edge_number, In2<double> matrix, In<double> bias, In2<int32_t> targets,
            In<double> beta, In<double> row_weight, In<int64_t> indptr, In<int32_t> component, In<double> entry_weight,
            Out2<double> out, int n_threads) {
-            const auto refuse = [](const std::string& what) {
-                throw nb::value_error(("pairwise_information: " + what).c_str());
-            };
-            const auto need = [&](const char* name, size_t given, size_t wanted) {
-                if (given != wanted)
-                    refuse(std::string(name) + " has " + std::to_string(given) + " entries where " +
-                           std::to_string(wanted) + " are needed");
-            };
+            const Checks checks("pairwise_information");
             const size_t n = codes.shape(0), m = codes.shape(1), k = targets.shape(1), count = targets.shape(0);
-            if (k < 1 || k > static_cast<size_t>(information_largest) || k > m)
-                refuse("a block must have 1 to " + std::to_string(information_largest) + " variables of the field");
-            if (n_threads < 1) refuse("there must be at least one thread");
-            need("edge_number", edge_number.shape(0), m);
-            need("a row of edge_number", edge_number.shape(1), m);
-            need("matrix", matrix.shape(0), m);
-            need("a row of matrix", matrix.shape(1), m);
-            need("bias", bias.shape(0), m);
-            need("beta", beta.shape(0), count);
-            if (row_weight.shape(0)) need("row_weight", row_weight.shape(0), n);
+            checks.require(k >= 1 && k <= static_cast<size_t>(information_largest) && k <= m,
+                           "a block must have 1 to 12 variables of the field");
+            checks.threads(n_threads);
+            checks.length("edge_number", edge_number.shape(0), m);
+            checks.length("a row of edge_number", edge_number.shape(1), m);
+            checks.length("matrix", matrix.shape(0), m);
+            checks.length("a row of matrix", matrix.shape(1), m);
+            checks.length("bias", bias.shape(0), m);
+            checks.length("beta", beta.shape(0), count);
+            checks.length_or_none("row_weight", row_weight.shape(0), n);
             const size_t size = out.shape(0);
-            need("a row of out", out.shape(1), size);
-            if (size < m) refuse("out has fewer rows than there are variables");
+            checks.length("a row of out", out.shape(1), size);
+            checks.require(size >= m, "out has fewer rows than there are variables");
             const int64_t n_edges = static_cast<int64_t>(size - m);
-            for (size_t e = 0; e < m * m; ++e)
-                if (edge_number.data()[e] < -1 || edge_number.data()[e] >= n_edges)
-                    refuse("edge_number names an edge that is not there");
-            for (size_t t = 0; t < count * k; ++t)
-                if (targets.data()[t] < 0 || static_cast<size_t>(targets.data()[t]) >= m)
-                    refuse("targets name a variable that is not there");
+            checks.within("edge_number names an edge that does not exist", edge_number.data(),
+                          static_cast<int64_t>(m * m), -1, n_edges);
+            checks.within("targets name a variable that does not exist", targets.data(),
+                          static_cast<int64_t>(count * k), 0, static_cast<int64_t>(m));
             const bool listed = indptr.shape(0) > 0;
             if (listed) {
-                need("indptr", indptr.shape(0), n + 1);
-                if (indptr.data()[0] < 0 || indptr.data()[n] > static_cast<int64_t>(component.shape(0)))
-                    refuse("indptr reaches beyond the entries");
-                for (size_t i = 0; i < n; ++i)
-                    if (indptr.data()[i] > indptr.data()[i + 1]) refuse("indptr must not decrease");
-                for (size_t e = 0; e < component.shape(0); ++e)
-                    if (component.data()[e] < 0 || static_cast<size_t>(component.data()[e]) >= count)
-                        refuse("component names a block that is not there");
-                if (entry_weight.shape(0)) need("entry_weight", entry_weight.shape(0), component.shape(0));
+                checks.length("indptr", indptr.shape(0), n + 1);
+                checks.range("component", 0, checks.pointers("indptr", indptr.data(), static_cast<int64_t>(n)),
+                             component.shape(0));
+                checks.within("component names a block that does not exist", component.data(),
+                              static_cast<int64_t>(component.shape(0)), 0, static_cast<int64_t>(count));
+                checks.length_or_none("entry_weight", entry_weight.shape(0), component.shape(0));
             }
             const PairwiseBlocks of{static_cast<int64_t>(n),
                                     static_cast<int64_t>(m),
@@ -75,12 +65,16 @@ void bind_pairwise_information(nb::module_& module) {
             nb::gil_scoped_release release;
             const auto run = FF_CALL(pairwise_information);
             std::vector<double> sums(static_cast<size_t>(information_ranges) * size * size);
-#pragma omp parallel for num_threads(n_threads) schedule(dynamic, 1)
+            const int team = static_cast<int>(std::min<int64_t>(n_threads, information_ranges));
+            const int64_t doubles = information_doubles(of.m, of.k), integers = information_integers(of.m, of.k);
+            std::vector<double> numbers(static_cast<size_t>(team * doubles));
+            std::vector<int64_t> places(static_cast<size_t>(team * integers));
+#pragma omp parallel for num_threads(team) schedule(dynamic, 1)
             for (int64_t range = 0; range < information_ranges; ++range) {
-                std::vector<double> numbers(static_cast<size_t>(information_doubles(of.m, of.k)));
-                std::vector<int64_t> places(static_cast<size_t>(information_integers(of.m, of.k)));
-                run(of, of.n * range / information_ranges, of.n * (range + 1) / information_ranges, numbers.data(),
-                    places.data(), sums.data() + static_cast<size_t>(range) * size * size);
+                const int64_t thread = thread_number();
+                run(of, of.n * range / information_ranges, of.n * (range + 1) / information_ranges,
+                    numbers.data() + thread * doubles, places.data() + thread * integers,
+                    sums.data() + static_cast<size_t>(range) * size * size);
             }
             for (int64_t range = 0; range < information_ranges; ++range) {
                 const double* own = sums.data() + static_cast<size_t>(range) * size * size;
@@ -88,7 +82,7 @@ void bind_pairwise_information(nb::module_& module) {
                     for (size_t b = 0; b < size; ++b) out.data()[a * size + b] += own[a * size + b] + own[b * size + a];
             }
         },
-        nb::arg("codes"), nb::arg("edge_number"), nb::arg("matrix"), nb::arg("bias"), nb::arg("targets"),
+        nb::kw_only(), nb::arg("codes"), nb::arg("edge_number"), nb::arg("matrix"), nb::arg("bias"), nb::arg("targets"),
         nb::arg("beta"), nb::arg("row_weight"), nb::arg("indptr"), nb::arg("component"), nb::arg("entry_weight"),
         nb::arg("out").noconvert(), nb::arg("n_threads"),
         "Add the information of the blocks to out (edges and biases, squared): the covariances of their statistics.");

@@ -262,7 +262,7 @@ static void block_tile(const PairwisePlan& plan, const PairwisePart& part, bool 
                 for (int64_t v = 0; v < B; ++v) batch.sign[a * B + v] = lanes.sign[at + v];
                 if (direction)
 #pragma omp simd
-                    for (int64_t v = 0; v < B; ++v) batch.done[a * B + v] = lanes.direction[at + v];
+                    for (int64_t v = 0; v < B; ++v) batch.d_one[a * B + v] = lanes.direction[at + v];
             }
             for (int b = 1, p = 0; b < k; ++b)
                 for (int a = 0; a < b; ++a, ++p) {
@@ -274,7 +274,7 @@ static void block_tile(const PairwisePlan& plan, const PairwisePart& part, bool 
                     for (int64_t v = 0; v < B; ++v) {
                         const double sign = batch.sign[a * B + v] * batch.sign[b * B + v];
                         batch.two[p * B + v] = sign > 0.0 ? plus : minus;
-                        batch.dtwo[p * B + v] = sign * dq;
+                        batch.d_two[p * B + v] = sign * dq;
                     }
                 }
             solve(safe, plan.mode, k, plan.state0, plan.state_gap, batch, work.flips, work.dflips);
@@ -348,7 +348,7 @@ static void gather_batch(const PairwisePlan& plan, const PairwisePart& part, boo
             flipped[a] = words[target[a]] >> (row % T) & 1;
             batch.one[a * B + v] = work.by_row[at + target[a]];
             batch.sign[a * B + v] = bits_to_double(static_cast<int64_t>(0x3ff0000000000000ULL | flipped[a] << 63));
-            if (direction) batch.done[a * B + v] = work.by_row_direction[at + target[a]];
+            if (direction) batch.d_one[a * B + v] = work.by_row_direction[at + target[a]];
         }
         for (int b = 1, p = 0; b < k; ++b)
             for (int a = 0; a < b; ++a, ++p) {
@@ -357,11 +357,11 @@ static void gather_batch(const PairwisePlan& plan, const PairwisePart& part, boo
                 const uint64_t differ = flipped[a] ^ flipped[b];
                 if (edge < 0) {
                     batch.two[p * B + v] = safe ? 0.0 : 1.0;
-                    batch.dtwo[p * B + v] = 0.0;
+                    batch.d_two[p * B + v] = 0.0;
                     continue;
                 }
                 batch.two[p * B + v] = weights[differ][edge];
-                if (direction) batch.dtwo[p * B + v] = (differ ? -1.0 : 1.0) * plan.dq[edge];
+                if (direction) batch.d_two[p * B + v] = (differ ? -1.0 : 1.0) * plan.dq[edge];
             }
         if (safe)
             for (int b = 1, p = 0; b < k; ++b)

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include "bindings.hpp"
+#include "checks.hpp"
 #include "pairwise_moments.hpp"
 
 namespace ff {
@@ -13,23 +13,17 @@ void bind_pairwise_moments(nb::module_& module) {
         [](In2<int32_t> edges, In2<uint8_t> codes, In<double> residual, In<double> pair_terms, In<double> weight,
            double state0, double gap, int64_t families, Out<double> out, int n_threads) {
             const size_t n = codes.shape(0), m = codes.shape(1), n_edges = edges.shape(0);
-            const auto need = [](const char* name, size_t given, size_t wanted) {
-                if (given != wanted)
-                    throw nb::value_error((std::string("pairwise_moments: ") + name + " has " + std::to_string(given) +
-                                           " entries where " + std::to_string(wanted) + " are needed")
-                                              .c_str());
-            };
-            if (families < 1) throw nb::value_error("pairwise_moments: there must be at least one family");
-            if (n_threads < 1) throw nb::value_error("pairwise_moments: there must be at least one thread");
+            const Checks checks("pairwise_moments");
+            checks.require(families >= 1, "there must be at least one family");
+            checks.threads(n_threads);
             const size_t count = static_cast<size_t>(families);
-            need("an edge", edges.shape(1), 2);
-            need("residual", residual.shape(0), count * n * m);
-            need("pair_terms", pair_terms.shape(0), count * n * n_edges);
-            if (weight.shape(0)) need("weight", weight.shape(0), n);
-            need("out", out.shape(0), count * count * n_edges);
-            for (size_t e = 0; e < 2 * n_edges; ++e)
-                if (edges.data()[e] < 0 || static_cast<size_t>(edges.data()[e]) >= m)
-                    throw nb::value_error("pairwise_moments: an edge joins variables that are not there");
+            checks.length("an edge", edges.shape(1), 2);
+            checks.length("residual", residual.shape(0), count * n * m);
+            checks.length("pair_terms", pair_terms.shape(0), count * n * n_edges);
+            checks.length_or_none("weight", weight.shape(0), n);
+            checks.length("out", out.shape(0), count * count * n_edges);
+            checks.within("an edge joins variables that do not exist", edges.data(), static_cast<int64_t>(2 * n_edges),
+                          0, static_cast<int64_t>(m));
             const PairwiseScores of{edges.data(),
                                     codes.data(),
                                     residual.data(),
@@ -52,8 +46,9 @@ void bind_pairwise_moments(nb::module_& module) {
                     run(of, chunk * EDGE_CHUNK, std::min(EDGE_CHUNK, of.n_edges - chunk * EDGE_CHUNK),
                         scores.data() + static_cast<size_t>(thread) * count * EDGE_CHUNK, out.data());
         },
-        nb::arg("edges"), nb::arg("codes"), nb::arg("residual"), nb::arg("pair_terms"), nb::arg("weight"),
-        nb::arg("state0"), nb::arg("gap"), nb::arg("families"), nb::arg("out").noconvert(), nb::arg("n_threads"),
+        nb::kw_only(), nb::arg("edges"), nb::arg("codes"), nb::arg("residual"), nb::arg("pair_terms"),
+        nb::arg("weight"), nb::arg("state0"), nb::arg("gap"), nb::arg("families"), nb::arg("out").noconvert(),
+        nb::arg("n_threads"),
         "Add the weighted products of the scores of families f <= g along each edge to out (families, families, "
         "edges).");
 }

@@ -1,11 +1,15 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "checks.hpp"
 #include "selection.hpp"
+#include "thread_number.hpp"
 
 namespace ff {
 
-static void check_bernoulli(const In<int64_t>& sizes, double lam, const In<double>& keep, const In<uint8_t>& active) {
+static void check_bernoulli(const In<int64_t>& sizes, double lam, const In<double>& keep, const In<uint8_t>& active,
+                            int n_threads) {
+    Checks("bernoulli").threads(n_threads);
     if (!(lam >= 0.0 && lam <= 1.0)) throw nb::value_error("bernoulli: lam must lie in [0, 1]");
     if (active.shape(0) != 0 && active.shape(0) != sizes.shape(0))
         throw nb::value_error("bernoulli: active must be empty or have one entry for each row");
@@ -28,7 +32,7 @@ void bind_selection(nb::module_& module) {
         "bernoulli_count",
         [](uint64_t seed, uint32_t stream, int64_t first_row, In<int64_t> sizes, double lam, In<double> keep,
            In<uint8_t> active, Out<int64_t> counts, int n_threads) {
-            check_bernoulli(sizes, lam, keep, active);
+            check_bernoulli(sizes, lam, keep, active, n_threads);
             if (counts.shape(0) != sizes.shape(0)) throw nb::value_error("bernoulli_count: one count for each row");
             const int64_t n = static_cast<int64_t>(sizes.shape(0));
             const int64_t* size = sizes.data();
@@ -53,7 +57,7 @@ void bind_selection(nb::module_& module) {
         "bernoulli_fill",
         [](uint64_t seed, uint32_t stream, int64_t first_row, In<int64_t> sizes, double lam, In<double> keep,
            In<uint8_t> active, In<int64_t> indptr, Out<int64_t> indices, int n_threads) {
-            check_bernoulli(sizes, lam, keep, active);
+            check_bernoulli(sizes, lam, keep, active, n_threads);
             const int64_t n = static_cast<int64_t>(sizes.shape(0));
             if (static_cast<int64_t>(indptr.shape(0)) != n + 1)
                 throw nb::value_error("bernoulli_fill: indptr needs one entry more than there are rows");
@@ -86,6 +90,7 @@ void bind_selection(nb::module_& module) {
         [](In<int64_t> ranks, int64_t m, int64_t k, Out2<int64_t> out, int n_threads) {
             if (out.shape(0) != ranks.shape(0) || static_cast<int64_t>(out.shape(1)) != k)
                 throw nb::value_error("unrank_subsets: out must have the shape (len(ranks), k)");
+            Checks("unrank_subsets").threads(n_threads);
             const SubsetNumbers numbers = number_subsets(m, k);
             const int64_t n = static_cast<int64_t>(ranks.shape(0));
             const int64_t* rank = ranks.data();
@@ -110,6 +115,7 @@ void bind_selection(nb::module_& module) {
             const int64_t n = static_cast<int64_t>(subsets.shape(0)), k = static_cast<int64_t>(subsets.shape(1));
             if (static_cast<int64_t>(out.shape(0)) != n)
                 throw nb::value_error("rank_subsets: out needs one entry for each subset");
+            Checks("rank_subsets").threads(n_threads);
             const SubsetNumbers numbers = number_subsets(m, k);
             const int64_t* subset = subsets.data();
             for (int64_t i = 0; i < n * k; ++i)
@@ -126,6 +132,7 @@ void bind_selection(nb::module_& module) {
         "partition_ranks",
         [](uint64_t seed, uint32_t stream, In<int64_t> rows, int64_t m, int64_t k, Out2<int64_t> blocks,
            Out<int64_t> remainder, int n_threads) {
+            Checks("partition_ranks").threads(n_threads);
             const SubsetNumbers full = number_subsets(m, k);
             const int64_t n = static_cast<int64_t>(rows.shape(0)), whole = m / k, left = m % k;
             const SubsetNumbers rest = number_subsets(m, left ? left : k);
@@ -137,9 +144,11 @@ void bind_selection(nb::module_& module) {
             const int64_t* row = rows.data();
             int64_t *block = blocks.data(), *last = remainder.data();
             nb::gil_scoped_release release;
-#pragma omp parallel num_threads(n_threads) if (n > 64)
+            const int team = n > 64 ? n_threads : 1;
+            std::vector<int32_t> orders(static_cast<size_t>(team) * static_cast<size_t>(m));
+#pragma omp parallel num_threads(team) if (team > 1)
             {
-                std::vector<int32_t> order(static_cast<size_t>(m));
+                int32_t* order = orders.data() + thread_number() * m;
 #pragma omp for schedule(static)
                 for (int64_t i = 0; i < n; ++i) {
                     for (int64_t v = 0; v < m; ++v) order[v] = static_cast<int32_t>(v);
@@ -148,13 +157,13 @@ void bind_selection(nb::module_& module) {
                         std::swap(order[v], order[random.below(static_cast<uint32_t>(v + 1))]);
                     int64_t* out = block + i * whole;
                     for (int64_t b = 0; b < whole; ++b) {
-                        std::sort(order.begin() + b * k, order.begin() + (b + 1) * k);
-                        out[b] = full.rank(order.data() + b * k);
+                        std::sort(order + b * k, order + (b + 1) * k);
+                        out[b] = full.rank(order + b * k);
                     }
                     std::sort(out, out + whole);
                     if (left) {
-                        std::sort(order.begin() + whole * k, order.end());
-                        last[i] = rest.rank(order.data() + whole * k);
+                        std::sort(order + whole * k, order + m);
+                        last[i] = rest.rank(order + whole * k);
                     }
                 }
             }

@@ -1,313 +1,701 @@
-"""Types of the compiled kernels (sources in kernels/ at the root of the repository)."""
+"""Compiled kernels of fieldfit: flat arrays in, preallocated arrays out."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any, overload
 
-from numpy import float32, float64, int32, int64, uint8, uint32, uint64
+import numpy
 from numpy.typing import NDArray
 
-def isa() -> str: ...
-def uniforms(seed: int, stream: int, rows: NDArray[int64], out: NDArray[float64]) -> None: ...
-def exp_array(x: NDArray[float64], out: NDArray[float64]) -> None: ...
-def log_array(x: NDArray[float64], out: NDArray[float64]) -> None: ...
+def isa() -> str:
+    """The instruction set that the kernels use on this processor."""
+
+def uniforms(
+    seed: int,
+    stream: int,
+    rows: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    out: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+) -> None:
+    """
+    Fill out[i, :] with uniforms on (0, 1) keyed by (seed, stream, rows[i]).
+    """
+
+def exp_array(
+    x: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+) -> None:
+    """out = exp(x), within 2 ulp."""
+
+def log_array(
+    x: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+) -> None:
+    """out = log(x), within 2 ulp."""
+
+class ChainTokens:
+    """Sequences of tokens with features: read-only, checked once."""
+
+    def __init__(
+        self,
+        offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        indices: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        values: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None,
+        labels: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        n_labels: int,
+        n_features: int,
+        active: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        pair_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        pair_labels: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        edge_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        edge_features: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        edge_values: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        column_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        columns: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        transpose: bool = True,
+    ) -> None: ...
+    @property
+    def padded(self) -> int: ...
+    @property
+    def n_chunks(self) -> int: ...
+    @property
+    def n_hot(self) -> int: ...
+
+def chain_evaluate(
+    tokens: ChainTokens,
+    weights: tuple[
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ],
+    direction: tuple[
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ]
+    | None,
+    families: Sequence[
+        tuple[
+            int,
+            float,
+            Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+            Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+            Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+        ]
+    ],
+    row_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    | None,
+    observed: bool,
+    squares: bool,
+    values: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    tangents: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")] | None,
+    residuals: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")] | None,
+    gradient: tuple[
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    ]
+    | None,
+    n_threads: int,
+) -> None:
+    """
+    Log-likelihood of each sequence, token residuals and gradient, in one pass.
+    """
+
+def chain_scores(
+    tokens: ChainTokens,
+    weights: tuple[
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ],
+    scores: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """Scores of all tokens, start and end weights included."""
+
+def chain_sequence_scores(
+    tokens: ChainTokens,
+    weights: tuple[
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ],
+    families: Sequence[
+        tuple[
+            int,
+            float,
+            Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+            Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+            Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+        ]
+    ],
+    first: int,
+    transition_places: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    start: bool,
+    end: bool,
+    residuals: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+    scores: Annotated[NDArray[numpy.float64], dict(shape=(None, None, None), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """
+    Gradient of the log-likelihood of each sequence from `first` on, by family and without its weight.
+    """
+
+def chain_viterbi(
+    offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    scores: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    edges: Annotated[NDArray[numpy.float64], dict(shape=(None, None, None), order="C", device="cpu", writable=False)],
+    n_labels: int,
+    labels: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu")],
+    best: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """The best path of each sequence, and its score."""
+
+def chain_n_best(
+    offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    scores: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    edges: Annotated[NDArray[numpy.float64], dict(shape=(None, None, None), order="C", device="cpu", writable=False)],
+    n_labels: int,
+    labels: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu")],
+    best: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """The best paths of each sequence, best first, and their scores."""
+
+def chain_marginals(
+    offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    scores: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    edges: Annotated[NDArray[numpy.float64], dict(shape=(None, None, None), order="C", device="cpu", writable=False)],
+    n_labels: int,
+    nodes: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+    pairs: Annotated[NDArray[numpy.float64], dict(shape=(None, None, None), order="C", device="cpu")] | None,
+    log_z: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """Node and edge marginals and log Z of each sequence, in log space."""
 
 class Programs:
-    def __init__(self, *arrays: NDArray[Any]) -> None: ...
+    """Compiled eliminations, whose indices are checked here once."""
+
+    def __init__(
+        self,
+        *,
+        bucket_ptr: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        group_ptr: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        cell_count: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        group_size: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        group_cell: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        bucket_size: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        bucket_card: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        bucket_cell: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        message_cell: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        input_ptr: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        input_source: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        input_map: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        maps: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        bucket_var: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        separator_ptr: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        separator_var: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        separator_stride: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        program_template: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        program_member: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        program_group: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        group_member: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        member_entry: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        entry_offset: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        program_variable: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        variable: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ) -> None: ...
+
+class Configurations:
+    """
+    Assignments of the clamped variables of programs, whose indices are checked here once for flat tables of this size.
+    """
+
+    def __init__(
+        self,
+        programs: Programs,
+        *,
+        config_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        bases: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        table_size: int,
+    ) -> None: ...
 
 def eliminate(
-    programs: Programs,
-    logarithm: NDArray[float64],
-    direction: NDArray[float64],
-    config_ptr: NDArray[int64],
-    bases: NDArray[int64],
-    weight: NDArray[float64],
-    log_z: NDArray[float64],
-    slope: NDArray[float64],
-    marginals: NDArray[float64],
-    marginal_slope: NDArray[float64],
-    each: NDArray[float64],
-    each_start: NDArray[int64],
+    configurations: Configurations,
+    logarithm: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    *,
+    direction: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    | None = None,
+    weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    | None = None,
+    log_z: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")] | None = None,
+    slope: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")] | None = None,
+    marginals: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")] | None = None,
+    marginal_slope: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")] | None = None,
+    each: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")] | None = None,
+    each_start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    | None = None,
     n_threads: int,
-) -> int: ...
+) -> int:
+    """
+    Log-partition functions, slopes and marginals of all configurations; returns the batches redone in log space.
+    """
+
 def eliminate_decode(
-    programs: Programs,
-    logarithm: NDArray[float64],
-    bases: NDArray[int64],
+    configurations: Configurations,
+    logarithm: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    *,
     maximise: bool,
     seed: int,
     stream: int,
     first_row: int,
-    states: NDArray[int32],
-) -> float: ...
+    states: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu")],
+) -> float:
+    """
+    Fill the free variables of each line of states: exact draws keyed by (seed, stream, row), or the best state.
+    """
+
 def gibbs(
-    log_tables: NDArray[float64],
-    cardinality: NDArray[int32],
-    factor_ptr: NDArray[int32],
-    factor: NDArray[int32],
-    stride: NDArray[int32],
-    fixed: NDArray[uint8],
-    entries: NDArray[int64],
-    start: NDArray[int32],
+    *,
+    log_tables: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    cardinality: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    factor_ptr: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    factor: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    stride: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    fixed: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    entries: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    start: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
     burn_in: int,
     thin: int,
     seed: int,
     stream: int,
-    draws: NDArray[int32],
+    draws: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu")],
     n_threads: int,
-) -> None: ...
+) -> None:
+    """
+    Draw i comes from chain i mod chains, every `thin` sweeps after `burn_in` sweeps.
+    """
+
 def bernoulli_count(
     seed: int,
     stream: int,
     first_row: int,
-    sizes: NDArray[int64],
+    sizes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     lam: float,
-    keep: NDArray[float64],
-    active: NDArray[uint8],
-    counts: NDArray[int64],
+    keep: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    active: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    counts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
     n_threads: int,
-) -> None: ...
+) -> None:
+    """How many components bernoulli_fill will select in each row."""
+
 def bernoulli_fill(
     seed: int,
     stream: int,
     first_row: int,
-    sizes: NDArray[int64],
+    sizes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     lam: float,
-    keep: NDArray[float64],
-    active: NDArray[uint8],
-    indptr: NDArray[int64],
-    indices: NDArray[int64],
+    keep: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    active: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indices: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
     n_threads: int,
-) -> None: ...
-def unrank_subsets(ranks: NDArray[int64], m: int, k: int, out: NDArray[int64], n_threads: int) -> None: ...
-def rank_subsets(subsets: NDArray[int64], m: int, out: NDArray[int64], n_threads: int) -> None: ...
+) -> None:
+    """
+    indices[indptr[i]:indptr[i+1]] = the selected components of row first_row + i, in increasing order.
+    """
+
+def unrank_subsets(
+    ranks: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    m: int,
+    k: int,
+    out: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """
+    out[i] = the k-subset of 0..m-1 with this number in lexicographic order.
+    """
+
+def rank_subsets(
+    subsets: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    m: int,
+    out: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """
+    out[i] = the number of this increasing subset of 0..m-1 in lexicographic order.
+    """
+
 def partition_ranks(
     seed: int,
     stream: int,
-    rows: NDArray[int64],
+    rows: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     m: int,
     k: int,
-    blocks: NDArray[int64],
-    remainder: NDArray[int64],
+    blocks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu")],
+    remainder: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
     n_threads: int,
-) -> None: ...
-def pairwise(
-    mode: int,
-    n: int,
-    columns: NDArray[uint64],
-    rows: NDArray[uint32],
-    edges: NDArray[int32],
-    adjacent_pointer: NDArray[int64],
-    adjacent: NDArray[int32],
-    adjacent_edge: NDArray[int32],
-    q: NDArray[float64],
-    bias: NDArray[float64],
-    dq: NDArray[float64],
-    dbias: NDArray[float64],
-    state0: float,
-    state_gap: float,
-    meta: NDArray[int64],
-    targets: NDArray[int32],
-    pairs: NDArray[int32],
-    beta: NDArray[float64],
-    row_weight: NDArray[float64],
-    indptr: NDArray[int64],
-    entry_component: NDArray[int32],
-    entry_weight: NDArray[float64],
-    edges_out: NDArray[float64],
-    biases_out: NDArray[float64],
-    row_out: NDArray[float64],
-    entry_out: NDArray[float64],
-    residual: NDArray[float64],
-    pair_terms: NDArray[float64],
-    n_threads: int,
-) -> float: ...
+) -> None:
+    """
+    A random partition of 0..m-1 for each row: the numbers of its blocks of k (increasing) and of what is left.
+    """
 
-class NameTable:
-    def __init__(self) -> None: ...
-    def __len__(self) -> int: ...
-    def add(self, names: list[str]) -> None: ...
-    def names(self) -> list[str]: ...
-    def encode(
-        self, items: list[Any], grow: bool
-    ) -> tuple[NDArray[int64], NDArray[int32], NDArray[float64] | None, tuple[int, str] | None]: ...
+class PairwiseBlocks:
+    """
+    Blocks of a binary pairwise field given all the rest, compiled with samples.
 
-def append_pair(
-    new_point: NDArray[float64],
-    old_point: NDArray[float64],
-    new_gradient: NDArray[float64],
-    old_gradient: NDArray[float64],
-    search_gradient: NDArray[float64],
-    diagonal: NDArray[float64] | None,
-    new_image: NDArray[float64] | None,
-    old_image: NDArray[float64] | None,
-    steps: NDArray[float32] | NDArray[float64],
-    changes: NDArray[float32] | NDArray[float64],
-    used: int,
-    slot: int,
-    sums: NDArray[float64],
-    n_threads: int,
-) -> None: ...
-def combine_rows(
-    point: NDArray[float64],
-    search_gradient: NDArray[float64],
-    diagonal: NDArray[float64] | None,
-    image: NDArray[float64] | None,
-    steps: NDArray[float32] | NDArray[float64],
-    changes: NDArray[float32] | NDArray[float64],
-    step_weight: NDArray[float64],
-    change_weight: NDArray[float64],
-    scale: float,
-    step: float,
-    direction: NDArray[float64],
-    trial: NDArray[float64],
-    n_threads: int,
-) -> float: ...
-def step_along(
-    point: NDArray[float64],
-    direction: NDArray[float64],
-    step: float,
-    trial: NDArray[float64],
-    n_threads: int,
-) -> None: ...
-def keep_gradient(
-    gradient: NDArray[float64], direction: NDArray[float64] | None, kept: NDArray[float64], n_threads: int
-) -> tuple[float, float, bool]: ...
-def pseudo_gradient(
-    point: NDArray[float64],
-    gradient: NDArray[float64],
-    l1: NDArray[float64],
-    pseudo: NDArray[float64],
-    n_threads: int,
-) -> tuple[float, float]: ...
-def cg_update(
-    alpha: float,
-    p: NDArray[float64],
-    product: NDArray[float64],
-    diagonal: NDArray[float64] | None,
-    x: NDArray[float64],
-    r: NDArray[float64],
-    z: NDArray[float64] | None,
-    n_threads: int,
-) -> tuple[float, float, float]: ...
-def cg_direction(beta: float, z: NDArray[float64], p: NDArray[float64], n_threads: int) -> None: ...
-def inner_product(a: NDArray[float64], b: NDArray[float64], n_threads: int) -> float: ...
+    The arrays are those of kernels/pairwise.hpp. Their indices are checked here, once.
+    """
 
-class ChainTokens:
-    padded: int
-    n_chunks: int
-    n_hot: int
     def __init__(
         self,
-        offsets: NDArray[int64],
-        indptr: NDArray[int64],
-        indices: NDArray[int32],
-        values: NDArray[float64] | None,
-        labels: NDArray[int32],
-        n_labels: int,
-        n_features: int,
-        active: NDArray[uint8] | None = None,
-        pair_ptr: NDArray[int64] | None = None,
-        pair_labels: NDArray[int32] | None = None,
-        edge_ptr: NDArray[int64] | None = None,
-        edge_features: NDArray[int32] | None = None,
-        edge_values: NDArray[float64] | None = None,
-        column_ptr: NDArray[int64] | None = None,
-        columns: NDArray[int32] | None = None,
-        transpose: bool = True,
+        *,
+        n: int,
+        columns: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+        rows: Annotated[NDArray[numpy.uint32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+        edges: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+        adjacent_pointer: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        adjacent: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        adjacent_edge: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        meta: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+        meta_weighted: Annotated[
+            NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu", writable=False)
+        ],
+        targets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        pairs: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        entry_component: Annotated[
+            NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        row_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        entry_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     ) -> None: ...
+    def gradient(
+        self,
+        q: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        bias: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        *,
+        row_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        entry_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        edges_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        biases_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        n_threads: int,
+    ) -> float:
+        """The value; its gradient goes to edges_out and biases_out."""
 
-def chain_evaluate(
-    tokens: ChainTokens,
-    weights: tuple[NDArray[float64], ...],
-    direction: tuple[NDArray[float64], ...] | None,
-    families: list[Any],
-    row_weight: NDArray[float64] | None,
-    observed: bool,
-    squares: bool,
-    values: NDArray[float64],
-    tangents: NDArray[float64] | None,
-    residuals: NDArray[float64] | None,
-    gradient: tuple[NDArray[float64], ...] | None,
-    n_threads: int,
-) -> None: ...
-def chain_sequence_scores(
-    tokens: ChainTokens,
-    weights: tuple[NDArray[float64], ...],
-    families: list[Any],
-    first: int,
-    transition_places: NDArray[int64],
-    start: bool,
-    end: bool,
-    residuals: NDArray[float64],
-    scores: NDArray[float64],
-    n_threads: int,
-) -> None: ...
-def chain_scores(
-    tokens: ChainTokens, weights: tuple[NDArray[float64], ...], scores: NDArray[float64], n_threads: int
-) -> None: ...
-def chain_viterbi(
-    offsets: NDArray[int64],
-    scores: NDArray[float64],
-    edges: NDArray[float64],
-    n_labels: int,
-    labels: NDArray[int32],
-    best: NDArray[float64],
-    n_threads: int,
-) -> None: ...
-def chain_n_best(
-    offsets: NDArray[int64],
-    scores: NDArray[float64],
-    edges: NDArray[float64],
-    n_labels: int,
-    labels: NDArray[int32],
-    best: NDArray[float64],
-    n_threads: int,
-) -> None: ...
-def chain_marginals(
-    offsets: NDArray[int64],
-    scores: NDArray[float64],
-    edges: NDArray[float64],
-    n_labels: int,
-    nodes: NDArray[float64],
-    pairs: NDArray[float64] | None,
-    log_z: NDArray[float64],
-    n_threads: int,
-) -> None: ...
+    def hessian_product(
+        self,
+        q: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        bias: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        dq: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        dbias: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        *,
+        row_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        entry_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        edges_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        biases_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        n_threads: int,
+    ) -> None:
+        """
+        The Hessian times the direction (dq, dbias), into edges_out and biases_out.
+        """
+
+    def diagonal(
+        self,
+        q: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        bias: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        *,
+        state0: float,
+        state_gap: float,
+        row_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        entry_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        edges_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        biases_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        n_threads: int,
+    ) -> None:
+        """
+        The curvature of each parameter, for variables with the states state0 and state0 + state_gap.
+        """
+
+    def values(
+        self,
+        q: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        bias: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        *,
+        row_out: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+        entry_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        n_threads: int,
+    ) -> None:
+        """The log-likelihood of each sample (parts, n) or listed entry."""
+
+    def products(
+        self,
+        q: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        bias: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        dq: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        dbias: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        *,
+        row_out: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+        entry_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        n_threads: int,
+    ) -> None:
+        """
+        The score of each sample (parts, n) or listed entry times the direction (dq, dbias).
+        """
+
+    def scores(
+        self,
+        q: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        bias: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        *,
+        residual: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+        pair_terms: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+        n_threads: int,
+    ) -> None:
+        """
+        The residuals (n, variables) and pair terms (n, edges) of which the scores are made.
+        """
+
 def pairwise_moments(
-    edges: NDArray[int32],
-    codes: NDArray[uint8],
-    residual: NDArray[float64],
-    pair_terms: NDArray[float64],
-    weight: NDArray[float64],
+    *,
+    edges: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    codes: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    residual: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    pair_terms: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     state0: float,
     gap: float,
     families: int,
-    out: NDArray[float64],
+    out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
     n_threads: int,
-) -> None: ...
+) -> None:
+    """
+    Add the weighted products of the scores of families f <= g along each edge to out (families, families, edges).
+    """
+
 def pairwise_information(
-    codes: NDArray[uint8],
-    edge_number: NDArray[int32],
-    matrix: NDArray[float64],
-    bias: NDArray[float64],
-    targets: NDArray[int32],
-    beta: NDArray[float64],
-    row_weight: NDArray[float64],
-    indptr: NDArray[int64],
-    component: NDArray[int32],
-    entry_weight: NDArray[float64],
-    out: NDArray[float64],
+    *,
+    codes: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    edge_number: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    matrix: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    bias: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    targets: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    row_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    component: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    entry_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    out: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """
+    Add the information of the blocks to out (edges and biases, squared): the covariances of their statistics.
+    """
+
+class NameTable:
+    """Different names with codes in order of arrival."""
+
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    def add(self, names: list[str]) -> None:
+        """Add the names that are new."""
+
+    def names(self) -> list[str]:
+        """The names in order of their codes."""
+
+    def encode(
+        self, items: list[Any], grow: bool
+    ) -> tuple[NDArray[numpy.int64], NDArray[numpy.int32], NDArray[numpy.float64] | None, tuple[int, str] | None]:
+        """
+        The attributes of each item: (counts, codes, values or None where all are one, failure or None).
+        """
+
+@overload
+def append_pair(
+    new_point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    old_point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    new_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    old_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    search_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    diagonal: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    new_image: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    old_image: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    steps: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu")],
+    changes: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu")],
+    used: int,
+    slot: int,
+    sums: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
     n_threads: int,
 ) -> None: ...
+@overload
+def append_pair(
+    new_point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    old_point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    new_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    old_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    search_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    diagonal: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    new_image: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    old_image: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    steps: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+    changes: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+    used: int,
+    slot: int,
+    sums: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """
+    Write the pair s, u = M^-1 y into row `slot`; sums[i] = s_i.y, u_i.y, s_i.q, u_i.q for the used rows.
+    """
+
+@overload
+def combine_rows(
+    point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    search_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    diagonal: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    image: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    steps: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    changes: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    step_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    change_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    scale: float,
+    step: float,
+    direction: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    trial: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    n_threads: int,
+) -> float: ...
+@overload
+def combine_rows(
+    point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    search_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    diagonal: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    image: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    steps: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    changes: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    step_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    change_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    scale: float,
+    step: float,
+    direction: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    trial: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    n_threads: int,
+) -> float:
+    """
+    direction = -(scale M^-1 q + sum of weighted rows), trial = point + step direction; gives q.direction.
+    """
+
+def step_along(
+    point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    direction: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    step: float,
+    trial: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """trial = point + step direction."""
+
+def keep_gradient(
+    gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    direction: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    kept: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    n_threads: int,
+) -> tuple[float, float, bool]:
+    """
+    Copy the gradient; gives gradient.direction, max |gradient| and whether all entries are finite.
+    """
+
+def pseudo_gradient(
+    point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    l1: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    pseudo: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    n_threads: int,
+) -> tuple[float, float]:
+    """
+    Pseudo-gradient of f(x) + sum l1 |x|; gives sum l1 |x| and max |pseudo|.
+    """
+
+def cg_update(
+    alpha: float,
+    p: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    product: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    diagonal: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    x: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    r: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    z: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")] | None,
+    n_threads: int,
+) -> tuple[float, float, float]:
+    """
+    x += alpha p, r -= alpha product, z = r / diagonal; gives r.r, r.z (r.r without a diagonal), max |r|.
+    """
+
+def cg_direction(
+    beta: float,
+    z: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    p: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """p = z + beta p."""
+
+def inner_product(
+    a: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    b: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    n_threads: int,
+) -> float:
+    """a.b, the same bits for any number of threads."""
+
 def lasso_descent(
-    gradient: NDArray[float64],
-    scale: NDArray[float64],
-    left: NDArray[float64],
-    right: NDArray[float64],
-    curvature: NDArray[float64],
-    point: NDArray[float64],
-    l1: NDArray[float64],
+    gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    scale: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    left: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    right: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    curvature: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    l1: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     limit: int,
     tol: float,
-    step: NDArray[float64],
-    products: NDArray[float64],
-) -> int: ...
+    step: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    products: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+) -> int:
+    """
+    Lower g.d + d'Bd/2 + sum l1 |x + d| with B = diag(scale) - left right' over the step d, in place, by coordinate descent; returns the passes. products = right' step on entry and exit.
+    """

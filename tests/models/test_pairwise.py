@@ -522,27 +522,26 @@ def test_bad_input_is_a_sentence():
 
 
 def kernel_arguments(problem):
+    """What the kernel's constructor takes, and what `gradient` takes."""
     layout = problem._layout
+    pointer, adjacent, adjacent_edge = layout.edge_number.adjacency
     q, bias = problem._to_field(np.zeros(problem.n_parameters))
-    none, table = np.empty(0), np.empty((0, 0))
-    return {
-        "mode": 0, "n": layout.n, "columns": layout.columns, "rows": layout.rows, "edges": problem.edges,
-        "adjacent_pointer": problem._adjacency[0], "adjacent": problem._adjacency[1],
-        "adjacent_edge": problem._adjacency[2], "q": q, "bias": bias, "dq": none, "dbias": none, "state0": 0.0,
-        "state_gap": 1.0, "meta": layout.meta, "targets": layout.targets, "pairs": layout.pairs, "beta": layout.beta,
-        "row_weight": layout.row_weight, "indptr": layout.indptr, "entry_component": layout.entry_component,
-        "entry_weight": layout.entry_weight, "edges_out": np.empty(len(q)), "biases_out": np.empty(len(bias)),
-        "row_out": table, "entry_out": none, "residual": table, "pair_terms": table, "n_threads": 1,
+    compiled = {
+        "n": layout.n, "columns": layout.columns, "rows": layout.rows, "edges": problem.edges,
+        "adjacent_pointer": pointer, "adjacent": adjacent, "adjacent_edge": adjacent_edge, "meta": layout.meta,
+        "meta_weighted": layout.meta_weighted, "targets": layout.targets, "pairs": layout.pairs, "beta": layout.beta,
+        "indptr": layout.indptr, "entry_component": layout.entry_component, "row_weight": layout.row_weight,
+        "entry_weight": layout.entry_weight,
     }  # fmt: skip
+    point = {
+        "q": q, "bias": bias, "edges_out": np.empty(len(q)), "biases_out": np.empty(len(bias)), "n_threads": 1,
+    }  # fmt: skip
+    return compiled, point
 
 
 @pytest.mark.parametrize(
     ("name", "spoil"),
     [
-        ("mode", lambda a: 6),
-        ("mode", lambda a: 1),
-        ("mode", lambda a: 3),
-        ("mode", lambda a: 5),
         ("n", lambda n: n + 64),
         ("n_threads", lambda n: 0),
         ("rows", lambda a: a[1:]),
@@ -551,6 +550,8 @@ def kernel_arguments(problem):
         ("bias", lambda a: a[1:]),
         ("meta", lambda a: a[:, 1:].copy()),
         ("meta", lambda a: a + 1),
+        ("meta_weighted", lambda a: a + 1),
+        ("meta_weighted", lambda a: a[1:]),
         ("targets", lambda a: a[:-1]),
         ("targets", lambda a: a + 6),
         ("pairs", lambda a: a[:-1]),
@@ -566,11 +567,36 @@ def kernel_arguments(problem):
 )
 def test_kernel_refuses_what_does_not_fit(name, spoil):
     field, _, _ = make(9, kinds=("PL2", "PL2/sparse"))
-    arguments = kernel_arguments(field.problem())
-    _kernels.pairwise(**arguments)
-    arguments[name] = spoil(arguments[name])
+    compiled, point = kernel_arguments(field.problem())
+    _kernels.PairwiseBlocks(**compiled).gradient(**point)
+    given = compiled if name in compiled else point
+    given[name] = spoil(given[name])
     with pytest.raises(ValueError, match="pairwise: "):
-        _kernels.pairwise(**arguments)
+        _kernels.PairwiseBlocks(**compiled).gradient(**point)
+
+
+def test_kernel_refuses_outputs_and_directions_that_do_not_fit():
+    field, _, _ = make(9, kinds=("PL2", "PL2/sparse"))
+    problem = field.problem()
+    layout = problem._layout
+    compiled, point = kernel_arguments(problem)
+    blocks, (q, bias) = _kernels.PairwiseBlocks(**compiled), (point["q"], point["bias"])
+    rows, entries = np.empty((len(layout.used), layout.n)), np.empty(len(layout.entry_component))
+    residual, pair_terms = np.empty((layout.n, len(bias))), np.empty((layout.n, len(q)))
+    with pytest.raises(ValueError, match="pairwise: dq"):
+        blocks.hessian_product(**point, dq=q[1:], dbias=bias)
+    with pytest.raises(ValueError, match="pairwise: dbias"):
+        blocks.products(q, bias, q, bias[1:], row_out=rows, entry_out=entries, n_threads=1)
+    with pytest.raises(ValueError, match="pairwise: row_out"):
+        blocks.values(q, bias, row_out=rows[1:], entry_out=entries, n_threads=1)
+    with pytest.raises(ValueError, match="pairwise: entry_out"):
+        blocks.values(q, bias, row_out=rows, entry_out=entries[1:], n_threads=1)
+    with pytest.raises(ValueError, match="pairwise: residual"):
+        blocks.scores(q, bias, residual=residual[1:], pair_terms=pair_terms, n_threads=1)
+    with pytest.raises(ValueError, match="pairwise: row_weight needs"):
+        blocks.gradient(**point, row_weight=np.ones(layout.n))
+    with pytest.raises(ValueError, match="pairwise: row_weight is too short"):
+        blocks.gradient(**point, row_weight=np.ones(1), entry_weight=entries)
 
 
 @pytest.mark.parametrize(
@@ -584,8 +610,8 @@ def test_kernel_refuses_what_does_not_fit(name, spoil):
 )
 def test_kernel_refuses_a_wrong_adjacency(name, spoil):
     field, _, _ = make(9, m=20, density=0.1)
-    arguments = kernel_arguments(field.problem())
-    assert arguments["rows"].size == 0
-    arguments[name] = spoil(arguments[name])
+    compiled, _ = kernel_arguments(field.problem())
+    assert compiled["rows"].size == 0
+    compiled[name] = spoil(compiled[name])
     with pytest.raises(ValueError, match="pairwise: "):
-        _kernels.pairwise(**arguments)
+        _kernels.PairwiseBlocks(**compiled)

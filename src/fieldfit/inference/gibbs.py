@@ -46,19 +46,19 @@ def gibbs_sample(
         start[:, known] = np.asarray(evidence)[known]
     draws = np.empty((n, m), dtype=np.int32)
     _kernels.gibbs(
-        np.ascontiguousarray(log_tables),
-        cardinalities,
-        graph.factors_of.indptr.astype(np.int32),
-        graph.factors_of.members.astype(np.int32),
-        graph.factor_strides_of.astype(np.int32),
-        fixed,
-        graph.entries(start),
-        start,
-        burn_in,
-        thin,
-        seed,
-        2,
-        draws,
-        get_threads(),
+        log_tables=np.ascontiguousarray(log_tables),
+        cardinality=cardinalities,
+        factor_ptr=graph.factors_of.indptr.astype(np.int32),
+        factor=graph.factors_of.members.astype(np.int32),
+        stride=graph.factor_strides_of.astype(np.int32),
+        fixed=fixed,
+        entries=graph.entries(start),
+        start=start,
+        burn_in=burn_in,
+        thin=thin,
+        seed=seed,
+        stream=2,
+        draws=draws,
+        n_threads=get_threads(),
     )
     return draws

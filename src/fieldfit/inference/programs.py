@@ -27,7 +27,6 @@ from fieldfit.inference.templates import (
 from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray, Int32Array, IntArray, ModelError, WidthError
 
-_NONE = np.empty(0)
 _NO_INDEX = np.empty(0, dtype=np.int64)
 
 
@@ -196,12 +195,26 @@ class ProgramCompiler:
         return template
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Configurations:
     """Configurations of the clamped variables: ``config_ptr`` (programs + 1,), ``bases`` flat (see the kernel)."""
 
+    programs: ProgramSet
     config_ptr: IntArray
     bases: IntArray
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "kernel"}
+
+    @cached_property
+    def kernel(self) -> _kernels.Configurations:
+        """As the kernel takes them. Their indices are checked here, once."""
+        return _kernels.Configurations(
+            self.programs.kernel,
+            config_ptr=self.config_ptr,
+            bases=self.bases,
+            table_size=self.programs.graph.table_size,
+        )
 
     @property
     def count(self) -> int:
@@ -215,7 +228,7 @@ class ProgramSet:
     def __init__(self, graph: FactorGraph, programs: list[Program]) -> None:
         self.graph = graph
         self.programs = tuple(programs)
-        self._kernel_programs = self._join()
+        self.kernel = self._join()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"graph": self.graph, "programs": self.programs}
@@ -245,31 +258,31 @@ class ProgramSet:
 
         programs = self.programs
         return _kernels.Programs(
-            _pointers([len(t.arrays["bucket_size"]) for t in templates], np.int32),
-            _pointers([len(t.groups) for t in templates], np.int32),
-            joined("cell_count", np.int64),
-            joined("group_size"),
-            joined("group_cell", np.int64),
-            joined("bucket_size"),
-            joined("bucket_card"),
-            joined("bucket_cell", np.int64),
-            joined("message_cell", np.int64),
-            _pointers(joined("input_count"), np.int32),
-            joined("input_source"),
-            joined("input_map", np.int64),
-            joined("maps"),
-            joined("bucket_var"),
-            _pointers(joined("separator_count"), np.int32),
-            joined("separator_var"),
-            joined("separator_stride"),
-            np.array([number[id(p.template)] for p in programs], dtype=np.int32),
-            _pointers([len(p.factors) for p in programs], np.int64),
-            _pointers([len(p.group_member) for p in programs], np.int64)[:-1],
-            _cat([p.group_member for p in programs], np.int32),
-            _pointers(_cat([p.member_size for p in programs], np.int64), np.int64)[:-1],
-            _cat([p.entry_offset for p in programs], np.int32),
-            _pointers([len(p.free) for p in programs], np.int64),
-            _cat([np.array(p.free, dtype=np.int32) for p in programs], np.int32),
+            bucket_ptr=_pointers([len(t.arrays["bucket_size"]) for t in templates], np.int32),
+            group_ptr=_pointers([len(t.groups) for t in templates], np.int32),
+            cell_count=joined("cell_count", np.int64),
+            group_size=joined("group_size"),
+            group_cell=joined("group_cell", np.int64),
+            bucket_size=joined("bucket_size"),
+            bucket_card=joined("bucket_card"),
+            bucket_cell=joined("bucket_cell", np.int64),
+            message_cell=joined("message_cell", np.int64),
+            input_ptr=_pointers(joined("input_count"), np.int32),
+            input_source=joined("input_source"),
+            input_map=joined("input_map", np.int64),
+            maps=joined("maps"),
+            bucket_var=joined("bucket_var"),
+            separator_ptr=_pointers(joined("separator_count"), np.int32),
+            separator_var=joined("separator_var"),
+            separator_stride=joined("separator_stride"),
+            program_template=np.array([number[id(p.template)] for p in programs], dtype=np.int32),
+            program_member=_pointers([len(p.factors) for p in programs], np.int64),
+            program_group=_pointers([len(p.group_member) for p in programs], np.int64)[:-1],
+            group_member=_cat([p.group_member for p in programs], np.int32),
+            member_entry=_pointers(_cat([p.member_size for p in programs], np.int64), np.int64)[:-1],
+            entry_offset=_cat([p.entry_offset for p in programs], np.int32),
+            program_variable=_pointers([len(p.free) for p in programs], np.int64),
+            variable=_cat([np.array(p.free, dtype=np.int32) for p in programs], np.int32),
         )
 
     @cached_property
@@ -293,6 +306,7 @@ class ProgramSet:
             program.bases(self.graph, lines).ravel() for program, lines in zip(self.programs, codes, strict=True)
         ]
         return Configurations(
+            self,
             np.concatenate(([0], np.cumsum([len(lines) for lines in codes]))).astype(np.int64),
             np.concatenate(bases) if bases else _NO_INDEX,
         )
@@ -316,19 +330,17 @@ class ProgramSet:
             slope[:] = 0.0
             slope = direction = marginal_slope = None
         return _kernels.eliminate(
-            self._kernel_programs,
+            configurations.kernel,
             log_tables,
-            _NONE if direction is None else direction,
-            configurations.config_ptr,
-            configurations.bases,
-            _NONE if weight is None else weight,
-            _NONE if log_z is None else log_z,
-            _NONE if slope is None else slope,
-            _NONE if marginals is None else marginals,
-            _NONE if marginal_slope is None else marginal_slope,
-            _NONE if each is None else each,
-            _NO_INDEX if each_start is None else each_start,
-            get_threads(float(self._costs @ np.diff(configurations.config_ptr))),
+            direction=direction,
+            weight=weight,
+            log_z=log_z,
+            slope=slope,
+            marginals=marginals,
+            marginal_slope=marginal_slope,
+            each=each,
+            each_start=each_start,
+            n_threads=get_threads(float(self._costs @ np.diff(configurations.config_ptr))),
         )
 
     def decode(
@@ -344,14 +356,13 @@ class ProgramSet:
     ) -> float:
         """Draw (or maximise) the free variables of each line of ``states`` in place; one configuration only."""
         return _kernels.eliminate_decode(
-            self._kernel_programs,
+            configurations.kernel,
             log_tables,
-            configurations.bases,
-            maximise,
-            seed,
-            stream,
-            first_row,
-            states,
+            maximise=maximise,
+            seed=seed,
+            stream=stream,
+            first_row=first_row,
+            states=states,
         )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from fieldfit import _kernels
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.base import Problem
-from fieldfit.models.chain_layout import LANE
+from fieldfit.models.chain_layout import LANE, Weights
 from fieldfit.models.chain_problem import Windows, check_labels
 from fieldfit.models.chain_segments import Segments
 from fieldfit.threads import get_threads
@@ -52,7 +52,7 @@ class _Point:
     B: FloatArray
     c: FloatArray
     p: FloatArray
-    weights: tuple[FloatArray, ...]
+    weights: Weights
 
 
 class BoltzmannChainProblem(Problem):
@@ -202,7 +202,7 @@ class BoltzmannChainProblem(Problem):
         self._last = (point, found)
         return found
 
-    def _weights(self, A: FloatArray, base: FloatArray, direction: bool) -> tuple[FloatArray, ...]:
+    def _weights(self, A: FloatArray, base: FloatArray, direction: bool) -> Weights:
         K, padded = self.n_labels, self.padded
         transitions, start = np.zeros((padded, padded)), np.zeros(padded)
         transitions[:K, :K] = A[:K]
@@ -213,8 +213,8 @@ class BoltzmannChainProblem(Problem):
 
     def _expect(
         self,
-        weights: tuple[FloatArray, ...],
-        direction: tuple[FloatArray, ...] | None,
+        weights: Weights,
+        direction: Weights | None,
         weight: FloatArray,
         squares: bool = False,
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -242,9 +242,7 @@ class BoltzmannChainProblem(Problem):
         )
         return np.vstack([edges[:K, :K], start[:K]]), residuals[:, :K].sum(axis=0), values
 
-    def _log_z(
-        self, weights: tuple[FloatArray, ...], direction: tuple[FloatArray, ...] | None
-    ) -> tuple[FloatArray, FloatArray | None]:
+    def _log_z(self, weights: Weights, direction: Weights | None) -> tuple[FloatArray, FloatArray | None]:
         """log Z of each signature, and its derivative."""
         n = len(self._width)
         values = np.empty(n)

@@ -364,7 +364,7 @@ class FieldProblem(Problem):
             bases.append(block.ravel())
             entries.append(self.programs.entries(place, block).ravel())
         pointer = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-        return Configurations(pointer, _cat(bases)), _cat(entries)
+        return Configurations(self.programs, pointer, _cat(bases)), _cat(entries)
 
     def _weighted(self, row_weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
         """Oᵀ w and Rᵀ w."""

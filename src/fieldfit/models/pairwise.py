@@ -28,9 +28,7 @@ from fieldfit.policies.selection import FamilySelection
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelError
 
-_GRADIENT, _HESSIAN, _DIAGONAL, _VALUES, _PRODUCTS, _SCORES = range(6)
 _NONE: FloatArray = np.empty(0)
-_NO_TABLE: FloatArray = np.empty((0, 0))
 # Edge by edge costs what the edges cost; the dense product costs about a sixth as much for each entry of the matrix.
 _DENSE_FROM = 0.15
 _MOST_EXACT_TIED = 32
@@ -105,7 +103,6 @@ class PairwiseProblem(Problem):
         m = self.n_variables
         self._dense = 2 * len(self.edges) > _DENSE_FROM * m * m
         self._ends = self.edges.ravel().astype(np.int64)
-        self._adjacency = _adjacency(m, self.edges)
         own = [p.beta if np.ndim(p.beta) else 1.0 for p in parts]
         self._unit = lay_out(self._bits, parts, own, self._edge_number, dense=self._dense, merge=True)
         self._layout = self._unit.with_betas(self.betas)
@@ -120,12 +117,14 @@ class PairwiseProblem(Problem):
 
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
         """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
-        value, edges, biases = self._sums(_GRADIENT, theta, None, row_weight)
+        edges, biases, arguments = self._sums(row_weight)
+        value = self._layout.kernel.gradient(*self._to_field(theta), **arguments)
         return value, self._to_parameters(edges, biases)
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v."""
-        _, edges, biases = self._sums(_HESSIAN, theta, v, row_weight)
+        edges, biases, arguments = self._sums(row_weight)
+        self._layout.kernel.hessian_product(*self._to_field(theta), *self._to_field(v), **arguments)
         return self._to_parameters(edges, biases)
 
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
@@ -156,7 +155,7 @@ class PairwiseProblem(Problem):
         Exact for parameters that belong to one edge or one bias. Of those that are shared, the first 32 are exact too
         (a Hessian product each); the rest leave out the covariances between the edges that share them.
         """
-        _, edges, curvature = self._sums(_DIAGONAL, theta, None, row_weight)
+        edges, curvature = self._diagonal(theta, row_weight)
         outside = curvature[self.edges[:, 0]] + curvature[self.edges[:, 1]]
         diagonal = sums_by(self.edge_parameter, edges + (self.gap * self.state0) ** 2 * outside, self.n_parameters)
         if self.bias_parameter is not None:
@@ -187,7 +186,7 @@ class PairwiseProblem(Problem):
         """
         if not self._dense or not (self._uses == 1).all():
             return None
-        _, _, curvature = self._sums(_DIAGONAL, theta, None, None)
+        _, curvature = self._diagonal(theta, None)
         mean, second = code_moments(self._bits)
         ends = self.state0 + self.gap * mean
         shared = self.state0 * self.gap * (mean[:, None] + mean[None, :])
@@ -204,11 +203,15 @@ class PairwiseProblem(Problem):
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """m_θ(X_i, Z_i) for each sample."""
-        return self._by_sample(_VALUES, theta, None)
+        rows, entries, arguments = self._by_sample()
+        self._layout.kernel.values(*self._to_field(theta), **arguments)
+        return self._layout.by_sample(self.n_samples, rows, entries)
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """ψ_iᵀ v for each sample."""
-        return self._by_sample(_PRODUCTS, theta, v)
+        rows, entries, arguments = self._by_sample()
+        self._layout.kernel.products(*self._to_field(theta), *self._to_field(v), **arguments)
+        return self._layout.by_sample(self.n_samples, rows, entries)
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the samples start..stop by family, without β."""
@@ -243,14 +246,21 @@ class PairwiseProblem(Problem):
             residual = np.zeros((families, len(codes), self.n_variables))
             pair_terms = np.zeros((families, len(codes), len(self.edges)))
             for f, layout in enumerate(layouts):
-                self._call(
-                    layout, _SCORES, theta, None, None, np.empty(len(self.edges)), np.empty(self.n_variables),
-                    residual=residual[f], pair_terms=pair_terms[f],
-                )  # fmt: skip
+                layout.kernel.scores(
+                    *self._to_field(theta), residual=residual[f], pair_terms=pair_terms[f], n_threads=get_threads()
+                )
             _kernels.pairwise_moments(
-                self.edges, codes, residual.ravel(), pair_terms.ravel(), _NONE if weight is None else weight,
-                self.state0, self.gap, families, edges.ravel(), get_threads(),
-            )  # fmt: skip
+                edges=self.edges,
+                codes=codes,
+                residual=residual.ravel(),
+                pair_terms=pair_terms.ravel(),
+                weight=_NONE if weight is None else weight,
+                state0=self.state0,
+                gap=self.gap,
+                families=families,
+                out=edges.ravel(),
+                n_threads=get_threads(),
+            )
             if self.bias_parameter is not None:
                 weighted = residual if weight is None else residual * weight[:, None]
                 biases += np.einsum("fij,gij->fgj", weighted, residual)
@@ -303,10 +313,9 @@ class PairwiseProblem(Problem):
         for f, layout in enumerate(layouts):
             residual = np.zeros((len(codes), self.n_variables))
             pair_terms = np.zeros((len(codes), len(self.edges)))
-            self._call(
-                layout, _SCORES, theta, None, None, np.empty(len(self.edges)), np.empty(self.n_variables),
-                residual=residual, pair_terms=pair_terms,
-            )  # fmt: skip
+            layout.kernel.scores(
+                *self._to_field(theta), residual=residual, pair_terms=pair_terms, n_threads=get_threads()
+            )
             at_a, at_b = residual[:, a], residual[:, b]
             # In place: these blocks are as large as all the scores of a family.
             by_edge = pair_terms
@@ -375,54 +384,32 @@ class PairwiseProblem(Problem):
 
     # -- the kernel --------------------------------------------------------------------------------------------------
 
-    def _sums(
-        self, mode: int, theta: FloatArray, v: FloatArray | None, row_weight: FloatArray | None
-    ) -> tuple[float, FloatArray, FloatArray]:
+    def _sums(self, row_weight: FloatArray | None) -> tuple[FloatArray, FloatArray, dict[str, Any]]:
+        """Arrays for the sums over samples by edge and by variable, and the arguments of a call that fills them."""
         edges, biases = np.empty(len(self.edges)), np.empty(self.n_variables)
-        value = self._call(self._layout, mode, theta, v, row_weight, edges, biases)
-        return value, edges, biases
+        arguments: dict[str, Any] = {"edges_out": edges, "biases_out": biases, "n_threads": get_threads()}
+        if row_weight is not None:
+            row, entry = self._layout.weights(self._checked_weight(row_weight))
+            arguments |= {"row_weight": row, "entry_weight": entry}
+        return edges, biases, arguments
+
+    def _diagonal(self, theta: FloatArray, row_weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+        """The curvature by edge and by variable."""
+        edges, biases, arguments = self._sums(row_weight)
+        self._layout.kernel.diagonal(*self._to_field(theta), state0=self.state0, state_gap=self.gap, **arguments)
+        return edges, biases
+
+    def _by_sample(self) -> tuple[FloatArray, FloatArray, dict[str, Any]]:
+        """Arrays for numbers by sample and by listed entry, and the arguments of a call that fills them."""
+        rows = np.zeros((len(self._layout.used), self._layout.n))
+        entries = np.zeros(len(self._layout.entry_component))
+        return rows, entries, {"row_out": rows, "entry_out": entries, "n_threads": get_threads()}
 
     def _checked_weight(self, weight: FloatArray) -> FloatArray:
         weight = np.asarray(weight, dtype=np.float64)
         if weight.shape != (self.n_samples,):
             raise DataError(f"row_weight must have the shape ({self.n_samples},); it has {weight.shape}.")
         return weight
-
-    def _by_sample(self, mode: int, theta: FloatArray, v: FloatArray | None) -> FloatArray:
-        layout = self._layout
-        row_out = np.zeros((len(layout.used), layout.n))
-        entry_out = np.zeros(len(layout.entry_component))
-        self._call(layout, mode, theta, v, None, _NONE, _NONE, row_out=row_out, entry_out=entry_out)
-        return layout.by_sample(self.n_samples, row_out, entry_out)
-
-    def _call(
-        self,
-        layout: Layout,
-        mode: int,
-        theta: FloatArray,
-        v: FloatArray | None,
-        weight: FloatArray | None,
-        edges_out: FloatArray,
-        biases_out: FloatArray,
-        *,
-        row_out: FloatArray = _NO_TABLE,
-        entry_out: FloatArray = _NONE,
-        residual: FloatArray = _NO_TABLE,
-        pair_terms: FloatArray = _NO_TABLE,
-    ) -> float:
-        q, bias = self._to_field(theta)
-        dq, dbias = (_NONE, _NONE) if v is None else self._to_field(v)
-        meta, row_weight, entry_weight = layout.meta, layout.row_weight, layout.entry_weight
-        if weight is not None:
-            weight = self._checked_weight(weight)
-            meta = layout.meta_weighted
-            row_weight, entry_weight = layout.weights(weight)
-        return _kernels.pairwise(
-            mode, layout.n, layout.columns, layout.rows, self.edges, *self._adjacency, q, bias, dq, dbias,
-            self.state0, self.gap, meta, layout.targets, layout.pairs, layout.beta, row_weight, layout.indptr,
-            layout.entry_component, entry_weight, edges_out, biases_out, row_out, entry_out, residual, pair_terms,
-            get_threads(),
-        )  # fmt: skip
 
 
 def _checked_codes(codes: NDArray[Any]) -> NDArray[np.uint8]:
@@ -458,14 +445,6 @@ def _checked_parameters(numbers: NDArray[Any], length: int, n_parameters: int, n
     if numbers.shape != (length,) or (length and (numbers.min() < 0 or numbers.max() >= n_parameters)):
         raise ModelError(f"{name} needs {length} numbers from 0 to {n_parameters - 1}; its shape is {numbers.shape}.")
     return numbers
-
-
-def _adjacency(m: int, edges: Int32Array) -> tuple[IntArray, Int32Array, Int32Array]:
-    """The neighbours of each variable: (pointers, neighbours, numbers of the edges)."""
-    own, other = edges.ravel(), edges[:, ::-1].ravel()
-    order = np.argsort(own, kind="stable")
-    pointers = np.concatenate(([0], np.cumsum(np.bincount(own, minlength=m))))
-    return pointers, np.ascontiguousarray(other[order]), (order // 2).astype(np.int32)
 
 
 def _of_rows(part: FamilySelection, rows: IntArray) -> FamilySelection:

@@ -63,7 +63,18 @@ def information_matrix(
             samples, rows = codes[:1], np.array([total])
             indptr, chosen, own = NO_INTS, _NO_COMPONENTS, NO_FLOATS
         _kernels.pairwise_information(
-            samples, number, matrix, bias, targets, beta, rows, indptr, chosen, own, out, get_threads()
+            codes=samples,
+            edge_number=number,
+            matrix=matrix,
+            bias=bias,
+            targets=targets,
+            beta=beta,
+            row_weight=rows,
+            indptr=indptr,
+            component=chosen,
+            entry_weight=own,
+            out=out,
+            n_threads=get_threads(),
         )
     return out
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar, cast
+from functools import cached_property
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit import _kernels
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.types import FloatArray, Int32Array, IntArray
 
@@ -62,7 +64,7 @@ class Part:
     first_entry: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
     """Samples, blocks and selection as the kernel's arrays.
 
@@ -86,6 +88,33 @@ class Layout:
     inverse: IntArray | None
     row_weight: FloatArray
     entry_weight: FloatArray
+    edge_number: EdgeNumbers
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "kernel"}
+
+    @cached_property
+    def kernel(self) -> _kernels.PairwiseBlocks:
+        """As the kernel takes it. All indices are checked here, once."""
+        pointer, adjacent, adjacent_edge = self.edge_number.adjacency
+        return _kernels.PairwiseBlocks(
+            n=self.n,
+            columns=self.columns,
+            rows=self.rows,
+            edges=self.edge_number.edges,
+            adjacent_pointer=pointer,
+            adjacent=adjacent,
+            adjacent_edge=adjacent_edge,
+            meta=self.meta,
+            meta_weighted=self.meta_weighted,
+            targets=self.targets,
+            pairs=self.pairs,
+            beta=self.beta,
+            indptr=self.indptr,
+            entry_component=self.entry_component,
+            row_weight=self.row_weight,
+            entry_weight=self.entry_weight,
+        )
 
     def weights(self, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The kernel's row_weight (families × n) and entry_weight for these weights of the samples."""
@@ -137,10 +166,19 @@ class EdgeNumbers:
 
     def __init__(self, m: int, edges: Int32Array) -> None:
         self.m = m
+        self.edges = edges
         low, high = edges.min(axis=1).astype(np.int64), edges.max(axis=1).astype(np.int64)
         keys = low * m + high
         self.order = np.argsort(keys, kind="stable")
         self.keys = keys[self.order]
+
+    @cached_property
+    def adjacency(self) -> tuple[IntArray, Int32Array, Int32Array]:
+        """The neighbours of each variable: (pointers, neighbours, numbers of the edges)."""
+        own, other = self.edges.ravel(), self.edges[:, ::-1].ravel()
+        order = np.argsort(own, kind="stable")
+        pointers = np.concatenate(([0], np.cumsum(np.bincount(own, minlength=self.m))))
+        return pointers, np.ascontiguousarray(other[order]), (order // 2).astype(np.int32)
 
     @property
     def repeated(self) -> int | None:
@@ -292,6 +330,7 @@ def lay_out(
         inverse=inverse,
         row_weight=NO_FLOATS,
         entry_weight=NO_FLOATS,
+        edge_number=edge_number,
     )
     if inverse is None and all(mask is None for mask in masks):
         return layout
