@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.asymptotics import expectations
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.boltzmann_chain import BoltzmannChain
 from fieldfit.models.chain_crf import ChainCRF
@@ -139,7 +140,7 @@ def test_with_unknown_labels_the_information_identity_does_not_hold():
 @pytest.mark.parametrize("weighted", [False, True])
 def test_model_based_moments_are_sums_over_all_label_sequences(policy, tolerance, weighted, monkeypatch):
     """Over every labelling y of 12 short sentences: Σ p(y|x) of −∇²m and of ψψᵀ. PL1 simulates, to about 2% of an entry."""
-    monkeypatch.setattr("fieldfit.api.expectations.SIMULATED", 4_000)
+    monkeypatch.setattr(expectations, "SIMULATED", 4_000)
     data = crf_data(12, seed=3)
     lengths = np.diff(data.offsets)
     weight = np.linspace(0.5, 2.0, 12) if weighted else None

@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 
-from fieldfit.api.expectations import information_identity, model_moments, simulated_problems
 from fieldfit.api.state import FitState
 from fieldfit.asymptotics import (
     Accuracy,
@@ -23,6 +22,7 @@ from fieldfit.asymptotics import (
     Solved,
     robust_moments,
 )
+from fieldfit.asymptotics.expectations import Estimated, information_identity, model_moments, simulated_problems
 from fieldfit.asymptotics.meat import mean_score
 from fieldfit.models.base import Problem
 from fieldfit.optim.cg import conjugate_gradients
@@ -69,15 +69,21 @@ def model_accuracy(fit: FitState, robust_of: Callable[[], Accuracy]) -> Accuracy
     ``robust_of()`` is the robust accuracy of the same fit, whose solutions are shared where the bread is the same.
     """
     if fits_matrices(fit):
-        return DenseAccuracy(model_moments(fit), fit.penalty.precision, fit.active)
-    identity = information_identity(fit)
+        return DenseAccuracy(model_moments(estimated(fit)), fit.penalty.precision, fit.active)
+    identity = information_identity(estimated(fit))
     if identity is not None:
         robust = robust_of()
         assert isinstance(robust, ImplicitAccuracy)  # the same bread: solutions are shared
         method = "the information identity, by conjugate gradients"
         return ImplicitAccuracy(robust.bread, robust.problems, independent(fit), method, identity)
     method = f"{_SIMULATED} simulated datasets, by conjugate gradients"
-    return implicit_accuracy(fit, simulated_problems(fit, _SIMULATED), independent(fit), method)
+    return implicit_accuracy(fit, simulated_problems(estimated(fit), _SIMULATED), independent(fit), method)
+
+
+def estimated(fit: FitState) -> Estimated:
+    """The estimate with its samples, for expectations under it."""
+    used = fit.needed
+    return Estimated(fit.model, used.dataset, used.bound, used.problem, fit.theta, fit.random_state)
 
 
 def score_variance(fit: FitState) -> ScoreVariance:

@@ -36,9 +36,7 @@ class Fit(StandardErrors):
     @cached_property
     def fingerprint(self) -> str:
         """A short name for the fitted samples and their weights; empty for a file that does not know it."""
-        from fieldfit.api.fingerprint import fingerprint
-
-        return self.saved.fingerprint if self.dataset is None else fingerprint(self.model, self.dataset)
+        return self.saved.fingerprint if self.dataset is None else self.model.fingerprint(self.dataset)
 
     # --- robustness -------------------------------------------------------------------------------------------------
 

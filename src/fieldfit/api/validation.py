@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldfit.api.expectations import replicate_seeds
+from fieldfit.asymptotics.expectations import replicate_seeds
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
 from fieldfit.policies import Policy, as_policy

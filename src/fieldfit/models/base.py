@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.data.dataset import Dataset
+from fieldfit.data.fingerprint import fingerprint
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import Structure
 from fieldfit.types import FloatArray, IntArray, ModelError
@@ -382,6 +384,13 @@ class Model(ABC):
         (3, 2)
         """
         raise ModelError(f"A {self.kind} model has no way to draw samples, so nothing can be simulated from it.")
+
+    def fingerprint(self, dataset: Dataset) -> str:
+        """Return a short name for what the model explains of the samples, and their weights.
+
+        Composite likelihoods of two models can be compared if both explain the same samples.
+        """
+        return fingerprint(dataset)
 
     @abstractmethod
     def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit import _kernels
+from fieldfit.data.dataset import Dataset
+from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.observed import observed_pairs, observed_transitions
 from fieldfit.data.packing import pack_text, unpack_text
 from fieldfit.data.sequences import Sequences
@@ -295,6 +297,10 @@ class ChainCRF(Model):
     def structure(self, dataset: Sequences) -> SequenceStructure:
         """Return the lengths of the sequences, as policies need them."""
         return SequenceStructure(np.diff(dataset.offsets))
+
+    def fingerprint(self, dataset: Dataset) -> str:
+        """Return a short name for what the model explains of the samples: not what it conditions on."""
+        return fingerprint(dataset, symbols=False)
 
     def compile(self, dataset: Sequences, selection: Selection) -> ChainProblem:
         """Compile sequences and selected windows to read-only arrays."""

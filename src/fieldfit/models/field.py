@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.data.dataset import Dataset
+from fieldfit.data.fingerprint import fingerprint
 from fieldfit.inference import ExactInference, FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.gibbs import BURN_IN, CHAINS, THIN, gibbs_sample
@@ -177,6 +179,10 @@ class FieldModel(Model):
     def structure(self, dataset: Any = None) -> FieldStructure:
         """Return the variables, the graph and the conditioning variables, as policies need them."""
         return FieldStructure(self.m, self.graph.neighbours, self.observed)
+
+    def fingerprint(self, dataset: Dataset) -> str:
+        """Return a short name for what the model explains of the samples: not what it conditions on."""
+        return fingerprint(dataset, given=self.observed)
 
     def compile(self, dataset: Table, selection: Selection) -> Problem:
         """Compile model, data and selection to read-only arrays. Supports any component and missing values."""

@@ -8,19 +8,20 @@ Hessians and score products have the right expectations, selection noise include
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.asymptotics import Moments, ScoreVariance, robust_moments, theory_moments
-from fieldfit.asymptotics.sandwich import hessian_matrix
+from fieldfit.asymptotics.accuracy import Moments
+from fieldfit.asymptotics.meat import ScoreVariance
+from fieldfit.asymptotics.moments import theory_moments
+from fieldfit.asymptotics.sandwich import hessian_matrix, robust_moments
+from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
-from fieldfit.models.base import Problem
+from fieldfit.models.base import Model, Problem
 from fieldfit.models.field import FieldModel
+from fieldfit.policies.policy import BoundPolicy
 from fieldfit.types import DataError, FloatArray, Int32Array, PolicyError
-
-if TYPE_CHECKING:
-    from fieldfit.api.state import FitState
 
 #: Joint states (times distinct observations) up to which expectations are exact sums.
 MOST_STATES = 1 << 16
@@ -29,20 +30,35 @@ SIMULATED = 20_000
 _FEWEST_DATASETS = 4
 
 
+@dataclass(frozen=True)
+class Estimated:
+    """An estimate θ̂ with its samples: what expectations under it are taken over.
+
+    ``problem`` is the samples with the drawn Z, compiled; ``random_state`` seeds simulated datasets.
+    """
+
+    model: Model
+    dataset: Dataset
+    bound: BoundPolicy
+    problem: Problem
+    theta: FloatArray
+    random_state: int
+
+
 def replicate_seeds(random_state: int, count: int) -> list[int]:
     """Seeds for simulated datasets and their selections, away from the seed of the fit."""
     words = np.random.SeedSequence([random_state, 0x5E]).generate_state(count, np.uint64)
     return [int(word) >> 1 for word in words]
 
 
-def model_moments(fit: FitState) -> Moments:
+def model_moments(fit: Estimated) -> Moments:
     """Bread and meat expected under θ̂, as means over samples."""
-    problem, dataset = fit.problem, fit.needed.dataset
+    problem, dataset = fit.problem, fit.dataset
     weight, total = dataset.sample_weight, dataset.total_weight
-    states = expected_states(fit.model, fit.theta, dataset, weight, fit.counts)
+    states = expected_states(fit.model, fit.theta, dataset, weight, dataset.has_counts)
     if states is not None:
         table, once, squared = states
-        bound = fit.needed.bound
+        bound = fit.bound
         try:
             found = theory_moments(
                 bound,
@@ -58,26 +74,26 @@ def model_moments(fit: FitState) -> Moments:
     if identity is not None:
         bread = -hessian_matrix(problem, fit.theta, weight) / total
         meat = bread
-        if weight is not None and not fit.counts:
+        if weight is not None and not dataset.has_counts:
             meat = -hessian_matrix(problem, fit.theta, weight**2) / total
         return Moments(bread, identity * meat, total, "the information identity")
     parts = [
-        robust_moments(problem, fit.theta, ScoreVariance(weight, fit.counts))
-        for problem in simulated_problems(fit, max(_FEWEST_DATASETS, math.ceil(SIMULATED / fit.n)))
+        robust_moments(problem, fit.theta, ScoreVariance(weight, dataset.has_counts))
+        for problem in simulated_problems(fit, max(_FEWEST_DATASETS, math.ceil(SIMULATED / fit.dataset.n)))
     ]
     bread = np.mean([part[0] for part in parts], axis=0)
     meat = np.mean([part[1] for part in parts], axis=0)
-    return Moments(bread, meat, total, f"{len(parts)} simulated datasets of {fit.n} samples", tuple(parts))
+    return Moments(bread, meat, total, f"{len(parts)} simulated datasets of {dataset.n} samples", tuple(parts))
 
 
-def information_identity(fit: FitState) -> float | None:
+def information_identity(fit: Estimated) -> float | None:
     """β where the policy is the full likelihood of every sample and nothing is missing; else None.
 
     The Hessian of an exponential family's likelihood, −Cov(features), does not depend on the modelled values, so the bread
     of the data is the expected one; and E ψψᵀ is β times it. Nothing needs to be simulated.
     """
-    dataset = fit.needed.dataset
-    bound = fit.needed.bound
+    dataset = fit.dataset
+    bound = fit.bound
     if len(bound.families) != 1 or bound.families[0].name != "FL" or not bound.everything:
         return None
     # With unknown values the Hessian is −Cov(features) + Cov(features | known), which depends on what is known.
@@ -87,22 +103,22 @@ def information_identity(fit: FitState) -> float | None:
     return float(beta.reshape(-1)[0]) if beta.size == 1 else None
 
 
-def simulated_problems(fit: FitState, count: int) -> list[Problem]:
+def simulated_problems(fit: Estimated, count: int) -> list[Problem]:
     """Datasets drawn at θ̂, each with a selection of its own, compiled."""
-    dataset = fit.needed.dataset
-    bound = fit.needed.bound
+    dataset = fit.dataset
+    bound = fit.bound
     problems = []
     for seed in replicate_seeds(fit.random_state, count):
         simulated = fit.model.simulate(dataset, fit.theta, seed)
-        problems.append(fit.model.compile(simulated, bound.draw(seed, 0, fit.n)))
+        problems.append(fit.model.compile(simulated, bound.draw(seed, 0, fit.dataset.n)))
     return problems
 
 
 def expected_states(
-    model: Any, theta: FloatArray, dataset: Any, weight: FloatArray | None, counts: bool
+    model: Model, theta: FloatArray, dataset: Dataset, weight: FloatArray | None, counts: bool
 ) -> tuple[Table, FloatArray, FloatArray] | None:
     """All states given each distinct observation and pattern of missing values, with Σ w p and Σ w² p; None if many."""
-    if not isinstance(model, FieldModel):
+    if not isinstance(model, FieldModel) or not isinstance(dataset, Table):
         return None
     free = [v for v in range(model.m) if v not in model.observed]
     shape = [model.graph.cardinalities[v] for v in free]

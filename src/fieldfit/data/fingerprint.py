@@ -8,30 +8,34 @@ left out.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
-from fieldfit.models.base import Model
-from fieldfit.models.chain_crf import ChainCRF
-from fieldfit.models.field import FieldModel
+from fieldfit.data.sequences import Sequences
 from fieldfit.types import FloatArray, Int32Array
 
 
-def fingerprint(model: Model, dataset: Any) -> str:
-    """32 hexadecimal digits for what the model explains of the dataset, and its weights."""
-    parts = _columns(model, dataset) if isinstance(dataset, Table) else _sequences(model, dataset)
-    if _weighted(dataset.sample_weight, dataset.weight_kind):
+def fingerprint(dataset: Dataset, *, given: Collection[int] = (), symbols: bool = True) -> str:
+    """32 hexadecimal digits for what a model explains of the dataset, and its weights.
+
+    ``given`` are the columns of a table that the model conditions on; ``symbols`` says whether the model explains the
+    features of sequences too, and not only their labels.
+    """
+    parts: list[bytes] = []
+    if isinstance(dataset, Table):
+        parts = sorted(_column(dataset.codes[:, j], dataset.states[j]) for j in range(dataset.m) if j not in given)
+    elif isinstance(dataset, Sequences):
+        parts = [_digest(dataset.offsets), _digest(dataset.labels)]
+        parts += [_digest(dataset.indptr), _digest(dataset.indices)] if symbols else []
+    if dataset.sample_weight is not None and _weighted(dataset.sample_weight, dataset.weight_kind):
         parts.append(_digest(_scaled(dataset.sample_weight, dataset.weight_kind), dataset.weight_kind))
     return blake2b(b"".join(parts), digest_size=16).hexdigest()
-
-
-def _columns(model: Model, table: Table) -> list[bytes]:
-    observed = set(model.observed) if isinstance(model, FieldModel) else set()
-    return sorted(_column(table.codes[:, j], table.states[j]) for j in range(table.m) if j not in observed)
 
 
 def _column(codes: Int32Array, states: tuple[object, ...]) -> bytes:
@@ -49,16 +53,9 @@ def _name(state: object) -> str:
     return repr(float(state)) if isinstance(state, bool | int | float | np.number | np.bool_) else str(state)
 
 
-def _sequences(model: Model, data: Any) -> list[bytes]:
-    parts = [_digest(data.offsets), _digest(data.labels)]
-    if not isinstance(model, ChainCRF):  # a joint model explains the symbols too
-        parts += [_digest(data.indptr), _digest(data.indices)]
-    return parts
-
-
-def _weighted(weight: FloatArray | None, kind: str) -> bool:
+def _weighted(weight: FloatArray, kind: str) -> bool:
     """Whether weights say anything: equal importance weights do not, equal counts do unless they are 1."""
-    return weight is not None and bool(np.any(weight != (1.0 if kind == "counts" else weight[0])))
+    return bool(np.any(weight != (1.0 if kind == "counts" else weight[0])))
 
 
 def _scaled(weight: FloatArray, kind: str) -> NDArray[Any]:
