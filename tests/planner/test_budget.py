@@ -29,8 +29,8 @@ def test_a_budget_without_a_unit_on_the_command_line(five, tmp_path, capsys):
     np.savetxt(path, five[2][:300], fmt="%d", delimiter=",", header="a,b,c,d,e", comments="")
     assert main(["plan", str(path), "--budget", "50", "-p", "PL1"]) == 0
     assert "of the budget of 50 s" in " ".join(capsys.readouterr().out.split())
-    assert main(["plan", "--help"]) == 0
-    assert "10 is 10s" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert main(["plan", "boltzmann", "--help"]) == 0
+    assert "10 means 10s" in " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
 @pytest.mark.parametrize("r", [50, 2_000, 300_000])

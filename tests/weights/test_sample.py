@@ -10,8 +10,7 @@ from fieldfit.threads import use_threads
 from fieldfit.types import ModelError
 from fieldfit.weights.choice import Exact, Ridge, best_beta, diagonal_form
 from fieldfit.weights.groups import DrawnPolicy, groups_of
-from fieldfit.weights.sample import restricted, samples_needed
-from fieldfit.weights.statistics import DataStatistics
+from fieldfit.weights.statistics import DataStatistics, restricted, samples_needed
 
 MODEL = ff.BoltzmannMachine(7, biases=True)
 THETA = np.random.default_rng(5).normal(scale=0.4, size=MODEL.n_parameters)

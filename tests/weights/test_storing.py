@@ -70,13 +70,9 @@ def test_files_from_before_work_and_equal_weights_were_kept(tmp_path):
     assert "; differences: " not in str(again)
 
 
-def test_fits_without_automatic_weights_and_older_files(tmp_path):
+def test_fits_without_automatic_weights(tmp_path):
     path = tmp_path / "fit.ff"
     ff.fit(MODEL, X, "PL1", weights=[1.0]).save(path)
-    assert ff.load(path).weights is None
-    header, arrays = read_container(path)
-    del header["weights"]
-    write_container(path, header, arrays)
     assert ff.load(path).weights is None
 
 

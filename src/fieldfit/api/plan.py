@@ -36,27 +36,55 @@ def plan(
     random_state: int = 0,
     reading: float = 0.0,
 ) -> Plan:
-    """Compare what policies cost and how accurate they would be, and recommend one.
+    """Compare the cost and the accuracy of policies, and recommend one.
+
+    Give one of ``budget``, ``flops`` and ``efficiency``. With none of them the most accurate policy is recommended.
 
     Parameters
     ----------
-    model, data : as for `fit`
-    budget : time for everything, the pilot included: ``"10s"``, ``"500ms"``, ``"2min"``, or a number of seconds (``10``
-        and ``"10"`` are ten seconds)
-    flops : the same in the paper's FLOPs
-    efficiency : instead of a budget, the variance relative to maximum likelihood that is good enough, such as 1.1
-    policies : the policies to compare; None is pure, mixed and partition policies, parts of the data, and the joint
-        optimum over (λ, β)
-    functionals : whose variance counts: a list of names of parameters, contrasts (``"a - b"``, ``"2*a + b"``), mappings
-        {parameter: coefficient}, vectors of coefficients or functions of θ (their gradient is that at the pilot's θ̂); a
-        mapping from names to any of these; None is all parameters together
-    sigma2 : the penalty of the fit to come; policies are then compared by their squared error under its prior N(0, σ²)
-    sample_weight, weight_kind : a weight for each sample, as in `fit`
-    tol : the tolerance of the fit to come
-    random_state : the seed of the pilot's sample
-    reading : seconds that reading the data took before this call, if it did: every fit pays them, and this budget did
+    model : Model
+        The model of the fit to come.
+    data : object
+        The samples, as for `fit`.
+    budget : str or float, optional
+        Time for everything, including the pilot: ``"10s"``, ``"500ms"``, ``"2min"``, or a number of seconds.
+    flops : float, optional
+        The same in the paper's FLOPs.
+    efficiency : float, optional
+        The largest variance relative to maximum likelihood that is accurate enough, such as 1.1.
+    policies : str, Policy or sequence of these, optional
+        The policies to compare, with any law of Z. Default: pure, mixed and partition policies, parts of the data, and
+        the joint optimum over (λ, β).
+    functionals : object, optional
+        The functions of θ whose variance counts: a list of parameter names, contrasts (``"a - b"``, ``"2*a + b"``),
+        mappings {parameter: coefficient}, vectors of coefficients or functions of θ (with their gradient at the pilot's
+        θ̂), or a mapping from names to any of these. Default: all parameters together.
+    sigma2 : float or mapping, optional
+        The penalty of the fit to come. Policies are then compared by their squared error under its prior N(0, σ²).
+    sample_weight : array_like of shape (n,), optional
+        A weight for each sample, as in `fit`.
+    weight_kind : {"importance", "counts"}, default: "importance"
+        What the weights are.
+    tol : float, default: 1e-6
+        The tolerance of the fit to come.
+    random_state : int, default: 0
+        The seed of the pilot's sample.
+    reading : float, default: 0.0
+        Seconds that reading the data took before this call. They count for this budget and for every fit.
 
-    Give one of ``budget``, ``flops`` and ``efficiency``; with none of them the most accurate policy is recommended.
+    Returns
+    -------
+    Plan
+        The compared policies and the recommendation, ``plan.best``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine(4)
+    >>> x = model.sample([1.0, -0.5, 0.3, 0.8, -1.0, 0.2], 1000, random_state=0).values
+    >>> ff.plan(model, x, policies=["PL1", "0.5*PL1", "FL"]).best
+    'FL'
     """
     target = Target.of(budget, flops, efficiency)
     started, began = time.perf_counter(), clock()

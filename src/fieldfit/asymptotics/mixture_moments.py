@@ -62,7 +62,9 @@ class MixtureMoments:
         """
         policies = [Policy.parse(term) if isinstance(term, str) else term for term in terms]
         bound = [policy.bind(structure) for policy in policies]
-        problems = [compile_problem(weighted_selection(own, own.mean() * own.beta(), len(weight))) for own in bound]
+        problems = [
+            compile_problem(weighted_selection(term, term.mean() * term.beta(), len(weight))) for term in bound
+        ]
         J = np.stack([-problem.hessian_matrix(theta, weight) for problem in problems])
         count, r = len(terms), len(theta)
         K = np.zeros((count, count, r, r))

@@ -1,1 +1,1 @@
-"""The planner: what each policy costs and how accurate it would be, and which one to buy with a budget."""
+"""The planner: what each policy costs, how accurate it is, and which one to fit within a budget."""

@@ -12,12 +12,12 @@ import numpy as np
 
 from fieldfit.asymptotics.expected_problem import expected_problem
 from fieldfit.data.dataset import Dataset
-from fieldfit.models.base import Problem
+from fieldfit.models.base import Model, Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.models.work import FamilyWork, clock, least_seconds
 from fieldfit.planner.convergence import Steps, steps_of
 from fieldfit.planner.costs import TIMED_PASSES, family_work, sample_flops
-from fieldfit.planner.ingredients import FitWork, Ingredient
+from fieldfit.planner.ingredients import FitWork, Ingredient, is_complete
 from fieldfit.planner.pilot import PILOT_POLICY, Pilot
 from fieldfit.planner.request import Request
 from fieldfit.policies import Policy
@@ -31,6 +31,8 @@ from fieldfit.types import DataError, PolicyError, WidthError
 _USUAL_STEPS = 40
 #: Share of the remaining time for the timing of a family of sequences.
 _TIMING_SHARE = 0.2
+#: Seconds that compiling one sum over all states of a complete graph takes, for each state: about a second for 2^19.
+_COMPILING = 2e-6
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,9 @@ class Builder:
                 "the pilot's share of the budget.",
                 for_time=True,
             )
+        compiling = _COMPILING * _states_at_once(request.model, bound)
+        if optional and compiling > self._left():
+            return Skipped(f"{law}: skipped, compiling it alone would take about {compiling:.2g} s.", for_time=True)
         began = clock()
         problem = expected_problem(bound, count, partial(request.model.compile, self.rows))
         evaluation = least_seconds(problem, pilot.theta)
@@ -209,6 +214,14 @@ class Builder:
                 rows = int(_TIMING_SHARE * max(self._left(), 0.0) / (TIMED_PASSES * max(each, 1e-9)))
             works.append(family_work(model, alone, family, dataset, theta, rows))
         return tuple(works)
+
+
+def _states_at_once(model: Model, bound: BoundPolicy) -> float:
+    """The joint states that the only component of a law sums over at once in a complete graph; else 0."""
+    family = bound.families[0]
+    if family.size != 1 or not isinstance(model, FieldModel) or not is_complete(model):
+        return 0.0
+    return float(math.prod(model.graph.cardinalities[v] for v in family.component(0).target))
 
 
 def _mean_key(law: Law, bound: BoundPolicy) -> Hashable:

@@ -83,15 +83,15 @@ def calibration(*, fresh: bool = False) -> Calibration:
     if not fresh and key in _KNOWN:
         return _KNOWN[key]
     path = cache_folder() / f"calibration-{key}.json"
-    found = None if fresh else _read(path)
-    if found is None:
+    rates = None if fresh else _read(path)
+    if rates is None:
         from fieldfit.planner.calibration_runs import measure
 
-        found = measure()
-        if found.error <= _WORTH_KEEPING and found.waited <= _BUSY:
-            _write(path, found)
-    _KNOWN[key] = found
-    return found
+        rates = measure()
+        if rates.error <= _WORTH_KEEPING and rates.waited <= _BUSY:
+            _write(path, rates)
+    _KNOWN[key] = rates
+    return rates
 
 
 def cache_folder() -> Path:
@@ -122,13 +122,13 @@ def _processor() -> str:
     return platform.processor()
 
 
-def _write(path: Path, found: Calibration) -> None:
+def _write(path: Path, rates: Calibration) -> None:
     document = {
-        "rates": dict(found.rates),
-        "error": found.error,
-        "threads": found.threads,
-        "gain": found.gain,
-        "fork": found.fork,
+        "rates": dict(rates.rates),
+        "error": rates.error,
+        "threads": rates.threads,
+        "gain": rates.gain,
+        "fork": rates.fork,
     }
     with contextlib.suppress(OSError, FieldfitError):
         path.parent.mkdir(parents=True, exist_ok=True)

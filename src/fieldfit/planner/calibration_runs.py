@@ -21,7 +21,7 @@ from fieldfit.policies import Policy
 from fieldfit.threads import get_threads, one_blas_thread, use_threads
 from fieldfit.types import FloatArray
 
-#: Passes over all runs; evaluations of a run in a pass at most, and no more after so many seconds.
+#: Passes over all runs; most evaluations of a run in a pass, and seconds after which there are no more.
 _PASSES, _REPEATS, _SECONDS = 3, 5, 0.003
 
 
@@ -107,24 +107,24 @@ def measure() -> Calibration:
     shared = None if threads < 2 else Shared.of(threads)
     waiting = 0.0
     with use_threads(1), one_blas_thread():
-        timed = [Run.of(*one) for one in runs()]
+        timed = [Run.of(*arguments) for arguments in runs()]
         for _ in range(_PASSES):
-            for own in timed:
-                own.compile_again()
-            for own in timed:
-                own.evaluate()
+            for run in timed:
+                run.compile_again()
+            for run in timed:
+                run.evaluate()
             if shared is not None:
                 began = time.perf_counter() - time.thread_time()
                 shared.evaluate()
                 waiting += time.perf_counter() - time.thread_time() - began
     wait = (time.perf_counter() - wall - waiting) / max(time.thread_time() - busy, 1e-9) - 1
-    evaluation = [_without_setup(own.work, setup=False) for own in timed]
-    setting_up = [_without_setup(own.work, setup=True) for own in timed]
-    rates, error = solve_rates(evaluation, [float(np.median(own.evaluations)) for own in timed])
-    setup_rates, setup_error = solve_rates(setting_up, [min(own.setups) for own in timed])
+    evaluation = [_without_setup(run.work, setup=False) for run in timed]
+    setting_up = [_without_setup(run.work, setup=True) for run in timed]
+    rates, error = solve_rates(evaluation, [float(np.median(run.evaluations)) for run in timed])
+    setup_rates, setup_error = solve_rates(setting_up, [min(run.setups) for run in timed])
     rates = rates | setup_rates | {"seconds": 1.0, "setup_seconds": 1.0}
-    found = Calibration(rates, max(error, setup_error), "measured now", waited=max(wait, 0.0))
-    return found if shared is None else shared.added_to(found)
+    rated = Calibration(rates, max(error, setup_error), "measured now", waited=max(wait, 0.0))
+    return rated if shared is None else shared.added_to(rated)
 
 
 def _without_setup(work: Work, *, setup: bool) -> Work:
@@ -168,12 +168,12 @@ class Shared:
     def evaluate(self) -> None:
         """Both problems with one thread and with all, a few times."""
         for _ in range(4):
-            for place, own in enumerate(self.problems):
+            for place, run in enumerate(self.problems):
                 for many, count in enumerate((1, self.threads)):
                     with use_threads(count):
-                        own.problem.value_grad(own.theta)
+                        run.problem.value_grad(run.theta)
                         began = time.perf_counter()
-                        own.problem.value_grad(own.theta)
+                        run.problem.value_grad(run.theta)
                         self.times[2 * place + many].append(time.perf_counter() - began)
 
     def added_to(self, one: Calibration) -> Calibration:

@@ -198,7 +198,7 @@ class Comparison:
                 if filled is not None:
                     mixtures.append((filled, Origin.FILLED))
         if target.efficiency is not None:
-            mixtures += self._cheapest(math.log(target.efficiency), [*(own for own, _ in mixtures), *known])
+            mixtures += self._cheapest(math.log(target.efficiency), [*(mixture for mixture, _ in mixtures), *known])
         return mixtures
 
     def _cheapest(self, wanted: float, known: Sequence[Mixture]) -> list[tuple[Mixture, Origin]]:
@@ -230,6 +230,7 @@ class Comparison:
             if not text or text in by_text:
                 continue
             finite = math.isfinite(mixture.value)
+            numbers = np.concatenate([mixture.lam, mixture.beta])
             by_text[text] = Candidate(
                 policy=text,
                 cost=mixture.cost,
@@ -243,7 +244,7 @@ class Comparison:
                 origin=origin,
                 samples=self._samples(mixture),
                 n_terms=int(np.count_nonzero(mixture.lam * mixture.beta)),
-                n_numbers=sum(int(np.count_nonzero((own > 0) & (own != 1))) for own in (mixture.lam, mixture.beta)),
+                n_numbers=int(np.count_nonzero((numbers > 0) & (numbers != 1))),
             )
         ordered = sorted(by_text.values(), key=lambda candidate: (candidate.cost, candidate.variance))
         least = math.inf

@@ -53,7 +53,7 @@ class Steps:
     converged: bool
 
     def times(self, factor: float) -> Steps:
-        """A fit that takes so many times as long to converge, within the iterations of `fit`."""
+        """A fit that takes ``factor`` times as long to converge, within the iterations of `fit`."""
         most = max(MOST_ITERATIONS / max(self.count, 1), 1.0)
         factor = min(factor, most)
         return replace(
@@ -167,7 +167,7 @@ def steps_of(
     tol: float = TOL,
     deadline: float = math.inf,
 ) -> Steps:
-    """Fit the problem and account for it: Hessian products and preconditioners as so many evaluations."""
+    """Fit the problem and count its steps: Hessian products and preconditioners in units of evaluations."""
     objective = penalised(problem, scale, precision, row_weight)
     began = clock()
     solution = maximise(objective, scale, tol, deadline)
@@ -180,17 +180,19 @@ def steps_of(
 
 
 def account(objective: Objective, solution: Solution, scale: float, tol: float, seconds: float) -> Steps:
-    """The steps of a fit that took so many seconds."""
+    """The steps of a fit that took ``seconds``."""
     x = np.asarray(solution.x)
     direction = np.ones_like(x)
-    one = _least(lambda: objective.value_grad(x))
+    evaluation = _least(lambda: objective.value_grad(x))
     equivalents = float(solution.evaluations)
     if solution.hessian_products:
-        equivalents += solution.hessian_products * _least(lambda: objective.hessian_product(x, direction)) / one
+        equivalents += (
+            solution.hessian_products * _least(lambda: objective.hessian_product(x, direction)) / evaluation
+        )
     if objective.problem.optimiser != "lbfgs":
         # Both are asked for before the first step.
-        equivalents += _least(lambda: (objective.preconditioner, objective.hessian_diagonal)) / one
-    overhead = max(seconds - equivalents * one, 0.0)
+        equivalents += _least(lambda: (objective.preconditioner, objective.hessian_diagonal)) / evaluation
+    overhead = max(seconds - equivalents * evaluation, 0.0)
     if not objective.free.all():
         overhead = solution.iterations * optimiser_seconds(len(objective.free))
     count = solution.evaluations + solution.hessian_products

@@ -65,7 +65,7 @@ class FitCosts:
         works = []
         for part, share in used:
             families = part.fit_work(everything).families
-            works += [family.work(own) for family, own in zip(families, part.bound.shares(share), strict=True)]
+            works += [family.work(drawn) for family, drawn in zip(families, part.bound.shares(share), strict=True)]
         return combine(works)
 
     def _steps(self, lam: FloatArray) -> list[Steps]:

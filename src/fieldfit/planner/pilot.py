@@ -58,7 +58,7 @@ _FEWEST = 40
 _FEWEST_EVALUATIONS = 8
 #: Fewest steps of a solve, and steps that one usually takes.
 _FEWEST_STEPS, _USUAL_STEPS = 20, 50
-#: Every so manieth sample of the pilot of sequences is fitted beside all of them, in this share of the time.
+#: Of sequences every fourth sample of the pilot is fitted beside all of them, in this share of the time.
 _QUARTER, _FIRST = 4, 0.4
 #: Samples for each parameter below which moments come from simulated samples, and a part of the data is not recommended
 #: without a caution.

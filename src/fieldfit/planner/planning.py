@@ -212,7 +212,7 @@ def recommend(survey: Survey, target: Target) -> Plan:
     if survey.terms is None:
         candidates = thinned(candidates)
     gone = spent()
-    candidates = [replace(own, affordable=own.cost <= target.limit - gone) for own in candidates]
+    candidates = [replace(policy, affordable=policy.cost <= target.limit - gone) for policy in candidates]
     # A penalty determines what the samples do not.
     penalised = request.precision is not None and bool(np.all(request.precision > 0))
     needed = 0 if penalised else request.model.n_parameters
@@ -253,7 +253,7 @@ def recommend(survey: Survey, target: Target) -> Plan:
             evidence.criterion,
             cost,
             comparison.freedom,
-            [(own.cost, own.variance) for own in candidates],
+            [(policy.cost, policy.variance) for policy in candidates],
         ),
         again=partial(_again, survey),
         calibration_error=costs.rates.error,

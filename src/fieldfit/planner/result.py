@@ -76,7 +76,7 @@ class Plan:
         columns = (
             "policy", "cost", "seconds", "flops", "operations", "variance", "error", "affordable", "on_frontier", "why",
         )  # fmt: skip
-        rows = [{name: getattr(own, name) for name in columns} for own in self.candidates]
+        rows = [{name: getattr(policy, name) for name in columns} for policy in self.candidates]
         frame = pd.DataFrame(rows, columns=list(columns))
         frame["recommended"] = frame["policy"] == self.best
         return frame
@@ -91,13 +91,17 @@ class Plan:
     def next_better(self) -> Candidate | None:
         """The cheapest policy that is clearly more accurate than the recommended one, or None."""
         limit = self.best_candidate.variance * (1 - _BETTER)
-        better = [own for own in self.candidates if own.variance <= limit and own.cost > self.best_candidate.cost]
+        better = [
+            policy
+            for policy in self.candidates
+            if policy.variance <= limit and policy.cost > self.best_candidate.cost
+        ]
         if not better:
             return None
         # A plain policy that costs hardly more says more than one with four digits.
-        least = min(own.cost for own in better)
-        close = [own for own in better if own.cost <= 1.1 * least]
-        return min(close, key=lambda own: (own.n_terms + own.n_numbers, own.variance))
+        least = min(policy.cost for policy in better)
+        close = [policy for policy in better if policy.cost <= 1.1 * least]
+        return min(close, key=lambda policy: (policy.n_terms + policy.n_numbers, policy.variance))
 
     def explain(self) -> str:
         """The recommendation in a few sentences."""
@@ -164,18 +168,20 @@ class Plan:
         shown = list(self.candidates)
         if most is not None and len(shown) > most:
             plain = (self.best, "PL1", "FL")
-            ranked = sorted(shown, key=lambda own: (own.policy not in plain, not own.on_frontier, own.variance))
-            chosen = {own.policy for own in ranked[:most]}
-            shown = [own for own in shown if own.policy in chosen]
+            ranked = sorted(
+                shown, key=lambda policy: (policy.policy not in plain, not policy.on_frontier, policy.variance)
+            )
+            chosen = {policy.policy for policy in ranked[:most]}
+            shown = [policy for policy in shown if policy.policy in chosen]
         rows = tuple(
             (
-                ("→ " if own.policy == self.best else "• " if own.on_frontier else "  ") + own.policy,
-                format_seconds(own.seconds),
-                f"{own.flops:.2e}",
-                own.variance if math.isfinite(own.variance) else None,
-                own.why,
+                ("→ " if policy.policy == self.best else "• " if policy.on_frontier else "  ") + policy.policy,
+                format_seconds(policy.seconds),
+                f"{policy.flops:.2e}",
+                policy.variance if math.isfinite(policy.variance) else None,
+                policy.why,
             )
-            for own in shown
+            for policy in shown
         )
         relative = "maximum likelihood" if self.reference == "FL" else self.reference
         note = (
@@ -198,14 +204,14 @@ class Plan:
         levels = [Level(relative, 1.0)]
         panels = []
         for place, family in enumerate(dict.fromkeys(frame["family"])):
-            own = frame[frame["family"] == family]
+            curves = frame[frame["family"] == family]
             series = [
                 Series(str(name), part["lam"].to_numpy(), part["variance"].to_numpy())
-                for name, part in own.groupby("policy", sort=False)
+                for name, part in curves.groupby("policy", sort=False)
             ]
             # λF alone goes to infinity as λ goes to 0; the others would be flat below it.
-            top = 1.15 * max(float(own.loc[own["lam"] >= 0.3, "variance"].max()), 1.05)
-            low = min(1.0, float(own["variance"].min()))
+            top = 1.15 * max(float(curves.loc[curves["lam"] >= 0.3, "variance"].max()), 1.05)
+            low = min(1.0, float(curves["variance"].min()))
             label = f"variance relative to\n{relative}" if place % _ACROSS == 0 else ""
             limits = (low * (top / low) ** -0.04, top)
             panels.append(
@@ -223,15 +229,15 @@ class Plan:
     def _points(self) -> list[FrontierPoint]:
         return [
             FrontierPoint(
-                own.policy,
-                own.cost,
-                own.variance,
-                own.variance * own.error,
-                own.on_frontier and own.variance <= (1 + _BETTER) * least_at(self.edge, own.cost),
-                own.why,
+                policy.policy,
+                policy.cost,
+                policy.variance,
+                policy.variance * policy.error,
+                policy.on_frontier and policy.variance <= (1 + _BETTER) * least_at(self.edge, policy.cost),
+                policy.why,
             )
-            for own in self.candidates
-            if math.isfinite(own.variance) and own.cost > 0
+            for policy in self.candidates
+            if math.isfinite(policy.variance) and policy.cost > 0
         ]
 
     def _labels(self) -> tuple[str, str]:

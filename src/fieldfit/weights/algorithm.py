@@ -5,7 +5,7 @@ ratios; Σβ = 1 over terms fixes the scale, which matters only against a penalt
 
 What it costs beyond a fit with given weights: with many samples the first rounds fit θ roughly to a part of them
 (`take_sample`), where a round is cheap, and leave a good start for the fit to all. The statistics of J come from the same
-part. θ is then fitted to the end with the β found, and J is looked at once more there: where another β would gain
+part. θ is then fitted to the end with the β found, and J is evaluated once more there: where another β would gain
 nothing to speak of, both stay as they are.
 """
 
@@ -30,8 +30,7 @@ from fieldfit.weights.choice import Exact, Ridge, best_beta, diagonal_form, fall
 from fieldfit.weights.groups import DrawnPolicy, Groups, check_betas
 from fieldfit.weights.options import AutoWeights
 from fieldfit.weights.result import INTERRUPTED, Round, WeightsResult, Work
-from fieldfit.weights.sample import Part, Sample, take_sample
-from fieldfit.weights.statistics import DataStatistics
+from fieldfit.weights.statistics import DataStatistics, Part, Sample, take_sample
 
 #: Parameters times groups up to which all blocks of the meat are kept.
 MOST_BLOCKS = 3_000
@@ -160,11 +159,11 @@ class _Alternation:
         self.work = Work(samples=sample.size, all_samples=drawn.selection.n)
 
     def run(self) -> WeightsResult:
-        """Alternate until both have settled; then the exact criterion, where it can be had, has the last word."""
+        """Alternate until both have settled; then the exact criterion, where it is available, decides."""
         try:
             converged, message = self._alternate()
         except KeyboardInterrupt:
-            return replace(self._found(False), message=INTERRUPTED)
+            return replace(self._result(False), message=INTERRUPTED)
         assert self.last is not None
         return self._judged(self.last, converged, message)
 
@@ -221,7 +220,7 @@ class _Alternation:
         return self.last
 
     def _simpler(self, best: FloatArray) -> tuple[FloatArray, float] | None:
-        """What the exact form, where it can be had, puts in the place of the diagonal form's best β, and what the
+        """What the exact form, where it is available, puts in the place of the diagonal form's best β, and what the
         present one loses against it by the exact form; None where that stays.
 
         Asked in every round, so that θ is fitted with what is taken in the end.
@@ -294,7 +293,7 @@ class _Alternation:
             return self.exact.diagonal
         return diagonal_form(self.statistics.diagonal(self.theta))
 
-    def _found(self, converged: bool) -> WeightsResult:
+    def _result(self, converged: bool) -> WeightsResult:
         """β and θ as they are now."""
         options, groups, beta = self.options, self.groups, self.beta
         return WeightsResult(
@@ -307,11 +306,11 @@ class _Alternation:
         options, groups, beta, theta = self.options, self.groups, self.beta, self.theta
         criterion = step.criterion
         exact = self.exact
-        found = replace(self._found(converged), message=message + self.note)
+        result = replace(self._result(converged), message=message + self.note)
         if exact is None or exact.short:
             # The published formula has another Z than the fit.
             mixed = self.sample.drawn.at(beta) if options.formula == "exact" else None
-            return replace(found, gershgorin=self.statistics.gershgorin(theta, beta, mixed))
+            return replace(result, gershgorin=self.statistics.gershgorin(theta, beta, mixed))
         # With a ridge the exact form may stay away from a pure policy on purpose.
         best = step.best if self.form == "exact" else None
         judged = beta if step.proposed is None else step.proposed
@@ -319,7 +318,7 @@ class _Alternation:
             exact, judged, groups, self.ridge, fallback=options.fallback and options.gamma == 0, best=best
         )
         return replace(
-            found, beta=verdict.beta, policy=groups.policy(verdict.beta), message=message + verdict.note + self.note,
+            result, beta=verdict.beta, policy=groups.policy(verdict.beta), message=message + verdict.note + self.note,
             J=criterion.value(verdict.beta), J_exact=verdict.J_exact, pure=verdict.pure, equal=verdict.equal,
             gershgorin=verdict.gershgorin, diagonal_loss=verdict.diagonal_loss, fell_back=verdict.fell_back,
         )  # fmt: skip

@@ -24,7 +24,7 @@ from fieldfit.types import FloatArray, IntArray
 class Gershgorin:
     """Radii relative to the centres, and what they say of J − J_diagonal.
 
-    ``sampled`` tells that only some rows were looked at: then a disc that reaches 0 still shows that there is no bound,
+    ``sampled`` tells that only some rows were computed: then a disc that reaches 0 still shows that there is no bound,
     and finite bounds are estimates, scaled up from the rows seen.
     """
 

@@ -57,7 +57,7 @@ class Groups:
             return self.bound.policy.with_betas(values)
         return self.bound.policy.with_betas(
             [
-                tuple(float(b) for b, own in zip(beta, self.members, strict=True) if own[0][0] == family)
+                tuple(float(b) for b, members in zip(beta, self.members, strict=True) if members[0][0] == family)
                 for family in range(len(self.bound.families))
             ]
         )
@@ -67,15 +67,15 @@ class Groups:
         if self.by == "component":
             beta = np.array([_entry(self.bound.betas[f], j) for ((f, j),) in self.members])
         else:
-            beta = np.array([float(np.mean(self.bound.betas[own[0][0]])) for own in self.members])
+            beta = np.array([float(np.mean(self.bound.betas[members[0][0]])) for members in self.members])
         return self.normalised(beta) if beta.any() else self.normalised(np.ones(self.count))
 
     def drawn(self, selection: Selection) -> list[Selection]:
         """The drawn Z of each group, each with weight 1."""
         result = []
-        for own in self.members:
+        for members in self.members:
             parts = []
-            for family, component in own:
+            for family, component in members:
                 part = selection.parts[family]
                 if component < 0:
                     parts.append(replace(part, beta=self.relative[family]))
@@ -107,10 +107,10 @@ class Groups:
         """The drawn Z with the weights β; what has weight 0 is left out, unless ``every`` part is wanted."""
         parts = []
         for family, part in enumerate(selection.parts):
-            own = [g for g, members in enumerate(self.members) if members[0][0] == family or (family, -1) in members]
-            if not every and not np.any(beta[own] > 0):
+            groups = [g for g, pairs in enumerate(self.members) if pairs[0][0] == family or (family, -1) in pairs]
+            if not every and not np.any(beta[groups] > 0):
                 continue
-            value = beta[own] if self.by == "component" else float(beta[own[0]]) * self.relative[family]
+            value = beta[groups] if self.by == "component" else float(beta[groups[0]]) * self.relative[family]
             parts.append(replace(part, beta=value))
         return Selection(selection.n, tuple(parts), selection.start)
 
@@ -118,9 +118,9 @@ class Groups:
         """Z replaced by its mean: everything selected, each component with its λ as weight (the published formula)."""
         lams = self._lams()
         result = []
-        for own in self.members:
+        for members in self.members:
             parts = []
-            for family, component in own:
+            for family, component in members:
                 bound, start = self.bound.families[family], selection.start
                 everything = FamilySelection(bound, 1.0, start=start)
                 if component < 0:
@@ -199,7 +199,9 @@ def groups_of(bound: BoundPolicy, by: str) -> Groups:
     terms = len(bound.policy.betas)
     if by == "term":
         relative = tuple(_proportions(beta) for beta in bound.betas)
-        members = tuple(tuple((f, -1) for f, own in enumerate(bound.family_terms) if own == t) for t in range(terms))
+        members = tuple(
+            tuple((f, -1) for f, term in enumerate(bound.family_terms) if term == t) for t in range(terms)
+        )
         return Groups(bound, by, bound.policy.term_names, members, relative, np.ones(terms))
     sizes: list[int] = []
     for family in bound.families:

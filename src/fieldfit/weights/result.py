@@ -83,7 +83,7 @@ class WeightsResult:
     (infinite where it does not determine the parameters) and ``equal`` that of equal weights; all are None where there are
     too many parameters. ``diagonal_loss`` is the exact J at the diagonal form's optimum minus that at the exact
     optimum. ``fell_back`` says that the chosen form's β was worse than a pure policy or equal weights, which were taken in
-    its place. ``theta`` is where J was looked at last.
+    its place. ``theta`` is where J was evaluated last.
     """
 
     beta: FloatArray
