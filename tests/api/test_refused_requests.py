@@ -13,15 +13,15 @@ X = MODEL.sample([-1, 1, 0.5, -0.5, 1, -1], 200, 0).values
 FIT = ff.fit(MODEL, X, "PL1")
 
 REFUSED = {
-    "a text as level": (lambda: FIT.conf_int("a"), "A confidence level lies between 0 and 1; got 'a'."),
-    "no level": (lambda: FIT.conf_int(None), "A confidence level lies between 0 and 1; got None."),
-    "a text as rate": (lambda: FIT.discoveries("a"), "A false discovery rate lies between 0 and 1; got 'a'."),
+    "a text as level": (lambda: FIT.conf_int("a"), "The confidence level must be between 0 and 1; got 'a'."),
+    "no level": (lambda: FIT.conf_int(None), "The confidence level must be between 0 and 1; got None."),
+    "a text as rate": (lambda: FIT.discoveries("a"), "The false discovery rate must be between 0 and 1; got 'a'."),
     "influence on nothing": (lambda: FIT.influence(parameters=[]), "parameters is empty; name at least one"),
     "influential on nothing": (lambda: FIT.influential(parameters=[]), "parameters is empty"),
     "sensitivity of nothing": (lambda: FIT.gross_error_sensitivity([]), "parameters is empty"),
-    "half a sample": (lambda: FIT.influential(2.5), "a whole number of at least 1; got 2.5."),
-    "half a sample drawn": (lambda: FIT.plot_influence(2.5), "a whole number of at least 1; got 2.5."),
-    "a truth value of samples": (lambda: FIT.influential(True), "a whole number of at least 1; got True."),
+    "half a sample": (lambda: FIT.influential(2.5), "an integer of at least 1; got 2.5."),
+    "half a sample drawn": (lambda: FIT.plot_influence(2.5), "an integer of at least 1; got 2.5."),
+    "a truth value of samples": (lambda: FIT.influential(True), "an integer of at least 1; got True."),
     "a text as θ": (lambda: ff.asymptotics(MODEL, "abc", "PL1"), "θ is 'abc'; it must be 6 numbers"),
     "a text as start": (lambda: ff.fit(MODEL, X, start="abc"), "θ is 'abc'; it must be 6 numbers"),
     "half a round": (
@@ -40,8 +40,8 @@ REFUSED = {
     "a truth value": (lambda: FIT.functional(True), "A parameter is a name or a number from 0 to 5; got True."),
     "no functional": (lambda: FIT.functional(None), "A functional is a parameter's name or number"),
     "a fraction of parameters": (lambda: FIT.table(parameters=2.5), "one or a list; got 2.5."),
-    "parameters as kind": (lambda: FIT.standard_errors(["x0:x1"]), "For chosen parameters write parameters=[…]."),
-    "an array as kind": (lambda: FIT.standard_errors(np.arange(2)), "For chosen parameters write parameters=[…]."),
+    "parameters as kind": (lambda: FIT.standard_errors(["x0:x1"]), "To select parameters, use parameters=[…]."),
+    "an array as kind": (lambda: FIT.standard_errors(np.arange(2)), "To select parameters, use parameters=[…]."),
 }
 
 

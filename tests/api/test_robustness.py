@@ -168,7 +168,7 @@ def test_an_over_complete_model_has_distances_but_no_parameter_that_moves():
     assert table["change"].isna().all()
     with pytest.raises(ModelError, match="None of these parameters is identified"):
         fit.influential(4, parameters=[0])
-    assert "No parameter is identified one by one" in str(fit.gross_error_sensitivity())
+    assert "No single parameter is identified" in str(fit.gross_error_sensitivity())
 
 
 def test_beyond_matrices_chosen_parameters_have_everything(monkeypatch):
@@ -252,7 +252,7 @@ def test_names_in_the_influence_plot_do_not_collide():
     fit = ff.fit(MODEL, X, "0.7*PL1 + 0.3*PL2")
     ax = fit.plot_influence(10, parameters=["x0:x1", "x2"])
     ax.figure.canvas.draw()
-    assert "chosen parameters" in ax.get_ylabel()
+    assert "selected parameters" in ax.get_ylabel()
     boxes = [Text.get_window_extent(text) for text in ax.texts]  # without the lines to their points
     assert len(boxes) >= 5
     assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))

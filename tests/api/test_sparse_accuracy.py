@@ -71,7 +71,7 @@ def test_only_samples_that_move_something_are_influential():
     assert moving <= {name for name, zero in zip(MODEL.parameter_names, ZEROS, strict=True) if not zero}
     with pytest.raises(ModelError, match="set to 0 by l1"):
         FIT.influential(parameters=[MODEL.parameter_names[int(np.flatnonzero(ZEROS)[0])]])
-    with pytest.raises(ModelError, match="l1 has set every parameter to 0"):
+    with pytest.raises(ModelError, match="L1 penalty has set every parameter to 0"):
         ff.fit(MODEL, X, "PL1", l1=1e4).influential()
 
 

@@ -106,7 +106,7 @@ def test_many_parameters_go_by_products(monkeypatch):
     np.testing.assert_allclose(large.standard_errors("model", chosen), expected[1], rtol=0.1)
     assert large.functional({"x0:x1": 1, "x2:x3": -1}).standard_error == pytest.approx(difference, rel=1e-5)
     assert list(large.table(parameters=chosen).index) == chosen
-    with pytest.raises(ModelError, match="chosen parameters"):
+    with pytest.raises(ModelError, match="Select parameters"):
         large.standard_errors()
     assert "fit.functional" in large.summary()
 

@@ -158,7 +158,7 @@ def test_goodness_of_fit_of_counts_is_that_of_repeated_rows(refit):
 
 def test_goodness_of_fit_refuses_uneven_importance_weights():
     weight = np.where(np.asarray(X)[:, 0] == 1, 3.0, 1.0)
-    with pytest.raises(DataError, match="from which law the samples were drawn"):
+    with pytest.raises(DataError, match="the distribution that the samples were drawn from"):
         ff.fit(BIASED, X, "PL1", sample_weight=weight).goodness_of_fit(n_simulated=3)
     even = ff.fit(BIASED, np.vstack([X, 1 - X]), "PL1", sample_weight=np.r_[np.full(1_000, 2.0), np.zeros(1_000)])
     frame = ff.fit(BIASED, X, "PL1").goodness_of_fit(n_simulated=3)

@@ -147,7 +147,7 @@ def test_words_fit_what_was_asked(five):
     assert "of the 2 policies compared" in free
     assert "affordable" not in free
     rich = ff.plan(model, x, flops=1e12, policies=["PL1", "FL"], sigma2=1.0).explain()
-    assert "and it is affordable" in rich
+    assert "and it is within the budget" in rich
     assert "squared error" in rich
     plain = ff.plan(model, x, flops=1.6e7, policies=["PL1", "FL"], sigma2=1.0).explain()
     assert "Plain pseudo-likelihood is the best choice" in plain

@@ -20,32 +20,29 @@ from fieldfit.weights.result import WeightsResult
 
 
 def best_weights(model: FieldModel, theta: object, policy: Policy | str, **options: Any) -> WeightsResult:
-    """Find the weights β of least asymptotic variance when the data come from ``model`` at ``theta``.
-
-    Expectations are sums over all states of the model.
+    """Compute the weights β with the smallest asymptotic variance at a given θ. Needs no data.
 
     Parameters
     ----------
     model : FieldModel
-        A model of all its variables.
+        A model of all its variables with at most 65,536 joint states.
     theta : array_like of shape (r,)
-        The parameters of the distribution of the data.
+        The true parameters.
     policy : str or Policy
-        The policy whose weights are chosen. Its selection probabilities λ stay as they are.
+        Families and selection probabilities.
     **options
-        Options of `AutoWeights`: form, formula, by, gamma, beta0, fallback.
+        Parameters of `AutoWeights`: form, formula, by, gamma, beta0, fallback.
 
     Returns
     -------
     WeightsResult
-        The weights, and the criterion at them and at simpler policies.
 
     Examples
     --------
     >>> import fieldfit as ff
-    >>> model = ff.BoltzmannMachine(5)
-    >>> ff.best_weights(model, [-1.0] * 5 + [1.0] * 5, "PL1 + 0.3*FL").beta.round(3).tolist()
-    [0.897, 0.103]
+    >>> best = ff.best_weights(ff.BoltzmannMachine(5), [-1] * 5 + [1] * 5, "PL1 + 0.3*FL")
+    >>> best.beta.round(3)
+    array([0.897, 0.103])
     """
     if not isinstance(model, FieldModel) or model.observed:
         raise ModelError("best_weights needs a model of all its variables; a conditional model needs observed data.")

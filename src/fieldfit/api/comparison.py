@@ -36,7 +36,7 @@ _ORTHOGONAL = 1e-5
 
 @dataclass(frozen=True)
 class HypothesisTest:
-    """A statistic and its p-value. The null law is Σ_k ``weights``_k χ²_1; all weights are 1 for χ²."""
+    """A test statistic and its p-value. The null distribution is Σ_k ``weights``_k χ²_1; for χ², all weights are 1."""
 
     name: str
     statistic: float
@@ -45,12 +45,12 @@ class HypothesisTest:
 
     @property
     def degrees_of_freedom(self) -> int:
-        """The number q of restrictions."""
+        """Number q of restrictions."""
         return len(self.weights)
 
     @property
     def adjusted(self) -> float:
-        """The statistic divided by the mean weight, which has the mean of χ²_q under the null."""
+        """The statistic divided by the mean weight. Under the null hypothesis it has the mean of χ²_q."""
         return self.statistic / float(self.weights.mean())
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ def _chi_square(name: str, statistic: float, degrees: int) -> HypothesisTest:
     if degrees < 1:
         raise ModelError(
             "There is nothing to test: the restrictions concern only parameters that are fixed, or that l1 set to 0 "
-            "(fit.debiased() has a law for those)."
+            "(use fit.debiased() for those)."
         )
     return HypothesisTest(name, statistic, np.ones(degrees), float(chi2.sf(statistic, degrees)))
 
@@ -119,7 +119,7 @@ def _chi_square(name: str, statistic: float, degrees: int) -> HypothesisTest:
 def _without_penalty(fit: Fit, test: str) -> None:
     if fit.penalised:
         raise ModelError(
-            f"The null law of the {test} test is known for fits without a penalty only: fit again with sigma2=None, or use "
+            f"The {test} test needs fits without a penalty: fit again with sigma2=None, or use "
             f"fit.debiased().wald_test(…)."
         )
 
@@ -151,10 +151,34 @@ def score_test(fit: Fit, parameters: Any) -> HypothesisTest:
 
 
 def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
-    """Composite likelihood-ratio test of ``null`` inside ``full``.
+    """Composite likelihood-ratio test of two nested fits.
 
-    Both fits have the same data, policy and seed (so the same Z). The null model either is the same model with
-    parameters fixed, or a model whose parameters are among the full one's by name, the others being 0.
+    Parameters
+    ----------
+    full : Fit
+        Fit of the larger model, without a penalty.
+    null : Fit
+        Fit of the smaller model to the same data, with the same policy and seed. Either the same model with fixed
+        parameters, or a model with a subset of the parameters, by name; the others are then 0.
+
+    Returns
+    -------
+    HypothesisTest
+
+    Notes
+    -----
+    The statistic 2(cℓ(θ̂) − cℓ(θ̃)) has the null distribution Σ_k w_k χ²_1, where w are the eigenvalues of
+    ([H⁻¹]_aa)⁻¹ V_aa (Kent 1982).
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine(3)
+    >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+    >>> fit = ff.fit(model, x, "PL1")
+    >>> null = ff.fit(model, x, "PL1", fixed={"x1:x2": 0.5})
+    >>> print(ff.likelihood_ratio(fit, null))
+    Composite likelihood-ratio test: 0.2576, p = 0.6779 (1.49 times χ²₁)
     """
     for fit in (full, null):
         _without_penalty(fit, "likelihood-ratio")
@@ -170,7 +194,7 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
     if abs(value - null.composite_log_likelihood) > 1e-6 * max(1.0, abs(value)):
         raise ModelError(
             f"The null model is not inside the full one: at its θ the full model's log-likelihood is {value:.6f}, "
-            f"the null's own {null.composite_log_likelihood:.6f}."
+            f"and the null model's is {null.composite_log_likelihood:.6f}."
         )
     accuracy = full.dense_accuracy()
     statistic = 2 * (full.composite_log_likelihood - null.composite_log_likelihood)
@@ -223,11 +247,30 @@ def _embed(full: Fit, null: Fit) -> tuple[FloatArray, IntArray]:
 
 
 def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -> pd.DataFrame:
-    """CLAIC and CLBIC of several models under one policy, best CLAIC first.
+    """Compare models under one policy by CLAIC and CLBIC.
 
-    All fits must have the same data and sample weights, policy and seed: composite likelihoods of different policies
-    cannot be compared (use `cross_validate` for those). Where effective numbers of parameters are simulated (more than
-    3,000 parameters, or model-based ones) their Monte Carlo errors and those of CLAIC are the last columns.
+    Parameters
+    ----------
+    fits : dict or sequence of Fit
+        Fits with the same data, sample weights, policy and seed. Use `cross_validate` to compare policies.
+    kind : {"robust", "model"}, default: "robust"
+        Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+
+    Returns
+    -------
+    DataFrame
+        One row for each fit, the best CLAIC first. If the effective numbers of parameters are simulated (more than
+        3,000 parameters, or ``kind="model"``), the last columns are Monte Carlo errors.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine(3)
+    >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+    >>> fit = ff.fit(model, x, "PL1")
+    >>> null = ff.fit(model, x, "PL1", fixed={"x1:x2": 0.0})
+    >>> ff.compare({"full": fit, "null": null})["parameters"].to_dict()
+    {'full': 3, 'null': 2}
     """
     import pandas as pd
 
@@ -284,7 +327,7 @@ def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind,
     if method not in ("bh", "by"):
         raise FieldfitError(f"The method is 'bh' or 'by'; got {method!r}.")
     if not (isinstance(level, int | float | np.number) and 0 < level < 1):
-        raise FieldfitError(f"A false discovery rate lies between 0 and 1; got {level!r}.")
+        raise FieldfitError(f"The false discovery rate must be between 0 and 1; got {level!r}.")
     frame = fit.table(kind=kind, parameters=parameters)
     tested = frame["p"].notna().to_numpy()
     q = np.full(len(frame), np.nan)

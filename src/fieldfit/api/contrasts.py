@@ -51,7 +51,7 @@ def contrast(text: str, names: Sequence[str]) -> str | dict[str, float]:
         name, factor = (term, 1.0) if match is None or term in known else (bare, float(match[1]))
         if name not in known:
             raise ModelError(
-                f"functionals has {text!r}, in which {name!r} is no parameter; write a name, or a contrast with blanks "
+                f"functionals has {text!r}, in which {name!r} is not a parameter; write a name, or a contrast with spaces "
                 f"around its signs such as 'a - b' or '2*a + b'. The first parameters are "
                 f"{[names[k] for k in range(min(5, len(names)))]}."
             )

@@ -92,11 +92,32 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], data: Any = None, **options: Any) -> Fit:
-    """Read a saved fit: the same θ to the bit.
+    """Load a saved fit.
 
-    The file does not hold the samples. Given again as ``data`` (with ``sample_weight``, ``weight_kind`` and ``groups``, if
-    the fit had them), influence, tests against other fits and goodness of fit work as before saving; other samples are
-    refused.
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    data : array_like, DataFrame, str, Path, Sequences or None, default: None
+        The samples of the fit, which the file does not contain. Influence, tests against other fits and goodness of
+        fit need them. Other samples raise an error.
+    **options
+        ``sample_weight``, ``weight_kind`` and ``groups``, if the fit had them.
+
+    Returns
+    -------
+    Fit
+        With the same θ, bit by bit.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine(3)
+    >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+    >>> fit = ff.fit(model, x, "PL1")
+    >>> fit.save("model.ff")
+    >>> ff.load("model.ff", x).influence().shape
+    (500, 3)
     """
     fit = _read_fit(path)
     if data is None:
@@ -115,7 +136,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
         kind = header["model_kind"]
         if kind not in models:
             raise FileFormatError(
-                f"{path} holds a model of the kind {kind!r}, which this version does not have (it has {sorted(models)})."
+                f"{path} contains a model of the kind {kind!r}, which this version does not have (it has {sorted(models)})."
             )
         model = models[kind].from_specification(header["model"], _part(arrays, "model_"))
         encoder = None

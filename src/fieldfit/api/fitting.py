@@ -52,37 +52,88 @@ def fit(
     progress: Callable[[Progress], object] | bool | None = None,
     stopping: EarlyStopping | None = None,
 ) -> Fit:
-    """Maximise the stochastic composite likelihood of ``policy`` over θ.
+    """Maximise the stochastic composite likelihood of a policy.
 
     Parameters
     ----------
-    model : the model; its variables take the names of the data's columns unless it has names of its own
-    data : for fields an array, DataFrame, path to a CSV file, …, where NaN or blank is a missing value and is summed out;
-        for chains `Sequences`
-    policy : text such as ``"PL1 + 0.2*PL2"`` or a Policy; ``"FL"`` is maximum likelihood, ``"PL1"`` maximum
-        pseudo-likelihood
-    sigma2 : prior variance of the penalty ‖θ‖²/(2σ²): None (no penalty), a number, one for each parameter, or a mapping
-        from names or patterns of names to numbers
-    l1 : weight of Σ|θ| (an elastic net together with sigma2): None, a number, one for each parameter, or a mapping as for
-        sigma2; weights become exactly 0
-    weights : β for each term of the policy, in place of those written in it; ``"auto"`` (or `AutoWeights` with its options)
-        chooses the β of least asymptotic variance, and ``fit.weights`` says how
-    random_state : the seed of Z; the same seed gives the same selection and the same bits
-    sample_weight, weight_kind : a weight for each sample: "counts" (so many copies, each with its own Z) or "importance"
-    groups : the group of each sample (patient, document, …), or the name of the column that has them, where samples of one
-        group may depend on each other; robust standard errors, tests and intervals then allow for it. The estimate is the
-        same.
-    start : θ to start from (zeros)
-    fixed : parameters that keep a value, by name
-    method : "auto", "lbfgs" or "newton"
-    tol : largest entry of the gradient, for each sample, at which the fit has converged
-    wide_rows : what to do with samples whose missing values cannot be summed out: "refuse" or "drop" (they are listed
-        in ``fit.dropped_rows``)
-    progress : True prints a line for each iteration on stderr; or a function that is called after each one with the
-        iteration, objective, gradient norm and seconds, and whose true answer stops the fit
-    stopping : `EarlyStopping` on development data; the fit has the θ that it found best
+    model : Model
+        The model. Its variables take the names of the data's columns, unless it has names.
+    data : array_like, DataFrame, str, Path or Sequences
+        Samples. For fields: rows of an array or data frame, or the path of a CSV file; NaN or blank is missing and
+        is summed out. For chains: `Sequences`.
+    policy : str or Policy, default: "PL1"
+        The policy, such as ``"PL1 + 0.2*PL2"``. ``"FL"`` is maximum likelihood, ``"PL1"`` is maximum
+        pseudo-likelihood.
+    sigma2 : float, sequence, dict or None, default: None
+        Variance σ² of the Gaussian penalty ‖θ‖²/(2σ²): a number, one number for each parameter, or a mapping from
+        names or patterns of names to numbers. None: no penalty.
+    l1 : float, sequence, dict or None, default: None
+        Weight of the penalty Σ|θ|, in the same form as ``sigma2``. Together with ``sigma2`` it is an elastic net.
+        None: no penalty.
+    weights : sequence of float, "auto", AutoWeights or None, default: None
+        Weight β of each term. ``"auto"`` chooses the β with the smallest asymptotic variance; see ``fit.weights``.
+        None: the weights in the policy.
+    random_state : int, default: 0
+        Seed of the selection Z. The same seed gives identical results.
+    sample_weight : array_like, str or None, default: None
+        Weight of each sample, or the name of the column with the weights.
+    weight_kind : {"importance", "counts"}, default: "importance"
+        Whether a weight multiplies the log-likelihood of the sample, or is a number of copies, each with its own Z.
+    groups : array_like, str or None, default: None
+        Group of each sample, or the name of the column with the groups. Samples of one group may depend on each
+        other; robust standard errors and tests account for this. None: independent samples.
+    start : array_like or None, default: None
+        Starting value of θ. None: 0.
+    fixed : dict or None, default: None
+        Mapping from parameter names to fixed values.
+    method : {"auto", "lbfgs", "newton"}, default: "auto"
+        The optimiser.
+    tol : float, default: 1e-6
+        The fit has converged when the largest entry of the gradient per sample is below ``tol``.
+    max_iter : int, default: 1000
+        Largest number of iterations.
+    wide_rows : {"refuse", "drop"}, default: "refuse"
+        Whether samples with too many missing values to sum out raise an error, or are dropped and listed in
+        ``fit.dropped_rows``.
+    progress : bool, callable or None, default: None
+        True prints each iteration on stderr. A function is called after each iteration with a `Progress`
+        (iteration, objective, gradient norm, seconds); if it returns True, the fit stops.
+    stopping : EarlyStopping or None, default: None
+        Stops the fit by a score on development data. The result has the θ with the best score.
 
-    On Ctrl-C the best θ so far comes back, marked as not converged.
+    Returns
+    -------
+    Fit
+        After Ctrl-C, the best θ so far, with ``converged=False``.
+
+    Raises
+    ------
+    IdentifiabilityError
+        If the policy does not determine all parameters and there is no penalty.
+    WidthError
+        If a component needs a table larger than the model's ``largest_table``.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the optimiser stops before it has converged.
+    SeparationWarning
+        If the optimum of a parameter is at infinity.
+
+    Notes
+    -----
+    The objective is Σ_i w_i Σ_j β_j Z_ij log p_θ(x_A | x_B) − Σ_l θ_l² / (2σ_l²) − Σ_l l1_l |θ_l|.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine(3)
+    >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+    >>> fit = ff.fit(model, x, "PL1")
+    >>> fit.theta.round(2)
+    array([ 0.8 , -0.93,  0.55])
+    >>> fit.standard_errors().round(2)
+    array([0.11, 0.14, 0.12])
     """
     began = time.perf_counter()
     chosen, automatic = as_policy(policy), as_options(weights)
@@ -214,7 +265,7 @@ def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStoppin
         warnings.warn(
             ConvergenceWarning(
                 f"The fit did not converge ({solution.message}; gradient norm {solution.gradient_norm:.3g} after "
-                f"{solution.iterations} iterations). Give more iterations (max_iter), a penalty (sigma2), or look at "
+                f"{solution.iterations} iterations). Give more iterations (max_iter), a penalty (sigma2), or check "
                 f"the data."
             ),
             stacklevel=3,

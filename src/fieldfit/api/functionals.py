@@ -76,7 +76,7 @@ def places_of(parameters: Any, names: Sequence[str]) -> IntArray:
         if isinstance(item, str):
             if item not in where:
                 raise ModelError(
-                    f"The model has no parameter {item!r}; its first ones are {[names[k] for k in range(min(5, r))]}."
+                    f"The model has no parameter {item!r}; the first ones are {[names[k] for k in range(min(5, r))]}."
                 )
             places.append(where[item])
         elif isinstance(item, int | np.integer) and not isinstance(item, bool) and -r <= item < r:
@@ -190,5 +190,5 @@ def check_level(level: float) -> float:
     from scipy.stats import norm
 
     if not (isinstance(level, int | float | np.number) and 0 < level < 1):
-        raise FieldfitError(f"A confidence level lies between 0 and 1; got {level!r}.")
+        raise FieldfitError(f"The confidence level must be between 0 and 1; got {level!r}.")
     return float(norm.ppf(0.5 + level / 2))

@@ -1,4 +1,4 @@
-"""`plan`: which policy is the most accurate for a budget, before the fit."""
+"""`plan`: which policy is most accurate for a given budget."""
 
 from __future__ import annotations
 
@@ -38,52 +38,54 @@ def plan(
 ) -> Plan:
     """Compare the cost and the accuracy of policies, and recommend one.
 
-    Give one of ``budget``, ``flops`` and ``efficiency``. With none of them the most accurate policy is recommended.
+    Give at most one of ``budget``, ``flops`` and ``efficiency``. With none of them, the most accurate policy is
+    recommended.
 
     Parameters
     ----------
     model : Model
-        The model of the fit to come.
-    data : object
-        The samples, as for `fit`.
-    budget : str or float, optional
+        The model.
+    data : array_like, DataFrame, str, Path or Sequences
+        Samples, as in `fit`.
+    budget : str, float or None, default: None
         Time for everything, including the pilot: ``"10s"``, ``"500ms"``, ``"2min"``, or a number of seconds.
-    flops : float, optional
+    flops : float or None, default: None
         The same in the paper's FLOPs.
-    efficiency : float, optional
-        The largest variance relative to maximum likelihood that is accurate enough, such as 1.1.
-    policies : str, Policy or sequence of these, optional
-        The policies to compare, with any law of Z. Default: pure, mixed and partition policies, parts of the data, and
-        the joint optimum over (λ, β).
-    functionals : object, optional
-        The functions of θ whose variance counts: a list of parameter names, contrasts (``"a - b"``, ``"2*a + b"``),
-        mappings {parameter: coefficient}, vectors of coefficients or functions of θ (with their gradient at the pilot's
-        θ̂), or a mapping from names to any of these. Default: all parameters together.
-    sigma2 : float or mapping, optional
-        The penalty of the fit to come. Policies are then compared by their squared error under its prior N(0, σ²).
-    sample_weight : array_like of shape (n,), optional
-        A weight for each sample, as in `fit`.
+    efficiency : float or None, default: None
+        Largest acceptable variance relative to maximum likelihood, such as 1.1. The cheapest such policy is
+        recommended.
+    policies : sequence of str or Policy, or None, default: None
+        Policies to compare. None: pure, mixed and partition policies, subsamples of the data, and the joint optimum
+        over (λ, β).
+    functionals : sequence, dict or None, default: None
+        Functions of θ with the variance to minimise: names of parameters, contrasts (``"a - b"``, ``"2*a + b"``),
+        mappings {parameter: coefficient}, vectors of coefficients or functions of θ (with the gradient at the
+        pilot's θ̂); or a mapping from names to any of these. None: all parameters together.
+    sigma2 : float, sequence, dict or None, default: None
+        Variance of the Gaussian penalty of the planned fit. Policies are then compared by their mean squared error
+        under the prior N(0, σ²). None: no penalty.
+    sample_weight : array_like, str or None, default: None
+        Weight of each sample, as in `fit`.
     weight_kind : {"importance", "counts"}, default: "importance"
-        What the weights are.
+        Kind of the sample weights, as in `fit`.
     tol : float, default: 1e-6
-        The tolerance of the fit to come.
+        Tolerance of the planned fit.
     random_state : int, default: 0
-        The seed of the pilot's sample.
+        Seed of the pilot's sample.
     reading : float, default: 0.0
-        Seconds that reading the data took before this call. They count for this budget and for every fit.
+        Seconds that reading the data took before this call. They count in the budget and in the cost of every fit.
 
     Returns
     -------
     Plan
-        The compared policies and the recommendation, ``plan.best``.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import fieldfit as ff
-    >>> model = ff.BoltzmannMachine(4)
-    >>> x = model.sample([1.0, -0.5, 0.3, 0.8, -1.0, 0.2], 1000, random_state=0).values
-    >>> ff.plan(model, x, policies=["PL1", "0.5*PL1", "FL"]).best
+    >>> model = ff.BoltzmannMachine(3)
+    >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+    >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+    >>> plan.best
     'FL'
     """
     target = Target.of(budget, flops, efficiency)

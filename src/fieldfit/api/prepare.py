@@ -140,7 +140,7 @@ def starting_point(
             if name not in place:
                 raise ModelError(
                     f"fixed names the parameter {name!r}, which the model does not have; "
-                    f"its first ones are {list(place)[:5]}."
+                    f"the first ones are {list(place)[:5]}."
                 )
             if not np.isfinite(float(value)):
                 raise ModelError(f"fixed gives {name!r} the value {value}; it must be finite.")

@@ -61,7 +61,7 @@ class Projection(Shown):
     identified: BoolArray = field(repr=False)
 
     def standard_errors(self, n: int) -> FloatArray:
-        """Standard errors of θ̂ around θ₀ with ``n`` samples; NaN for parameters that are not identified one by one."""
+        """Standard errors of θ̂ around θ₀ with ``n`` samples; NaN for parameters that are not identified individually."""
         errors = np.sqrt(np.maximum(np.diag(self.covariance), 0.0) / n)
         return np.where(self.identified, errors, np.nan)
 
@@ -85,7 +85,7 @@ class Projection(Shown):
         rows = frame_rows(self.to_frame())
         columns = ("parameter", "θ₀", "std. dev. of √n(θ̂ − θ₀)")
         lost = int((~self.identified).sum())
-        note = f"– : {lost} parameters that are not identified one by one." if lost else ""
+        note = f"– : {lost} parameters that are not identified individually." if lost else ""
         return first_rows(PlainTable("", columns, rows, note, ("", ".4f", ".4g")))
 
     def expected_nll(self, n: int) -> float:
@@ -104,10 +104,42 @@ class Projection(Shown):
 def project(
     model: FieldModel, distribution: Any, policy: Policy | str = "FL", *, start: Any = None, tol: float = 1e-10
 ) -> Projection:
-    """The projection θ₀ of a distribution on the model under a policy, and the variance around it.
+    """Compute the projection θ₀ of a distribution on the model under a policy, and the variance around it.
 
-    ``distribution`` is a table of probabilities over all joint states (in the model's order of variables and states, the
-    last variable fastest; flat, or shaped by the numbers of states), or a pair (other model, its θ).
+    Parameters
+    ----------
+    model : FieldModel
+        A model with at most 65,536 joint states.
+    distribution : array_like or (model, theta)
+        Probabilities of all joint states, in the model's order of variables and states with the last variable
+        fastest, flat or with one axis per variable; or another model with its parameters.
+    policy : str or Policy, default: "FL"
+        The policy.
+    start : array_like or None, default: None
+        Starting value of θ. None: 0.
+    tol : float, default: 1e-10
+        Largest entry of the gradient at the solution.
+
+    Returns
+    -------
+    Projection
+
+    Raises
+    ------
+    IdentifiabilityError
+        If the policy does not determine the model.
+
+    Notes
+    -----
+    θ₀ = argmin_θ Σ_j β_j λ_j D(P(X_A|X_B) ‖ p_θ(X_A|X_B)) is the limit of the estimator when the data come from P.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine(2)
+    >>> result = ff.project(model, [[0.4, 0.1], [0.2, 0.3]], "PL1")
+    >>> result.theta.round(3), round(result.divergence, 3)
+    (array([0.693]), 0.122)
     """
     if not isinstance(model, FieldModel) or model.observed:
         raise ModelError(

@@ -27,87 +27,332 @@ _MOST_SHOWN = 300
 
 @dataclass(frozen=True, repr=False)
 class Fit(StandardErrors):
-    """A fitted model: the estimate, how it was reached, what it cost and how accurate it is.
+    """A fitted model: the estimate, its accuracy, and how the fit went. `fieldfit.fit` and `fieldfit.load` return it.
 
-    `FitState` has its fields, `StandardErrors` covariances, standard errors and intervals; here are robustness, comparison,
-    reports and the file.
+    Attributes
+    ----------
+    model : Model
+        The model, with the names of the data.
+    policy : Policy
+        The policy, with the chosen weights.
+    theta : ndarray of shape (r,)
+        The estimate θ̂.
+    sigma2 : ndarray of shape (r,)
+        Variance of the Gaussian penalty of each parameter; infinite without a penalty.
+    l1 : ndarray of shape (r,) or None
+        Weight of the L1 penalty of each parameter.
+    free : ndarray of bool of shape (r,)
+        Which parameters are not fixed.
+    n : int
+        Number of rows.
+    total : float
+        Number of samples: n, the sum of the counts, or the effective size of importance weights.
+    unit_weight : float
+        Weight of one of these samples; the sum of the weights is total × unit_weight.
+    random_state : int
+        Seed of the selection.
+    converged : bool
+        Whether the optimiser has converged.
+    message : str
+        Why the optimiser stopped.
+    objective : float
+        Maximised penalised log-likelihood, a sum over samples.
+    gradient_norm : float
+        Largest entry of the gradient at θ̂.
+    iterations, evaluations, hessian_products : int
+        Work of the optimiser.
+    seconds : float
+        Elapsed time.
+    separated : tuple of str
+        Parameters with their optimum at infinity.
+    dropped_rows : ndarray of int
+        Rows that were dropped because they have too many missing values.
+    weights : WeightsResult or None
+        How automatic weights were chosen.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine(3)
+    >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+    >>> fit = ff.fit(model, x, "PL1")
+    >>> fit
+    <Fit: boltzmann by PL1, 500 samples, 3 parameters, converged>
+    >>> fit.converged, fit.n
+    (True, 500)
     """
 
     @cached_property
     def fingerprint(self) -> str:
-        """A short name for the fitted samples and their weights; empty for a file that does not know it."""
+        """Hash of the fitted samples and their weights; empty if unknown."""
         return self.saved.fingerprint if self.dataset is None else self.model.fingerprint(self.dataset)
 
     # --- robustness -------------------------------------------------------------------------------------------------
 
     def influence(self, data: Any = None, *, parameters: Any = None, rows: Any = None) -> FloatArray:
-        """How much each observation moves each parameter: 𝓘 = (H + P)⁻¹ ψ (Equation 18), (n, parameters).
+        """Compute how much each observation changes each parameter: 𝓘 = (H + P)⁻¹ ψ (Equation 18 of the paper).
 
-        For the fitted samples (``data=None``) with their drawn Z: θ̂ minus what it would be without them. For new ones
-        expected over Z: what adding them would change, each with the weight ``fit.unit_weight``. A row with a count stands
-        for all its copies together. ``parameters`` chooses columns and ``rows`` fitted samples; either works for any number
-        of parameters.
+        Parameters
+        ----------
+        data : array_like, DataFrame, Sequences or None, default: None
+            New samples. The result is the change when one is added with the weight ``fit.unit_weight``, averaged
+            over Z. None: the fitted samples with their drawn Z. The result is then θ̂ minus the estimate without
+            the sample.
+        parameters : sequence of str or int, or None, default: None
+            Parameters, by name or number. None: all.
+        rows : sequence of int or None, default: None
+            Fitted samples. None: all.
+
+        Returns
+        -------
+        ndarray of shape (n, parameters)
+            A row with a count stands for all its copies together.
+
+        Notes
+        -----
+        With more than 3,000 parameters, select ``parameters`` or ``rows``.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> fit.influence().shape
+        (500, 3)
+        >>> fit.influence([[1, 1, 1]], parameters=["x0:x1"]).round(4)
+        array([[0.003]])
         """
         from fieldfit.api.robustness import influence
 
         return influence(self, data, parameters, rows)
 
     def influence_blocks(self, data: Any = None) -> Iterator[tuple[int, FloatArray]]:
-        """The same as a stream of (first sample, block), for more samples and parameters than fit in memory."""
+        """Iterate over the influence in blocks of samples, for arrays that do not fit in memory.
+
+        Parameters
+        ----------
+        data : array_like, DataFrame, Sequences or None, default: None
+            New samples. None: the fitted samples.
+
+        Yields
+        ------
+        first : int
+            Number of the first sample of the block.
+        block : ndarray of shape (k, r)
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> sum(len(block) for first, block in fit.influence_blocks())
+        500
+        """
         from fieldfit.api.robustness import influence_blocks
 
         return influence_blocks(self, data)
 
     def influential(self, k: int = 10, *, parameters: Any = None) -> pd.DataFrame:
-        """The ``k`` fitted samples that move the fit most, and the parameter that each moves most.
+        """List the fitted samples that change the estimate most.
 
-        Over all parameters, or over those chosen, which works for any number of parameters.
+        Parameters
+        ----------
+        k : int, default: 10
+            Number of samples.
+        parameters : sequence of str or int, or None, default: None
+            Parameters, by name or number. None: all.
+
+        Returns
+        -------
+        DataFrame
+            Cook's distance (or the displacement, if there are no more samples than parameters), the parameter that
+            the sample changes most, and the change.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> list(fit.influential(3).columns)
+        ['distance', 'parameter', 'change', 'in_errors']
         """
         from fieldfit.api.robustness import influential
 
         return influential(self, k, parameters)
 
     def gross_error_sensitivity(self, parameters: Any = None) -> Sensitivity:
-        """The most that one observation can do to the estimate: sup over x of |n 𝓘(x)|, expected over Z."""
+        """Compute the largest effect that one observation can have: sup over x of abs(n 𝓘(x)), averaged over Z.
+
+        Parameters
+        ----------
+        parameters : sequence of str or int, or None, default: None
+            Parameters, by name or number. None: all.
+
+        Returns
+        -------
+        Sensitivity
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> worst = fit.gross_error_sensitivity()
+        >>> worst.exact, worst.state
+        (True, (1, 0, 1))
+        """
         from fieldfit.api.sensitivity import gross_error_sensitivity
 
         return gross_error_sensitivity(self, parameters)
 
     def plot_influence(self, k: int = 10, ax: Axes | None = None, *, parameters: Any = None) -> Axes:
-        """Cook's distance of every fitted sample, the ``k`` largest named; the same data as ``influential(fit.n)``."""
+        """Draw Cook's distance of every fitted sample. ``influential(fit.n)`` has the same numbers.
+
+        Parameters
+        ----------
+        k : int, default: 10
+            Number of samples with a label.
+        ax : matplotlib.axes.Axes or None, default: None
+            Axes to draw into. None: a new figure.
+        parameters : sequence of str or int, or None, default: None
+            Parameters, by name or number. None: all.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Examples
+        --------
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> fit.plot_influence(3).figure.savefig("influence.png")
+        """
         from fieldfit.api.robustness import checked_number, distances
         from fieldfit.report.influence import plot_influence
 
         k = checked_number(k)
         table = distances(self, parameters)
-        axis = f"Cook's distance over {'all' if parameters is None else 'the chosen'} parameters"
+        axis = f"Cook's distance over {'all' if parameters is None else 'the selected'} parameters"
         if table.columns[0] == "displacement":
-            axis = "displacement: 2 × what the objective\nloses without the sample"
+            axis = "displacement: 2 × loss of the objective\nwithout the sample"
         return plot_influence(table, k, axis=axis, ax=ax)
 
     # --- comparison -------------------------------------------------------------------------------------------------
 
     @cached_property
     def composite_log_likelihood(self) -> float:
-        """Σ_i w_i m_θ̂(X_i, Z_i), without the penalty; importance weights are scaled to add up to ``total``."""
+        """Composite log-likelihood Σ_i w_i m_θ̂(X_i, Z_i) without the penalty.
+
+        Importance weights are scaled to sum to ``total``.
+        """
         return (self.objective + self.penalty.value(self.theta, self.free)) / self.unit_weight
 
     def claic(self, kind: Kind = "robust") -> float:
-        """−2 cℓ(θ̂) + 2 tr(bread⁻¹ meat) (Varin & Vidoni 2005); smaller is better, for the same policy, data and seed."""
+        """Compute the composite likelihood information criterion −2 cℓ(θ̂) + 2 tr(bread⁻¹ meat) (Varin & Vidoni 2005).
+
+        Parameters
+        ----------
+        kind : {"robust", "model"}, default: "robust"
+            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+
+        Returns
+        -------
+        float
+            Smaller is better. Comparable only between fits with the same policy, data and seed.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> fit.claic() < fit.clbic()
+        True
+        """
         return -2 * self.composite_log_likelihood + 2 * self.effective_parameters(kind)
 
     def clbic(self, kind: Kind = "robust") -> float:
-        """−2 cℓ(θ̂) + log(n) tr(bread⁻¹ meat), n = ``fit.total`` (Gao & Song 2010)."""
+        """Compute −2 cℓ(θ̂) + log(n) tr(bread⁻¹ meat) (Gao & Song 2010).
+
+        Parameters
+        ----------
+        kind : {"robust", "model"}, default: "robust"
+            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+
+        Returns
+        -------
+        float
+            Smaller is better. n is ``fit.total``.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> fit.clbic() > fit.claic()
+        True
+        """
         return -2 * self.composite_log_likelihood + float(np.log(self.total)) * self.effective_parameters(kind)
 
     def wald_test(self, hypothesis: Any, value: Any = 0.0, *, kind: Kind = "robust") -> HypothesisTest:
-        """Test R θ = ``value``: ``hypothesis`` is a list of parameters, of mappings {parameter: coefficient}, or R."""
+        """Test the linear hypothesis R θ = value with a Wald test.
+
+        Parameters
+        ----------
+        hypothesis : str, dict, sequence of these or ndarray of shape (q, r)
+            Parameters, mappings {parameter: coefficient}, or the matrix R.
+        value : float or sequence of float, default: 0.0
+            Value of each row of R θ.
+        kind : {"robust", "model"}, default: "robust"
+            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+
+        Returns
+        -------
+        HypothesisTest
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> print(fit.wald_test([{"x0:x1": 1, "x1:x2": -1}]))
+        Wald test: 2.5873, p = 0.1077 (χ² with 1 degree of freedom)
+        """
         from fieldfit.api.comparison import wald_test
 
         return wald_test(self, hypothesis, value, kind)
 
     def score_test(self, parameters: Any = None) -> HypothesisTest:
-        """Test whether the parameters fixed in this fit (or some of them) have the values they were fixed at."""
+        """Test whether the fixed parameters have the values they were fixed at.
+
+        Parameters
+        ----------
+        parameters : sequence of str or int, or None, default: None
+            Fixed parameters to test. None: all fixed parameters.
+
+        Returns
+        -------
+        HypothesisTest
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.0], 500, random_state=0).values
+        >>> null = ff.fit(model, x, "PL1", fixed={"x1:x2": 0.0})
+        >>> print(null.score_test())
+        Score test: 0.1447, p = 0.7036 (χ² with 1 degree of freedom)
+        """
         from fieldfit.api.comparison import score_test
 
         return score_test(self, parameters)
@@ -120,7 +365,32 @@ class Fit(StandardErrors):
         kind: Kind = "robust",
         parameters: Any = None,
     ) -> pd.DataFrame:
-        """`table` with q-values and which parameters differ from 0 at this false discovery rate."""
+        """Add q-values to `table` and mark the parameters that differ from 0 at a false discovery rate.
+
+        Parameters
+        ----------
+        level : float, default: 0.05
+            False discovery rate.
+        method : {"bh", "by"}, default: "bh"
+            Benjamini–Hochberg, or Benjamini–Yekutieli, which is valid under any dependence.
+        kind : {"robust", "model"}, default: "robust"
+            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+        parameters : sequence of str or int, or None, default: None
+            Parameters, by name or number. None: all.
+
+        Returns
+        -------
+        DataFrame
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> fit.discoveries(0.05)["discovered"].tolist()
+        [True, True, True]
+        """
         from fieldfit.api.comparison import discoveries
 
         return discoveries(self, level, method, kind, parameters)
@@ -134,9 +404,37 @@ class Fit(StandardErrors):
         names: Sequence[str] | None = None,
         refit: bool = False,
     ) -> pd.DataFrame:
-        """Statistics of the data beside those of datasets simulated from the fit.
+        """Compare statistics of the data with those of datasets simulated from the fit.
 
-        ``refit`` fits each simulated dataset again (the parametric bootstrap); without it p is conservative.
+        Parameters
+        ----------
+        statistic : callable or None, default: None
+            Function of a dataset that returns numbers. None: means, pair moments and the standard deviation of the
+            sum.
+        n_simulated : int, default: 199
+            Number of simulated datasets.
+        random_state : int, default: 0
+            Seed of the simulation.
+        names : sequence of str or None, default: None
+            Names of the statistics.
+        refit : bool, default: False
+            Whether to fit each simulated dataset again (the parametric bootstrap). Without it, p-values are
+            conservative.
+
+        Returns
+        -------
+        DataFrame
+            With the columns observed, expected, std_dev, z and p.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> table = fit.goodness_of_fit(n_simulated=49)
+        >>> bool((table["p"] > 0.01).all())
+        True
         """
         from fieldfit.api.validation import goodness_of_fit
 
@@ -145,7 +443,22 @@ class Fit(StandardErrors):
     # --- words ------------------------------------------------------------------------------------------------------
 
     def report(self) -> dict[str, Any]:
-        """How the fit went, as plain values."""
+        """Return how the fit went as plain values.
+
+        Returns
+        -------
+        dict
+            Values that JSON can represent.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> fit.report()["policy"]
+        'PL1'
+        """
         return {
             "model": self.model.kind,
             "policy": str(self.policy),
@@ -168,7 +481,30 @@ class Fit(StandardErrors):
         }
 
     def summary(self, rows: int = 20, *, kind: Kind = "robust", level: float = 0.95) -> str:
-        """The report and the parameters with the largest |z| as text."""
+        """Return the fit and the parameters with the largest abs(z) as text.
+
+        Parameters
+        ----------
+        rows : int, default: 20
+            Largest number of parameters.
+        kind : {"robust", "model"}, default: "robust"
+            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+        level : float, default: 0.95
+            Confidence level.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> print(fit.summary())  # doctest: +ELLIPSIS
+        boltzmann...
+        """
         from fieldfit.api.summary import summary
 
         return summary(self, rows, kind, level)
@@ -191,7 +527,23 @@ class Fit(StandardErrors):
     # --- file -------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fit to a file (no pickle); up to 1,000 parameters its bread and meat go along."""
+        """Save the fit to a file, without pickle.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. With at most 1,000 parameters it includes bread and meat.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> fit.save("model.ff")
+        >>> bool((ff.load("model.ff").theta == fit.theta).all())
+        True
+        """
         from fieldfit.api.files import save_fit
 
         save_fit(self, path)

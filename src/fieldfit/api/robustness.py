@@ -36,16 +36,14 @@ def influence(fit: Fit, data: Any = None, parameters: Any = None, rows: Any = No
     """𝓘 of each sample for each parameter, or for those chosen, (n, q); or of chosen samples for all parameters."""
     if rows is not None:
         if data is not None or parameters is not None:
-            raise ModelError(
-                "Choose fitted samples (rows=…) or parameters (parameters=…), not both; rows are fitted ones."
-            )
+            raise ModelError("Give rows (fitted samples) or parameters, not both; rows cannot be combined with data.")
         return influence_of_rows(fit, rows)
     if parameters is None:
         n = fit.problem.n_samples if data is None else _expected(fit, data).n_samples
         if n * len(fit.theta) > MOST_NUMBERS:
             raise ModelError(
                 f"The influence of {n:,} samples on {len(fit.theta):,} parameters has {n * len(fit.theta):.2g} numbers. "
-                f"Choose parameters=[…], or go through fit.influence_blocks()."
+                f"Select parameters=[…], or iterate over fit.influence_blocks()."
             )
         return np.concatenate([block for _, block in influence_blocks(fit, data)])
     places = some_places(parameters, fit.model.parameter_names)
@@ -126,7 +124,7 @@ def matrices(fit: Fit, what: str) -> DenseAccuracy:
         raise ModelError(
             f"{what} needs matrices of {len(fit.theta):,} × {len(fit.theta):,} numbers, which are too large. Choose "
             f"parameters=[…] (influence, influential, plot_influence, gross_error_sensitivity: one solve for each), or "
-            f"ask what single samples move, fit.influence(rows=[…])."
+            f"select samples with fit.influence(rows=[…])."
         )
     return accuracy
 
@@ -160,9 +158,9 @@ def influential(fit: Fit, k: int = 10, parameters: Any = None) -> pd.DataFrame:
 
 
 def checked_number(k: Any) -> int:
-    """How many samples to show, a whole number of at least 1."""
+    """How many samples to show, an integer of at least 1."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise ModelError(f"The number of samples to show must be a whole number of at least 1; got {k!r}.")
+        raise ModelError(f"The number of samples to show must be an integer of at least 1; got {k!r}.")
     return int(k)
 
 
@@ -206,7 +204,7 @@ def distances(fit: Fit, parameters: Any = None) -> pd.DataFrame:
         accuracy = matrices(fit, "Cook's distance over all parameters")
         places = np.flatnonzero(fit.active)
         if not len(places):
-            raise ModelError("l1 has set every parameter to 0, and no single sample moves any of them.")
+            raise ModelError("The L1 penalty has set every parameter to 0, so no sample has any influence.")
         covariance = accuracy.covariance[np.ix_(places, places)]
         inverse = accuracy.inverse[:, places] / accuracy.moments.total
         blocks: Iterator[FloatArray] = (scores @ inverse for scores in _weighted_scores(fit))

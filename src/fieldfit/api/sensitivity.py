@@ -62,7 +62,7 @@ class Sensitivity(Shown):
         return frame.sort_values("sensitivity", ascending=False, kind="stable")
 
     def _lines(self) -> Sequence[str]:
-        who = "One observation moves θ̂ by at most" if self.exact else "One of the fitted samples moves θ̂ by"
+        who = "One observation changes θ̂ by at most" if self.exact else "One of the fitted samples changes θ̂ by"
         where = f"reached at the state {self.state}" if self.exact else f"namely sample {self.state}"
         over = "over all states" if self.exact else "over the fitted samples, a lower bound"
         lines = [
@@ -71,7 +71,7 @@ class Sensitivity(Shown):
             f"{self.standardised:.4g}.",
         ]
         if np.isnan(self.each).all():
-            lines.append("No parameter is identified one by one, so there is none to list.")
+            lines.append("No single parameter is identified, so there is none to list.")
         return lines
 
     def _table(self) -> PlainTable | None:

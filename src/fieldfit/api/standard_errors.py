@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class StandardErrors(FitState):
-    """The part of `Fit` that is about its accuracy."""
+    """The methods of `Fit` for accuracy."""
 
     @cached_property
     def _robust(self) -> Accuracy:
@@ -35,37 +35,119 @@ class StandardErrors(FitState):
         return model_accuracy(self, lambda: self._robust)
 
     def accuracy(self, kind: Kind = "robust") -> Accuracy:
-        """Bread and meat behind all standard errors: "robust" from the data, "model" expected under θ̂."""
+        """Return bread and meat, from which all standard errors are computed.
+
+        Parameters
+        ----------
+        kind : {"robust", "model"}, default: "robust"
+            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+
+        Returns
+        -------
+        Accuracy
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> fit.accuracy("model").covariance.shape
+        (3, 3)
+        """
         if not isinstance(kind, str) or kind not in ("robust", "model"):
             raise FieldfitError(
-                f"Standard errors are of the kind 'robust' or 'model'; got {kind!r}. For chosen parameters write "
+                f"Standard errors are of the kind 'robust' or 'model'; got {kind!r}. To select parameters, use "
                 f"parameters=[…]."
             )
         return self._robust if kind == "robust" else self._model_based
 
     def dense_accuracy(self, kind: Kind = "robust") -> DenseAccuracy:
-        """The same as matrices; ModelError where there are too many parameters for them."""
+        """Return bread and meat as matrices.
+
+        Parameters
+        ----------
+        kind : {"robust", "model"}, default: "robust"
+            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+
+        Returns
+        -------
+        DenseAccuracy
+
+        Raises
+        ------
+        ModelError
+            With more than 3,000 parameters.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> fit.dense_accuracy().covariance.shape
+        (3, 3)
+        """
         accuracy = self.accuracy(kind)
         if not isinstance(accuracy, DenseAccuracy):
             raise ModelError(
                 f"A covariance matrix of {self.model.n_parameters:,} parameters would be too large (the limit "
-                f"is {MOST_DENSE:,}). Ask for chosen parameters (parameters=[…]) or for functions of them (fit.functional)."
+                f"is {MOST_DENSE:,}). Select parameters (parameters=[…]) or functions of them (fit.functional)."
             )
         return accuracy
 
     def covariance(self, kind: Kind = "robust") -> FloatArray:
-        """Covariance matrix of √n(θ̂ − θ₀), n = ``fit.total``, with the selection noise (Corollary 1).
+        """Compute the covariance matrix of √n(θ̂ − θ₀), including the selection noise (Corollary 1).
 
-        ``kind="robust"`` takes Hessian and score products from the data with the drawn Z, and holds outside the family
-        too; ``"model"`` their expectations under θ̂ (for a conditional model, given the observed X). Fixed parameters
-        have 0. Where the model has a gauge freedom the matrix is right for identified functions aᵀθ, and for those only.
+        n is ``fit.total``.
+
+        Parameters
+        ----------
+        kind : {"robust", "model"}, default: "robust"
+            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+
+        Returns
+        -------
+        ndarray of shape (r, r)
+            0 for fixed parameters. If the model has a gauge freedom, valid only for identified functions aᵀθ.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> fit.covariance().round(1)
+        array([[ 6.3, -3.3,  0.6],
+               [-3.3, 10.3, -4. ],
+               [ 0.6, -4. ,  6.9]])
         """
         return self.dense_accuracy(kind).covariance * self.total
 
     def standard_errors(self, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
-        """Standard error of each parameter, or of those named: 0 where fixed.
+        """Compute the standard error of each parameter.
 
-        NaN where a parameter is not identified, where its optimum is at infinity, and where the L1 penalty set it to 0.
+        Parameters
+        ----------
+        kind : {"robust", "model"}, default: "robust"
+            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+        parameters : sequence of str or int, or None, default: None
+            Parameters, by name or number. None: all.
+
+        Returns
+        -------
+        ndarray
+            0 for fixed parameters. NaN for parameters that are not identified, that have their optimum at infinity,
+            or that the L1 penalty has set to 0.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> fit.standard_errors().round(3)
+        array([0.112, 0.143, 0.117])
         """
         none = self.zeroed | self.at_infinity
         if parameters is None:
@@ -80,7 +162,30 @@ class StandardErrors(FitState):
         return np.where(none[places], np.nan, np.array([_root(variance) for variance in variances]))
 
     def conf_int(self, level: float = 0.95, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
-        """Normal confidence intervals (r, 2), or those of the parameters named."""
+        """Compute normal confidence intervals.
+
+        Parameters
+        ----------
+        level : float, default: 0.95
+            Confidence level.
+        kind : {"robust", "model"}, default: "robust"
+            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+        parameters : sequence of str or int, or None, default: None
+            Parameters, by name or number. None: all.
+
+        Returns
+        -------
+        ndarray of shape (parameters, 2)
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> fit.conf_int(0.9, parameters=["x0:x1"]).round(2)
+        array([[0.61, 0.98]])
+        """
         half = check_level(level) * self.standard_errors(kind, parameters)
         centre = self.theta
         if parameters is not None:
@@ -88,7 +193,31 @@ class StandardErrors(FitState):
         return np.stack([centre - half, centre + half], axis=1)
 
     def table(self, level: float = 0.95, kind: Kind = "robust", parameters: Any = None) -> pd.DataFrame:
-        """One line for each parameter: estimate, standard error, z, p and confidence interval; NaN if not identified."""
+        """Return estimates, standard errors, z, p-values and confidence intervals as a table.
+
+        Parameters
+        ----------
+        level : float, default: 0.95
+            Confidence level.
+        kind : {"robust", "model"}, default: "robust"
+            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+        parameters : sequence of str or int, or None, default: None
+            Parameters, by name or number. None: all.
+
+        Returns
+        -------
+        DataFrame
+            One row for each parameter. NaN for parameters that are not identified.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> fit.table()["std_error"].round(3).to_dict()
+        {'x0:x1': 0.112, 'x0:x2': 0.143, 'x1:x2': 0.117}
+        """
         import pandas as pd
         from scipy.stats import norm
 
@@ -121,13 +250,42 @@ class StandardErrors(FitState):
         name: str | None = None,
         debias: bool = False,
     ) -> Estimate:
-        """A smooth function of θ with its standard error (delta method), for any number of parameters.
+        """Estimate a smooth function g(θ) with its standard error by the delta method.
 
-        ``g`` is a parameter's name or number, a mapping from parameters to coefficients
-        (``{"x0:x1": 1, "x2:x3": -1}`` is a difference of two couplings), a vector of coefficients, or a function of θ;
-        ``gradient`` is the function's gradient (a function of θ or a vector; by differences if left out).
-        ``debias`` undoes a penalty's pull by one Newton step: the function, its gradient and its standard error are then
-        those at the one-step estimate (see `debiased`); NaN where only the penalty holds it.
+        Parameters
+        ----------
+        g : str, int, dict, array_like or callable
+            A parameter's name or number; a mapping from parameters to coefficients, such as ``{"x0:x1": 1, "x2:x3":
+            -1}`` for a difference; a vector of coefficients; or a function of θ.
+        gradient : callable, array_like or None, default: None
+            Gradient of the function. None: by finite differences.
+        kind : {"robust", "model"}, default: "robust"
+            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+        level : float, default: 0.95
+            Confidence level.
+        name : str or None, default: None
+            Name for printing.
+        debias : bool, default: False
+            Whether to remove the shrinkage of a penalty with one Newton step, see `debiased`. NaN if only the
+            penalty determines the function.
+
+        Returns
+        -------
+        Estimate
+
+        Notes
+        -----
+        The variance is ∇gᵀ Cov(θ̂) ∇g. It is computed without a covariance matrix if there are more than 3,000
+        parameters.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> print(fit.functional({"x0:x1": 1, "x1:x2": -1}, name="difference"))
+        difference: 0.248638, standard error 0.155 (robust), 95% interval [-0.0543264, 0.551601]
         """
         half = check_level(level)
         fit = self._without_pull if debias else self
@@ -145,7 +303,7 @@ class StandardErrors(FitState):
         if debias and math.isnan(error):
             value = math.nan  # only the penalty holds it
         if not debias and bool(np.any(concerned & fit.zeroed)) and not np.any(concerned & ~fit.zeroed):
-            error, note = math.nan, "set to 0 by the L1 penalty, which leaves no interval"
+            error, note = math.nan, "set to 0 by the L1 penalty, which gives no interval"
         elif np.any(concerned & fit.at_infinity):
             error, note = math.nan, "its optimum lies at infinity"
         elif math.isnan(error):
@@ -161,7 +319,35 @@ class StandardErrors(FitState):
         most: int = 40,
         ax: Axes | None = None,
     ) -> Axes:
-        """Estimates with their confidence intervals; the same data as `table`."""
+        """Draw the estimates with their confidence intervals. `table` has the same numbers.
+
+        Parameters
+        ----------
+        level : float, default: 0.95
+            Confidence level.
+        kind : {"robust", "model"}, default: "robust"
+            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+        parameters : sequence of str or int, or None, default: None
+            Parameters, by name or number. None: all.
+        most : int, default: 40
+            Largest number of parameters. If there are more, those with the largest abs(z) are drawn.
+        ax : matplotlib.axes.Axes or None, default: None
+            Axes to draw into. None: a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Examples
+        --------
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> fit.plot_coefficients().figure.savefig("coefficients.png")
+        """
         from fieldfit.report.coefficients import plot_coefficients
 
         axis = f"estimate and {level:.0%} confidence interval ({kind}), {self.policy}"
@@ -174,20 +360,79 @@ class StandardErrors(FitState):
         return one_step(self)
 
     def debiased(self) -> Self:
-        """The one-step estimate θ̂ + H⁻¹ Σψ(θ̂), which undoes the penalty's pull to first order, with its own accuracy.
+        """Remove the shrinkage of a penalty with one Newton step: θ̂ + H⁻¹ Σψ(θ̂).
 
-        H is the unpenalised Hessian; where it is singular ModelError names the parameters that only the penalty holds.
+        H is the unpenalised Hessian.
+
+        Returns
+        -------
+        Fit
+            With its own standard errors.
+
+        Raises
+        ------
+        ModelError
+            If H is singular. The message names the parameters that only the penalty determines.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> ridge = ff.fit(model, x, "PL1", sigma2=0.05)
+        >>> ridge.theta.round(2), ridge.debiased().theta.round(2)
+        (array([ 0.64, -0.71,  0.42]), array([ 0.79, -0.92,  0.54]))
         """
         from fieldfit.api.debias import debiased
 
         return debiased(self)
 
     def effective_parameters(self, kind: Kind = "robust") -> float:
-        """tr(bread⁻¹ meat): the number of parameters where the estimator is maximum likelihood inside its family."""
+        """Compute the effective number of parameters tr(bread⁻¹ meat).
+
+        Parameters
+        ----------
+        kind : {"robust", "model"}, default: "robust"
+            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+
+        Returns
+        -------
+        float
+            The number of parameters for maximum likelihood in a correct model.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> round(fit.effective_parameters("model"), 2)
+        4.52
+        """
         return self._effective(kind)[0]
 
     def effective_parameters_error(self, kind: Kind = "robust") -> float:
-        """The Monte Carlo error of `effective_parameters` (CLAIC has twice it): 0 where nothing is simulated."""
+        """Return the Monte Carlo error of `effective_parameters`. That of CLAIC is twice as large.
+
+        Parameters
+        ----------
+        kind : {"robust", "model"}, default: "robust"
+            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+
+        Returns
+        -------
+        float
+            0 if nothing was simulated.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1")
+        >>> fit.effective_parameters_error()
+        0.0
+        """
         return self._effective(kind)[1]
 
     @cached_property

@@ -31,13 +31,13 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
     if fit.separated:
         lines.append(f"optimum at infinity: {', '.join(fit.separated)}")
     if len(fit.dropped_rows):
-        lines.append(f"left out: {len(fit.dropped_rows)} rows whose missing values were too wide to sum out")
+        lines.append(f"dropped: {len(fit.dropped_rows)} rows with too many missing values to sum out")
     if fit.prepared is None and fit.saved.moments is None:
-        return "\n".join([*lines, "standard errors need the data, which the file does not hold"])
+        return "\n".join([*lines, "standard errors need the data, which the file does not contain"])
     if not fits_matrices(fit):
         lines.append(
-            f"{fit.model.n_parameters:,} parameters are too many for all standard errors at once: ask for chosen ones, "
-            f"fit.table(parameters=[…]), or for functions of them, fit.functional(…)"
+            f"{fit.model.n_parameters:,} parameters are too many for all standard errors at once: select some, "
+            f"fit.table(parameters=[…]), or use functions of them, fit.functional(…)"
         )
         lines += _cautions(fit, kind)
         return "\n".join(lines)
@@ -72,19 +72,21 @@ def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
     if zeros:
         lines.append(
             f"l1 set {zeros} of {int(fit.free.sum())} parameters to 0: they have no interval and are marked 0 (l1). The "
-            f"others' intervals take the chosen set for granted, as if the zeros had been fixed"
+            f"others' intervals treat the selected set as given, as if the zeros had been fixed"
         )
     if fit.penalised:
         lines.append(
-            "penalised: θ̂ is pulled towards 0, and an interval is for the value that the penalised estimate tends to, not "
+            "penalised: θ̂ is shrunk towards 0, and an interval is for the limit of the penalised estimate, not "
             f"for θ₀; {_way_to_theta0(accuracy)}"
         )
     if fit.l1 is not None and np.any(fit.l1[fit.free] > 0):
-        lines.append("L1: estimates at or near 0 are not normally distributed, and their intervals only rough")
+        lines.append(
+            "L1: estimates at or near 0 are not normally distributed, and their intervals are only approximate"
+        )
     lost = int(np.isnan(accuracy.variances()).sum())
     if lost:
         lines.append(
-            f"{lost} parameters are not identified one by one ({accuracy.null_space.shape[1]} directions of θ change "
+            f"{lost} parameters are not identified individually ({accuracy.null_space.shape[1]} directions of θ change "
             f"nothing in these data): NaN below; functions of θ that are identified have standard errors, see "
             f"fit.functional"
         )

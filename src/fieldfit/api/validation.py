@@ -32,15 +32,46 @@ def cross_validate(
     weight_kind: str = "importance",
     **options: Any,
 ) -> pd.DataFrame:
-    """Held-out negative log-likelihood for each sample, for every combination of models, policies and σ².
+    """Compute the held-out negative log-likelihood of models, policies and penalties.
 
-    ``policy`` may be a list, ``model`` a mapping of names to models, ``sigma2`` a list of numbers (with None for no
-    penalty, which the table shows as ∞). ``score`` is what is measured on the held-out samples: ``"FL"``, or where that
-    is too wide a composite likelihood such as ``"PL1"``. Each line has the mean NLL, its standard
-    error over samples, and the standard error of its difference to the best line (the folds are the same for all, so
-    differences are much more certain).
-    ``options`` go to `fit`. ``sample_weight`` are as there: importance weights count in the fits and in the means, and with
-    counts every copy is a sample, which falls into a fold of its own.
+    Parameters
+    ----------
+    model : Model or dict of str to Model
+        One model, or several with their names.
+    data : array_like, DataFrame, str, Path or Sequences
+        Samples, as in `fit`.
+    policy : str, Policy or sequence of these, default: "PL1"
+        Policies to compare.
+    sigma2 : float, None or list of these, default: None
+        Penalties to compare. None is no penalty; the table shows it as ∞.
+    score : str or Policy, default: "FL"
+        What is measured on held-out samples. Use ``"PL1"`` if FL is too wide.
+    folds : int, default: 5
+        Number of folds. All combinations use the same folds.
+    random_state : int, default: 0
+        Seed of the folds and of the selection.
+    sample_weight : array_like, str or None, default: None
+        Weight of each sample, or the name of the column with the weights.
+    weight_kind : {"importance", "counts"}, default: "importance"
+        Importance weights enter the fits and the means. With counts every copy is a sample, and copies can be in
+        different folds.
+    **options
+        Other parameters of `fit`.
+
+    Returns
+    -------
+    DataFrame
+        One row for each combination, the best first: mean negative log-likelihood per sample (nll), its standard
+        error, the difference from the best row (excess) and the standard error of this difference.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine(3)
+    >>> x = model.sample([1.0, -1.0, 0.5], 200, random_state=0).values
+    >>> table = ff.cross_validate(model, x, ["PL1", "FL"], folds=2)
+    >>> list(table.columns)
+    ['policy', 'sigma2', 'nll', 'std_error', 'excess', 'excess_std_error']
     """
     import pandas as pd
 
@@ -50,7 +81,7 @@ def cross_validate(
     policies = [policy] if isinstance(policy, Policy | str) else list(policy)
     penalties = list(sigma2) if isinstance(sigma2, list | tuple | np.ndarray) else [sigma2]
     if not isinstance(folds, int | np.integer) or folds < 2:
-        raise FieldfitError(f"Cross-validation needs a whole number of at least 2 folds; got {folds!r}.")
+        raise FieldfitError(f"Cross-validation needs an integer of at least 2 folds; got {folds!r}.")
     lines, losses = [], []
     weight: FloatArray | None = None
     for name, candidate in models.items():
@@ -97,7 +128,7 @@ def cross_validate(
 
 
 def weighted_means(values: FloatArray, weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-    """Means over samples of values (lines, n) with weights (n,), None for equal ones, and their standard errors."""
+    """Weighted means over samples of values (lines, n), and their standard errors."""
     n = values.shape[1]
     share = np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
     means = values @ share
@@ -106,7 +137,7 @@ def weighted_means(values: FloatArray, weight: FloatArray | None) -> tuple[Float
 
 
 def fold_members(n: int, folds: int, random_state: int) -> IntArray:
-    """The fold of each sample (n,), as equal in size as can be."""
+    """Fold of each sample (n,), with sizes as equal as possible."""
     members = np.arange(n) % folds
     np.random.default_rng(random_state).shuffle(members)
     return members.astype(np.int64)
@@ -181,7 +212,7 @@ def goodness_of_fit(
     dataset = fit.needed.dataset.equally_weighted()
     if dataset is None:
         raise DataError(
-            "The samples have uneven importance weights, and those do not tell from which law the samples were drawn: no "
+            "Uneven importance weights do not define the distribution that the samples were drawn from: no "
             "dataset can be simulated that varies as they do. Fit without weights, or with counts (weight_kind='counts')."
         )
     if statistic is None and isinstance(dataset, Table):

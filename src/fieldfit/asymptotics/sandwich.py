@@ -56,11 +56,38 @@ def between(inverse: FloatArray, meat: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, repr=False)
 class Asymptotics:
-    """Asymptotic theory of one policy at one θ. ``covariance`` is that of √n(θ̂ − θ₀).
+    """Asymptotic theory of one policy at one θ. `fieldfit.asymptotics` returns it.
 
-    Parameters that the policy does not determine (``undetermined``) have an infinite variance, and their covariances are
-    NaN; so is everything about parameters that were lost in rounding, or that the draws do not show. ``basis`` (r, d)
-    spans what the model determines, everything but its gauge freedom; without one it is everything.
+    Attributes
+    ----------
+    bread : ndarray of shape (r, r)
+        −E ∇²m_θ(X, Z).
+    meat : ndarray of shape (r, r)
+        E ψψᵀ.
+    covariance : ndarray of shape (r, r)
+        Covariance of √n(θ̂ − θ₀). Infinite variances and NaN covariances for parameters that the policy does not
+        determine; NaN for parameters that rounding or the simulated samples do not resolve.
+    mle_covariance : ndarray of shape (r, r) or None
+        The same for maximum likelihood.
+    formula : str
+        "exact" or "published".
+    method : str
+        How expectations over X were computed.
+    monte_carlo_error : dict or None
+        Standard error of each kind of efficiency, if simulated.
+    why_no_mle : str
+        Why there is no maximum likelihood to compare with.
+    undetermined : tuple of str
+        Parameters that the policy does not determine.
+    basis : ndarray of shape (r, d) or None
+        Basis of the directions that the model determines. None: all directions.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> theory = ff.asymptotics(ff.BoltzmannMachine(3), [1.0, -1.0, 0.5], "PL1")
+    >>> theory
+    <Asymptotics: 3 parameters, exact formula, enumeration of 8 states>
     """
 
     bread: FloatArray
@@ -106,12 +133,30 @@ class Asymptotics:
         return efficiency(self.covariance, self.mle_covariance, kind, self.basis)
 
     def standard_errors(self, n: int) -> FloatArray:
-        """Standard errors of θ̂ with ``n`` samples; infinite for parameters that the policy does not determine."""
+        """Compute the standard errors of θ̂.
+
+        Parameters
+        ----------
+        n : int
+            Number of samples.
+
+        Returns
+        -------
+        ndarray of shape (r,)
+            Infinite for parameters that the policy does not determine.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> theory = ff.asymptotics(ff.BoltzmannMachine(3), [1.0, -1.0, 0.5], "PL1")
+        >>> theory.standard_errors(500).round(3)
+        array([0.111, 0.149, 0.123])
+        """
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0) / n)
 
     @property
     def note(self) -> str:
-        """Which parameters the policy does not determine, as a sentence; empty if it determines all of them."""
+        """Sentence that names the parameters that the policy does not determine; empty if it determines all."""
         names = self.undetermined
         if not names:
             return ""
@@ -144,7 +189,20 @@ class Asymptotics:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values.
+
+        Returns
+        -------
+        dict
+            Values that JSON can represent.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> theory = ff.asymptotics(ff.BoltzmannMachine(3), [1.0, -1.0, 0.5], "PL1")
+        >>> sorted(theory.to_dict()["efficiency"])
+        ['det', 'root', 'trace']
+        """
         return {
             "formula": self.formula,
             "method": self.method,

@@ -252,7 +252,30 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         return self
 
     def prepare(self, X: Any, y: Any = None) -> tuple[Encoder, ChainCRF, Sequences]:
-        """What `fit` would fit: the encoder, the model and the encoded sentences; for `fieldfit.plan`, for example."""
+        """Return the encoder, the model and the encoded sentences that `fit` would use, for example for `fieldfit.plan`.
+
+        Parameters
+        ----------
+        X : list of sentences
+            Sentences, as in `fit`.
+        y : list of lists or None, default: None
+            Labels. Not needed if X includes them.
+
+        Returns
+        -------
+        encoder : Encoder
+        model : ChainCRF
+        sequences : Sequences
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> encoder, model, sequences = ff.CRFTagger().prepare(X, y)
+        >>> model.n_labels, sequences.n_sequences
+        (3, 2)
+        """
         encoder, sequences = learn_sequences(X, y, self.features, self.min_count)
         everywhere = not self.crfsuite_compatible
         model = chain_model(

@@ -386,9 +386,27 @@ class Model(ABC):
         raise ModelError(f"A {self.kind} model has no way to draw samples, so nothing can be simulated from it.")
 
     def fingerprint(self, dataset: Dataset) -> str:
-        """Return a short name for what the model explains of the samples, and their weights.
+        """Return a hash of the modelled values and the weights of a dataset.
 
-        Composite likelihoods of two models can be compared if both explain the same samples.
+        Composite likelihoods of two models are comparable if both model the same samples.
+
+        Parameters
+        ----------
+        dataset
+            The result of `read`.
+
+        Returns
+        -------
+        str
+            Equal datasets have equal fingerprints.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(2)
+        >>> samples = [[0, 1], [1, 1]]
+        >>> model.fingerprint(model.read(samples)) == model.fingerprint(model.read(samples))
+        True
         """
         return fingerprint(dataset)
 

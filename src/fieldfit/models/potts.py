@@ -62,7 +62,7 @@ class Potts(FieldModel):
     Examples
     --------
     >>> import fieldfit as ff
-    >>> ff.Potts(3, 2, couplings="agree").parameter_names
+    >>> list(ff.Potts(3, 2, couplings="agree").parameter_names)
     ['x0:x1', 'x0:x2', 'x1:x2', 'x0=0', 'x0=1', 'x1=0', 'x1=1', 'x2=0', 'x2=1']
     """
 
@@ -176,7 +176,7 @@ class Potts(FieldModel):
         Examples
         --------
         >>> import fieldfit as ff
-        >>> ff.Potts.grid(4, 4, 3, couplings="agree", fields=False, tied=True).parameter_names
+        >>> list(ff.Potts.grid(4, 4, 3, couplings="agree", fields=False, tied=True).parameter_names)
         ['horizontal.agree', 'vertical.agree']
         """
         edges, directions = grid_edges(rows, columns, neighbours)
@@ -204,7 +204,7 @@ class Potts(FieldModel):
         --------
         >>> import networkx as nx
         >>> import fieldfit as ff
-        >>> ff.Potts.from_networkx(nx.path_graph(3), 2, couplings="agree", fields=False).parameter_names
+        >>> list(ff.Potts.from_networkx(nx.path_graph(3), 2, couplings="agree", fields=False).parameter_names)
         ['0:1', '1:2']
         """
         edges, names = networkx_edges(graph)

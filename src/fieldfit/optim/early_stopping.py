@@ -1,4 +1,4 @@
-"""Stop a fit when a score on development data no longer rises, and keep the θ where it was best."""
+"""Stop a fit when a score on development data no longer improves, and keep the best θ."""
 
 from __future__ import annotations
 
@@ -9,11 +9,41 @@ from fieldfit.types import FieldfitError, FloatArray
 
 
 class EarlyStopping:
-    """Asks ``score(theta)`` (larger is better) every ``every`` iterations; stops after ``patience`` looks in vain.
+    """Early stopping by a score on development data.
 
-    The spacing is fixed, so that the result never depends on how fast the machine is. The start and the last θ are looked
-    at too. One object serves one fit. Afterwards ``best_theta``, ``best_score`` and ``best_iteration`` say where it was
-    best, and ``history`` has (iteration, score).
+    Use one object for one fit. The evaluations are at fixed iterations, so the result does not depend on the speed
+    of the machine. The start and the last θ are evaluated too.
+
+    Parameters
+    ----------
+    score : callable
+        Function of θ; larger is better.
+    patience : int, default: 5
+        The fit stops after this many evaluations without improvement.
+    every : int, default: 1
+        Number of iterations between two evaluations.
+
+    Attributes
+    ----------
+    best_theta : ndarray
+        θ with the best score.
+    best_score : float
+        The best score.
+    best_iteration : int
+        Iteration with the best score.
+    history : list of (iteration, score)
+        All evaluations.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine(3)
+    >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+    >>> held_out = model.sample([1.0, -1.0, 0.5], 100, random_state=1).values
+    >>> stopping = ff.EarlyStopping(lambda theta: model.conditional(theta, held_out, [0, 1, 2]).mean())
+    >>> fit = ff.fit(model, x, "PL1", stopping=stopping)
+    >>> bool((fit.theta == stopping.best_theta).all())
+    True
     """
 
     def __init__(self, score: Callable[[FloatArray], float], *, patience: int = 5, every: int = 1) -> None:
@@ -27,7 +57,7 @@ class EarlyStopping:
         self.stopped = False
 
     def __call__(self, state: Progress, theta: FloatArray) -> bool:
-        """Look at this iteration, if it is one to look at; true when it is time to stop."""
+        """Evaluate this iteration if it is due. Returns True if the fit must stop."""
         if state.iteration % self.every:
             return False
         self._look(state.iteration, theta)
@@ -35,7 +65,24 @@ class EarlyStopping:
         return self.stopped
 
     def finish(self, iteration: int, theta: FloatArray) -> None:
-        """Look at the θ where the optimiser ended by itself, which may lie between two looks."""
+        """Evaluate the θ at which the optimiser stopped, which may lie between two evaluations.
+
+        Parameters
+        ----------
+        iteration : int
+            Number of the last iteration.
+        theta : ndarray of shape (r,)
+            The last θ.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> stopping = ff.EarlyStopping(lambda theta: -float(theta @ theta))
+        >>> stopping.finish(7, np.zeros(2))
+        >>> stopping.history
+        [(7, -0.0)]
+        """
         if not self.stopped and (not self.history or self.history[-1][0] != iteration):
             self._look(iteration, theta)
 
@@ -47,10 +94,10 @@ class EarlyStopping:
 
     @property
     def message(self) -> str:
-        """Why the fit ended, and which θ it has."""
+        """Why the fit stopped, and which θ it has."""
         if not self.stopped:
             return f"kept the best of the run: development score {self.best_score:.6g} at iteration {self.best_iteration}"
         return (
             f"stopped early: development score {self.best_score:.6g} was best at iteration {self.best_iteration}, "
-            f"and no better in {self.patience} looks"
+            f"with no improvement in {self.patience} evaluations"
         )

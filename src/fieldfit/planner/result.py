@@ -35,7 +35,44 @@ _ACROSS = 2
 
 @dataclass(frozen=True)
 class Plan:
-    """Which policy to fit. ``print(plan.explain())`` tells why; ``plan.best`` goes into `fit`."""
+    """A recommended policy and its alternatives. `fieldfit.plan` returns it.
+
+    Attributes
+    ----------
+    best : str
+        The recommended policy, for `fieldfit.fit`.
+    table : DataFrame
+        One row for each policy: cost, variance, whether it is affordable, and why it is listed.
+    next_better : Candidate or None
+        The cheapest policy that is clearly more accurate than the recommended one.
+    candidates : tuple of Candidate
+        All policies.
+    unit : str
+        Unit of the budget, "seconds" or "flops".
+    budget : float
+        The budget; infinite if there is none.
+    spent : float
+        Part of the budget that the pilot has used.
+    reference : str
+        The policy with variance 1.
+    kind : str
+        The criterion.
+    method : str
+        How expectations were computed.
+    theta : ndarray
+        Estimate of the pilot.
+    notes : tuple of str
+        Remarks, for example on skipped families.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine(3)
+    >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+    >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+    >>> plan.best, plan.reference
+    ('FL', 'FL')
+    """
 
     candidates: tuple[Candidate, ...] = field(repr=False)
     best_candidate: Candidate
@@ -65,7 +102,7 @@ class Plan:
 
     @property
     def best(self) -> str:
-        """The recommended policy's text."""
+        """Text of the recommended policy."""
         return self.best_candidate.policy
 
     @property
@@ -84,7 +121,32 @@ class Plan:
     def within(
         self, budget: str | float | None = None, *, flops: float | None = None, efficiency: float | None = None
     ) -> Plan:
-        """The plan for another budget from the same pilot; its cost is already spent, all of the budget is for the fit."""
+        """Make the plan for another budget from the same pilot.
+
+        The pilot's cost is already spent, so the whole budget is available for the fit.
+
+        Parameters
+        ----------
+        budget : str, float or None, default: None
+            Time for the fit, such as ``"10s"``.
+        flops : float or None, default: None
+            The same in the paper's FLOPs.
+        efficiency : float or None, default: None
+            Largest acceptable variance relative to maximum likelihood.
+
+        Returns
+        -------
+        Plan
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        >>> plan.within(flops=1e7).unit
+        'flops'
+        """
         return self.again(Target.of(budget, flops, efficiency))
 
     @property
@@ -104,7 +166,21 @@ class Plan:
         return min(close, key=lambda policy: (policy.n_terms + policy.n_numbers, policy.variance))
 
     def explain(self) -> str:
-        """The recommendation in a few sentences."""
+        """Explain the recommendation in a few sentences.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        >>> print(plan.explain())  # doctest: +ELLIPSIS
+        Fit '...
+        """
         best = self.best_candidate
         lines = [self.caution] if self.caution else []
         lines.append(f"Fit '{best.policy}': {self.reason}.")
@@ -123,12 +199,12 @@ class Plan:
         elif best.policy == "FL":
             lines.append(
                 f"Plain maximum likelihood is the best choice here: {compared} more accurate"
-                + (", and it is affordable." if math.isfinite(self.budget) else ".")
+                + (", and it is within the budget." if math.isfinite(self.budget) else ".")
             )
         better = self.next_better
         if better is not None:
             ratio = better.cost / best.cost
-            times = "hardly more" if ratio < 1.05 else f"{ratio:.3g} times as much"
+            times = "about the same cost" if ratio < 1.05 else f"{ratio:.3g} times as much"
             lines.append(
                 f"The next more accurate policy is '{better.policy}': {better.variance:.4g} for "
                 f"about {self._cost(better.cost)}, "
@@ -164,7 +240,26 @@ class Plan:
         return format_seconds(value) if self.unit == "seconds" else f"{value:.3g} FLOPs"
 
     def plain_table(self, most: int | None = None) -> PlainTable:
-        """Policy, cost, variance and why, for terminals and pages; at most ``most`` rows, the frontier first."""
+        """Return the table for terminals and pages.
+
+        Parameters
+        ----------
+        most : int or None, default: None
+            Largest number of rows. Policies on the frontier come first. None: all.
+
+        Returns
+        -------
+        PlainTable
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        >>> plan.plain_table(1).columns
+        ('policy', 'time', 'FLOPs', 'variance', 'why')
+        """
         shown = list(self.candidates)
         if most is not None and len(shown) > most:
             plain = (self.best, "PL1", "FL")
@@ -192,13 +287,43 @@ class Plan:
         return PlainTable(title, columns, rows, note, ("", "", "", ".4g", ""))
 
     def variance_against_lam(self) -> pd.DataFrame:
-        """Variance of λ*F alone and of PL1 + λ*F (with equal weights and with the best) for each family F and λ."""
+        """Compute the variance of λ*F and of PL1 + λ*F for each family F, with equal and with the best weights.
+
+        Returns
+        -------
+        DataFrame
+            With the columns family, policy, lam and variance.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        >>> list(plan.variance_against_lam().columns)
+        ['family', 'policy', 'lam', 'variance']
+        """
         import pandas as pd
 
         return pd.DataFrame(self.curves(), columns=["family", "policy", "lam", "variance"])
 
     def plot_lam(self) -> Figure:
-        """Variance against the selection probability λ."""
+        """Draw the variance against the selection probability λ.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Examples
+        --------
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        >>> plan.plot_lam().savefig("variance-lam.png")
+        """
         frame = self.variance_against_lam()
         relative = "maximum likelihood" if self.reference == "FL" else self.reference
         levels = [Level(relative, 1.0)]
@@ -223,7 +348,7 @@ class Plan:
 
     @cached_property
     def edge(self) -> Edge:
-        """(cost, least variance at that cost) of all mixtures of the families that were compared, by cost."""
+        """The smallest variance of all mixtures of the compared families at each cost: pairs (cost, variance), by cost."""
         return self.reachable()
 
     def _points(self) -> list[FrontierPoint]:
@@ -246,7 +371,22 @@ class Plan:
         return cost, f"variance relative to {relative}"
 
     def plot(self) -> Figure:
-        """The frontier with the unreachable region shaded, the budget and the recommendation."""
+        """Draw cost against variance, with the region that no policy reaches, the budget and the recommendation.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Examples
+        --------
+        >>> import matplotlib
+        >>> matplotlib.use("Agg")
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        >>> plan.plot().savefig("frontier.png")
+        """
         limit = self.budget - self.spent
         floor = 1.0 if self.bounded else None
         return draw_frontier(
@@ -259,7 +399,21 @@ class Plan:
         )
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
-        """A self-contained page: the words, the frontier (interactive where plotly is installed) and the table."""
+        """Write a self-contained page with the explanation, the plot and the table.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. The plot is interactive if plotly is installed.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        >>> plan.to_html("plan.html")
+        """
         limit = self.budget - self.spent
         frontier_html(
             path,
@@ -275,7 +429,22 @@ class Plan:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values.
+
+        Returns
+        -------
+        dict
+            Values that JSON can represent.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        >>> plan.to_dict()["unit"]
+        'flops'
+        """
         better = self.next_better
         return {
             "best": self.best,

@@ -1,4 +1,4 @@
-"""What can be chosen about automatic weights: `AutoWeights`."""
+"""Options of automatic weights: `AutoWeights`."""
 
 from __future__ import annotations
 
@@ -12,23 +12,44 @@ from fieldfit.types import PolicyError
 
 @dataclass(frozen=True)
 class AutoWeights:
-    """How Algorithm 1 chooses β; ``weights="auto"`` is ``AutoWeights()``.
+    """Options of Algorithm 1, which chooses the weights β. ``weights="auto"`` is ``AutoWeights()``.
 
     Parameters
     ----------
-    form : "exact" (log-determinants), "diagonal" (Hadamard's bound, for many parameters) or "auto": exact where there
-        are at most ``most_exact`` parameters and enough samples for their covariance matrix
-    formula : "exact" has the second moments E[ZZᵀ] of the selection; "published" is the paper's, with λλᵀ in their place
-    by : one β for each "term" of the policy, or one for each "component" (few components)
-    gamma : the γ of Algorithm 1, which the paper leaves open: β minimises J(β) + γ ‖β − β₀‖²
-    beta0 : the weights to start from and to stay close to; None takes those that the policy is written with
-    tol : the alternation has settled when no family's share of the information changes by more, or when a change of β
-        would gain less than a tenth of it in J for each parameter (by default 0.01% of a variance)
-    max_rounds : alternations of θ and β
-    inner_iterations : iterations of the optimiser in one round; None leaves them to the fit
-    most_exact : parameters up to which log-determinants are computed
-    probes : random directions with which diagonals are estimated where scores cannot be streamed
-    fallback : take the best pure policy, or equal weights, where the diagonal form's β is worse by log-determinants
+    form : {"auto", "exact", "diagonal"}, default: "auto"
+        ``"exact"`` uses log-determinants, ``"diagonal"`` Hadamard's bound, for many parameters. ``"auto"``: exact
+        with at most ``most_exact`` parameters and enough samples for their covariance matrix.
+    formula : {"exact", "published"}, default: "exact"
+        ``"exact"`` uses the second moments E[ZZᵀ] of the selection. ``"published"`` is the paper's, with λλᵀ in
+        their place.
+    by : {"term", "component"}, default: "term"
+        One β for each term of the policy, or for each component (at most 64).
+    gamma : float, default: 0.0
+        The γ of Algorithm 1, which the paper does not define. Here β minimises J(β) + γ‖β − β₀‖².
+    beta0 : sequence of float or None, default: None
+        Starting weights β₀. None: the weights in the policy.
+    tol : float, default: 1e-3
+        The rounds stop when no family's share of the information changes by more than ``tol``, or when another β
+        would reduce J by less than ``tol``/10 per parameter.
+    max_rounds : int, default: 20
+        Largest number of rounds. Each round fits θ and then β.
+    inner_iterations : int or None, default: None
+        Largest number of iterations of the optimiser in a round. None: as in the fit.
+    most_exact : int, default: 200
+        Largest number of parameters for log-determinants.
+    probes : int, default: 8
+        Number of random directions for estimated diagonals.
+    fallback : bool, default: True
+        Whether to use the best pure policy or equal weights if the diagonal form's β is worse by log-determinants.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine(3)
+    >>> x = model.sample([1.0, -1.0, 0.5], 1000, random_state=0).values
+    >>> fit = ff.fit(model, x, "PL1 + 0.3*FL", weights=ff.AutoWeights(form="exact"))
+    >>> fit.weights.form, round(float(fit.weights.beta.sum()), 6)
+    ('exact', 1.0)
     """
 
     form: Literal["auto", "exact", "diagonal"] = "auto"

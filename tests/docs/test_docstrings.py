@@ -1,0 +1,103 @@
+"""Every public object has a numpydoc docstring: its parameters are those of the signature, and its examples run."""
+
+import doctest
+import functools
+import inspect
+import re
+
+import pytest
+
+import fieldfit as ff
+from fieldfit.asymptotics import Asymptotics
+from fieldfit.planner.result import Plan
+
+#: Classes that users do not import but receive.
+RETURNED = (Asymptotics, Plan)
+SECTION = re.compile(r"^([A-Z][A-Za-z ]+)\n-+\n", re.MULTILINE)
+PUBLIC_CLASSES = [*(getattr(ff, name) for name in ff.__all__ if inspect.isclass(getattr(ff, name))), *RETURNED]
+FUNCTIONS = [getattr(ff, name) for name in ff.__all__ if inspect.isfunction(getattr(ff, name))]
+
+
+def own_members(cls):
+    """The public methods and properties of a class that fieldfit defines."""
+    for name in dir(cls):
+        if name.startswith("_"):
+            continue
+        member = inspect.getattr_static(cls, name)
+        function = (
+            getattr(member, "fget", None) or getattr(member, "func", None) or getattr(member, "__func__", member)
+        )
+        if inspect.isfunction(function) and function.__module__.startswith("fieldfit"):
+            yield name, member, function
+
+
+def documented(cls, name):
+    """The definition of a method with an example: its own, or that of the method which it overrides."""
+    for base in cls.__mro__:
+        member = base.__dict__.get(name)
+        function = getattr(member, "__func__", member)
+        if inspect.isfunction(function) and "Examples" in sections(function.__doc__):
+            return function
+    return None
+
+
+def sections(text):
+    """The sections of a docstring by their titles."""
+    parts = SECTION.split(inspect.cleandoc(text or ""))
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def listed(section):
+    """The names that a Parameters section describes."""
+    heads = re.findall(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : .*)?$", section, re.MULTILINE)
+    return {name.strip().lstrip("*") for head in heads for name in head.split(",")}
+
+
+def expected(function):
+    """The names of the parameters of a function or class."""
+    return {name for name in inspect.signature(function).parameters if name not in ("self", "cls")}
+
+
+def callables():
+    """Every public function, class and method once, with the name under which users know it."""
+    found = {}
+    for function in FUNCTIONS:
+        found[function] = f"fieldfit.{function.__name__}"
+    for cls in PUBLIC_CLASSES:
+        found[cls] = cls.__name__
+        for name, member, function in own_members(cls):
+            if not isinstance(member, (property, functools.cached_property)):
+                found.setdefault(documented(cls, name) or function, f"{cls.__name__}.{name}")
+    return found
+
+
+CALLABLES = callables()
+
+
+@pytest.mark.parametrize("target", CALLABLES, ids=list(CALLABLES.values()))
+def test_has_an_example_that_runs(target, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = inspect.cleandoc(target.__doc__ or "")
+    assert "Examples" in sections(text), f"{CALLABLES[target]} has no Examples section"
+    example = doctest.DocTestParser().get_doctest(text, {}, CALLABLES[target], None, 0)
+    report = []
+    runner = doctest.DocTestRunner(verbose=False)
+    runner.run(example, out=report.append)
+    assert runner.tries > 0
+    assert runner.failures == 0, "".join(report)
+
+
+@pytest.mark.parametrize("target", CALLABLES, ids=list(CALLABLES.values()))
+def test_describes_its_parameters(target):
+    parts = sections(target.__doc__)
+    if inspect.isclass(target) and target in (ff.Fit, *RETURNED):
+        missing = {name for name in listed(parts["Attributes"]) if name not in dir(target)}
+        assert missing <= set(inspect.signature(target).parameters), f"{CALLABLES[target]} has no {missing}"
+        return
+    assert listed(parts.get("Parameters", "")) == expected(target), CALLABLES[target]
+
+
+def test_properties_have_docstrings():
+    for cls in PUBLIC_CLASSES:
+        for name, _, function in own_members(cls):
+            assert (function.__doc__ or "").strip(), f"{cls.__name__}.{name}"
