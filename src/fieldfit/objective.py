@@ -29,7 +29,8 @@ class Objective:
     """Negative penalised stochastic composite log-likelihood as a function of the free parameters.
 
     ``start`` (r,) holds the values of the fixed parameters, ``free`` (r,) says which are not fixed, ``precision`` (r,)
-    is 1/σ², ``row_weight`` (n,) multiplies samples.
+    is 1/σ², ``row_weight`` (n,) multiplies samples. ``units`` (r,) are the sizes of the model's features, for optimisers
+    (None: all 1).
     """
 
     problem: Problem
@@ -37,6 +38,12 @@ class Objective:
     start: FloatArray
     free: BoolArray
     row_weight: FloatArray | None = None
+    units: FloatArray | None = None
+
+    @property
+    def free_units(self) -> FloatArray | None:
+        """The units of the free parameters."""
+        return None if self.units is None else self.units[self.free]
 
     @cached_property
     def _everything_free(self) -> bool:
@@ -77,7 +84,7 @@ class Objective:
         weak = float(self.precision.max(initial=0.0)) <= _WEAK_PENALTY * self.problem.n_samples
         if not (self._everything_free and self.row_weight is None and weak):
             return None
-        return self.problem.preconditioner(self.start)
+        return self.problem.preconditioner(self.start, self.precision)
 
     @property
     def hessian_diagonal(self) -> Callable[[FloatArray], FloatArray] | None:

@@ -51,7 +51,7 @@ def robust_accuracy(fit: FitState) -> Accuracy:
     """Hessian and score products of the data with the drawn Z (Corollary 1)."""
     precision = fit.penalty.precision
     if fit.prepared is None and fit.saved.moments is not None:
-        return DenseAccuracy(fit.saved.moments, precision, fit.active)
+        return DenseAccuracy(fit.saved.moments, precision, fit.active, fit.model.feature_units)
     if fit.prepared is None:
         raise DataError(
             "This fit was loaded from a file without its covariance; standard errors need the data: load(path, data)."
@@ -60,7 +60,8 @@ def robust_accuracy(fit: FitState) -> Accuracy:
     if not fits_matrices(fit):
         return implicit_accuracy(fit, [problem], score_variance(fit), "the data, by conjugate gradients")
     bread, meat = robust_moments(problem, fit.theta, score_variance(fit))
-    return DenseAccuracy(Moments(bread, meat, dataset.total_weight, "the data"), precision, fit.active)
+    moments = Moments(bread, meat, dataset.total_weight, "the data")
+    return DenseAccuracy(moments, precision, fit.active, fit.model.feature_units)
 
 
 def model_accuracy(fit: FitState, robust_of: Callable[[], Accuracy]) -> Accuracy:
@@ -69,7 +70,7 @@ def model_accuracy(fit: FitState, robust_of: Callable[[], Accuracy]) -> Accuracy
     ``robust_of()`` is the robust accuracy of the same fit, whose solutions are shared where the bread is the same.
     """
     if fits_matrices(fit):
-        return DenseAccuracy(model_moments(estimated(fit)), fit.penalty.precision, fit.active)
+        return DenseAccuracy(model_moments(estimated(fit)), fit.penalty.precision, fit.active, fit.model.feature_units)
     identity = information_identity(estimated(fit))
     if identity is not None:
         robust = robust_of()
@@ -130,5 +131,5 @@ def implicit_accuracy(
         return Solved(solution, state.missing if held and state.residual > _RESIDUAL else 0.0)
 
     # Two copies are enough for the bread, an average over all tokens; the meat of a rare feature needs more.
-    bread = ImplicitBread(problems[:2], fit.theta, precision, fit.active, weight, solve)
+    bread = ImplicitBread(problems[:2], fit.theta, precision, fit.active, weight, solve, fit.model.feature_units)
     return ImplicitAccuracy(bread, problems, variance, method)

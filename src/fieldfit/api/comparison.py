@@ -20,7 +20,7 @@ import numpy as np
 from fieldfit.api.accuracies import score_variance
 from fieldfit.api.functionals import places_of, unit_rows
 from fieldfit.asymptotics import DenseAccuracy, robust_moments, weighted_chi_square_tail
-from fieldfit.asymptotics.sandwich import pseudo_inverse
+from fieldfit.asymptotics.range_inverse import range_inverse
 from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray, ModelError
 
 if TYPE_CHECKING:
@@ -79,12 +79,13 @@ def wald_test(fit: Fit, hypothesis: Any, value: Any, kind: Kind) -> HypothesisTe
         raise ModelError(
             "Some of the functions tested are not identified: the data do not determine them (see docs/standard-errors.md)."
         )
-    inverse, null = pseudo_inverse(covariance)
-    if null.shape[1] and np.abs(null.T @ gap).max() > 1e-8 * max(1.0, float(np.abs(gap).max())):
+    inner = range_inverse(covariance)
+    relative = inner.scale * gap  # in standard errors
+    if inner.nullity and np.abs(inner.null.T @ relative).max() > 1e-8 * max(1.0, float(np.abs(relative).max())):
         raise ModelError(
             "The restrictions contradict each other, or concern parameters that are fixed at other values."
         )
-    return _chi_square("Wald", float(gap @ inverse @ gap), len(rows) - null.shape[1])
+    return _chi_square("Wald", float(gap @ inner.inverse @ gap), len(rows) - inner.nullity)
 
 
 def _restrictions(fit: Fit, hypothesis: Any) -> FloatArray:
@@ -139,15 +140,16 @@ def score_test(fit: Fit, parameters: Any) -> HypothesisTest:
     bread, meat = robust_moments(objective.problem, fit.theta, score_variance(fit))
     total = fit.needed.dataset.total_weight
     b = np.flatnonzero(fit.free)
-    inverse, _ = pseudo_inverse(bread[np.ix_(b, b)])
+    units = fit.model.feature_units
+    inverse = range_inverse(bread[np.ix_(b, b)], None if units is None else units[b]).inverse
     combine = np.zeros((len(a), len(fit.theta)))
     combine[:, a] = np.eye(len(a))
     combine[:, b] = -bread[np.ix_(a, b)] @ inverse
     score = objective.problem.value_grad(fit.theta, objective.row_weight)[1]
     u = combine @ score
     variance = combine @ meat @ combine.T * total
-    inverse, null = pseudo_inverse(variance)
-    return _chi_square("Score", float(u @ inverse @ u), len(a) - null.shape[1])
+    inner = range_inverse(variance)
+    return _chi_square("Score", float(u @ inner.inverse @ u), len(a) - inner.nullity)
 
 
 def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
@@ -211,13 +213,14 @@ def ratio_weights(accuracy: DenseAccuracy, restricted: IntArray) -> FloatArray:
     basis of them, the weights are the eigenvalues of (Cᵀ[H⁻¹]_aa C)⁻¹ Cᵀ V_aa C, one for each.
     """
     a = np.ix_(restricted, restricted)
-    contrasts = _orthogonal(accuracy.null_space[restricted])
+    # In the coordinates of the scaled bread; c there is the function D⁻¹c of θ.
+    contrasts = _orthogonal(accuracy.bread.null[restricted]) / accuracy.bread.scale[restricted, None]
     if not contrasts.shape[1]:
         raise ModelError(
             "The null model restricts nothing that the data determine: the full one reaches the same probabilities through "
             "its gauge freedom (directions of θ that change none)."
         )
-    inverse, _ = pseudo_inverse(contrasts.T @ accuracy.inverse[a] @ contrasts)
+    inverse = range_inverse(contrasts.T @ accuracy.inverse[a] @ contrasts).inverse
     variance = contrasts.T @ accuracy.covariance[a] @ contrasts * accuracy.moments.total
     return np.sort(np.maximum(np.linalg.eigvals(inverse @ variance).real, 0.0))[::-1]
 

@@ -32,8 +32,8 @@ def without_penalty(fit: Fitted) -> Fitted:
 def debiased(fit: Fitted) -> Fitted:
     """A fit at θ̃, without penalty; its bread and meat are taken at θ̃."""
     accuracy = without_penalty(fit).accuracy()
-    if isinstance(accuracy, DenseAccuracy) and accuracy.null_space.shape[1]:
-        places = np.flatnonzero(np.linalg.norm(accuracy.null_space, axis=1) > 1e-5)
+    if isinstance(accuracy, DenseAccuracy) and accuracy.bread.nullity:
+        places = np.flatnonzero(~accuracy.bread.reached)
         names = [fit.model.parameter_names[place] for place in places[:10]]
         more = f" and {len(places) - 10} more" if len(places) > 10 else ""
         raise ModelError(

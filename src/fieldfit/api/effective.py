@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,5 +38,5 @@ def _simulation_error(accuracy: DenseAccuracy) -> float:
     values = []
     for bread, meat in parts:
         rest = Moments((breads - bread) / (count - 1), (meats - meat) / (count - 1), accuracy.moments.total, "")
-        values.append(DenseAccuracy(rest, accuracy.precision, accuracy.free).effective_parameters())
+        values.append(replace(accuracy, moments=rest).effective_parameters())
     return float(np.sqrt((count - 1) * np.var(values)))

@@ -89,7 +89,8 @@ def fit(
     method : {"auto", "lbfgs", "newton"}, default: "auto"
         The optimiser.
     tol : float, default: 1e-6
-        The fit has converged when the largest entry of the gradient per sample is below ``tol``.
+        The fit has converged when the largest entry of the gradient per sample, in units of the features, is below
+        ``tol``.
     max_iter : int, default: 1000
         Largest number of iterations.
     wide_rows : {"refuse", "drop"}, default: "refuse"
@@ -252,7 +253,7 @@ def separated_at(
         return ()
     product, free = prepared.objective.hessian_product, prepared.free
     penalised, names = prepared.penalty.penalised, prepared.model.parameter_names
-    return separated_parameters(product, free, solution.x, theta, penalised, names)
+    return separated_parameters(product, free, solution.x, penalised, names, prepared.objective.units)
 
 
 def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStopping | None) -> None:

@@ -69,7 +69,14 @@ class Prepared:
     @cached_property
     def objective(self) -> Objective:
         """The penalised objective over the free parameters, without the L1 penalty, which the optimiser adds."""
-        return Objective(self.problem, self.penalty.precision, self.start, self.free, self.dataset.sample_weight)
+        return Objective(
+            self.problem,
+            self.penalty.precision,
+            self.start,
+            self.free,
+            self.dataset.sample_weight,
+            self.model.feature_units,
+        )
 
     @property
     def scale(self) -> float:

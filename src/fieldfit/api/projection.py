@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldfit.asymptotics import sandwich, theory_moments
+from fieldfit.asymptotics import theory_moments
 from fieldfit.asymptotics.identification import check_identified
 from fieldfit.asymptotics.moments import weighted_selection
-from fieldfit.asymptotics.sandwich import hessian_matrix, pseudo_inverse
+from fieldfit.asymptotics.range_inverse import range_inverse
+from fieldfit.asymptotics.sandwich import between, hessian_matrix
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.objective import Objective
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 MOST_STATES = 1 << 16
 #: A parameter so far out with so little curvature is on its way to infinity.
 _FAR, _FLAT = 8.0, 1e-4
-#: A parameter with a larger part than this along the null space is not identified.
-_OPEN = 1e-5
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,20 +162,28 @@ def project(
     problem = model.compile(table, weighted_selection(bound, bound.beta() * bound.mean(), states))
     initial = np.zeros(model.n_parameters) if start is None else model.check_theta(start)
     everything = np.ones(model.n_parameters, dtype=bool)
+    units = model.feature_units
     objective = Objective(problem, np.zeros(model.n_parameters), initial, everything, probability)
     solution = minimise(
-        objective.value_grad, initial, hessian_product=objective.hessian_product, method="newton", gtol=tol
+        objective.value_grad,
+        initial,
+        hessian_product=objective.hessian_product,
+        method="newton",
+        gtol=tol,
+        units=units,
     )
     theta = solution.x
     moments = theory_moments(
         bound, lambda selection: model.compile(table, selection), theta, probability, inside=False
     )
-    flat = (np.abs(theta) > _FAR) & (np.diag(moments.bread) < _FLAT)
+    sizes = np.ones(len(theta)) if units is None else units
+    flat = (np.abs(theta) * sizes > _FAR) & (np.diag(moments.bread) / sizes**2 < _FLAT)
     if flat.any() or (not solution.converged and solution.gradient_norm > 1e-6):
         raise ModelError(
             f"The projection was not found ({solution.message}; gradient norm {solution.gradient_norm:.3g}, largest |θ| "
             f"{np.abs(theta).max():.3g}): where P gives no weight to some states it may lie at infinity."
         )
+    bread = range_inverse(moments.bread, units)
     full = Selection(states, (FamilySelection(model.structure().bind_family(Full()), 1.0),))
     likelihood = model.compile(table, full)
     positive = probability > 0
@@ -186,21 +193,14 @@ def project(
         theta=theta,
         bread=moments.bread,
         meat=moments.meat,
-        covariance=sandwich(moments.bread, moments.meat),
+        covariance=between(bread.inverse, moments.meat),
         divergence=cross - entropy,
         entropy=entropy,
         information=-hessian_matrix(likelihood, theta, probability),
         policy=chosen,
         parameter_names=tuple(model.parameter_names),
-        identified=_identified(moments.bread),
+        identified=bread.reached,
     )
-
-
-def _identified(bread: FloatArray) -> BoolArray:
-    """Which parameters have no part along the null space of the bread."""
-    _, null = pseudo_inverse(bread)
-    answer: BoolArray = np.linalg.norm(null, axis=1) <= _OPEN
-    return answer
 
 
 def _probabilities(model: FieldModel, distribution: Any, codes: Int32Array) -> FloatArray:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldfit.api.functionals import some_places, unit_rows
-from fieldfit.asymptotics import DenseAccuracy
+from fieldfit.asymptotics import DenseAccuracy, range_inverse
 from fieldfit.asymptotics.expected_problem import expected_problem
 from fieldfit.models.base import Problem
 from fieldfit.types import FloatArray, IntArray, ModelError
@@ -225,7 +225,7 @@ def distances(fit: Fit, parameters: Any = None) -> pd.DataFrame:
                 "measure."
             )
         blocks = iter([influence(fit, None, parameters)])
-    metric = bread if displaced else np.linalg.pinv(covariance[np.ix_(usable, usable)], hermitian=True)
+    metric = bread if displaced else range_inverse(covariance[np.ix_(usable, usable)]).inverse
     parts = []
     for block in blocks:
         scaled = np.where(good, np.abs(block) / np.where(good, errors, 1.0), 0.0)

@@ -11,6 +11,7 @@ import numpy as np
 
 from fieldfit.api.functionals import some_places, unit_rows
 from fieldfit.api.robustness import BLOCK, expected_scores, influence_on, matrices
+from fieldfit.asymptotics import range_inverse
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.report.shown import Shown, first_rows, frame_rows
@@ -107,7 +108,7 @@ def gross_error_sensitivity(fit: Fit, parameters: Any = None) -> Sensitivity:
         if np.isnan(variances).all():
             raise ModelError("None of these parameters is identified; there is no influence to measure.")
         blocks = iter([(0, np.nan_to_num(influence_on(fit, source, places)))])
-    metric = np.linalg.pinv(np.nan_to_num(covariance) * fit.total, hermitian=True)
+    metric = range_inverse(np.nan_to_num(covariance) * fit.total).inverse
     each = np.zeros(len(places))
     total, standardised, where = 0.0, 0.0, 0
     for start, block in blocks:

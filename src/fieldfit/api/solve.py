@@ -81,6 +81,7 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
         history=6 if plain and l1 is None else None,
         gtol=settings.gtol,
         max_iter=settings.max_iter,
+        units=objective.free_units,
         callback=report,
     )
     if stopping is None:

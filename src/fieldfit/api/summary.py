@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.cautions import few_samples, pull_of, under_model
 from fieldfit.asymptotics import DenseAccuracy
-from fieldfit.asymptotics.sandwich import pseudo_inverse
 
 if TYPE_CHECKING:
     from fieldfit.api.accuracies import Kind
@@ -86,7 +86,7 @@ def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
     lost = int(np.isnan(accuracy.variances()).sum())
     if lost:
         lines.append(
-            f"{lost} parameters are not identified individually ({accuracy.null_space.shape[1]} directions of θ change "
+            f"{lost} parameters are not identified individually ({accuracy.bread.nullity} directions of θ change "
             f"nothing in these data): NaN below; functions of θ that are identified have standard errors, see "
             f"fit.functional"
         )
@@ -95,8 +95,7 @@ def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
 
 def _way_to_theta0(accuracy: DenseAccuracy) -> str:
     """Whether the whole θ has a debiased estimate, or functions of it only."""
-    keep = np.ix_(accuracy.free, accuracy.free)
-    if pseudo_inverse(accuracy.moments.bread[keep])[1].shape[1]:
+    if replace(accuracy, precision=np.zeros_like(accuracy.precision)).bread.nullity:
         return (
             "fit.functional(…, debias=True) gives estimates and intervals for θ₀ itself, of functions that the data "
             "determine without the penalty"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.asymptotics import Asymptotics, theory_moments
-from fieldfit.asymptotics.identification import beyond, null_space, open_directions
+from fieldfit.asymptotics.identification import beyond, interactions, null_space, open_directions
 from fieldfit.asymptotics.sandwich import between, efficiency, hessian_matrix, inverse_on
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
@@ -108,7 +108,7 @@ def asymptotics(
                 )
         return Asymptotics(
             bread, meat, covariance, reference, formula, f"enumeration of {states} states", None, why,
-            span.undetermined, span.basis,
+            span.undetermined, span.functions,
         )  # fmt: skip
 
     draws = model.sample(vector, n_simulated, random_state)
@@ -137,7 +137,7 @@ def asymptotics(
             )
     return Asymptotics(
         bread, meat, covariance, reference, formula, f"{size * _BATCHES} draws ({draws.method})", error, why,
-        span.undetermined, span.basis,
+        span.undetermined, span.functions,
     )  # fmt: skip
 
 
@@ -149,10 +149,12 @@ class _Span:
     """What a model determines, what a policy does, and when a matrix over either is singular up to rounding.
 
     ``basis`` (r, d) spans everything but the model's gauge freedom, ``determined`` (r, e) what the policy determines of
-    it; ``open`` (r,) marks the parameters with a part outside. Moments of features that are computed as differences
-    are known to about 1e-16 of the largest feature squared, ``scale``; the policy's have a factor max λβ, ``weight``.
+    it, both of θ in ``units`` (r,) of the features; ``open`` (r,) marks the parameters with a part outside. Moments of
+    features that are computed as differences are known to about 1e-16 of the largest feature squared, ``scale``; the
+    policy's have a factor max λβ, ``weight``.
     """
 
+    units: FloatArray
     basis: FloatArray
     determined: FloatArray
     open: BoolArray
@@ -164,19 +166,25 @@ class _Span:
     def of(cls, model: FieldModel, bound: BoundPolicy, likelihood: Problem | None) -> _Span:
         """The spans; ``likelihood`` is the full one of any sample, if there is one."""
         r = model.n_parameters
-        gauge = null_space(model.interactions[0].toarray())
+        units = np.ones(r) if model.feature_units is None else model.feature_units
+        gauge = null_space(interactions(model))
         if likelihood is not None and np.isneginf(model.log_tables(np.zeros(r))).any():
             # Forbidden states: parameters that matter in them only are free too. At θ = 0 nothing else is near 0.
-            gauge = null_space(-hessian_matrix(likelihood, np.zeros(r)))
+            gauge = null_space(-hessian_matrix(likelihood, np.zeros(r)) / np.outer(units, units))
         basis = null_space(gauge.T)
         determined, unknown = basis, np.zeros(r, dtype=bool)
         directions = open_directions(model, bound, np.zeros(r, dtype=bool))
         if directions is not None:
             determined = null_space(np.concatenate([directions, gauge], axis=1).T)
             unknown = beyond(directions, gauge)
-        scale = float(np.abs(model.features.data).max(initial=0.0)) ** 2
+        scale = float(np.abs(model.features.data / units[model.features.indices]).max(initial=0.0)) ** 2
         weight = float(np.max(bound.beta() * bound.mean()))
-        return cls(basis, determined, unknown, scale, weight, model.parameter_names)
+        return cls(units, basis, determined, unknown, scale, weight, model.parameter_names)
+
+    @property
+    def functions(self) -> FloatArray:
+        """The functions of θ (r, d), as columns, that the model determines."""
+        return self.units[:, None] * self.basis
 
     @property
     def undetermined(self) -> tuple[str, ...]:
@@ -185,7 +193,7 @@ class _Span:
 
     def covariance(self, bread: FloatArray, meat: FloatArray) -> tuple[FloatArray, int]:
         """Υ Σ Υ, infinite for what is open and NaN for what is lost, and how many directions are lost."""
-        inverse, lost = inverse_on(bread, self.determined, _ROUNDING * self.scale * self.weight)
+        inverse, lost = self._inverse(bread, self.determined, _ROUNDING * self.scale * self.weight)
         covariance = between(inverse, meat)
         gone = self.open | (np.abs(lost).max(axis=1, initial=0.0) > _PART)
         covariance[gone], covariance[:, gone] = np.nan, np.nan
@@ -194,8 +202,14 @@ class _Span:
 
     def mle_covariance(self, information: FloatArray) -> tuple[FloatArray, int]:
         """The inverse information, and how many directions of it are lost."""
-        inverse, lost = inverse_on(information, self.basis, _ROUNDING * self.scale)
+        inverse, lost = self._inverse(information, self.basis, _ROUNDING * self.scale)
         return inverse, lost.shape[1]
+
+    def _inverse(self, matrix: FloatArray, basis: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
+        """`inverse_on` of a matrix over θ; what is lost is in units of the features."""
+        outer = np.outer(self.units, self.units)
+        inverse, lost = inverse_on(matrix / outer, basis, floor)
+        return inverse / outer, lost
 
 
 def _mean(parts: list[Moments], weight: FloatArray) -> Moments:
@@ -214,7 +228,7 @@ def _jackknife_error(span: _Span, parts: list[Moments], information: list[FloatA
         reference, unseen = span.mle_covariance(_mean([(one, one) for one in information], 1.0 - unit)[0])
         if max(hidden, unseen):
             return math.nan
-        values.append(efficiency(covariance, reference, kind, span.basis))
+        values.append(efficiency(covariance, reference, kind, span.functions))
     return float(np.sqrt((len(values) - 1) * np.var(values)))
 
 

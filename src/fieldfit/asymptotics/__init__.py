@@ -4,7 +4,8 @@ from fieldfit.asymptotics.accuracy import Accuracy, DenseAccuracy, Moments
 from fieldfit.asymptotics.implicit import ImplicitAccuracy, ImplicitBread, Limit, Solved
 from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.asymptotics.moments import TheoryMoments, theory_moments
-from fieldfit.asymptotics.sandwich import Asymptotics, robust_moments, sandwich
+from fieldfit.asymptotics.range_inverse import RangeInverse, range_inverse
+from fieldfit.asymptotics.sandwich import Asymptotics, robust_moments
 from fieldfit.asymptotics.weighted_chi_square import weighted_chi_square_tail
 
 __all__ = [
@@ -15,11 +16,12 @@ __all__ = [
     "ImplicitBread",
     "Limit",
     "Moments",
+    "RangeInverse",
     "ScoreVariance",
     "Solved",
     "TheoryMoments",
+    "range_inverse",
     "robust_moments",
-    "sandwich",
     "theory_moments",
     "weighted_chi_square_tail",
 ]

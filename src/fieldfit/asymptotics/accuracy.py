@@ -14,17 +14,14 @@ is given as NaN, never as 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from fieldfit.asymptotics.sandwich import pseudo_inverse
+from fieldfit.asymptotics.range_inverse import RangeInverse, range_inverse
 from fieldfit.types import BoolArray, FloatArray
-
-#: A direction with a larger part than this (relative to its length) along the null space is not identified.
-_OUTSIDE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -57,11 +54,15 @@ class Accuracy(Protocol):
 
 @dataclass(frozen=True)
 class DenseAccuracy:
-    """The covariance of θ̂ as a matrix. ``precision`` (r,) is P, ``free`` (r,) marks what was estimated."""
+    """The covariance of θ̂ as a matrix. ``precision`` (r,) is P, ``free`` (r,) marks what was estimated.
+
+    ``units`` (r,) are the sizes of the features (all 1 if None): what is rounding is seen in these units.
+    """
 
     moments: Moments
     precision: FloatArray
     free: BoolArray
+    units: FloatArray | None = None
 
     @property
     def method(self) -> str:
@@ -69,26 +70,21 @@ class DenseAccuracy:
         return self.moments.method
 
     @cached_property
-    def _inverse_and_null(self) -> tuple[FloatArray, FloatArray]:
-        """((H + P)/N)⁻¹ on its range over the free parameters, and the null space, both in all r coordinates."""
+    def bread(self) -> RangeInverse:
+        """(H + P)/N over the free parameters with its inverse and null space, in all r coordinates."""
         r = len(self.free)
         keep = np.ix_(self.free, self.free)
-        bread = self.moments.bread + np.diag(self.precision) / self.moments.total
-        small, null = pseudo_inverse(bread[keep])
-        inverse, basis = np.zeros((r, r)), np.zeros((r, null.shape[1]))
-        inverse[keep] = small
-        basis[self.free] = null
-        return inverse, basis
+        units = np.ones(r) if self.units is None else self.units
+        total = self.moments.bread + np.diag(self.precision) / self.moments.total
+        small = range_inverse(total[keep], units[self.free])
+        inverse, scale, null = np.zeros((r, r)), np.zeros(r), np.zeros((r, small.nullity))
+        inverse[keep], scale[self.free], null[self.free] = small.inverse, small.scale, small.null
+        return RangeInverse(inverse, scale, null)
 
     @property
     def inverse(self) -> FloatArray:
         """((H + P)/N)⁻¹ (r, r), 0 for fixed parameters and along the null space."""
-        return self._inverse_and_null[0]
-
-    @property
-    def null_space(self) -> FloatArray:
-        """Orthonormal basis (r, k) of the directions that the data say nothing about."""
-        return self._inverse_and_null[1]
+        return self.bread.inverse
 
     @cached_property
     def covariance(self) -> FloatArray:
@@ -99,10 +95,7 @@ class DenseAccuracy:
 
     def identified(self, directions: FloatArray) -> BoolArray:
         """Which rows of ``directions`` (q, r) are identified."""
-        rows = np.where(self.free, directions, 0.0)
-        outside = np.linalg.norm(rows @ self.null_space, axis=1)
-        answer: BoolArray = outside <= _OUTSIDE * np.maximum(np.linalg.norm(rows, axis=1), 1e-300)
-        return answer
+        return self.bread.reaches(directions)
 
     def solve(self, directions: FloatArray) -> FloatArray:
         """(H + P)⁻¹ a for each row."""
@@ -121,8 +114,7 @@ class DenseAccuracy:
     def variances(self) -> FloatArray:
         """The variance of each parameter (r,), NaN where it is not identified."""
         variances = np.maximum(np.diag(self.covariance), 0.0)
-        outside = np.linalg.norm(self.null_space, axis=1)
-        return np.where(outside > _OUTSIDE, np.nan, variances)
+        return np.where(self.bread.reached, variances, np.nan)
 
     def effective_parameters(self) -> float:
         """tr(bread⁻¹ meat)."""
@@ -138,7 +130,7 @@ class DenseAccuracy:
         errors = []
         for bread, meat in parts:
             rest = Moments((breads - bread) / (count - 1), (meats - meat) / (count - 1), self.moments.total, "")
-            errors.append(np.sqrt(DenseAccuracy(rest, self.precision, self.free).variances()))
+            errors.append(np.sqrt(replace(self, moments=rest).variances()))
         with np.errstate(divide="ignore", invalid="ignore"):
             relative: FloatArray = np.sqrt((count - 1) * np.var(errors, axis=0) / self.variances())
             return relative

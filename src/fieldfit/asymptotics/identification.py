@@ -60,8 +60,14 @@ def open_parameters(model: FieldModel, policy: BoundPolicy, fixed: BoolArray) ->
     concerned = np.zeros(model.n_parameters, dtype=bool)
     directions = open_directions(model, policy, fixed)
     if directions is not None:
-        concerned[~fixed] = beyond(directions, null_space(model.interactions[0].toarray()[:, ~fixed]))
+        concerned[~fixed] = beyond(directions, null_space(interactions(model)[:, ~fixed]))
     return concerned
+
+
+def interactions(model: FieldModel) -> FloatArray:
+    """The model's interactions as a linear map of θ in units of the features (interactions, r)."""
+    matrix: FloatArray = model.interactions[0].toarray()
+    return matrix if model.feature_units is None else matrix / model.feature_units
 
 
 def beyond(directions: FloatArray, gauge: FloatArray) -> BoolArray:
@@ -72,7 +78,10 @@ def beyond(directions: FloatArray, gauge: FloatArray) -> BoolArray:
 
 
 def open_directions(model: FieldModel, policy: BoundPolicy, fixed: BoolArray) -> FloatArray | None:
-    """Orthonormal basis (free parameters, k) of what the policy says nothing about; None where that is only the gauge."""
+    """Orthonormal basis (free parameters, k) of what the policy says nothing about; None where that is only the gauge.
+
+    Directions are those of θ in units of the features.
+    """
     seen: set[int] = set()
     everything = set(range(model.m)) - set(model.observed)
     summed_out = False
@@ -90,10 +99,8 @@ def open_directions(model: FieldModel, policy: BoundPolicy, fixed: BoolArray) ->
         return None
     if summed_out:
         return _numerically_open(model, policy, ~fixed)
-    matrix, variables = model.interactions
-    dense = matrix.toarray()[:, ~fixed]
-    touched = np.array([bool(seen.intersection(v)) for v in variables], dtype=bool)
-    return null_space(dense[touched])
+    touched = np.array([bool(seen.intersection(v)) for v in model.interactions[1]], dtype=bool)
+    return null_space(interactions(model)[touched][:, ~fixed])
 
 
 def listed(names: Sequence[str]) -> str:
@@ -121,7 +128,8 @@ def null_space(matrix: FloatArray) -> FloatArray:
 def _numerically_open(model: FieldModel, policy: BoundPolicy, free: BoolArray) -> FloatArray:
     """Null space of the expected information of the policy's components at a generic θ."""
     random = np.random.default_rng(0)
-    theta = random.normal(scale=0.5, size=model.n_parameters)
+    units = np.ones(model.n_parameters) if model.feature_units is None else model.feature_units
+    theta = random.normal(scale=0.5, size=model.n_parameters) / units
     draws = model.sample(theta, 400, 1)
     table = Table(draws.codes, model.names, model.states)
     parts = []
@@ -132,5 +140,6 @@ def _numerically_open(model: FieldModel, policy: BoundPolicy, free: BoolArray) -
     # With sums over hidden variables the Hessian has no sign, but E ψψᵀ has the information's null space.
     information = np.zeros((model.n_parameters, model.n_parameters))
     for _, block in problem.score_blocks(theta):
-        information += block.T @ block
+        scaled = block / units
+        information += scaled.T @ scaled
     return null_space(information[np.ix_(free, free)])

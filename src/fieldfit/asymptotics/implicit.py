@@ -49,7 +49,8 @@ class ImplicitBread:
     """H + P over the free parameters, known by its products, and the solutions of (H + P)u = a.
 
     ``problems`` are the data with the drawn Z, or several simulated copies of them, which are averaged. The last solutions
-    are kept: at most 32 of them, in at most 256 MB (of r doubles each; with more than 33 million parameters, one).
+    are kept: at most 32 of them, in at most 256 MB (of r doubles each; with more than 33 million parameters, one). Solves
+    are in ``units`` (r,) of the features (all 1 if None), in which a residual means the same for every parameter.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class ImplicitBread:
         free: BoolArray,
         row_weight: FloatArray | None,
         solver: Solver,
+        units: FloatArray | None = None,
     ) -> None:
         self.problems = tuple(problems)
+        self._units = None if units is None else units[free]
         self.theta, self.precision, self.free, self.row_weight = theta, precision, free, row_weight
         self.products = 0  # Hessian products so far, each over all problems
         self._solver = solver
@@ -129,8 +132,27 @@ class ImplicitBread:
         most = max(1, min(_KEPT, _KEPT_BYTES // right.nbytes))
         while len(self._kept) >= most:
             del self._kept[next(iter(self._kept))]
-        self._kept[key] = found = self._solver(self.product, right, self._near_inverse(), limit)
+        self._kept[key] = found = self._solved(right, limit)
         return found
+
+    def _solved(self, right: FloatArray, limit: Limit | None) -> Solved:
+        """The solution by the solver, in units of the features: with D = diag(1/units), D(H + P)D v = Da and u = Dv."""
+        near, units = self._near_inverse(), self._units
+        if units is None:
+            return self._solver(self.product, right, near, limit)
+        scaled: Operator | FloatArray | None = None
+        if callable(near):
+            operator = near
+            scaled = lambda v: operator(v * units) * units  # noqa: E731
+        elif near is not None:
+            scaled = near / units**2
+        found = self._solver(
+            lambda v: self.product(v / units) / units,
+            right / units,
+            scaled,
+            None if limit is None else lambda v: limit(v / units),
+        )
+        return Solved(found.u / units, found.missing)
 
 
 def _signature(vector: FloatArray) -> bytes:

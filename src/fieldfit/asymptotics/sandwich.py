@@ -20,14 +20,6 @@ from fieldfit.models.base import Problem
 from fieldfit.types import FloatArray, ModelError
 
 
-def pseudo_inverse(matrix: FloatArray, *, tolerance: float = 1e-9) -> tuple[FloatArray, FloatArray]:
-    """Inverse of a symmetric matrix on its range, and an orthonormal basis (r, null) of its null space."""
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    good = values > tolerance * max(float(values[-1]), 0.0) if len(values) else values > 0
-    inverse = (vectors[:, good] / values[good]) @ vectors[:, good].T
-    return inverse, vectors[:, ~good]
-
-
 def inverse_on(matrix: FloatArray, basis: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
     """Inverse of a symmetric matrix on the span of an orthonormal ``basis`` (r, d), and what is lost of it (r, k).
 
@@ -38,14 +30,6 @@ def inverse_on(matrix: FloatArray, basis: FloatArray, floor: float) -> tuple[Flo
     directions, good = basis @ vectors, values > floor
     inverse: FloatArray = (directions[:, good] / values[good]) @ directions[:, good].T
     return inverse, directions[:, ~good]
-
-
-def sandwich(bread: FloatArray, meat: FloatArray) -> FloatArray:
-    """Υ Σ Υ on the range of the bread; along its null space, the model's gauge freedom, the variance is 0.
-
-    For a policy that determines all that the model does. Otherwise the null space has more than gauge in it.
-    """
-    return between(pseudo_inverse(bread)[0], meat)
 
 
 def between(inverse: FloatArray, meat: FloatArray) -> FloatArray:
@@ -80,7 +64,7 @@ class Asymptotics:
     undetermined : tuple of str
         Parameters that the policy does not determine.
     basis : ndarray of shape (r, d) or None
-        Basis of the directions that the model determines. None: all directions.
+        Basis of the functions of θ that the model determines. None: all of them.
 
     Examples
     --------

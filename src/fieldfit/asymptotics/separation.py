@@ -1,4 +1,7 @@
-"""Do the data separate? Then the optimum of an unpenalised objective lies at infinity along some direction of θ."""
+"""Do the data separate? Then the optimum of an unpenalised objective lies at infinity along some direction of θ.
+
+All of this is judged with θ in units of the features, so that it does not depend on how they are measured.
+"""
 
 from __future__ import annotations
 
@@ -21,28 +24,32 @@ def separated_parameters(
     hessian_product: HessianProduct,
     free: BoolArray,
     x: FloatArray,
-    theta: FloatArray,
     penalised: BoolArray,
     names: Sequence[str],
+    units: FloatArray | None = None,
 ) -> tuple[str, ...]:
     """Unpenalised parameters whose optimum is at infinity.
 
     Such an optimum is a direction along which the objective is flat far out. Several parameters may run away together
     (a bias to −∞ as a coupling goes to +∞), so the curvature is looked at over all parameters that are far out.
-    ``hessian_product`` is that of the objective over the ``free`` parameters, whose values are ``x``.
+    ``hessian_product`` is that of the objective over the ``free`` parameters, whose values are ``x``; ``units`` (r,) are
+    the sizes of the features (all 1 if None).
     """
     places = np.flatnonzero(free)
-    far = [k for k, place in enumerate(places) if abs(theta[place]) > _FAR and not penalised[place]]
-    far = sorted(far, key=lambda k: -abs(x[k]))[:_MOST_CHECKED]
+    sizes = np.ones(len(x)) if units is None else units[free]
+    relative = x * sizes
+    far = [k for k in np.flatnonzero(np.abs(relative) > _FAR).tolist() if not penalised[places[k]]]
+    far = sorted(far, key=lambda k: -abs(relative[k]))[:_MOST_CHECKED]
     if not far:
         return ()
-    values, vectors = np.linalg.eigh(_curvature(hessian_product, x, far, np.eye(len(far))))
+    values, vectors = np.linalg.eigh(_curvature(hessian_product, x, far, np.eye(len(far)), sizes))
     flat = vectors[:, values < _FLAT]
     if not flat.shape[1]:
         return ()
     # The model's own gauge freedom is flat too, but everywhere; what separates is curved where |θ| is moderate. The
     # curvature out here cannot tell the two apart: it falls to 0 as the optimiser runs on.
-    nearer, turns = np.linalg.eigh(_curvature(hessian_product, x / max(1.0, float(np.abs(x).max())), far, flat))
+    moderate = x / max(1.0, float(np.abs(relative).max()))
+    nearer, turns = np.linalg.eigh(_curvature(hessian_product, moderate, far, flat, sizes))
     runaway = flat @ turns[:, np.abs(nearer) > _GAUGE * max(float(np.abs(nearer).max()), 1.0)]
     concerned = np.abs(runaway).max(axis=1, initial=0.0) > 0.1
     return tuple(names[places[k]] for k, is_one in zip(far, concerned, strict=True) if is_one)
@@ -57,13 +64,15 @@ def separation_message(names: Sequence[str]) -> str:
     )
 
 
-def _curvature(hessian_product: HessianProduct, x: FloatArray, places: list[int], basis: FloatArray) -> FloatArray:
-    """BᵀHB with the Hessian at x over the parameters ``places``, basis B (places, k)."""
+def _curvature(
+    hessian_product: HessianProduct, x: FloatArray, places: list[int], basis: FloatArray, sizes: FloatArray
+) -> FloatArray:
+    """BᵀHB with the Hessian at x over the parameters ``places`` in units of ``sizes``, basis B (places, k)."""
     images = np.empty_like(basis)
     direction = np.zeros(len(x))
     for column, values in enumerate(basis.T):
-        direction[places] = values
-        images[:, column] = hessian_product(x, direction)[places]
+        direction[places] = values / sizes[places]
+        images[:, column] = hessian_product(x, direction)[places] / sizes[places]
     matrix = basis.T @ images
     symmetric: FloatArray = (matrix + matrix.T) / 2
     return symmetric

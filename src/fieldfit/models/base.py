@@ -181,8 +181,11 @@ class Problem(ABC):
         """A sparse matrix X (rows, n_parameters) with XᵀX near −Σ_i w_i ∇² m_θ, for preconditioning; else None."""
         return None
 
-    def preconditioner(self, theta: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
-        """v ↦ M⁻¹ v with M near −Σ_i ∇² m_θ, where that is far cheaper than an evaluation; else None."""
+    def preconditioner(self, theta: FloatArray, precision: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
+        """v ↦ M⁻¹ v with M near P − Σ_i ∇² m_θ, where that is far cheaper than an evaluation; else None.
+
+        P is diagonal with the ``precision`` (n_parameters,) of the penalty.
+        """
         return None
 
 
@@ -227,6 +230,14 @@ class Model(ABC):
     @abstractmethod
     def parameter_names(self) -> Sequence[str]:
         """Name of each entry of θ."""
+
+    @property
+    def feature_units(self) -> FloatArray | None:
+        """The size of the feature behind each parameter (r,), a power of two; None: all are of size 1.
+
+        θ_k times its unit has no dimension: convergence, separation and singular directions are judged in that.
+        """
+        return None
 
     @abstractmethod
     def read(

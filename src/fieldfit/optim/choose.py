@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
+
 from fieldfit.optim.lbfgs import PAIRS, minimise_lbfgs
 from fieldfit.optim.newton import HessianProduct, minimise_newton
 from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
 from fieldfit.optim.proximal import minimise_proximal
 from fieldfit.optim.run import ValueGradient, start_point
 from fieldfit.optim.solution import Callback, Solution
+from fieldfit.optim.units import Units
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FieldfitError, FloatArray
 
@@ -41,6 +44,7 @@ def minimise(
     hessian: Callable[[FloatArray], FloatArray] | None = None,
     product_cost: float = 1.0,
     l1: FloatArray | float | None = None,
+    units: FloatArray | None = None,
     callback: Callback | None = None,
 ) -> Solution:
     """Minimise fun(x) + Σ l1 |x| from x0 (n_parameters,) by the method that the given callables make fastest.
@@ -48,8 +52,29 @@ def minimise(
     ``fun(x)`` gives (value, gradient), ``hessian_product(x, v)`` the Hessian times v at ``product_cost`` evaluations
     each, ``hessian_diagonal(x)`` its diagonal (positive), ``hessian(x)`` the matrix; ``preconditioner`` and the rest
     as in `minimise_lbfgs`, and with ``l1`` as in `minimise_proximal`. ``history`` is the number of pairs that the
-    quasi-Newton methods keep, None what each of them keeps by itself; Newton's method has none.
+    quasi-Newton methods keep, None what each of them keeps by itself; Newton's method has none. With ``units``
+    (n_parameters,) the method works on ``units * x``, and ``gtol`` is for the gradient with respect to that.
     """
+    if units is not None and np.any(units != 1.0):
+        scaled = Units(units)
+        return scaled.solution(
+            minimise(
+                scaled.fun(fun),
+                start_point(x0) * units,
+                method=method,
+                gtol=gtol,
+                ftol=ftol,
+                max_iter=max_iter,
+                history=history,
+                preconditioner=scaled.preconditioner(preconditioner),
+                hessian_product=scaled.hessian_product(hessian_product),
+                hessian_diagonal=scaled.matrix(hessian_diagonal),
+                hessian=scaled.matrix(hessian),
+                product_cost=product_cost,
+                l1=None if l1 is None else l1 / units,
+                callback=scaled.callback(callback),
+            )
+        )
     if method not in ("auto", "lbfgs", "newton"):
         raise FieldfitError(f"The method must be 'auto', 'lbfgs' or 'newton'; got {method!r}.")
     if method == "newton" and l1 is not None:

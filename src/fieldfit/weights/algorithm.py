@@ -267,6 +267,7 @@ class _Alternation:
             history=6 if plain and ground.l1 is None else None,
             gtol=gtol * ground.scale,
             max_iter=max_iter,
+            units=mixed.free_units,
             callback=self.callback if ground is self.all else None,
         )
         self.theta = mixed.full(solution.x).copy()

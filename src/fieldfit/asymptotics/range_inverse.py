@@ -1,0 +1,85 @@
+"""Inverses of symmetric matrices that may be singular, and which directions are null.
+
+An information matrix is singular along the gauge freedom of its model. Whether an eigenvalue is 0 must not depend on the
+units of the features, and rare features have small entries that are no rounding errors. So the matrix A is scaled to a
+unit diagonal first (the form of a correlation matrix), S = D A D with D = diag(A)^-½, and the eigenvalues of S are
+compared with the largest. The null space of A is then D n for the null vectors n of S.
+
+The diagonal itself tells rounding from a small feature only if the size of the features is known: a variance that is
+computed from values of size u has an error of about 1e-16 u². That is what ``units`` are for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldfit.types import BoolArray, FloatArray
+
+#: Eigenvalues of the scaled matrix up to this, relative to the largest, are 0. An error of 1e-16 in a meat between two
+#: inverses grows with their square, so that below this nothing of a variance would be left.
+_NULL = 1e-8
+#: Diagonal entries up to this, in units of the features and relative to the largest, are rounding.
+_ROUNDING = 1e-13
+#: A row with a larger part than this (relative to its length) along the null space is outside the range.
+_OUTSIDE = 1e-5
+
+
+@dataclass(frozen=True)
+class RangeInverse:
+    """An inverse (r, r) of A on its range; ``scale`` (r,) is D, and ``null`` (r, k) spans the null space of D A D."""
+
+    inverse: FloatArray
+    scale: FloatArray
+    null: FloatArray
+
+    @property
+    def nullity(self) -> int:
+        """The dimension of the null space."""
+        return int(self.null.shape[1])
+
+    def reaches(self, rows: FloatArray) -> BoolArray:
+        """Which rows a (q, r) lie in the range of A."""
+        scaled = rows * self.scale
+        outside = np.linalg.norm(scaled @ self.null, axis=1)
+        answer: BoolArray = outside <= _OUTSIDE * np.maximum(np.linalg.norm(scaled, axis=1), 1e-300)
+        return answer
+
+    @property
+    def reached(self) -> BoolArray:
+        """Which coordinates (r,) lie in the range of A: those with no part along the null space."""
+        answer: BoolArray = np.linalg.norm(self.null, axis=1) <= _OUTSIDE
+        return answer
+
+
+def range_inverse(matrix: FloatArray, units: FloatArray | None = None) -> RangeInverse:
+    """Inverse of a symmetric matrix on its range, with its null space.
+
+    ``units`` (r,) is the size of the feature behind each coordinate. With it the inverse is 0 along the null space, in
+    coordinates of these units; without, it is one of the many that are right on the range.
+    """
+    r = len(matrix)
+    symmetric = (matrix + matrix.T) / 2
+    sizes = np.ones(r) if units is None else units
+    diagonal = np.abs(np.diag(symmetric)) / sizes**2
+    alive = diagonal > (0.0 if units is None else _ROUNDING * float(diagonal.max(initial=0.0)))
+    scale = 1.0 / (sizes * np.sqrt(np.where(alive, diagonal, 1.0)))
+    live = np.ix_(alive, alive)
+    values, vectors = np.linalg.eigh((symmetric * np.outer(scale, scale))[live])
+    good = values > _NULL * float(values.max(initial=0.0))
+    inverse = np.zeros((r, r))
+    inverse[live] = (vectors[:, good] / values[good]) @ vectors[:, good].T
+    null = np.zeros((r, int(np.sum(~good) + np.sum(~alive))))
+    null[np.ix_(alive, np.arange(int(np.sum(~good))))] = vectors[:, ~good]
+    null[~alive, np.arange(int(np.sum(~good)), null.shape[1])] = 1.0
+    if units is not None and null.shape[1]:
+        relative = scale * sizes
+        basis = np.linalg.qr(relative[:, None] * null)[0]
+        inverse *= np.outer(relative, relative)
+        inverse -= basis @ (basis.T @ inverse)
+        inverse -= (inverse @ basis) @ basis.T
+        inverse /= np.outer(sizes, sizes)
+    else:
+        inverse *= np.outer(scale, scale)
+    return RangeInverse((inverse + inverse.T) / 2, scale, null)

@@ -1,0 +1,173 @@
+"""The units of a feature change no decision: standard errors, identification, separation and theory scale with it."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.asymptotics import range_inverse
+from fieldfit.types import IdentifiabilityError, SeparationWarning
+
+FACTORS = [1e-8, 1e-5, 1e-3, 2e4, 1e5, 1e8]
+BOTH = np.array([[0, 0], [0, 1.0]])
+THETA = np.array([0.8, -0.6, 0.2, 0.1, -0.3])
+
+
+def chain(scale: float) -> ff.MarkovRandomField:
+    """Three variables, two couplings and three biases; the second coupling's feature is ``scale`` times as large."""
+    biases = [ff.Factor((k,), [0, 1.0], f"h{k}") for k in range(3)]
+    factors = [ff.Factor((0, 1), BOTH, "J01"), ff.Factor((1, 2), BOTH * scale, "J12"), *biases]
+    return ff.MarkovRandomField([2, 2, 2], factors)
+
+
+def sizes(scale: float) -> np.ndarray:
+    return np.array([1, scale, 1, 1, 1])
+
+
+def fitted(scale: float, policy: str = "PL1", **options) -> ff.Fit:
+    samples = chain(1.0).sample(THETA, 2000, 0).codes
+    return ff.fit(chain(scale), samples, policy, tol=1e-10, **options)
+
+
+@pytest.fixture(scope="module")
+def reference() -> ff.Fit:
+    return fitted(1.0)
+
+
+@pytest.mark.parametrize("scale", FACTORS)
+def test_standard_errors_and_effective_parameters(scale, reference):
+    fit = fitted(scale)
+    assert fit.converged
+    assert fit.separated == ()
+    np.testing.assert_allclose(fit.theta * sizes(scale), reference.theta, rtol=1e-6)
+    for kind in ("robust", "model"):
+        expected = reference.standard_errors(kind)
+        np.testing.assert_allclose(fit.standard_errors(kind) * sizes(scale), expected, rtol=1e-6)
+        assert fit.effective_parameters(kind) == pytest.approx(reference.effective_parameters(kind), rel=1e-6)
+    both = ff.compare({"scaled": fit, "plain": reference})
+    assert np.ptp(both["claic"]) <= 1e-6
+
+
+@pytest.mark.parametrize("scale", FACTORS)
+def test_tests_of_hypotheses_and_influence(scale, reference):
+    fit = fitted(scale)
+    for hypothesis in ("J12", ["J12", "h1"]):
+        assert fit.wald_test(hypothesis).statistic == pytest.approx(
+            reference.wald_test(hypothesis).statistic, rel=1e-6
+        )
+    restricted, first = fitted(scale, fixed={"J12": 0.0}), fitted(1.0, fixed={"J12": 0.0})
+    assert restricted.score_test().statistic == pytest.approx(first.score_test().statistic, rel=1e-6)
+    ratio, expected = ff.likelihood_ratio(fit, restricted), ff.likelihood_ratio(reference, first)
+    assert ratio.p == pytest.approx(expected.p, rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", FACTORS)
+@pytest.mark.parametrize("policy", ["PL1", "PL1 + 0.5*PL2@0.3", "FL"])
+@pytest.mark.parametrize("method", ["enumeration", "simulation"])
+def test_theory(scale, policy, method):
+    options = {"method": method, "n_simulated": 2000}
+    expected = ff.asymptotics(chain(1.0), THETA, policy, **options)
+    theory = ff.asymptotics(chain(scale), THETA / sizes(scale), policy, **options)
+    np.testing.assert_allclose(theory.standard_errors(1) * sizes(scale), expected.standard_errors(1), rtol=1e-6)
+    for kind in ("det", "root"):
+        assert theory.efficiency(kind) == pytest.approx(expected.efficiency(kind), rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", FACTORS)
+def test_projection(scale):
+    distribution = (chain(1.0), THETA * 1.5)
+    expected = ff.project(chain(1.0), distribution, "PL1")
+    projected = ff.project(chain(scale), distribution, "PL1")
+    np.testing.assert_allclose(projected.theta * sizes(scale), expected.theta, rtol=1e-6)
+    spread = np.sqrt(np.diag(projected.covariance)) * sizes(scale)
+    np.testing.assert_allclose(spread, np.sqrt(np.diag(expected.covariance)), rtol=1e-6)
+
+
+def over_complete(scale: float) -> ff.MarkovRandomField:
+    """Two variables with a full table and full margins: 4 + 2 + 2 parameters of which 3 functions matter."""
+    corner = np.eye(4).reshape(2, 2, 4) * np.array([1, scale, 1, 1])
+    names = ("t00", "t01", "t10", "t11")
+    return ff.MarkovRandomField(
+        [2, 2, 2],
+        [
+            ff.Factor((0, 1), corner, names),
+            ff.Factor((0,), np.eye(2), ("a0", "a1")),
+            ff.Factor((1,), np.eye(2), ("b0", "b1")),
+            ff.Factor((1, 2), BOTH, "J12"),
+            ff.Factor((2,), [0, 1.0], "h2"),
+        ],
+    )
+
+
+@pytest.mark.parametrize("scale", [1.0, *FACTORS])
+def test_a_gauge_freedom_is_found_at_every_scale(scale):
+    samples = over_complete(1.0).sample([0.3, -0.4, 0.2, 0.1, 0, 0.3, 0, -0.2, 0.7, -0.5], 2000, 0).codes
+    fit = ff.fit(over_complete(scale), samples, "PL1", tol=1e-10)
+    first = ff.fit(over_complete(1.0), samples, "PL1", tol=1e-10)
+    assert fit.dense_accuracy().bread.nullity == 5
+    np.testing.assert_array_equal(np.isnan(fit.standard_errors()), [True] * 8 + [False] * 2)
+    np.testing.assert_allclose(fit.standard_errors()[8:], first.standard_errors()[8:], rtol=1e-6)
+    assert fit.effective_parameters() == pytest.approx(first.effective_parameters(), rel=1e-6)
+    odds = {"t00": 1, "t01": -scale, "t10": -1, "t11": 1}
+    known, expected = fit.functional(odds), first.functional({"t00": 1, "t01": -1, "t10": -1, "t11": 1})
+    assert known.estimate == pytest.approx(expected.estimate, rel=1e-6)
+    assert known.standard_error == pytest.approx(expected.standard_error, rel=1e-6)
+    theta = first.theta / np.array([1, scale, *[1] * 8])
+    theory, plain = (ff.asymptotics(over_complete(s), t, "PL1") for s, t in ((scale, theta), (1.0, first.theta)))
+    assert theory.basis.shape == plain.basis.shape == (10, 5)
+    assert theory.efficiency("det") == pytest.approx(plain.efficiency("det"), rel=1e-6)
+    with pytest.raises(IdentifiabilityError, match="does not determine"):
+        ff.fit(over_complete(scale), samples, "PL1[2]")
+
+
+@pytest.mark.parametrize("scale", [1.0, *FACTORS])
+def test_separation_is_reported_at_every_scale(scale):
+    samples = chain(1.0).sample(THETA, 500, 1).codes.copy()
+    samples[:, 2] = samples[:, 1]
+    with pytest.warns(SeparationWarning):
+        fit = ff.fit(chain(scale), samples, "PL1")
+    assert "J12" in fit.separated
+    assert "J01" not in fit.separated
+    errors = fit.standard_errors()
+    assert np.isnan(errors[1])
+    assert np.isfinite(errors[0])
+
+
+@pytest.mark.parametrize("scale", FACTORS)
+def test_automatic_weights(scale):
+    samples = chain(1.0).sample(THETA, 1000, 2).codes
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = ff.fit(chain(scale), samples, "PL1 + PL2", weights="auto")
+    assert fit.converged
+    assert fit.separated == ()
+
+
+def test_inverse_on_the_range_is_the_inverse_where_there_is_one():
+    random = np.random.default_rng(0)
+    root = random.normal(size=(6, 6)) * 10.0 ** np.arange(-6, 6, 2)
+    matrix = root.T @ root
+    found = range_inverse(matrix)
+    assert found.nullity == 0
+    assert found.reached.all()
+    np.testing.assert_allclose(found.inverse * matrix.T, np.linalg.inv(matrix) * matrix.T, rtol=1e-8, atol=1e-8)
+
+
+def test_inverse_on_the_range_is_zero_along_the_null_space():
+    random = np.random.default_rng(1)
+    root = random.normal(size=(4, 6))
+    matrix, units = root.T @ root, np.ones(6)
+    found = range_inverse(matrix, units)
+    np.testing.assert_allclose(found.inverse, np.linalg.pinv(matrix, hermitian=True, rcond=1e-9), atol=1e-10)
+    assert found.nullity == 2
+    assert found.reaches(root).all()
+    assert not found.reaches(random.normal(size=(3, 6))).any()
+
+
+def test_rounding_on_the_diagonal_is_no_information():
+    matrix = np.diag([0.2, 3e-17, 0.1])
+    found = range_inverse(matrix, np.ones(3))
+    np.testing.assert_array_equal(found.reached, [True, False, True])
+    found = range_inverse(matrix, np.array([1.0, 1e-8, 1.0]))
+    assert found.reached.all()
