@@ -5,7 +5,7 @@ p_θ(x) = exp( Σ_C Σ_l θ_{C,l} f_{C,l}(x_C) − log Z(θ) )                  
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,9 @@ class Factor:
         for them. None: a free table with one indicator for each joint state (an over-complete parametrisation).
     parameters : str, tuple of str or None, default: None
         A name for each feature. Features with the same name share one parameter, also in different factors. None:
-        new parameters for this factor.
+        new parameters for this factor, named after its variables: ``x0:x1`` for one feature, ``x0:x1#0``,
+        ``x0:x1#1``, … for several, ``x0=0:x1=1`` for an entry of a table. If another parameter has such a name,
+        ``#2`` (or ``#3``, …) is added.
     log_offset : array_like or None, default: None
         A fixed log table that is added to the features' sum. −inf forbids a joint state.
 
@@ -111,10 +113,14 @@ class MarkovRandomField(FieldModel):
         labels = tuple(names) if names is not None else tuple(f"x{v}" for v in range(len(cards)))
         rows, columns, values = [], [], []
         self._parameters: dict[str, int] = {}
+        # Only names that are given tie parameters, whichever factor comes first.
+        given_names = {name for f in self.factors if f.parameters is not None for name in _names(f.parameters)}
         offset = np.zeros(graph.table_size)
         for index, factor in enumerate(self.factors):
             shape = tuple(cards[v] for v in factor.scope)
             matrix, parameter_names = _features(index, factor, shape, [labels[v] for v in factor.scope], states)
+            if factor.parameters is None:
+                parameter_names = _new_names(parameter_names, given_names, self._parameters)
             entry, feature = np.nonzero(matrix)
             numbers = np.array([self._parameters.setdefault(n, len(self._parameters)) for n in parameter_names])
             rows.append(graph.offsets[index] + entry)
@@ -259,6 +265,15 @@ class MarkovRandomField(FieldModel):
 
 def _names(parameters: tuple[str, ...] | str) -> tuple[str, ...]:
     return (parameters,) if isinstance(parameters, str) else tuple(parameters)
+
+
+def _new_names(names: list[str], given: Collection[str], made: Collection[str]) -> list[str]:
+    """The names, or the same with the first of the endings #2, #3, … that makes all of them new."""
+    number, new = 1, names
+    while any(name in given or name in made for name in new):
+        number += 1
+        new = [f"{name}#{number}" for name in names]
+    return new
 
 
 def _features(
