@@ -60,7 +60,7 @@ class FeatureNames(LazyNames):
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
         self._size = encoder.n_features + getattr(encoder, "n_pair_features", 0)
-        self._first, self._block = 0, list[str]()
+        self._block: tuple[int, list[str]] = (0, [])  # replaced as one, for threads that read at the same time
 
     def __len__(self) -> int:
         return self._size
@@ -78,7 +78,9 @@ class FeatureNames(LazyNames):
 
     def at(self, place: int) -> str:
         """The name of one feature, from the block that was made last if it is there."""
-        if not self._first <= place < self._first + len(self._block):
-            self._first = place - place % _AT_ONCE
-            self._block = self.of(range(self._first, min(self._first + _AT_ONCE, len(self))))
-        return self._block[place - self._first]
+        first, block = self._block
+        if not first <= place < first + len(block):
+            first = place - place % _AT_ONCE
+            block = self.of(range(first, min(first + _AT_ONCE, len(self))))
+            self._block = first, block
+        return block[place - first]
