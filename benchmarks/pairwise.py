@@ -117,7 +117,7 @@ def fit_against_logistic_regression(n: int = 10_000, m: int = 100) -> None:
         if kind == "diagonal":
             preconditioner = np.maximum(problem.hessian_diagonal(start) / n, 1e-6)
         if kind == "Sylvester":
-            inverse = problem.preconditioner(start)
+            inverse = problem.preconditioner(start, np.zeros_like(start))
             assert inverse is not None
             preconditioner = lambda v: n * inverse(v)  # noqa: E731
         results[kind] = minimise_lbfgs(loss, start, gtol=1e-4, preconditioner=preconditioner)

@@ -260,7 +260,7 @@ def test_preconditioner_inverts_the_hessian_where_all_variances_are_equal(biases
     """At θ = 0 the conditional variances are the same for all samples; the full graph lacks the diagonal of W only."""
     field, _, _ = make(4, n=4000, m=12, biases=biases, states=states)
     problem = field.problem()
-    inverse = problem.preconditioner(np.zeros(field.r))
+    inverse = problem.preconditioner(np.zeros(field.r), np.zeros(field.r))
     units = np.eye(field.r)
     applied = np.array([inverse(u) for u in units])
     hessian = -np.array([problem.hessian_product(np.zeros(field.r), u) for u in units])
@@ -273,9 +273,10 @@ def test_preconditioner_inverts_the_hessian_where_all_variances_are_equal(biases
 
 
 def test_preconditioner_is_for_dense_graphs_without_shared_parameters():
-    assert make(4, tied=True)[0].problem().preconditioner(np.zeros(make(4, tied=True)[0].r)) is None
+    tied, _, _ = make(4, tied=True)
+    assert tied.problem().preconditioner(np.zeros(tied.r), np.zeros(tied.r)) is None
     field, _, _ = make(4, m=20, density=0.1)
-    assert field.problem().preconditioner(np.zeros(field.r)) is None
+    assert field.problem().preconditioner(np.zeros(field.r), np.zeros(field.r)) is None
 
 
 @pytest.mark.slow

@@ -179,8 +179,8 @@ class PairwiseProblem(Problem):
             uses += np.bincount(self.bias_parameter, minlength=self.n_parameters)
         return uses
 
-    def preconditioner(self, theta: FloatArray) -> SylvesterPreconditioner | None:
-        """v ↦ M⁻¹ v with M near −Σ_i ∇² m_θ(X_i, Z_i), for dense graphs without shared parameters; else None.
+    def preconditioner(self, theta: FloatArray, precision: FloatArray) -> SylvesterPreconditioner | None:
+        """v ↦ M⁻¹ v with M near P − Σ_i ∇² m_θ(X_i, Z_i), for dense graphs without shared parameters; else None.
 
         It costs about one evaluation, and each use four products of m × m matrices.
         """
@@ -197,6 +197,7 @@ class PairwiseProblem(Problem):
             self.gap**2 * curvature,
             ends,
             self.gap**2 * second + shared + self.state0**2,
+            float(precision[self.edge_parameter].mean()) if len(self.edges) else 0.0,
         )
 
     # -- numbers for each sample -------------------------------------------------------------------------------------

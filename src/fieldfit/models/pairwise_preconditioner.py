@@ -7,7 +7,9 @@ biases, in coordinates centred at the mean, to V b. That is a Sylvester equation
     W = V^-½ U [ (Uᵀ V^-½ G V^-½ U)_ij / (λ_i + λ_j) ] Uᵀ V^-½
 
 solves it in four products of m × m matrices. Weights outside the graph are left out before and after, which keeps the
-inverse symmetric and positive.
+inverse symmetric and positive. A penalty with precision p adds p W, which is p V⁻¹ Ŵ V⁻¹ for Ŵ = V^½ W V^½; with the
+geometric mean v̄ of the variances it adds p/v̄² to every denominator. Where columns are constant or copies of each other
+C is singular, and the penalty alone holds some directions of W.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, Int32Array, IntArray
 
 _ROWS = 1 << 16
-_SMALLEST = 1e-8
+_SMALLEST, _FLATTEST = 1e-8, 1e-8
 
 
 def code_moments(codes: NDArray[np.uint8]) -> tuple[FloatArray, FloatArray]:
@@ -57,25 +59,28 @@ class SylvesterPreconditioner:
         variance: FloatArray,
         mean: FloatArray,
         second: FloatArray,
+        precision: float = 0.0,
     ) -> SylvesterPreconditioner:
-        """From v (m,), summed over samples, and the mean and second moment of x."""
+        """From v (m,), summed over samples, the mean and second moment of x, and the penalty's precision."""
         variance = np.maximum(variance, _SMALLEST * max(float(variance.max()), 1e-300))
         root = np.sqrt(variance)
         centred = second if bias_parameter is None else second - np.outer(mean, mean)
         with one_blas_thread():
             values, vectors = np.linalg.eigh(centred / np.outer(root, root))
-        # Where no column changes the centred moments are only rounding: the second moments give the scale.
-        size = float(np.max(np.diag(second) / variance))
-        values = np.maximum(values, _SMALLEST * values[-1]) if values[-1] > 1e-12 * size else np.full(len(root), size)
+        held = precision / float(np.exp(np.mean(np.log(variance)))) ** 2
+        # The smallest eigenvalues of singular moments are rounding; without information and penalty any size will do.
+        values = np.maximum(values, max(_SMALLEST * float(values[-1]), 0.0))
+        denominator = values[:, None] + values[None, :] + held
+        denominator = np.maximum(denominator, _FLATTEST * float(denominator.max()))
         return cls(
             edges,
             edge_parameter,
             bias_parameter,
-            variance,
+            variance + precision,
             mean,
             vectors / root[:, None],
             # C/v^½v^½ and G scale as 1/v each, so W comes out in units of gradient over curvature.
-            values[:, None] + values[None, :],
+            denominator if denominator.max() > 0 else np.full_like(denominator, 1.0 / float(variance.max())),
         )
 
     def __call__(self, v: FloatArray) -> FloatArray:
