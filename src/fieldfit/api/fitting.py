@@ -171,7 +171,7 @@ def fit(
     else:
         solution = solve(prepared, settings, at_optimum=found is not None and found.fitted)
     theta = prepared.objective.full(solution.x).copy()
-    separated = separated_at(prepared, solution, theta, stopping)
+    separated = separated_at(prepared, solution, stopping)
     _warn(solution, separated, stopping)
     convergence = Convergence.of(solution, found, time.perf_counter() - began)
     return assemble(prepared, theta, convergence, separated=separated, weights=found)
@@ -242,9 +242,7 @@ def assemble(
     )
 
 
-def separated_at(
-    prepared: Prepared, solution: Solution, theta: FloatArray, stopping: EarlyStopping | None
-) -> tuple[str, ...]:
+def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping | None) -> tuple[str, ...]:
     """The parameters whose optimum lies at infinity.
 
     Where development data ended the fit, a parameter on its way to infinity was stopped on purpose.

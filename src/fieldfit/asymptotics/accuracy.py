@@ -21,6 +21,7 @@ from typing import Protocol
 import numpy as np
 
 from fieldfit.asymptotics.range_inverse import RangeInverse, range_inverse
+from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray
 
 
@@ -90,7 +91,8 @@ class DenseAccuracy:
     def covariance(self) -> FloatArray:
         """Covariance of θ̂ (r, r): right for every identified function; along the null space it is 0."""
         inverse = self.inverse
-        covariance: FloatArray = inverse @ self.moments.meat @ inverse / self.moments.total
+        with one_blas_thread():
+            covariance: FloatArray = inverse @ self.moments.meat @ inverse / self.moments.total
         return (covariance + covariance.T) / 2
 
     def identified(self, directions: FloatArray) -> BoolArray:

@@ -64,11 +64,15 @@ class ScoreVariance:
     def matrix(self, problem: Problem, theta: FloatArray) -> FloatArray:
         """M (r, r), scores streamed."""
         r = problem.n_parameters
-        meat = np.zeros((r, r))
         if self.groups is None:
-            for _, block in self._weighted_blocks(problem, theta):
-                meat += block.T @ block
-            return meat
+            meat = problem.score_moment(theta, self.squared)
+            if self.mean is None:
+                return meat
+            # Σ f²(ψ − ψ̄)(ψ − ψ̄)ᵀ from the sums of f²ψψᵀ, f²ψ and f².
+            total = float(problem.n_samples if self.squared is None else self.squared.sum())
+            cross = np.outer(problem.value_grad(theta, self.squared)[1], self.mean)
+            return meat - cross - cross.T + total * np.outer(self.mean, self.mean)
+        meat = np.zeros((r, r))
         size = max(1, _MOST_HELD // max(r, 1))
         for first in range(0, self.n_groups, size):
             sums = np.zeros((min(size, self.n_groups - first), r))

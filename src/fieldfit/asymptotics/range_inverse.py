@@ -15,11 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray
 
 #: Eigenvalues of the scaled matrix up to this, relative to the largest, are 0. An error of 1e-16 in a meat between two
 #: inverses grows with their square, so that below this nothing of a variance would be left.
 _NULL = 1e-8
+#: Reciprocal condition number, an estimate, above which there is certainly no null space.
+_SAFE = 1e-7
 #: Diagonal entries up to this, in units of the features and relative to the largest, are rounding.
 _ROUNDING = 1e-13
 #: A row with a larger part than this (relative to its length) along the null space is outside the range.
@@ -53,6 +56,30 @@ class RangeInverse:
         return answer
 
 
+def _positive_inverse(matrix: FloatArray) -> FloatArray | None:
+    """The inverse by Cholesky's method, a tenth of the work of all eigenvectors; None if there may be a null space.
+
+    The condition number in the 1-norm is at least that of the eigenvalues, so that a small one shows there is none.
+    """
+    from scipy.linalg import lapack
+
+    if not len(matrix):
+        return None
+    with one_blas_thread():
+        factor, failed = lapack.dpotrf(matrix, lower=True)
+        if failed:
+            return None
+        reciprocal, _ = lapack.dpocon(factor, np.abs(matrix).sum(axis=0).max(), uplo="L")
+        if not reciprocal > _SAFE:
+            return None
+        inverse, failed = lapack.dpotri(factor, lower=True)
+    if failed:
+        return None
+    lower = np.tril(inverse, -1)
+    result: FloatArray = lower + lower.T + np.diag(np.diag(inverse))
+    return result
+
+
 def range_inverse(matrix: FloatArray, units: FloatArray | None = None) -> RangeInverse:
     """Inverse of a symmetric matrix on its range, with its null space.
 
@@ -66,7 +93,12 @@ def range_inverse(matrix: FloatArray, units: FloatArray | None = None) -> RangeI
     alive = diagonal > (0.0 if units is None else _ROUNDING * float(diagonal.max(initial=0.0)))
     scale = 1.0 / (sizes * np.sqrt(np.where(alive, diagonal, 1.0)))
     live = np.ix_(alive, alive)
-    values, vectors = np.linalg.eigh((symmetric * np.outer(scale, scale))[live])
+    scaled = (symmetric * np.outer(scale, scale))[live]
+    whole = _positive_inverse(scaled) if alive.all() else None
+    if whole is not None:
+        return RangeInverse(whole * np.outer(scale, scale), scale, np.zeros((r, 0)))
+    with one_blas_thread():
+        values, vectors = np.linalg.eigh(scaled)
     good = values > _NULL * float(values.max(initial=0.0))
     inverse = np.zeros((r, r))
     inverse[live] = (vectors[:, good] / values[good]) @ vectors[:, good].T

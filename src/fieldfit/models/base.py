@@ -19,6 +19,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import Structure
+from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, IntArray, ModelError
 
 
@@ -152,6 +153,17 @@ class Problem(ABC):
             flat = block.reshape(len(block), families * r)
             total += (flat if weight is None else flat * weight[:, None]).T @ flat
         return np.ascontiguousarray(total.reshape(families, r, families, r).transpose(0, 2, 1, 3))
+
+    def score_moment(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ψ_i ψ_iᵀ as a dense matrix (n_parameters, n_parameters), scores streamed."""
+        total = np.zeros((self.n_parameters, self.n_parameters))
+        with one_blas_thread():
+            for start, block in self.score_blocks(theta):
+                if row_weight is None:
+                    total += block.T @ block
+                else:
+                    total += (block * row_weight[start : start + len(block), None]).T @ block
+        return (total + total.T) / 2
 
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) as a dense matrix (n_parameters, n_parameters), one product for each parameter."""

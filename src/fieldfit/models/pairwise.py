@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,24 @@ from numpy.typing import NDArray
 from fieldfit import _kernels
 from fieldfit.models.base import Problem
 from fieldfit.models.equal_samples import equal_samples
-from fieldfit.models.pairwise_information import information_matrix, is_fast
-from fieldfit.models.pairwise_layout import LARGEST_BLOCK, BlockFamily, EdgeNumbers, Layout, lay_out, sums_by
+from fieldfit.models.pairwise_curvature import curvature_matrix, has_matrix_products
+from fieldfit.models.pairwise_information import information_matrix, is_fast, layout_codes
+from fieldfit.models.pairwise_layout import (
+    LARGEST_BLOCK,
+    BlockFamily,
+    EdgeNumbers,
+    Layout,
+    distinct_rows,
+    lay_out,
+    sums_by,
+)
 from fieldfit.models.pairwise_preconditioner import SylvesterPreconditioner, code_moments
 from fieldfit.policies.selection import FamilySelection
-from fieldfit.threads import get_threads
+from fieldfit.threads import get_threads, one_blas_thread
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _NONE: FloatArray = np.empty(0)
 # Edge by edge costs what the edges cost; the dense product costs about a sixth as much for each entry of the matrix.
@@ -34,6 +46,8 @@ _DENSE_FROM = 0.15
 _MOST_EXACT_TIED = 32
 #: Samples of which the layouts for scores are kept.
 _FEW_SAMPLES = 20_000
+#: Numbers in a chunk of scores of which the products are summed, and the share of distinct samples that is worth a sort.
+_MOMENT_NUMBERS, _FEWER = 1 << 20, 0.9
 
 
 def pairwise_supports(part: FamilySelection) -> bool:
@@ -128,26 +142,100 @@ class PairwiseProblem(Problem):
         return self._to_parameters(edges, biases)
 
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """Σ_i w_i ∇² m_θ(X_i, Z_i) as a matrix: block by block where that is fast, else one product for each parameter."""
-        if not is_fast(self._layout, self.n_variables, len(self.edges)):
-            return super().hessian_matrix(theta, row_weight)
+        """Σ_i w_i ∇² m_θ(X_i, Z_i) as a matrix: block by block, by matrix products, or a product for each parameter."""
         weight = None if row_weight is None else self._checked_weight(row_weight)
-        information = information_matrix(self._layout, self.edges, *self._to_field(theta), weight)
+        m, field = self.n_variables, self._to_field(theta)
+        if is_fast(self._layout, m, len(self.edges)):
+            information = information_matrix(self._layout, self.edges, *field, weight)
+        elif has_matrix_products(self._layout, m, dense=self._dense, degrees=np.bincount(self._ends, minlength=m)):
+            layout, codes, weight = self._distinct_layout(weight)
+            information = curvature_matrix(layout, codes, self.edges, *field, weight, dense=self._dense)
+        else:
+            return super().hessian_matrix(theta, row_weight)
+        return -self._in_parameters(information)
+
+    def score_moment(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ψ_i ψ_iᵀ, by products of chunks of scores that are laid out by edge and variable."""
+        weight = None if row_weight is None else self._checked_weight(row_weight)
+        size, edges, m = len(self.edges) + self.n_variables, len(self.edges), self.n_variables
+        shared = size > 4 * self.n_parameters  # by many edges: the scores of the parameters are shorter
+        if shared or (weight is not None and weight.min(initial=0.0) < 0):
+            return super().score_moment(theta, row_weight)
+        bits, weight = self._distinct_samples(weight)
+        root = None if weight is None else np.sqrt(weight)
+        field, (a, b) = self._to_field(theta), self.edges.T
+        total = np.zeros((size, size))
+        rows = min(max(_MOMENT_NUMBERS // size, 64), len(bits))
+        scores, product = np.empty((size, rows)), np.empty((edges, rows))
+        pairs = bool(np.any(self._layout.meta[:, 0] > 1))
+        used = [part for part in self._parts if np.any(part.beta)] or self._parts[:1]
+        betas = [part.beta for part in used]
+        with one_blas_thread():
+            for start in range(0, len(bits), rows):
+                codes = np.ascontiguousarray(bits[start : start + rows])
+                count = len(codes)
+                parts = [_of_samples(part, start, start + count) for part in used]
+                layout = lay_out(codes, parts, betas, self._edge_number, dense=self._dense, merge=False)
+                residual, pair_terms = np.zeros((count, m)), np.zeros((count, edges))
+                layout.kernel.scores(*field, residual=residual, pair_terms=pair_terms, n_threads=get_threads())
+                values, by_variable = codes.T.astype(np.float64), np.ascontiguousarray(residual.T)
+                by_edge, other = scores[:edges, :count], product[:, :count]
+                np.multiply(by_variable[a], values[b], out=by_edge)
+                by_edge += np.multiply(by_variable[b], values[a], out=other)
+                if pairs:
+                    by_edge += pair_terms.T
+                scores[edges:, :count] = by_variable
+                chunk = scores[:, :count]
+                if root is not None:
+                    chunk *= root[start : start + count]
+                total += chunk @ chunk.T
+        return self._in_parameters(total)
+
+    def _in_parameters(self, matrix: FloatArray) -> FloatArray:
+        """FᵀAF for a matrix over the kernel's weights and biases, F the map from θ to those."""
         field = self._field_matrix
-        result = field.T @ information @ field
-        return -(result + result.T) / 2
+        result: FloatArray = field.T @ (field.T @ matrix).T
+        return (result + result.T) / 2
+
+    @property
+    def _everything_selected(self) -> bool:
+        return all(part.rows is None and part.indices is None for part in self._parts)
+
+    def _distinct_samples(self, weight: FloatArray | None) -> tuple[NDArray[np.uint8], FloatArray | None]:
+        """The samples and their weights; equal ones come once, with the sum of their weights, if all has been selected."""
+        if not self._everything_selected:
+            return self._bits, weight
+        codes, inverse = distinct_rows(self._bits, _FEWER)
+        return codes, weight if inverse is None else sums_by(
+            inverse, np.ones(len(inverse)) if weight is None else weight, len(codes)
+        )
+
+    def _distinct_layout(self, weight: FloatArray | None) -> tuple[Layout, NDArray[np.uint8], FloatArray | None]:
+        """The layout for sums of curvature, its samples, and the weights for it."""
+        if self._layout.inverse is None:
+            codes, summed = self._distinct_samples(weight)
+            if len(codes) < self.n_samples:
+                betas = [part.beta for part in self._parts]
+                layout = lay_out(codes, self._parts, betas, self._edge_number, dense=self._dense, merge=False)
+                return layout, codes, summed
+        return self._layout, layout_codes(self._layout, self.n_variables), weight
 
     @cached_property
-    def _field_matrix(self) -> FloatArray:
+    def _field_matrix(self) -> csr_array:
         """The linear map from θ to the kernel's weights and biases (edges + variables, n_parameters)."""
-        edges = len(self.edges)
-        field = np.zeros((edges + self.n_variables, self.n_parameters))
-        field[np.arange(edges), self.edge_parameter] = self.gap**2
-        for end in self.edges.T:
-            np.add.at(field, (edges + end, self.edge_parameter), self.gap * self.state0)
+        from scipy.sparse import csr_array
+
+        edges, variables = len(self.edges), np.arange(self.n_variables)
+        rows = [np.arange(edges), *(edges + end for end in self.edges.T)]
+        columns = [self.edge_parameter] * 3
+        values = [np.full(edges, self.gap**2), *[np.full(edges, self.gap * self.state0)] * 2]
         if self.bias_parameter is not None:
-            field[edges + np.arange(self.n_variables), self.bias_parameter] += self.gap
-        return field
+            rows.append(edges + variables)
+            columns.append(self.bias_parameter)
+            values.append(np.full(self.n_variables, self.gap))
+        places = (np.concatenate(rows), np.concatenate(columns))
+        shape = (edges + self.n_variables, self.n_parameters)
+        return csr_array((np.concatenate(values), places), shape=shape)
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """The diagonal of −Σ_i w_i ∇² m_θ(X_i, Z_i), (n_parameters,), not negative; for preconditioning.

@@ -36,7 +36,7 @@ def information_matrix(
     a, b = edges.T
     number[a, b] = number[b, a] = np.arange(n_edges, dtype=np.int32)
     matrix[a, b] = matrix[b, a] = q
-    codes = _codes(layout, m)
+    codes = layout_codes(layout, m)
     meta, row_weight, entry_weight = layout.meta, layout.row_weight, layout.entry_weight
     if weight is not None:
         meta = layout.meta_weighted
@@ -79,7 +79,7 @@ def information_matrix(
     return out
 
 
-def _codes(layout: Layout, m: int) -> NDArray[np.uint8]:
+def layout_codes(layout: Layout, m: int) -> NDArray[np.uint8]:
     """The samples of the layout, unpacked (n, m)."""
     tiles = len(layout.columns)
     words = np.ascontiguousarray(layout.columns).view(np.uint8).reshape(tiles, m, 8)

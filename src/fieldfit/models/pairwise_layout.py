@@ -195,8 +195,8 @@ class EdgeNumbers:
         return np.where(self.keys[at] == keys, self.order[at], -1).astype(np.int32)
 
 
-def distinct_rows(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], IntArray | None]:
-    """The distinct rows and the number of each row among them, or the rows and None if that saves less than half."""
+def distinct_rows(codes: NDArray[np.uint8], most: float = 0.5) -> tuple[NDArray[np.uint8], IntArray | None]:
+    """The distinct rows and the number of each row among them, or the rows and None if more than ``most`` are distinct."""
     n, m = codes.shape
     if m > 62 or n < 2 * _TILE:
         return codes, None
@@ -207,7 +207,7 @@ def distinct_rows(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], IntArray
         numbers = np.cumsum(present) - 1
         return ((first[:, None] >> np.arange(m)) & 1).astype(np.uint8), numbers[keys]
     distinct, inverse = np.unique(keys, return_inverse=True)
-    if 2 * len(distinct) > n:
+    if len(distinct) > most * n:
         return codes, None
     return ((distinct[:, None] >> np.arange(m)) & 1).astype(np.uint8), inverse
 
