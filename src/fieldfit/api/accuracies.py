@@ -70,7 +70,9 @@ def model_accuracy(fit: FitState, robust_of: Callable[[], Accuracy]) -> Accuracy
     ``robust_of()`` is the robust accuracy of the same fit, whose solutions are shared where the bread is the same.
     """
     if fits_matrices(fit):
-        return DenseAccuracy(model_moments(estimated(fit)), fit.penalty.precision, fit.active, fit.model.feature_units)
+        return DenseAccuracy(
+            model_moments(estimated(fit)), fit.penalty.precision, fit.active, fit.model.feature_units
+        )
     identity = information_identity(estimated(fit))
     if identity is not None:
         robust = robust_of()

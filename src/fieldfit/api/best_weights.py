@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit.api.theory import MOST_STATES
 from fieldfit.asymptotics.identification import check_identified, with_open_weights
+from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy, as_policy
@@ -47,9 +47,9 @@ def best_weights(model: FieldModel, theta: object, policy: Policy | str, **optio
     if not isinstance(model, FieldModel) or model.observed:
         raise ModelError("best_weights needs a model of all its variables; a conditional model needs observed data.")
     states = math.prod(model.graph.cardinalities)
-    if states > MOST_STATES:
+    if states > MOST_ENUMERATED_STATES:
         raise ModelError(
-            f"The model has {states:.3g} joint states; enumeration stops at {MOST_STATES:,}. "
+            f"The model has {states:.3g} joint states; enumeration stops at {MOST_ENUMERATED_STATES:,}. "
             "Fit data with weights='auto' instead."
         )
     vector = model.check_theta(theta)

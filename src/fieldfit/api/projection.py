@@ -18,7 +18,7 @@ import numpy as np
 
 from fieldfit.asymptotics import theory_moments
 from fieldfit.asymptotics.identification import check_identified
-from fieldfit.asymptotics.moments import weighted_selection
+from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES, weighted_selection
 from fieldfit.asymptotics.range_inverse import range_inverse
 from fieldfit.asymptotics.sandwich import between, hessian_matrix
 from fieldfit.data.samples import Table
@@ -35,7 +35,6 @@ from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_STATES = 1 << 16
 #: A parameter so far out with so little curvature is on its way to infinity.
 _FAR, _FLAT = 8.0, 1e-4
 
@@ -148,9 +147,9 @@ def project(
         )
     shape = model.graph.cardinalities
     states = math.prod(shape)
-    if states > MOST_STATES:
+    if states > MOST_ENUMERATED_STATES:
         raise ModelError(
-            f"The model has {states:.3g} joint states; project lists them all and stops at {MOST_STATES:,}."
+            f"The model has {states:.3g} joint states; project lists them all and stops at {MOST_ENUMERATED_STATES:,}."
         )
     codes = model.graph.all_states()
     probability = _probabilities(model, distribution, codes)

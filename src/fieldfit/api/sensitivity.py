@@ -12,6 +12,7 @@ import numpy as np
 from fieldfit.api.functionals import some_places, unit_rows
 from fieldfit.api.robustness import BLOCK, expected_scores, influence_on, matrices
 from fieldfit.asymptotics import range_inverse
+from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.report.shown import Shown, first_rows, frame_rows
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fieldfit.api.result import Fit
-
-_MOST_STATES = 1 << 16
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,7 +85,7 @@ class Sensitivity(Shown):
 def gross_error_sensitivity(fit: Fit, parameters: Any = None) -> Sensitivity:
     """See `Sensitivity`; over all parameters, or over those chosen, which works for any number of them."""
     model = fit.model
-    small = isinstance(model, FieldModel) and math.prod(model.graph.cardinalities) <= _MOST_STATES
+    small = isinstance(model, FieldModel) and math.prod(model.graph.cardinalities) <= MOST_ENUMERATED_STATES
     if small and isinstance(model, FieldModel):
         dataset: Any = Table(model.graph.all_states(), model.names, model.states)
     else:

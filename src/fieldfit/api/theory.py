@@ -10,6 +10,7 @@ import numpy as np
 
 from fieldfit.asymptotics import Asymptotics, theory_moments
 from fieldfit.asymptotics.identification import beyond, interactions, null_space, open_directions
+from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES
 from fieldfit.asymptotics.sandwich import between, efficiency, hessian_matrix, inverse_on
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
@@ -20,8 +21,6 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError, WidthError
 
-#: Joint states up to which expectations over X are exact sums.
-MOST_STATES = 1 << 16
 SIMULATED = 20_000
 _BATCHES = 10
 #: Second moments below this, relative to the largest possible, are rounding.
@@ -80,15 +79,15 @@ def asymptotics(
     states = math.prod(model.graph.cardinalities)
     if method not in ("auto", "enumeration", "simulation"):
         raise ModelError(f"method is {method!r}; it must be 'auto', 'enumeration' or 'simulation'.")
-    if method == "enumeration" and states > MOST_STATES:
-        raise ModelError(f"The model has {states:.3g} joint states; enumeration stops at {MOST_STATES:,}.")
+    if method == "enumeration" and states > MOST_ENUMERATED_STATES:
+        raise ModelError(f"The model has {states:.3g} joint states; enumeration stops at {MOST_ENUMERATED_STATES:,}.")
 
     def moments(codes: Int32Array, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         table = Table(codes, model.names, model.states)
         found = theory_moments(bound, lambda chosen: model.compile(table, chosen), vector, weight, formula)
         return found.bread, found.meat
 
-    if method == "enumeration" or (method == "auto" and states <= MOST_STATES):
+    if method == "enumeration" or (method == "auto" and states <= MOST_ENUMERATED_STATES):
         codes, probability = model.joint_probabilities(vector)
         likely = codes[[int(probability.argmax())]]
         full, why = _full_likelihood(model, likely)

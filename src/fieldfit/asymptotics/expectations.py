@@ -14,7 +14,7 @@ import numpy as np
 
 from fieldfit.asymptotics.accuracy import Moments
 from fieldfit.asymptotics.meat import ScoreVariance
-from fieldfit.asymptotics.moments import theory_moments
+from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES, theory_moments
 from fieldfit.asymptotics.sandwich import hessian_matrix, robust_moments
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
@@ -23,8 +23,6 @@ from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.types import DataError, FloatArray, Int32Array, PolicyError
 
-#: Joint states (times distinct observations) up to which expectations are exact sums.
-MOST_STATES = 1 << 16
 #: Simulated samples in all, at least, and in how many datasets at least.
 SIMULATED = 20_000
 _FEWEST_DATASETS = 4
@@ -123,7 +121,7 @@ def expected_states(
     free = [v for v in range(model.m) if v not in model.observed]
     shape = [model.graph.cardinalities[v] for v in free]
     states = math.prod(shape)
-    if states > MOST_STATES:
+    if states > MOST_ENUMERATED_STATES:
         return None
     known = np.where(dataset.codes < 0, -1, 0).astype(np.int32)
     observed = list(model.observed)
@@ -134,7 +132,7 @@ def expected_states(
             "for them. Use kind='robust'."
         )
     patterns, which = np.unique(known, axis=0, return_inverse=True)
-    if len(patterns) * states > MOST_STATES:
+    if len(patterns) * states > MOST_ENUMERATED_STATES:
         return None
     grid = np.indices(shape, dtype=np.int32).reshape(len(free), -1).T
     codes: Int32Array = np.repeat(patterns, states, axis=0)

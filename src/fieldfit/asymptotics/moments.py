@@ -25,6 +25,8 @@ from fieldfit.types import FloatArray, ModelError, PolicyError
 
 Compile = Callable[[Selection], Problem]
 
+#: Joint states up to which expectations over X are exact sums over all of them.
+MOST_ENUMERATED_STATES = 1 << 16
 #: Composite scores (rows of C with several entries) that may be kept apart.
 MOST_COMPOSITES = 2_000
 

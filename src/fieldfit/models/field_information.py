@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: States of a sum that is computed state by state with anything clamped, and numbers that this may take.
 SMALL, MOST_NUMBERS = 64, 4_000_000
 #: States and monomials of a sum with nothing clamped.
-MOST_STATES, MOST_MONOMIALS = 1 << 20, 1_000
+MOST_LATTICE_STATES, MOST_MONOMIALS = 1 << 20, 1_000
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def lattice_of(graph: FactorGraph, program: Program, features: Any) -> Lattice |
     from scipy.sparse import coo_array
 
     cards = tuple(graph.cardinalities[v] for v in program.free)
-    if program.boundary or math.prod(cards) > MOST_STATES:
+    if program.boundary or math.prod(cards) > MOST_LATTICE_STATES:
         return None
     strides = np.ones(len(cards), dtype=np.int64)
     strides[:-1] = np.cumprod(np.array(cards[:0:-1], dtype=np.int64))[::-1]
