@@ -5,6 +5,7 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.api.accuracies import implicit_accuracy, score_variance
+from fieldfit.api.validation import fold_members
 from fieldfit.data.sequences import Sequences
 from fieldfit.types import DataError
 
@@ -166,3 +167,42 @@ def test_intervals_cover_with_groups_and_not_without():
     assert np.mean(inside["without"]) < 0.85
     ratio = np.mean(errors, axis=0) / np.std(estimates, axis=0, ddof=1)
     np.testing.assert_allclose(ratio.mean(), 1.0, atol=0.05)
+
+
+@pytest.mark.parametrize("n_groups", [5, 60, 300])
+def test_folds_keep_groups_together_and_are_about_equal(n_groups):
+    groups = np.random.default_rng(4).permutation(np.arange(600) % n_groups)
+    members = fold_members(600, 5, 0, groups)
+    assert all(len(set(members[groups == group])) == 1 for group in range(n_groups))
+    assert np.ptp(np.bincount(members, minlength=5)) <= 600 // n_groups
+    assert np.any(members != fold_members(600, 5, 1, groups))
+
+
+def test_cross_validation_with_groups_is_what_it_says():
+    line = ff.cross_validate(MODEL, X, "PL1", folds=3, random_state=1, groups=GROUPS, sample_weight=WEIGHT).iloc[0]
+    members, loss = fold_members(300, 3, 1, GROUPS), np.empty(300)
+    for fold in range(3):
+        inside, outside = members != fold, members == fold
+        theta = ff.fit(MODEL, X[inside], "PL1", sample_weight=WEIGHT[inside]).theta
+        loss[outside] = -MODEL.conditional(theta, X[outside], range(4))
+    share = WEIGHT / WEIGHT.sum()
+    mean = loss @ share
+    by_group = np.bincount(GROUPS, share * (loss - mean))
+    assert line["nll"] == pytest.approx(mean, rel=1e-8)
+    assert line["std_error"] == pytest.approx(np.sqrt(60 / 59 * (by_group**2).sum()), rel=1e-6)
+
+
+def test_copies_of_a_sample_do_not_flatter_a_model_where_they_are_a_group():
+    """Ten copies of 30 random rows: a model that learns rows by heart scores well unless the copies stay together."""
+    rows = np.random.default_rng(5).integers(0, 2, (30, 4))
+    options = {"score": "PL1", "folds": 5, "sigma2": 10.0}
+    groups = np.repeat(np.arange(30), 10)
+    apart = ff.cross_validate(MODEL, np.repeat(rows, 10, axis=0), "PL1", **options).iloc[0]
+    together = ff.cross_validate(MODEL, np.repeat(rows, 10, axis=0), "PL1", groups=groups, **options).iloc[0]
+    assert together["nll"] > apart["nll"] + 0.1
+    assert together["std_error"] > 2 * apart["std_error"]
+
+
+def test_too_few_groups_for_the_folds_are_refused():
+    with pytest.raises(DataError, match="4 groups are too few for 5 folds"):
+        ff.cross_validate(MODEL, X, "PL1", groups=GROUPS % 4)

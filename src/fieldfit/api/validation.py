@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fieldfit.asymptotics.expectations import replicate_seeds
 from fieldfit.data.samples import Table
@@ -30,6 +31,7 @@ def cross_validate(
     random_state: int = 0,
     sample_weight: Any = None,
     weight_kind: str = "importance",
+    groups: ArrayLike | str | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Compute the held-out negative log-likelihood of models, policies and penalties.
@@ -55,6 +57,9 @@ def cross_validate(
     weight_kind : {"importance", "counts"}, default: "importance"
         Importance weights enter the fits and the means. With counts every copy is a sample, and copies can be in
         different folds.
+    groups : array_like, str or None, default: None
+        Group of each sample, or the name of the column with the groups. The samples of a group are all in one fold, and
+        the standard errors are over groups.
     **options
         Other parameters of `fit`.
 
@@ -84,16 +89,13 @@ def cross_validate(
         raise FieldfitError(f"Cross-validation needs an integer of at least 2 folds; got {folds!r}.")
     lines, losses = [], []
     weight: FloatArray | None = None
+    group: IntArray | None = None
     for name, candidate in models.items():
-        if sample_weight is None:
-            dataset = candidate.read(data)
-        else:
-            dataset = candidate.read(data, sample_weight=sample_weight, weight_kind=weight_kind)
-        dataset = dataset.copies()
-        n, weight = dataset.n, dataset.sample_weight
+        dataset = candidate.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups).copies()
+        n, weight, group = dataset.n, dataset.sample_weight, dataset.groups
         if n < 2 * folds:
             raise DataError(f"{n} samples are too few for {folds} folds.")
-        member = fold_members(n, folds, random_state)
+        member = fold_members(n, folds, random_state, group)
         for text in policies:
             for penalty in penalties:
                 loss = np.empty(n)
@@ -118,29 +120,51 @@ def cross_validate(
     matrix = np.stack(losses)
     if matrix.shape[1] == 0:
         raise DataError("There are no samples to score.")
-    means, errors = weighted_means(matrix, weight)
+    means, errors = weighted_means(matrix, weight, group)
     best = int(means.argmin())
     frame["nll"], frame["std_error"] = means, errors
-    frame["excess"], frame["excess_std_error"] = weighted_means(matrix - matrix[best], weight)
+    frame["excess"], frame["excess_std_error"] = weighted_means(matrix - matrix[best], weight, group)
     if list(models) == [""]:
         frame = frame.drop(columns="model")
     return frame.sort_values("nll", kind="stable").reset_index(drop=True)
 
 
-def weighted_means(values: FloatArray, weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-    """Weighted means over samples of values (lines, n), and their standard errors."""
+def weighted_means(
+    values: FloatArray, weight: FloatArray | None, groups: IntArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Means over samples of values (lines, n) and their standard errors.
+
+    ``weight`` (n,) is None for equal weights, ``groups`` (n,) None for independent samples.
+    """
     n = values.shape[1]
     share = np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
     means = values @ share
-    errors = np.sqrt(n / (n - 1) * ((values - means[:, None]) ** 2 @ share**2))
+    deviations = (values - means[:, None]) * share
+    if groups is not None:
+        deviations = np.stack([np.bincount(groups, line) for line in deviations])
+    units = deviations.shape[1]
+    errors = np.sqrt(units / (units - 1) * (deviations**2).sum(axis=1))
     return means, errors
 
 
-def fold_members(n: int, folds: int, random_state: int) -> IntArray:
-    """Fold of each sample (n,), with sizes as equal as possible."""
-    members = np.arange(n) % folds
-    np.random.default_rng(random_state).shuffle(members)
-    return members.astype(np.int64)
+def fold_members(n: int, folds: int, random_state: int, groups: IntArray | None = None) -> IntArray:
+    """The fold of each sample (n,), as equal in size as can be; samples of one group are in one fold."""
+    random = np.random.default_rng(random_state)
+    if groups is None:
+        members = np.arange(n) % folds
+        random.shuffle(members)
+        return members.astype(np.int64)
+    sizes = np.bincount(groups)
+    if len(sizes) < folds:
+        raise DataError(f"{len(sizes)} groups are too few for {folds} folds: every fold needs a group of its own.")
+    shuffled = random.permutation(len(sizes))
+    fold_of_group, fold_sizes = np.empty(len(sizes), dtype=np.int64), np.zeros(folds)
+    for group in shuffled[
+        np.argsort(-sizes[shuffled], kind="stable")
+    ]:  # large groups first, each into the smallest fold
+        fold_of_group[group] = fold_sizes.argmin()
+        fold_sizes[fold_of_group[group]] += sizes[group]
+    return fold_of_group[groups]
 
 
 def held_out(model: Model, theta: FloatArray, dataset: Any, score: Policy | str = "FL") -> FloatArray:
@@ -227,7 +251,9 @@ def goodness_of_fit(
 
     def expectation(theta: FloatArray, seed: int) -> FloatArray:
         seeds = replicate_seeds(seed, _EXPECTATION)
-        mean: FloatArray = np.mean([measure(fit.model.simulate(dataset, theta, own), theta) for own in seeds], axis=0)
+        mean: FloatArray = np.mean(
+            [measure(fit.model.simulate(dataset, theta, each), theta) for each in seeds], axis=0
+        )
         return mean
 
     observed = measure(dataset, fit.theta)
