@@ -6,8 +6,6 @@ Names are loaded when they are first used, so that `import fieldfit` (and the co
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -70,17 +68,6 @@ def __getattr__(name: str) -> Any:
         globals()[name] = value
         return value
     raise AttributeError(f"module 'fieldfit' has no attribute {name!r}")
-
-
-class _Package(ModuleType):
-    """The import system makes a submodule an attribute of its package; a public function of that name must stay."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

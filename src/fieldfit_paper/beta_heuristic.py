@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit.asymptotics.criterion import Criterion, WeightsCriterion
-from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.models.base import Problem
 from fieldfit.models.chain_problem import selected_windows
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.sweep import experiment
 from fieldfit.types import FloatArray, PolicyError
+from fieldfit.variance.criterion import Criterion, WeightsCriterion
+from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.weights.choice import Ridge, best_beta
 from fieldfit.weights.groups import groups_of
 from fieldfit.weights.statistics import DataStatistics

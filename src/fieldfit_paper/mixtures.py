@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit import Policy, asymptotics
-from fieldfit.asymptotics.mixture_moments import FORMULAS, MixtureMoments
 from fieldfit.data.samples import Table
 from fieldfit.models.cost import family_flops
 from fieldfit.models.field import FieldModel
 from fieldfit.types import FloatArray, ModelError
+from fieldfit.variance.mixture_moments import FORMULAS, MixtureMoments
 
 __all__ = ["FORMULAS", "FamilyMixtures", "family_mixtures"]
 

@@ -8,8 +8,8 @@ from oracle import central_gradient
 
 import fieldfit as ff
 from fieldfit.api.accuracies import implicit_accuracy, score_variance
-from fieldfit.asymptotics import ImplicitAccuracy, expectations
 from fieldfit.types import DataError, FieldfitError, ModelError
+from fieldfit.variance import ImplicitAccuracy, expectations
 
 MODEL = ff.BoltzmannMachine(4, biases=True)
 THETA = np.array([-1.0, 1.0, 0.5, -0.5, 1.0, -1.0, 0.2, -0.2, 0.4, 0.0])

@@ -8,8 +8,8 @@ import re
 import pytest
 
 import fieldfit as ff
-from fieldfit.asymptotics import Asymptotics
 from fieldfit.planner.result import Plan
+from fieldfit.variance import Asymptotics
 
 #: Classes that users do not import but receive.
 RETURNED = (Asymptotics, Plan)

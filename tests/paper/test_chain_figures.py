@@ -5,8 +5,6 @@ import os
 import numpy as np
 import pytest
 
-from fieldfit.asymptotics.criterion import Criterion
-from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.boltzmann_chain import BoltzmannChain
 from fieldfit.models.chain_crf import ChainCRF
@@ -14,6 +12,8 @@ from fieldfit.models.chain_layout import ChainLayout
 from fieldfit.models.chain_problem import Windows
 from fieldfit.objective import Objective
 from fieldfit.types import DataError, ModelError, PolicyError
+from fieldfit.variance.criterion import Criterion
+from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit_paper import chain_sweeps, claim_rows, claims, figure13
 from fieldfit_paper.beta_heuristic import heuristic_beta, heuristic_cell
 from fieldfit_paper.chain_data import chain_data, draw_fold

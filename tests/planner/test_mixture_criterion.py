@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.asymptotics.criterion import Criterion, LogDeterminant, LogTrace
-from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.data.samples import Table
+from fieldfit.variance.criterion import Criterion, LogDeterminant, LogTrace
+from fieldfit.variance.mixture_moments import MixtureMoments
 
 NAMES = ("PL1", "PL2", "FL", "PL1/row", "Partition(2)")
 

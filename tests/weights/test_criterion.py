@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from oracle import central_gradient
 
 import fieldfit as ff
-from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.types import IdentifiabilityError, ModelError, PolicyError
+from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.weights.choice import Exact, Ridge, best_beta, diagonal_form
 from fieldfit.weights.gershgorin import discs
 

@@ -11,7 +11,10 @@ from typing import Literal
 import numpy as np
 
 from fieldfit.api.state import FitState
-from fieldfit.asymptotics import (
+from fieldfit.models.base import Problem
+from fieldfit.optim.cg import conjugate_gradients
+from fieldfit.types import DataError, FloatArray
+from fieldfit.variance import (
     Accuracy,
     DenseAccuracy,
     ImplicitAccuracy,
@@ -22,11 +25,8 @@ from fieldfit.asymptotics import (
     Solved,
     robust_moments,
 )
-from fieldfit.asymptotics.expectations import Estimated, information_identity, model_moments, simulated_problems
-from fieldfit.asymptotics.meat import mean_score
-from fieldfit.models.base import Problem
-from fieldfit.optim.cg import conjugate_gradients
-from fieldfit.types import DataError, FloatArray
+from fieldfit.variance.expectations import Estimated, information_identity, model_moments, simulated_problems
+from fieldfit.variance.meat import mean_score
 
 Kind = Literal["robust", "model"]
 

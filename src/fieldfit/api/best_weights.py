@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit.asymptotics.identification import check_identified, with_open_weights
-from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy, as_policy
 from fieldfit.types import ModelError
+from fieldfit.variance.identification import check_identified, with_open_weights
+from fieldfit.variance.moments import MOST_ENUMERATED_STATES
 from fieldfit.weights.expected import expected_weights
 from fieldfit.weights.groups import groups_of
 from fieldfit.weights.options import AutoWeights

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.asymptotics import Accuracy, ImplicitAccuracy
 from fieldfit.types import FloatArray
+from fieldfit.variance import Accuracy, ImplicitAccuracy
 
 if TYPE_CHECKING:
     from fieldfit.api.accuracies import Kind

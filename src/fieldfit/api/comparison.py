@@ -19,9 +19,9 @@ import numpy as np
 
 from fieldfit.api.accuracies import score_variance
 from fieldfit.api.functionals import places_of, unit_rows
-from fieldfit.asymptotics import DenseAccuracy, robust_moments, weighted_chi_square_tail
-from fieldfit.asymptotics.range_inverse import range_inverse
 from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray, ModelError
+from fieldfit.variance import DenseAccuracy, robust_moments, weighted_chi_square_tail
+from fieldfit.variance.range_inverse import range_inverse
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.asymptotics import DenseAccuracy, ImplicitAccuracy, Moments
+from fieldfit.variance import DenseAccuracy, ImplicitAccuracy, Moments
 
 if TYPE_CHECKING:
     from fieldfit.api.accuracies import Kind

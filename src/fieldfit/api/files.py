@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from fieldfit.api.result import Fit
 from fieldfit.api.state import Convergence, SampleSize, Saved
-from fieldfit.asymptotics import Moments
 from fieldfit.data.container import read_container, write_container
 from fieldfit.data.encoders import names_of, read_encoder
 from fieldfit.models.base import Model
@@ -23,6 +22,7 @@ from fieldfit.models.cost import Cost
 from fieldfit.objective import Penalty
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError, FileFormatError
+from fieldfit.variance import Moments
 from fieldfit.weights.storing import from_plain, to_plain
 
 #: Parameters up to which a saved fit carries its bread and meat.

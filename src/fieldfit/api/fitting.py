@@ -18,8 +18,6 @@ from fieldfit.api.prepare import Prepared, check_estimable, prepare, refuse_noth
 from fieldfit.api.result import Fit
 from fieldfit.api.solve import Method, Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
-from fieldfit.asymptotics.identification import with_open_weights
-from fieldfit.asymptotics.separation import separated_parameters, separation_message
 from fieldfit.models.base import Model
 from fieldfit.models.cost import selection_cost
 from fieldfit.models.field import FieldModel
@@ -28,6 +26,8 @@ from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.policies import Policy, as_policy
 from fieldfit.types import ConvergenceWarning, FloatArray, IntArray, SeparationWarning
+from fieldfit.variance.identification import with_open_weights
+from fieldfit.variance.separation import separated_parameters, separation_message
 from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, as_options, automatic_weights
 
 

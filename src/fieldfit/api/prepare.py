@@ -16,7 +16,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.asymptotics.identification import check_identified
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table, constant_columns
 from fieldfit.models.base import Model, Problem
@@ -26,6 +25,7 @@ from fieldfit.policies import Policy
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray, ModelError, PolicyError, WidthError
+from fieldfit.variance.identification import check_identified
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldfit.asymptotics import theory_moments
-from fieldfit.asymptotics.identification import check_identified
-from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES, weighted_selection
-from fieldfit.asymptotics.range_inverse import range_inverse
-from fieldfit.asymptotics.sandwich import between, hessian_matrix
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.objective import Objective
@@ -31,6 +26,11 @@ from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.report.shown import Shown, first_rows, frame_rows
 from fieldfit.report.table import PlainTable
 from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError
+from fieldfit.variance import theory_moments
+from fieldfit.variance.identification import check_identified
+from fieldfit.variance.moments import MOST_ENUMERATED_STATES, weighted_selection
+from fieldfit.variance.range_inverse import range_inverse
+from fieldfit.variance.sandwich import between, hessian_matrix
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldfit.api.functionals import some_places, unit_rows
-from fieldfit.asymptotics import DenseAccuracy, range_inverse
-from fieldfit.asymptotics.expected_problem import expected_problem
 from fieldfit.models.base import Problem
 from fieldfit.types import FloatArray, IntArray, ModelError
+from fieldfit.variance import DenseAccuracy, range_inverse
+from fieldfit.variance.expected_problem import expected_problem
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,8 +14,8 @@ from fieldfit.api.accuracies import MOST_DENSE, Kind, model_accuracy, robust_acc
 from fieldfit.api.cautions import few_samples, pull_of, simulated, under_model
 from fieldfit.api.functionals import Estimate, check_level, places_of, unit_rows, value_and_gradient
 from fieldfit.api.state import FitState
-from fieldfit.asymptotics import Accuracy, DenseAccuracy
 from fieldfit.types import FieldfitError, FloatArray, ModelError
+from fieldfit.variance import Accuracy, DenseAccuracy
 
 if TYPE_CHECKING:
     import pandas as pd

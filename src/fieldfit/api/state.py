@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 
 from fieldfit.api.prepare import Prepared
-from fieldfit.asymptotics import Moments
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.encoders import Encoder
 from fieldfit.models.base import Model, Problem
@@ -17,6 +16,7 @@ from fieldfit.objective import Objective, Penalty
 from fieldfit.optim import Solution
 from fieldfit.policies import Policy
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray
+from fieldfit.variance import Moments
 from fieldfit.weights import WeightsResult
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.cautions import few_samples, pull_of, under_model
-from fieldfit.asymptotics import DenseAccuracy
+from fieldfit.variance import DenseAccuracy
 
 if TYPE_CHECKING:
     from fieldfit.api.accuracies import Kind

@@ -8,10 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.asymptotics import Asymptotics, theory_moments
-from fieldfit.asymptotics.identification import beyond, interactions, null_space, open_directions
-from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES
-from fieldfit.asymptotics.sandwich import between, efficiency, hessian_matrix, inverse_on
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
@@ -20,6 +16,10 @@ from fieldfit.policies.families import Full
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError, WidthError
+from fieldfit.variance import Asymptotics, theory_moments
+from fieldfit.variance.identification import beyond, interactions, null_space, open_directions
+from fieldfit.variance.moments import MOST_ENUMERATED_STATES
+from fieldfit.variance.sandwich import between, efficiency, hessian_matrix, inverse_on
 
 SIMULATED = 20_000
 _BATCHES = 10

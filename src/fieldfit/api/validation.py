@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.asymptotics.expectations import replicate_seeds
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
 from fieldfit.policies import Policy, as_policy
 from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray
+from fieldfit.variance.expectations import replicate_seeds
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 
-from fieldfit.asymptotics.expected_problem import expected_problem
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.field import FieldModel
@@ -26,6 +25,7 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import Structure
 from fieldfit.types import DataError, PolicyError, WidthError
+from fieldfit.variance.expected_problem import expected_problem
 
 #: Evaluations that a fit of a field is expected to take at least, before it has been tried.
 _USUAL_STEPS = 40

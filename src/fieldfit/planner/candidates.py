@@ -13,7 +13,6 @@ from enum import Enum
 
 import numpy as np
 
-from fieldfit.asymptotics.criterion import Criterion
 from fieldfit.planner.costs import FitCosts
 from fieldfit.planner.evidence import Evidence
 from fieldfit.planner.ingredients import Ingredient, Term, mixture_text
@@ -22,6 +21,7 @@ from fieldfit.planner.request import NO_EFFICIENCY, Target
 from fieldfit.planner.search import Cost, Freedom, Mixture, best_weights, fill_budget, joint_optimum, rounded
 from fieldfit.policies.laws.base import Noise
 from fieldfit.types import FieldfitError
+from fieldfit.variance.criterion import Criterion
 
 #: Directions up to which all pairs of ingredients are searched.
 _THOROUGH = 30

@@ -14,15 +14,15 @@ from functools import partial
 
 import numpy as np
 
-from fieldfit.asymptotics.criterion import Criterion
-from fieldfit.asymptotics.expected_problem import expected_problem
-from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, Problem
 from fieldfit.optim.cg import conjugate_gradients
 from fieldfit.planner.ingredients import Ingredient
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray, ModelError
+from fieldfit.variance.criterion import Criterion
+from fieldfit.variance.expected_problem import expected_problem
+from fieldfit.variance.mixture_moments import MixtureMoments
 
 #: Relative residual of a solve, and the fewest steps that it gets however late it is: a few more hardly change a ratio of
 #: variances, many fewer do.

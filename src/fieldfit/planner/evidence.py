@@ -20,8 +20,6 @@ from functools import cached_property
 
 import numpy as np
 
-from fieldfit.asymptotics.criterion import Criterion, LogDeterminant, LogTrace
-from fieldfit.asymptotics.mixture_moments import MixtureMoments, Sampled, sampled_moments
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
@@ -33,6 +31,8 @@ from fieldfit.planner.pilot import Effort, Pilot, moment_passes
 from fieldfit.planner.request import Request
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray
+from fieldfit.variance.criterion import Criterion, LogDeterminant, LogTrace
+from fieldfit.variance.mixture_moments import MixtureMoments, Sampled, sampled_moments
 
 #: Joint states up to which expectations are sums over all of them.
 MOST_ENUMERATED_STATES = 1 << 12

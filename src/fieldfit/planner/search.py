@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit.asymptotics.criterion import Criterion
 from fieldfit.optim.simplex import minimise_on_simplex
 from fieldfit.planner.ingredients import Ingredient
 from fieldfit.policies.laws.base import Noise
 from fieldfit.types import FloatArray
+from fieldfit.variance.criterion import Criterion
 
 Cost = Callable[[FloatArray], float]
 

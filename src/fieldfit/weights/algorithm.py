@@ -18,7 +18,6 @@ from typing import Literal
 
 import numpy as np
 
-from fieldfit.asymptotics.criterion import WeightsCriterion
 from fieldfit.models.base import Problem
 from fieldfit.objective import Objective
 from fieldfit.optim import Callback, Solution, Status, minimise
@@ -26,6 +25,7 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, IntArray, ModelError
+from fieldfit.variance.criterion import WeightsCriterion
 from fieldfit.weights.choice import Exact, Ridge, best_beta, diagonal_form, fall_back, judge, rivals
 from fieldfit.weights.groups import DrawnPolicy, Groups, check_betas
 from fieldfit.weights.options import AutoWeights

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.asymptotics.criterion import Criterion, WeightsCriterion
-from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.optim.simplex import minimise_on_simplex
 from fieldfit.types import FloatArray, IdentifiabilityError
+from fieldfit.variance.criterion import Criterion, WeightsCriterion
+from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.weights.gershgorin import Gershgorin, discs
 from fieldfit.weights.groups import Groups
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fieldfit.asymptotics.mixture_moments import MixtureMoments
-from fieldfit.asymptotics.moments import Compile, TheoryMoments, theory_moments
 from fieldfit.policies.structure import Structure
 from fieldfit.types import FloatArray
+from fieldfit.variance.mixture_moments import MixtureMoments
+from fieldfit.variance.moments import Compile, TheoryMoments, theory_moments
 from fieldfit.weights.choice import Exact, Ridge, best_beta, judge
 from fieldfit.weights.groups import Groups, check_betas
 from fieldfit.weights.options import AutoWeights

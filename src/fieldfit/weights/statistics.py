@@ -23,13 +23,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.models.base import Problem
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import BoundFamily
 from fieldfit.types import BoolArray, FloatArray, IntArray
+from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.weights.gershgorin import Gershgorin, discs
 from fieldfit.weights.groups import DrawnPolicy, Groups
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit.asymptotics.meat import INDEPENDENT, ScoreVariance
 from fieldfit.models.base import Problem
 from fieldfit.types import FloatArray, ModelError
+from fieldfit.variance.meat import INDEPENDENT, ScoreVariance
 
 
 def inverse_on(matrix: FloatArray, basis: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
@@ -40,7 +40,7 @@ def between(inverse: FloatArray, meat: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, repr=False)
 class Asymptotics:
-    """Asymptotic theory of one policy at one θ. `fieldfit.asymptotics` returns it.
+    """Asymptotic theory of one policy at one θ. `fieldfit.variance` returns it.
 
     Attributes
     ----------

@@ -12,11 +12,11 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.api import accuracies
-from fieldfit.asymptotics import ImplicitAccuracy, ImplicitBread, Solved, implicit
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.chain_gradients import marginal_gradient
 from fieldfit.optim import conjugate_gradients
+from fieldfit.variance import ImplicitAccuracy, ImplicitBread, Solved, implicit
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.asymptotics import range_inverse
 from fieldfit.types import IdentifiabilityError, SeparationWarning
+from fieldfit.variance import range_inverse
 
 FACTORS = [1e-8, 1e-5, 1e-3, 2e4, 1e5, 1e8]
 BOTH = np.array([[0, 0], [0, 1.0]])

@@ -20,9 +20,9 @@ from typing import Protocol
 
 import numpy as np
 
-from fieldfit.asymptotics.range_inverse import RangeInverse, range_inverse
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray
+from fieldfit.variance.range_inverse import RangeInverse, range_inverse
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,12 @@ from typing import Protocol
 
 import numpy as np
 
-from fieldfit.asymptotics.moments import Compile, theory_moments, weighted_selection
 from fieldfit.models.base import Problem
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Noise
 from fieldfit.policies.structure import Structure
 from fieldfit.types import FloatArray, ModelError
+from fieldfit.variance.moments import Compile, theory_moments, weighted_selection
 
 FORMULAS = ("published", "exact")
 _POINTS = 500  # mixtures at a time, to bound the memory

@@ -26,8 +26,8 @@ from typing import Protocol
 
 import numpy as np
 
-from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.types import BoolArray, FloatArray
+from fieldfit.variance.mixture_moments import MixtureMoments
 
 #: Pivots and diagonal entries below this, relative to the largest, are 0.
 _ZERO = 1e-9

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.asymptotics.sandwich import hessian_matrix
 from fieldfit.models.base import Problem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import FloatArray, ModelError, PolicyError
+from fieldfit.variance.sandwich import hessian_matrix
 
 Compile = Callable[[Selection], Problem]
 

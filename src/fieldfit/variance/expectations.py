@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.asymptotics.accuracy import Moments
-from fieldfit.asymptotics.meat import ScoreVariance
-from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES, theory_moments
-from fieldfit.asymptotics.sandwich import hessian_matrix, robust_moments
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.types import DataError, FloatArray, Int32Array, PolicyError
+from fieldfit.variance.accuracy import Moments
+from fieldfit.variance.meat import ScoreVariance
+from fieldfit.variance.moments import MOST_ENUMERATED_STATES, theory_moments
+from fieldfit.variance.sandwich import hessian_matrix, robust_moments
 
 #: Simulated samples in all, at least, and in how many datasets at least.
 SIMULATED = 20_000

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.asymptotics.block_preconditioner import block_preconditioner
-from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.models.base import Problem
 from fieldfit.types import BoolArray, FloatArray
+from fieldfit.variance.block_preconditioner import block_preconditioner
+from fieldfit.variance.meat import ScoreVariance
 
 #: Relative error of a standard error at which its solve may end (δ above).
 STANDARD_ERROR_TOLERANCE = 1e-3

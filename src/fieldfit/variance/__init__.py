@@ -1,0 +1,27 @@
+"""Asymptotic variance: bread, meat and the sandwich, from the sums over samples that a Problem answers."""
+
+from fieldfit.variance.accuracy import Accuracy, DenseAccuracy, Moments
+from fieldfit.variance.implicit import ImplicitAccuracy, ImplicitBread, Limit, Solved
+from fieldfit.variance.meat import ScoreVariance
+from fieldfit.variance.moments import TheoryMoments, theory_moments
+from fieldfit.variance.range_inverse import RangeInverse, range_inverse
+from fieldfit.variance.sandwich import Asymptotics, robust_moments
+from fieldfit.variance.weighted_chi_square import weighted_chi_square_tail
+
+__all__ = [
+    "Accuracy",
+    "Asymptotics",
+    "DenseAccuracy",
+    "ImplicitAccuracy",
+    "ImplicitBread",
+    "Limit",
+    "Moments",
+    "RangeInverse",
+    "ScoreVariance",
+    "Solved",
+    "TheoryMoments",
+    "range_inverse",
+    "robust_moments",
+    "theory_moments",
+    "weighted_chi_square_tail",
+]
