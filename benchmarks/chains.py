@@ -30,10 +30,21 @@ def evaluation_parts(problem: ChainProblem, theta: FloatArray, repeats: int = 7)
     scores, residuals = np.empty((data.n_tokens, layout.padded)), np.empty((data.n_tokens, layout.padded))
     values, gradient = np.empty(data.n_sequences), np.empty_like(theta)
     scoring, forward, backward, whole = best_times(
-        lambda: _kernels.chain_scores(problem._tokens, weights, scores, get_threads()),
+        lambda: _kernels.chain_scores(problem._tokens, weights, scores=scores, n_threads=get_threads()),
         lambda: problem.row_values(theta),
         lambda: _kernels.chain_evaluate(
-            problem._tokens, weights, None, families, None, True, False, values, None, residuals, None, get_threads()
+            problem._tokens,
+            weights,
+            direction=None,
+            families=families,
+            row_weight=None,
+            observed=True,
+            squares=False,
+            values=values,
+            tangents=None,
+            residuals=residuals,
+            gradient=None,
+            n_threads=get_threads(),
         ),
         lambda: problem.value_grad(theta, out=gradient),
         repeats=repeats,

@@ -85,9 +85,20 @@ def reckon(data: Sequences, layout_name: str, threads: int, bandwidth: float) ->
         bare_gather, bare_scatter, gather, empty, whole = best_times(
             split_product(matrix, weights, pool),
             split_product(transposed, residuals, pool),
-            lambda: _kernels.chain_scores(problem._tokens, unpacked, scores, threads),
+            lambda: _kernels.chain_scores(problem._tokens, unpacked, scores=scores, n_threads=threads),
             lambda: _kernels.chain_evaluate(
-                problem._tokens, unpacked, None, nothing, None, True, False, values, None, room, outputs, threads
+                problem._tokens,
+                unpacked,
+                direction=None,
+                families=nothing,
+                row_weight=None,
+                observed=True,
+                squares=False,
+                values=values,
+                tangents=None,
+                residuals=room,
+                gradient=outputs,
+                n_threads=threads,
             ),
             lambda: problem.value_grad(theta, out=gradient),
         )

@@ -60,9 +60,20 @@ def evaluation_times(data: Sequences) -> tuple[float, float, int]:
     work = data.n_tokens * data.n_labels**2
     whole, scoring, without_gradient = best_times(
         lambda: problem.value_grad(theta, out=gradient),
-        lambda: _kernels.chain_scores(tokens, weights, scores, get_threads()),
+        lambda: _kernels.chain_scores(tokens, weights, scores=scores, n_threads=get_threads()),
         lambda: _kernels.chain_evaluate(
-            tokens, weights, None, families, None, True, False, values, None, residuals, None, get_threads()
+            tokens,
+            weights,
+            direction=None,
+            families=families,
+            row_weight=None,
+            observed=True,
+            squares=False,
+            values=values,
+            tangents=None,
+            residuals=residuals,
+            gradient=None,
+            n_threads=get_threads(),
         ),
         repeats=2 if work > 4e9 else 3 if work > 5e8 else 7,
     )

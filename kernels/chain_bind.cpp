@@ -204,8 +204,8 @@ void bind_chain(nb::module_& module) {
         .def(nb::init<In<int64_t>, In<int64_t>, In<int32_t>, Maybe<double>, In<int32_t>, int64_t, int64_t,
                       Maybe<uint8_t>, Maybe<int64_t>, Maybe<int32_t>, Maybe<int64_t>, Maybe<int32_t>, Maybe<double>,
                       Maybe<int64_t>, Maybe<int32_t>, bool>(),
-             nb::arg("offsets"), nb::arg("indptr"), nb::arg("indices"), nb::arg("values").none(), nb::arg("labels"),
-             nb::arg("n_labels"), nb::arg("n_features"), nb::arg("active").none() = nb::none(),
+             nb::kw_only(), nb::arg("offsets"), nb::arg("indptr"), nb::arg("indices"), nb::arg("values").none(),
+             nb::arg("labels"), nb::arg("n_labels"), nb::arg("n_features"), nb::arg("active").none() = nb::none(),
              nb::arg("pair_ptr").none() = nb::none(), nb::arg("pair_labels").none() = nb::none(),
              nb::arg("edge_ptr").none() = nb::none(), nb::arg("edge_features").none() = nb::none(),
              nb::arg("edge_values").none() = nb::none(), nb::arg("column_ptr").none() = nb::none(),
@@ -213,10 +213,11 @@ void bind_chain(nb::module_& module) {
         .def_prop_ro("padded", [](const ChainTokens& t) { return t.data().padded; })
         .def_prop_ro("n_chunks", [](const ChainTokens& t) { return t.data().n_chunks; })
         .def_prop_ro("n_hot", [](const ChainTokens& t) { return t.data().n_hot; });
-    module.def("chain_evaluate", &evaluate, nb::arg("tokens"), nb::arg("weights"), nb::arg("direction").none(),
-               nb::arg("families"), nb::arg("row_weight").none(), nb::arg("observed"), nb::arg("squares"),
-               nb::arg("values"), nb::arg("tangents").none(), nb::arg("residuals").none(), nb::arg("gradient").none(),
-               nb::arg("n_threads"), "Log-likelihood of each sequence, token residuals and gradient, in one pass.");
+    module.def("chain_evaluate", &evaluate, nb::arg("tokens"), nb::arg("weights"), nb::kw_only(),
+               nb::arg("direction").none(), nb::arg("families"), nb::arg("row_weight").none(), nb::arg("observed"),
+               nb::arg("squares"), nb::arg("values").noconvert(), nb::arg("tangents").noconvert().none(),
+               nb::arg("residuals").noconvert().none(), nb::arg("gradient").noconvert().none(), nb::arg("n_threads"),
+               "Log-likelihood of each sequence, token residuals and gradient, in one pass.");
     module.def(
         "chain_scores",
         [](const ChainTokens& tokens, const WeightArrays& arrays, Out2<double> scores, int n_threads) {
@@ -229,11 +230,11 @@ void bind_chain(nb::module_& module) {
             auto table = room((d.n_hot + 1) * d.padded);
             FF_CALL(chain_token_scores)(d, weights, table.get(), scores.data(), n_threads);
         },
-        nb::arg("tokens"), nb::arg("weights"), nb::arg("scores"), nb::arg("n_threads"),
+        nb::arg("tokens"), nb::arg("weights"), nb::kw_only(), nb::arg("scores").noconvert(), nb::arg("n_threads"),
         "Scores of all tokens, start and end weights included.");
-    module.def("chain_sequence_scores", &sequence_scores, nb::arg("tokens"), nb::arg("weights"), nb::arg("families"),
-               nb::arg("first"), nb::arg("transition_places"), nb::arg("start"), nb::arg("end"), nb::arg("residuals"),
-               nb::arg("scores"), nb::arg("n_threads"),
+    module.def("chain_sequence_scores", &sequence_scores, nb::arg("tokens"), nb::arg("weights"), nb::kw_only(),
+               nb::arg("families"), nb::arg("first"), nb::arg("transition_places"), nb::arg("start"), nb::arg("end"),
+               nb::arg("residuals").noconvert(), nb::arg("scores").noconvert(), nb::arg("n_threads"),
                "Gradient of the log-likelihood of each sequence from `first` on, by family and without its weight.");
 }
 

@@ -49,8 +49,9 @@ void bind_chain_decode(nb::module_& module) {
             auto work = room(n_threads * longest * chain.padded);
             FF_CALL(chain_viterbi)(chain, longest, work.get(), labels.data(), best.data(), n_threads);
         },
-        nb::arg("offsets"), nb::arg("scores"), nb::arg("edges"), nb::arg("n_labels"), nb::arg("labels"),
-        nb::arg("best"), nb::arg("n_threads"), "The best path of each sequence, and its score.");
+        nb::kw_only(), nb::arg("offsets"), nb::arg("scores"), nb::arg("edges"), nb::arg("n_labels"),
+        nb::arg("labels").noconvert(), nb::arg("best").noconvert(), nb::arg("n_threads"),
+        "The best path of each sequence, and its score.");
     module.def(
         "chain_n_best",
         [](In<int64_t> offsets, Scores scores, EdgeScores edges, int64_t n_labels, Out2<int32_t> labels,
@@ -69,8 +70,9 @@ void bind_chain_decode(nb::module_& module) {
             FF_CALL(chain_n_best)
             (chain, longest, count, work.get(), back.get(), labels.data(), best.data(), n_threads);
         },
-        nb::arg("offsets"), nb::arg("scores"), nb::arg("edges"), nb::arg("n_labels"), nb::arg("labels"),
-        nb::arg("best"), nb::arg("n_threads"), "The best paths of each sequence, best first, and their scores.");
+        nb::kw_only(), nb::arg("offsets"), nb::arg("scores"), nb::arg("edges"), nb::arg("n_labels"),
+        nb::arg("labels").noconvert(), nb::arg("best").noconvert(), nb::arg("n_threads"),
+        "The best paths of each sequence, best first, and their scores.");
     module.def(
         "chain_marginals",
         [](In<int64_t> offsets, Scores scores, EdgeScores edges, int64_t n_labels, Out2<double> nodes,
@@ -89,9 +91,9 @@ void bind_chain_decode(nb::module_& module) {
             FF_CALL(chain_marginals)
             (chain, longest, work.get(), nodes.data(), pairs ? pairs->data() : nullptr, log_z.data(), n_threads);
         },
-        nb::arg("offsets"), nb::arg("scores"), nb::arg("edges"), nb::arg("n_labels"), nb::arg("nodes"),
-        nb::arg("pairs").none(), nb::arg("log_z"), nb::arg("n_threads"),
-        "Node and edge marginals and log Z of each sequence, in log space.");
+        nb::kw_only(), nb::arg("offsets"), nb::arg("scores"), nb::arg("edges"), nb::arg("n_labels"),
+        nb::arg("nodes").noconvert(), nb::arg("pairs").noconvert().none(), nb::arg("log_z").noconvert(),
+        nb::arg("n_threads"), "Node and edge marginals and log Z of each sequence, in log space.");
 }
 
 }  // namespace ff

@@ -53,6 +53,26 @@ void sweep_chain(const Field& field, const double* log_tables, int64_t m, int64_
     }
 }
 
+// Every table entry that a chain can come to, whatever its free variables do, lies in the tables: from each factor's
+// entry down to that with all free variables in state 0, and up to that with all of them in their last.
+void check_reach(const Checks& checks, const Field& field, int64_t m, int64_t factors, int64_t table_size,
+                 const int64_t* entry, const int32_t* state) {
+    checks.within("an entry of a start lies outside the tables", entry, factors, 0, table_size);
+    std::vector<int64_t> lowest(entry, entry + factors), highest(entry, entry + factors);
+    for (int64_t v = 0; v < m; ++v) {
+        const int64_t now = state[v], last = field.cardinality[v] - 1;
+        checks.require(now >= 0 && now <= last, "start has a state that its variable does not have");
+        if (field.fixed[v]) continue;
+        for (int32_t k = field.factor_ptr[v]; k < field.factor_ptr[v + 1]; ++k) {
+            const size_t f = static_cast<size_t>(field.factor[k]);
+            lowest[f] -= now * field.stride[k];
+            highest[f] += (last - now) * field.stride[k];
+            checks.require(lowest[f] >= 0 && highest[f] < table_size,
+                           "entries, start and stride do not belong together: a chain would leave the tables");
+        }
+    }
+}
+
 }  // namespace
 
 void bind_gibbs(nb::module_& module) {
@@ -74,7 +94,13 @@ void bind_gibbs(nb::module_& module) {
             checks.length("factor", factor.shape(0), static_cast<size_t>(ends));
             checks.within("factor names a factor that does not exist", factor.data(), ends, 0, factors);
             checks.within("a cardinality must be at least 1", cardinality.data(), m, 1, INT32_MAX);
+            checks.within("a stride must be at least 1", stride.data(), ends, 1, int64_t{INT32_MAX} + 1);
+            checks.require(chains >= 1, "at least one chain is needed");
+            checks.require(burn_in >= 0 && thin >= 1, "burn_in must not be negative, and thin must be at least 1");
             const Field field{cardinality.data(), factor_ptr.data(), factor.data(), stride.data(), fixed.data()};
+            for (int64_t chain = 0; chain < chains; ++chain)
+                check_reach(checks, field, m, factors, static_cast<int64_t>(log_tables.shape(0)),
+                            entries.data() + chain * factors, start.data() + chain * m);
             const double* tables = log_tables.data();
             int32_t* out = draws.data();
             const int32_t most = m ? *std::max_element(field.cardinality, field.cardinality + m) : 1;

@@ -50,8 +50,8 @@ void bind_selection(nb::module_& module) {
                 count[i] = found;
             }
         },
-        nb::arg("seed"), nb::arg("stream"), nb::arg("first_row"), nb::arg("sizes"), nb::arg("lam"), nb::arg("keep"),
-        nb::arg("active"), nb::arg("counts"), nb::arg("n_threads"),
+        nb::kw_only(), nb::arg("seed"), nb::arg("stream"), nb::arg("first_row"), nb::arg("sizes"), nb::arg("lam"),
+        nb::arg("keep"), nb::arg("active"), nb::arg("counts").noconvert(), nb::arg("n_threads"),
         "How many components bernoulli_fill will select in each row.");
     module.def(
         "bernoulli_fill",
@@ -82,8 +82,8 @@ void bind_selection(nb::module_& module) {
                 });
             }
         },
-        nb::arg("seed"), nb::arg("stream"), nb::arg("first_row"), nb::arg("sizes"), nb::arg("lam"), nb::arg("keep"),
-        nb::arg("active"), nb::arg("indptr"), nb::arg("indices"), nb::arg("n_threads"),
+        nb::kw_only(), nb::arg("seed"), nb::arg("stream"), nb::arg("first_row"), nb::arg("sizes"), nb::arg("lam"),
+        nb::arg("keep"), nb::arg("active"), nb::arg("indptr"), nb::arg("indices").noconvert(), nb::arg("n_threads"),
         "indices[indptr[i]:indptr[i+1]] = the selected components of row first_row + i, in increasing order.");
     module.def(
         "unrank_subsets",
@@ -107,7 +107,7 @@ void bind_selection(nb::module_& module) {
                 for (int64_t i = c * chunk; i < end; ++i) numbers.unrank(rank[i], subset + i * k, hint);
             }
         },
-        nb::arg("ranks"), nb::arg("m"), nb::arg("k"), nb::arg("out"), nb::arg("n_threads"),
+        nb::arg("ranks"), nb::arg("m"), nb::arg("k"), nb::kw_only(), nb::arg("out").noconvert(), nb::arg("n_threads"),
         "out[i] = the k-subset of 0..m-1 with this number in lexicographic order.");
     module.def(
         "rank_subsets",
@@ -126,7 +126,7 @@ void bind_selection(nb::module_& module) {
 #pragma omp parallel for schedule(static) num_threads(n_threads) if (n > 4096)
             for (int64_t i = 0; i < n; ++i) rank[i] = numbers.rank(subset + i * k);
         },
-        nb::arg("subsets"), nb::arg("m"), nb::arg("out"), nb::arg("n_threads"),
+        nb::arg("subsets"), nb::arg("m"), nb::kw_only(), nb::arg("out").noconvert(), nb::arg("n_threads"),
         "out[i] = the number of this increasing subset of 0..m-1 in lexicographic order.");
     module.def(
         "partition_ranks",
@@ -168,8 +168,8 @@ void bind_selection(nb::module_& module) {
                 }
             }
         },
-        nb::arg("seed"), nb::arg("stream"), nb::arg("rows"), nb::arg("m"), nb::arg("k"), nb::arg("blocks"),
-        nb::arg("remainder"), nb::arg("n_threads"),
+        nb::kw_only(), nb::arg("seed"), nb::arg("stream"), nb::arg("rows"), nb::arg("m"), nb::arg("k"),
+        nb::arg("blocks").noconvert(), nb::arg("remainder").noconvert(), nb::arg("n_threads"),
         "A random partition of 0..m-1 for each row: the numbers of its blocks of k (increasing) and of what is left.");
 }
 

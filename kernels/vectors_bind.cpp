@@ -2,11 +2,11 @@
 #include <nanobind/stl/tuple.h>
 
 #include <optional>
-#include <string>
 #include <tuple>
 #include <vector>
 
 #include "bindings.hpp"
+#include "checks.hpp"
 #include "vectors.hpp"
 
 namespace ff {
@@ -16,10 +16,7 @@ namespace {
 using Maybe = std::optional<In<double>>;
 
 void need_length(const char* function, const char* name, size_t given, int64_t wanted) {
-    if (static_cast<int64_t>(given) != wanted)
-        throw nb::value_error((std::string(function) + ": " + name + " has " + std::to_string(given) +
-                               " entries where " + std::to_string(wanted) + " are needed")
-                                  .c_str());
+    Checks(function).length(name, given, static_cast<size_t>(wanted));
 }
 
 const double* pointer(const char* function, const char* name, const Maybe& array, int64_t n) {
@@ -29,7 +26,7 @@ const double* pointer(const char* function, const char* name, const Maybe& array
 }
 
 int need_threads(const char* function, int threads) {
-    if (threads < 1) throw nb::value_error((std::string(function) + ": n_threads must be at least 1").c_str());
+    Checks(function).threads(threads);
     return threads;
 }
 
@@ -71,7 +68,7 @@ void bind_history(nb::module_& module) {
             else FF_CALL(append_pair_double)(source, steps.data(), changes.data(), n, used, slot, partial.data(),
                                              sums.data(), threads);
         },
-        nb::arg("new_point"), nb::arg("old_point"), nb::arg("new_gradient"), nb::arg("old_gradient"),
+        nb::kw_only(), nb::arg("new_point"), nb::arg("old_point"), nb::arg("new_gradient"), nb::arg("old_gradient"),
         nb::arg("search_gradient"), nb::arg("diagonal").none(), nb::arg("new_image").none(),
         nb::arg("old_image").none(), nb::arg("steps").noconvert(), nb::arg("changes").noconvert(), nb::arg("used"),
         nb::arg("slot"), nb::arg("sums").noconvert(), nb::arg("n_threads"),
@@ -111,10 +108,10 @@ void bind_history(nb::module_& module) {
                 return FF_CALL(combine_rows_double)(how, steps.data(), changes.data(), n, used, direction.data(),
                                                     trial.data(), partial.data(), threads);
         },
-        nb::arg("point"), nb::arg("search_gradient"), nb::arg("diagonal").none(), nb::arg("image").none(),
-        nb::arg("steps").noconvert(), nb::arg("changes").noconvert(), nb::arg("step_weight"), nb::arg("change_weight"),
-        nb::arg("scale"), nb::arg("step"), nb::arg("direction").noconvert(), nb::arg("trial").noconvert(),
-        nb::arg("n_threads"),
+        nb::kw_only(), nb::arg("point"), nb::arg("search_gradient"), nb::arg("diagonal").none(),
+        nb::arg("image").none(), nb::arg("steps").noconvert(), nb::arg("changes").noconvert(), nb::arg("step_weight"),
+        nb::arg("change_weight"), nb::arg("scale"), nb::arg("step"), nb::arg("direction").noconvert(),
+        nb::arg("trial").noconvert(), nb::arg("n_threads"),
         "direction = -(scale M^-1 q + sum of weighted rows), trial = point + step direction; gives q.direction.");
 }
 
@@ -133,8 +130,8 @@ void bind_vectors(nb::module_& module) {
             nb::gil_scoped_release release;
             FF_CALL(step_along)(point.data(), direction.data(), step, n, trial.data(), threads);
         },
-        nb::arg("point"), nb::arg("direction").noconvert(), nb::arg("step"), nb::arg("trial").noconvert(),
-        nb::arg("n_threads"), "trial = point + step direction.");
+        nb::arg("point"), nb::arg("direction").noconvert(), nb::arg("step"), nb::kw_only(),
+        nb::arg("trial").noconvert(), nb::arg("n_threads"), "trial = point + step direction.");
     module.def(
         "keep_gradient",
         [](In<double> gradient, Maybe direction, Out<double> kept, int n_threads) {
@@ -150,7 +147,8 @@ void bind_vectors(nb::module_& module) {
             }
             return std::make_tuple(sums[0], sums[1], sums[2] == 0.0);
         },
-        nb::arg("gradient"), nb::arg("direction").none(), nb::arg("kept").noconvert(), nb::arg("n_threads"),
+        nb::arg("gradient"), nb::arg("direction").none(), nb::kw_only(), nb::arg("kept").noconvert(),
+        nb::arg("n_threads"),
         "Copy the gradient; gives gradient.direction, max |gradient| and whether all entries are finite.");
     module.def(
         "pseudo_gradient",
@@ -169,8 +167,8 @@ void bind_vectors(nb::module_& module) {
             }
             return std::make_tuple(sums[0], sums[1]);
         },
-        nb::arg("point"), nb::arg("gradient"), nb::arg("l1"), nb::arg("pseudo").noconvert(), nb::arg("n_threads"),
-        "Pseudo-gradient of f(x) + sum l1 |x|; gives sum l1 |x| and max |pseudo|.");
+        nb::arg("point"), nb::arg("gradient"), nb::arg("l1"), nb::kw_only(), nb::arg("pseudo").noconvert(),
+        nb::arg("n_threads"), "Pseudo-gradient of f(x) + sum l1 |x|; gives sum l1 |x| and max |pseudo|.");
     module.def(
         "cg_update",
         [](double alpha, In<double> p, In<double> product, Maybe diagonal, Out<double> x, Out<double> r,
@@ -194,8 +192,8 @@ void bind_vectors(nb::module_& module) {
             }
             return std::make_tuple(sums[0], sums[1], sums[2]);
         },
-        nb::arg("alpha"), nb::arg("p"), nb::arg("product"), nb::arg("diagonal").none(), nb::arg("x").noconvert(),
-        nb::arg("r").noconvert(), nb::arg("z").noconvert().none(), nb::arg("n_threads"),
+        nb::kw_only(), nb::arg("alpha"), nb::arg("p"), nb::arg("product"), nb::arg("diagonal").none(),
+        nb::arg("x").noconvert(), nb::arg("r").noconvert(), nb::arg("z").noconvert().none(), nb::arg("n_threads"),
         "x += alpha p, r -= alpha product, z = r / diagonal; gives r.r, r.z (r.r without a diagonal), max |r|.");
     module.def(
         "cg_direction",
@@ -206,7 +204,8 @@ void bind_vectors(nb::module_& module) {
             nb::gil_scoped_release release;
             FF_CALL(cg_direction)(beta, z.data(), n, p.data(), threads);
         },
-        nb::arg("beta"), nb::arg("z"), nb::arg("p").noconvert(), nb::arg("n_threads"), "p = z + beta p.");
+        nb::arg("beta"), nb::arg("z"), nb::kw_only(), nb::arg("p").noconvert(), nb::arg("n_threads"),
+        "p = z + beta p.");
     module.def(
         "inner_product",
         [](In<double> a, In<double> b, int n_threads) {
@@ -217,7 +216,8 @@ void bind_vectors(nb::module_& module) {
             std::vector<double> partial(static_cast<size_t>(vector_chunks(n)));
             return FF_CALL(inner_product)(a.data(), b.data(), n, partial.data(), threads);
         },
-        nb::arg("a"), nb::arg("b"), nb::arg("n_threads"), "a.b, the same bits for any number of threads.");
+        nb::arg("a"), nb::arg("b"), nb::kw_only(), nb::arg("n_threads"),
+        "a.b, the same bits for any number of threads.");
 }
 
 }  // namespace ff

@@ -36,6 +36,7 @@ class ChainTokens:
 
     def __init__(
         self,
+        *,
         offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         indices: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
@@ -79,6 +80,7 @@ def chain_evaluate(
         Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     ],
+    *,
     direction: tuple[
         Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
@@ -128,6 +130,7 @@ def chain_scores(
         Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     ],
+    *,
     scores: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
     n_threads: int,
 ) -> None:
@@ -143,6 +146,7 @@ def chain_sequence_scores(
         Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     ],
+    *,
     families: Sequence[
         tuple[
             int,
@@ -165,6 +169,7 @@ def chain_sequence_scores(
     """
 
 def chain_viterbi(
+    *,
     offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     scores: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
     edges: Annotated[NDArray[numpy.float64], dict(shape=(None, None, None), order="C", device="cpu", writable=False)],
@@ -176,6 +181,7 @@ def chain_viterbi(
     """The best path of each sequence, and its score."""
 
 def chain_n_best(
+    *,
     offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     scores: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
     edges: Annotated[NDArray[numpy.float64], dict(shape=(None, None, None), order="C", device="cpu", writable=False)],
@@ -187,6 +193,7 @@ def chain_n_best(
     """The best paths of each sequence, best first, and their scores."""
 
 def chain_marginals(
+    *,
     offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     scores: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
     edges: Annotated[NDArray[numpy.float64], dict(shape=(None, None, None), order="C", device="cpu", writable=False)],
@@ -308,6 +315,7 @@ def gibbs(
     """
 
 def bernoulli_count(
+    *,
     seed: int,
     stream: int,
     first_row: int,
@@ -321,6 +329,7 @@ def bernoulli_count(
     """How many components bernoulli_fill will select in each row."""
 
 def bernoulli_fill(
+    *,
     seed: int,
     stream: int,
     first_row: int,
@@ -340,6 +349,7 @@ def unrank_subsets(
     ranks: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     m: int,
     k: int,
+    *,
     out: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu")],
     n_threads: int,
 ) -> None:
@@ -350,6 +360,7 @@ def unrank_subsets(
 def rank_subsets(
     subsets: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
     m: int,
+    *,
     out: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
     n_threads: int,
 ) -> None:
@@ -358,6 +369,7 @@ def rank_subsets(
     """
 
 def partition_ranks(
+    *,
     seed: int,
     stream: int,
     rows: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
@@ -552,6 +564,7 @@ class NameTable:
 
 @overload
 def append_pair(
+    *,
     new_point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     old_point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     new_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
@@ -569,6 +582,7 @@ def append_pair(
 ) -> None: ...
 @overload
 def append_pair(
+    *,
     new_point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     old_point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     new_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
@@ -590,6 +604,7 @@ def append_pair(
 
 @overload
 def combine_rows(
+    *,
     point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     search_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     diagonal: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
@@ -606,6 +621,7 @@ def combine_rows(
 ) -> float: ...
 @overload
 def combine_rows(
+    *,
     point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     search_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     diagonal: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
@@ -628,6 +644,7 @@ def step_along(
     point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     direction: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     step: float,
+    *,
     trial: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
     n_threads: int,
 ) -> None:
@@ -636,6 +653,7 @@ def step_along(
 def keep_gradient(
     gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     direction: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    *,
     kept: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
     n_threads: int,
 ) -> tuple[float, float, bool]:
@@ -647,6 +665,7 @@ def pseudo_gradient(
     point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     l1: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    *,
     pseudo: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
     n_threads: int,
 ) -> tuple[float, float]:
@@ -655,6 +674,7 @@ def pseudo_gradient(
     """
 
 def cg_update(
+    *,
     alpha: float,
     p: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     product: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
@@ -671,6 +691,7 @@ def cg_update(
 def cg_direction(
     beta: float,
     z: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    *,
     p: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
     n_threads: int,
 ) -> None:
@@ -679,11 +700,13 @@ def cg_direction(
 def inner_product(
     a: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     b: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    *,
     n_threads: int,
 ) -> float:
     """a.b, the same bits for any number of threads."""
 
 def lasso_descent(
+    *,
     gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     scale: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     left: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],

@@ -236,7 +236,19 @@ def test_coordinate_descent_finds_the_minimum_of_the_model(n, k):
     scale, left, right, g, x, l1 = quadratic(n, k)
     B = np.diag(scale) - left @ right.T
     step, products = np.zeros(n), np.zeros(k)
-    passes = _kernels.lasso_descent(g, scale, left, right, np.diag(B).copy(), x, l1, 5000, 1e-13, step, products)
+    passes = _kernels.lasso_descent(
+        gradient=g,
+        scale=scale,
+        left=left,
+        right=right,
+        curvature=np.diag(B).copy(),
+        point=x,
+        l1=l1,
+        limit=5000,
+        tol=1e-13,
+        step=step,
+        products=products,
+    )
     assert 0 < passes < 5000
     assert violation(x + step, g + B @ step, l1).max() < 1e-10
     np.testing.assert_allclose(products, right.T @ step, atol=1e-12)
@@ -251,20 +263,38 @@ def test_every_pass_lowers_the_model():
 
     step, products, values = np.zeros(40), np.zeros(6), [value(np.zeros(40))]
     for _ in range(8):
-        assert _kernels.lasso_descent(g, scale, left, right, np.diag(B).copy(), x, l1, 1, 0.0, step, products) == 1
+        assert (
+            _kernels.lasso_descent(
+                gradient=g,
+                scale=scale,
+                left=left,
+                right=right,
+                curvature=np.diag(B).copy(),
+                point=x,
+                l1=l1,
+                limit=1,
+                tol=0.0,
+                step=step,
+                products=products,
+            )
+            == 1
+        )
         values.append(value(step))
     assert (np.diff(values) < 0).all()
 
 
 def test_coordinate_descent_refuses_wrong_shapes():
     one, two, thin = np.ones(1), np.ones(2), np.ones((2, 3))
-    good = [two, two, thin, thin, two, two, two, 1, 0.0, np.zeros(2), np.zeros(3)]
-    for place in (1, 4, 5, 6, 9):
+    good = {
+        "gradient": two, "scale": two, "left": thin, "right": thin, "curvature": two, "point": two, "l1": two,
+        "limit": 1, "tol": 0.0, "step": np.zeros(2), "products": np.zeros(3),
+    }  # fmt: skip
+    for name in ("scale", "curvature", "point", "l1", "step"):
         with pytest.raises(ValueError, match="1 entries where 2"):
-            _kernels.lasso_descent(*[*good[:place], one.copy(), *good[place + 1 :]])
+            _kernels.lasso_descent(**good | {name: one.copy()})
     with pytest.raises(ValueError, match="a row of right"):
-        _kernels.lasso_descent(*[*good[:3], np.ones((2, 2)), *good[4:]])
+        _kernels.lasso_descent(**good | {"right": np.ones((2, 2))})
     with pytest.raises(ValueError, match="products"):
-        _kernels.lasso_descent(*[*good[:10], np.zeros(2)])
+        _kernels.lasso_descent(**good | {"products": np.zeros(2)})
     with pytest.raises(ValueError, match="positive"):
-        _kernels.lasso_descent(*[*good[:4], np.zeros(2), *good[5:]])
+        _kernels.lasso_descent(**good | {"curvature": np.zeros(2)})

@@ -31,20 +31,20 @@ def test_append_pair_is_the_inner_products_of_the_stored_rows(n, dtype, metric):
         steps, changes = before.copy()
         sums = np.empty((3, 4))
         _kernels.append_pair(
-            x1,
-            x0,
-            g1,
-            g0,
-            q,
-            diagonal if metric == "diagonal" else None,
-            z1 if metric == "operator" else None,
-            z0 if metric == "operator" else None,
-            steps,
-            changes,
-            3,
-            1,
-            sums,
-            threads,
+            new_point=x1,
+            old_point=x0,
+            new_gradient=g1,
+            old_gradient=g0,
+            search_gradient=q,
+            diagonal=diagonal if metric == "diagonal" else None,
+            new_image=z1 if metric == "operator" else None,
+            old_image=z0 if metric == "operator" else None,
+            steps=steps,
+            changes=changes,
+            used=3,
+            slot=1,
+            sums=sums,
+            n_threads=threads,
         )
         results.append((steps, changes, sums))
     steps, changes, sums = results[0]
@@ -74,19 +74,19 @@ def test_combine_rows_is_the_weighted_sum(n, dtype, metric):
     for threads in (1, 2):
         direction, trial = np.full((2, n), np.nan)
         slope = _kernels.combine_rows(
-            x,
-            q,
-            diagonal if metric == "diagonal" else None,
-            image if metric == "operator" else None,
-            steps,
-            changes,
-            a,
-            b,
-            0.7,
-            0.3,
-            direction,
-            trial,
-            threads,
+            point=x,
+            search_gradient=q,
+            diagonal=diagonal if metric == "diagonal" else None,
+            image=image if metric == "operator" else None,
+            steps=steps,
+            changes=changes,
+            step_weight=a,
+            change_weight=b,
+            scale=0.7,
+            step=0.3,
+            direction=direction,
+            trial=trial,
+            n_threads=threads,
         )
         results.append((direction, trial, slope))
     direction, trial, slope = results[0]
@@ -109,24 +109,24 @@ def test_the_small_passes(n, threads):
     x[::4] = 0.0
     largest = np.abs(g).max(initial=0.0)
     trial = np.empty(n)
-    _kernels.step_along(x, d, 0.25, trial, threads)
+    _kernels.step_along(x, d, 0.25, trial=trial, n_threads=threads)
     close(trial, x + 0.25 * d)
 
     kept = np.empty(n)
-    slope, norm, finite = _kernels.keep_gradient(g, d, kept, threads)
+    slope, norm, finite = _kernels.keep_gradient(g, d, kept=kept, n_threads=threads)
     np.testing.assert_array_equal(kept, g)
     close(slope, g @ d, max(n, 1))
     assert (norm, finite) == (largest, True)
-    assert _kernels.keep_gradient(g, None, kept, threads) == (0.0, largest, True)
+    assert _kernels.keep_gradient(g, None, kept=kept, n_threads=threads) == (0.0, largest, True)
 
     pseudo = np.empty(n)
-    penalty, norm = _kernels.pseudo_gradient(x, g, l1, pseudo, threads)
+    penalty, norm = _kernels.pseudo_gradient(x, g, l1, pseudo=pseudo, n_threads=threads)
     at_zero = np.sign(g) * np.maximum(np.abs(g) - l1, 0.0)
     close(pseudo, np.where(x == 0, at_zero, g + l1 * np.sign(x)))
     close(penalty, l1 @ np.abs(x), max(n, 1))
     assert norm == np.abs(pseudo).max(initial=0.0)
-    close(_kernels.inner_product(x, d, threads), x @ d, max(n, 1))
-    assert _kernels.inner_product(x, d, 1) == _kernels.inner_product(x, d, 2)
+    close(_kernels.inner_product(x, d, n_threads=threads), x @ d, max(n, 1))
+    assert _kernels.inner_product(x, d, n_threads=1) == _kernels.inner_product(x, d, n_threads=2)
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -138,8 +138,10 @@ def test_cg_passes(n, scaled):
     for threads in (1, 2):
         x, r, direction = x0.copy(), r0.copy(), p.copy()
         z = np.empty(n) if scaled else None
-        sums = _kernels.cg_update(0.3, p, product, diagonal, x, r, z, threads)
-        _kernels.cg_direction(0.6, r, direction, threads)
+        sums = _kernels.cg_update(
+            alpha=0.3, p=p, product=product, diagonal=diagonal, x=x, r=r, z=z, n_threads=threads
+        )
+        _kernels.cg_direction(0.6, r, p=direction, n_threads=threads)
         results.append((x, r, direction, np.array(sums)))
     x, r, direction, sums = results[0]
     residual = r0 - 0.3 * product
@@ -156,7 +158,7 @@ def test_cg_passes(n, scaled):
 def test_keep_gradient_notices_what_is_not_finite(bad):
     g = np.ones(5000)
     g[4321] = bad
-    assert not _kernels.keep_gradient(g, None, np.empty(5000), 2)[2]
+    assert not _kernels.keep_gradient(g, None, kept=np.empty(5000), n_threads=2)[2]
 
 
 def test_wrong_shapes_are_refused():
@@ -164,19 +166,78 @@ def test_wrong_shapes_are_refused():
     rows = np.ones((2, 5))
     sums = np.ones((2, 4))
     with pytest.raises(ValueError, match="trial has 6 entries where 5 are needed"):
-        _kernels.step_along(five, five, 1.0, six, 1)
+        _kernels.step_along(five, five, 1.0, trial=six, n_threads=1)
     with pytest.raises(ValueError, match="n_threads"):
-        _kernels.inner_product(five, five, 0)
+        _kernels.inner_product(five, five, n_threads=0)
     with pytest.raises(ValueError, match="old_gradient"):
-        _kernels.append_pair(five, five, five, six, five, None, None, None, rows, rows, 1, 0, sums, 1)
+        _kernels.append_pair(
+            new_point=five,
+            old_point=five,
+            new_gradient=five,
+            old_gradient=six,
+            search_gradient=five,
+            diagonal=None,
+            new_image=None,
+            old_image=None,
+            steps=rows,
+            changes=rows,
+            used=1,
+            slot=0,
+            sums=sums,
+            n_threads=1,
+        )
     for used, slot in [(3, 0), (2, 2), (0, 0), (1, -1)]:
         with pytest.raises(ValueError, match="slot < used"):
-            _kernels.append_pair(five, five, five, five, five, None, None, None, rows, rows, used, slot, sums, 1)
+            _kernels.append_pair(
+                new_point=five,
+                old_point=five,
+                new_gradient=five,
+                old_gradient=five,
+                search_gradient=five,
+                diagonal=None,
+                new_image=None,
+                old_image=None,
+                steps=rows,
+                changes=rows,
+                used=used,
+                slot=slot,
+                sums=sums,
+                n_threads=1,
+            )
     with pytest.raises(ValueError, match="both images"):
-        _kernels.append_pair(five, five, five, five, five, None, five, None, rows, rows, 1, 0, sums, 1)
+        _kernels.append_pair(
+            new_point=five,
+            old_point=five,
+            new_gradient=five,
+            old_gradient=five,
+            search_gradient=five,
+            diagonal=None,
+            new_image=five,
+            old_image=None,
+            steps=rows,
+            changes=rows,
+            used=1,
+            slot=0,
+            sums=sums,
+            n_threads=1,
+        )
     with pytest.raises(ValueError, match="more weights than rows"):
-        _kernels.combine_rows(five, five, None, None, rows, rows, np.ones(3), np.ones(3), 1.0, 1.0, five, five, 1)
+        _kernels.combine_rows(
+            point=five,
+            search_gradient=five,
+            diagonal=None,
+            image=None,
+            steps=rows,
+            changes=rows,
+            step_weight=np.ones(3),
+            change_weight=np.ones(3),
+            scale=1.0,
+            step=1.0,
+            direction=five,
+            trial=five,
+            n_threads=1,
+        )
     with pytest.raises(ValueError, match="diagonal and z"):
-        _kernels.cg_update(1.0, five, five, five, five, five, None, 1)
+        _kernels.cg_update(alpha=1.0, p=five, product=five, diagonal=five, x=five, r=five, z=None, n_threads=1)
     with pytest.raises(TypeError):  # an output of another type must not be written to a copy
-        _kernels.keep_gradient(five, None, np.ones(5, dtype=np.float32), 1)
+        _kernels.keep_gradient(five, None, kept=np.ones(5, dtype=np.float32), n_threads=1)

@@ -73,12 +73,12 @@ def test_subset_numbers_and_subsets_are_inverse(shape: tuple[int, int], data: st
     m, k = shape
     ranks = np.array(data.draw(st.lists(st.integers(0, comb(m, k) - 1), min_size=1, max_size=20)), dtype=np.int64)
     subsets = np.empty((len(ranks), k), dtype=np.int64)
-    _kernels.unrank_subsets(ranks, m, k, subsets, 2)
+    _kernels.unrank_subsets(ranks, m, k, out=subsets, n_threads=2)
     assert (np.diff(subsets, axis=1) > 0).all()
     assert subsets.min() >= 0
     assert subsets.max() < m
     back = np.empty_like(ranks)
-    _kernels.rank_subsets(subsets, m, back, 1)
+    _kernels.rank_subsets(subsets, m, out=back, n_threads=1)
     assert np.array_equal(back, ranks)
 
 
@@ -162,36 +162,119 @@ def test_a_field_without_free_variables(make_field: MakeField) -> None:
 def test_kernels_refuse_wrong_shapes() -> None:
     ranks, out = np.array([0, 3]), np.empty((2, 2), dtype=np.int64)
     with pytest.raises(ValueError, match="out of range"):
-        _kernels.unrank_subsets(ranks, 3, 2, out, 1)
+        _kernels.unrank_subsets(ranks, 3, 2, out=out, n_threads=1)
     with pytest.raises(ValueError, match="shape"):
-        _kernels.unrank_subsets(ranks, 3, 1, out, 1)
+        _kernels.unrank_subsets(ranks, 3, 1, out=out, n_threads=1)
     with pytest.raises(ValueError, match="1 <= k <= m"):
-        _kernels.unrank_subsets(ranks, 1, 2, out, 1)
+        _kernels.unrank_subsets(ranks, 1, 2, out=out, n_threads=1)
     with pytest.raises(ValueError, match="2\\^63"):
-        _kernels.unrank_subsets(ranks, 80, 40, np.empty((2, 40), dtype=np.int64), 1)
+        _kernels.unrank_subsets(ranks, 80, 40, out=np.empty((2, 40), dtype=np.int64), n_threads=1)
     for wrong in ([[1, 0]], [[0, 3]], [[-1, 0]], [[1, 1]]):
         with pytest.raises(ValueError, match="does not increase"):
-            _kernels.rank_subsets(np.array(wrong), 3, np.empty(1, dtype=np.int64), 1)
+            _kernels.rank_subsets(np.array(wrong), 3, out=np.empty(1, dtype=np.int64), n_threads=1)
     none, mask, sizes = np.empty(0), np.empty(0, dtype=np.uint8), np.array([4, 4])
     counts = np.empty(2, dtype=np.int64)
     with pytest.raises(ValueError, match="lam"):
-        _kernels.bernoulli_count(0, 0, 0, sizes, float("nan"), none, mask, counts, 1)
+        _kernels.bernoulli_count(
+            seed=0,
+            stream=0,
+            first_row=0,
+            sizes=sizes,
+            lam=float("nan"),
+            keep=none,
+            active=mask,
+            counts=counts,
+            n_threads=1,
+        )
     with pytest.raises(ValueError, match="keep"):
-        _kernels.bernoulli_count(0, 0, 0, sizes, 0.5, np.ones(3), mask, counts, 1)
+        _kernels.bernoulli_count(
+            seed=0,
+            stream=0,
+            first_row=0,
+            sizes=sizes,
+            lam=0.5,
+            keep=np.ones(3),
+            active=mask,
+            counts=counts,
+            n_threads=1,
+        )
     with pytest.raises(ValueError, match="active"):
-        _kernels.bernoulli_count(0, 0, 0, sizes, 0.5, none, np.ones(1, dtype=np.uint8), counts, 1)
+        _kernels.bernoulli_count(
+            seed=0,
+            stream=0,
+            first_row=0,
+            sizes=sizes,
+            lam=0.5,
+            keep=none,
+            active=np.ones(1, dtype=np.uint8),
+            counts=counts,
+            n_threads=1,
+        )
     with pytest.raises(ValueError, match="negative"):
-        _kernels.bernoulli_count(0, 0, 0, -sizes, 0.5, none, mask, counts, 1)
+        _kernels.bernoulli_count(
+            seed=0, stream=0, first_row=0, sizes=-sizes, lam=0.5, keep=none, active=mask, counts=counts, n_threads=1
+        )
     with pytest.raises(ValueError, match="shorter"):
-        _kernels.bernoulli_fill(0, 0, 0, sizes, 0.5, none, mask, np.array([0, 2, 4]), counts, 1)
+        _kernels.bernoulli_fill(
+            seed=0,
+            stream=0,
+            first_row=0,
+            sizes=sizes,
+            lam=0.5,
+            keep=none,
+            active=mask,
+            indptr=np.array([0, 2, 4]),
+            indices=counts,
+            n_threads=1,
+        )
     with pytest.raises(ValueError, match="falls"):
-        _kernels.bernoulli_fill(0, 0, 0, sizes, 0.5, none, mask, np.array([0, 2, 1]), counts, 1)
+        _kernels.bernoulli_fill(
+            seed=0,
+            stream=0,
+            first_row=0,
+            sizes=sizes,
+            lam=0.5,
+            keep=none,
+            active=mask,
+            indptr=np.array([0, 2, 1]),
+            indices=counts,
+            n_threads=1,
+        )
     # An indptr that leaves too little room loses components, but nothing is written outside it.
     guarded = np.full(4, -7)
-    _kernels.bernoulli_fill(0, 0, 0, sizes, 1.0, none, mask, np.array([0, 1, 3]), guarded, 1)
+    _kernels.bernoulli_fill(
+        seed=0,
+        stream=0,
+        first_row=0,
+        sizes=sizes,
+        lam=1.0,
+        keep=none,
+        active=mask,
+        indptr=np.array([0, 1, 3]),
+        indices=guarded,
+        n_threads=1,
+    )
     assert guarded.tolist() == [0, 0, 1, -7]
     rows = np.arange(2)
     with pytest.raises(ValueError, match="blocks"):
-        _kernels.partition_ranks(0, 0, rows, 5, 2, np.empty((2, 3), dtype=np.int64), counts, 1)
+        _kernels.partition_ranks(
+            seed=0,
+            stream=0,
+            rows=rows,
+            m=5,
+            k=2,
+            blocks=np.empty((2, 3), dtype=np.int64),
+            remainder=counts,
+            n_threads=1,
+        )
     with pytest.raises(ValueError, match="remainder"):
-        _kernels.partition_ranks(0, 0, rows, 4, 2, np.empty((2, 2), dtype=np.int64), counts, 1)
+        _kernels.partition_ranks(
+            seed=0,
+            stream=0,
+            rows=rows,
+            m=4,
+            k=2,
+            blocks=np.empty((2, 2), dtype=np.int64),
+            remainder=counts,
+            n_threads=1,
+        )

@@ -131,7 +131,16 @@ class BoltzmannChainProblem(Problem):
         nothing = np.zeros(len(labels) + 1, dtype=np.int64)
         empty = np.zeros(0, dtype=np.int32)
         self._tokens = _kernels.ChainTokens(
-            offsets, nothing, empty, None, labels, K, 0, None, np.zeros(1, np.int64), empty
+            offsets=offsets,
+            indptr=nothing,
+            indices=empty,
+            values=None,
+            labels=labels,
+            n_labels=K,
+            n_features=0,
+            active=None,
+            pair_ptr=np.zeros(1, np.int64),
+            pair_labels=empty,
         )
         self._n_tokens = len(labels)
         whole = ~has_left & ~has_right
@@ -229,16 +238,16 @@ class BoltzmannChainProblem(Problem):
         _kernels.chain_evaluate(
             self._tokens,
             weights,
-            direction,
-            self._kernel_families,
-            weight,
-            False,
-            squares,
-            values,
-            None if direction is None else np.empty(n),
-            residuals,
-            (np.zeros(0), edges, start, end, np.zeros(0)),
-            get_threads(),
+            direction=direction,
+            families=self._kernel_families,
+            row_weight=weight,
+            observed=False,
+            squares=squares,
+            values=values,
+            tangents=None if direction is None else np.empty(n),
+            residuals=residuals,
+            gradient=(np.zeros(0), edges, start, end, np.zeros(0)),
+            n_threads=get_threads(),
         )
         return np.vstack([edges[:K, :K], start[:K]]), residuals[:, :K].sum(axis=0), values
 
@@ -250,16 +259,16 @@ class BoltzmannChainProblem(Problem):
         _kernels.chain_evaluate(
             self._tokens,
             weights,
-            direction,
-            self._kernel_families,
-            None,
-            False,
-            False,
-            values,
-            slopes,
-            None,
-            None,
-            get_threads(),
+            direction=direction,
+            families=self._kernel_families,
+            row_weight=None,
+            observed=False,
+            squares=False,
+            values=values,
+            tangents=slopes,
+            residuals=None,
+            gradient=None,
+            n_threads=get_threads(),
         )
         return -values, None if slopes is None else -slopes
 

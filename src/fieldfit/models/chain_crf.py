@@ -339,7 +339,7 @@ class ChainCRF(Model):
         weights = self.layout.unpack(self.check_theta(theta))
         tokens = chain_tokens(self.layout, dataset, transpose=False)
         scores = np.empty((dataset.n_tokens, self.layout.padded))
-        _kernels.chain_scores(tokens, weights, scores, get_threads())
+        _kernels.chain_scores(tokens, weights, scores=scores, n_threads=get_threads())
         edges = weights[1][None]
         if self.layout.column_ptr is not None and self.layout.kernel_columns is not None:
             edges = np.repeat(edges, dataset.n_tokens, axis=0)
@@ -635,7 +635,18 @@ class ChainCRF(Model):
         weights = self.layout.unpack(self.check_theta(theta))
         whole = [Windows(0, 1.0, None, None, None)]
         _kernels.chain_evaluate(
-            tokens, weights, None, whole, None, False, False, values, None, residuals, None, get_threads()
+            tokens,
+            weights,
+            direction=None,
+            families=whole,
+            row_weight=None,
+            observed=False,
+            squares=False,
+            values=values,
+            tangents=None,
+            residuals=residuals,
+            gradient=None,
+            n_threads=get_threads(),
         )
         return residuals, values
 

@@ -48,7 +48,15 @@ class ScoredChains:
         """The best path (n_tokens,) and its score (n_sequences,); ties go to the smaller label."""
         labels = np.empty(len(self.scores), dtype=np.int32)
         best = np.empty(len(self.offsets) - 1)
-        _kernels.chain_viterbi(self.offsets, self.scores, self.edges, self.n_labels, labels, best, get_threads())
+        _kernels.chain_viterbi(
+            offsets=self.offsets,
+            scores=self.scores,
+            edges=self.edges,
+            n_labels=self.n_labels,
+            labels=labels,
+            best=best,
+            n_threads=get_threads(),
+        )
         return labels, best
 
     def n_best(self, count: int) -> tuple[Int32Array, FloatArray]:
@@ -60,7 +68,15 @@ class ScoredChains:
             raise DataError(f"The number of paths must be at least 1; got {count}.")
         labels = np.empty((count, len(self.scores)), dtype=np.int32)
         best = np.empty((len(self.offsets) - 1, count))
-        _kernels.chain_n_best(self.offsets, self.scores, self.edges, self.n_labels, labels, best, get_threads())
+        _kernels.chain_n_best(
+            offsets=self.offsets,
+            scores=self.scores,
+            edges=self.edges,
+            n_labels=self.n_labels,
+            labels=labels,
+            best=best,
+            n_threads=get_threads(),
+        )
         return labels, best
 
     def marginals(self) -> tuple[FloatArray, FloatArray]:
@@ -68,7 +84,14 @@ class ScoredChains:
         nodes = np.empty_like(self.scores)
         log_z = np.empty(len(self.offsets) - 1)
         _kernels.chain_marginals(
-            self.offsets, self.scores, self.edges, self.n_labels, nodes, None, log_z, get_threads()
+            offsets=self.offsets,
+            scores=self.scores,
+            edges=self.edges,
+            n_labels=self.n_labels,
+            nodes=nodes,
+            pairs=None,
+            log_z=log_z,
+            n_threads=get_threads(),
         )
         return nodes[:, : self.n_labels], log_z
 
@@ -78,6 +101,13 @@ class ScoredChains:
         pairs = np.empty((*self.scores.shape, self.scores.shape[1]))
         log_z = np.empty(len(self.offsets) - 1)
         _kernels.chain_marginals(
-            self.offsets, self.scores, self.edges, self.n_labels, nodes, pairs, log_z, get_threads()
+            offsets=self.offsets,
+            scores=self.scores,
+            edges=self.edges,
+            n_labels=self.n_labels,
+            nodes=nodes,
+            pairs=pairs,
+            log_z=log_z,
+            n_threads=get_threads(),
         )
         return np.ascontiguousarray(pairs[:, : self.n_labels, : self.n_labels])

@@ -111,16 +111,16 @@ def chain_tokens(
             "columns": layout.kernel_columns,
         }
     return _kernels.ChainTokens(
-        dataset.offsets,
-        dataset.indptr,
-        dataset.indices,
-        dataset.values,
-        dataset.labels,
-        layout.n_labels,
-        layout.n_features,
-        active,
-        pair_ptr,
-        pair_labels,
+        offsets=dataset.offsets,
+        indptr=dataset.indptr,
+        indices=dataset.indices,
+        values=dataset.values,
+        labels=dataset.labels,
+        n_labels=layout.n_labels,
+        n_features=layout.n_features,
+        active=active,
+        pair_ptr=pair_ptr,
+        pair_labels=pair_labels,
         **edges,
         transpose=transpose,
     )
@@ -212,16 +212,16 @@ class ChainProblem(Problem):
         _kernels.chain_evaluate(
             self._tokens,
             layout.unpack(theta),
-            None if v is None else layout.unpack(v, direction=True),
-            list(families),
-            row_weight,
-            True,
-            squares,
-            values,
-            None if v is None else np.empty(self.n_samples),
-            residuals,
-            (gradient[: layout.n_state], transitions, start, end, gradient[layout.bounds[3] :]),
-            get_threads(),
+            direction=None if v is None else layout.unpack(v, direction=True),
+            families=list(families),
+            row_weight=row_weight,
+            observed=True,
+            squares=squares,
+            values=values,
+            tangents=None if v is None else np.empty(self.n_samples),
+            residuals=residuals,
+            gradient=(gradient[: layout.n_state], transitions, start, end, gradient[layout.bounds[3] :]),
+            n_threads=get_threads(),
         )
         self._spare.append(residuals)
         layout.pack(gradient, transitions, start, end)
@@ -255,7 +255,7 @@ class ChainProblem(Problem):
             return None
         weights = self.layout.unpack(self._vector(theta))
         scores = np.empty((self.dataset.n_tokens, self.layout.padded))
-        _kernels.chain_scores(self._tokens, weights, scores, get_threads())
+        _kernels.chain_scores(self._tokens, weights, scores=scores, n_threads=get_threads())
         chains = ScoredChains(self.dataset.offsets, scores, weights[1][None], self.layout.n_labels)
         factors = [
             window_factor(self.layout, self.dataset, chains, family, _maybe(row_weight), _DRAWS, seed)
@@ -269,7 +269,18 @@ class ChainProblem(Problem):
         weights = self.layout.unpack(self._vector(theta))
         families = list(self._used)
         _kernels.chain_evaluate(
-            self._tokens, weights, None, families, None, True, False, values, None, None, None, get_threads()
+            self._tokens,
+            weights,
+            direction=None,
+            families=families,
+            row_weight=None,
+            observed=True,
+            squares=False,
+            values=values,
+            tangents=None,
+            residuals=None,
+            gradient=None,
+            n_threads=get_threads(),
         )
         return values
 
@@ -280,7 +291,18 @@ class ChainProblem(Problem):
         direction = self.layout.unpack(self._vector(v), direction=True)
         families = list(self._used)
         _kernels.chain_evaluate(
-            self._tokens, weights, direction, families, None, True, False, values, products, None, None, get_threads()
+            self._tokens,
+            weights,
+            direction=direction,
+            families=families,
+            row_weight=None,
+            observed=True,
+            squares=False,
+            values=values,
+            tangents=products,
+            residuals=None,
+            gradient=None,
+            n_threads=get_threads(),
         )
         return products
 
@@ -292,14 +314,14 @@ class ChainProblem(Problem):
         _kernels.chain_sequence_scores(
             self._tokens,
             layout.unpack(self._vector(theta)),
-            list(self.families),
-            start,
-            layout.transition_places,
-            layout.start,
-            layout.end,
-            residuals,
-            result,
-            get_threads(),
+            families=list(self.families),
+            first=start,
+            transition_places=layout.transition_places,
+            start=layout.start,
+            end=layout.end,
+            residuals=residuals,
+            scores=result,
+            n_threads=get_threads(),
         )
         self._spare.append(residuals)
         return result

@@ -60,14 +60,21 @@ class Recursion:
 
     def dot(self, a: FloatArray, b: FloatArray) -> float:
         """a·b, with the same bits for any number of threads."""
-        return _kernels.inner_product(a, b, self._threads)
+        return _kernels.inner_product(a, b, n_threads=self._threads)
 
     def advance(self, alpha: float, product: FloatArray) -> float:
         """Step to x + αp and r − αHp; returns β = r·z after / before, of which `turn` makes the next direction."""
         before = self.rz
         image = self._z if self._diagonal is not None else None
         self.rr, self.rz, self.largest = _kernels.cg_update(
-            alpha, self.p, product, self._diagonal, self.x, self.r, image, self._threads
+            alpha=alpha,
+            p=self.p,
+            product=product,
+            diagonal=self._diagonal,
+            x=self.x,
+            r=self.r,
+            z=image,
+            n_threads=self._threads,
         )
         if self._operator is not None:
             self._z = self._operator(self.r)
@@ -76,7 +83,7 @@ class Recursion:
 
     def turn(self, beta: float) -> None:
         """Make z + βp the next direction."""
-        _kernels.cg_direction(beta, self._z, self.p, self._threads)
+        _kernels.cg_direction(beta, self._z, p=self.p, n_threads=self._threads)
 
 
 def checked_product(product: Product, v: FloatArray) -> FloatArray:

@@ -32,4 +32,4 @@ class L1Penalty:
 
     def look(self, x: FloatArray, gradient: FloatArray) -> tuple[float, float]:
         """Set `pseudo` for the point x; returns Σ l1 |x| and max |pseudo|."""
-        return _kernels.pseudo_gradient(x, gradient, self.weights, self.pseudo, get_threads())
+        return _kernels.pseudo_gradient(x, gradient, self.weights, pseudo=self.pseudo, n_threads=get_threads())

@@ -88,7 +88,7 @@ class _Descent(Descent):
         """Evaluate the start; false if the value or the gradient is not finite."""
         x, kept = self.current.x, self.current.gradient
         value, gradient = self._run.evaluate(x)
-        _, norm, finite = _kernels.keep_gradient(gradient, None, kept, get_threads())
+        _, norm, finite = _kernels.keep_gradient(gradient, None, kept=kept, n_threads=get_threads())
         self._look(x, kept, value, norm)
         return finite and math.isfinite(value)
 
@@ -116,11 +116,13 @@ class _Descent(Descent):
         def evaluate(step: float) -> tuple[float, float]:
             nonlocal value
             if step != 1.0 or moved:
-                _kernels.step_along(self.current.x, self._direction, step, self._trial.x, get_threads())
+                _kernels.step_along(
+                    self.current.x, self._direction, step, trial=self._trial.x, n_threads=get_threads()
+                )
             moved.append(step)
             value, gradient = self._run.evaluate(self._trial.x)
             slope, self._trial_norm, finite = _kernels.keep_gradient(
-                gradient, self._direction, self._trial.gradient, get_threads()
+                gradient, self._direction, kept=self._trial.gradient, n_threads=get_threads()
             )
             if not finite and value != -math.inf:
                 return math.nan, math.nan

@@ -59,19 +59,22 @@ class Memory:
         used = max([slot, *self._order]) + 1
         sums = np.empty((used, 4))
         new_image, old_image = images if images is not None else (None, None)
+        (new_point, old_point), (new_gradient, old_gradient) = points, gradients
         _kernels.append_pair(
-            *points,
-            *gradients,
-            search_gradient,
-            self._diagonal,
-            new_image,
-            old_image,
-            self.steps,
-            self.changes,
-            used,
-            slot,
-            sums,
-            get_threads(),
+            new_point=new_point,
+            old_point=old_point,
+            new_gradient=new_gradient,
+            old_gradient=old_gradient,
+            search_gradient=search_gradient,
+            diagonal=self._diagonal,
+            new_image=new_image,
+            old_image=old_image,
+            steps=self.steps,
+            changes=self.changes,
+            used=used,
+            slot=slot,
+            sums=sums,
+            n_threads=get_threads(),
         )
         self._search[:used] = sums[:, 2:]
         if not (np.isfinite(sums[slot]).all() and sums[slot, 0] > 0 and sums[slot, 1] > 0):
@@ -96,19 +99,19 @@ class Memory:
         used = max(self._order) + 1 if self._order else 0
         scale, step_weight, change_weight = self._coefficients(used)
         return _kernels.combine_rows(
-            point,
-            search_gradient,
-            self._diagonal,
-            image,
-            self.steps,
-            self.changes,
-            step_weight,
-            change_weight,
-            scale,
-            1.0,
-            direction,
-            trial,
-            get_threads(),
+            point=point,
+            search_gradient=search_gradient,
+            diagonal=self._diagonal,
+            image=image,
+            steps=self.steps,
+            changes=self.changes,
+            step_weight=step_weight,
+            change_weight=change_weight,
+            scale=scale,
+            step=1.0,
+            direction=direction,
+            trial=trial,
+            n_threads=get_threads(),
         )
 
     def _free_row(self) -> int:

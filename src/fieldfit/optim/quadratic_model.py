@@ -70,7 +70,19 @@ class QuadraticModel:
         if not (np.isfinite(curvature).all() and (curvature > 0).all()):
             return None
         step, products = np.zeros(len(free)), np.zeros(left.shape[1])
-        _kernels.lasso_descent(gradient, scale, left, right, curvature, point, l1, passes, tol, step, products)
+        _kernels.lasso_descent(
+            gradient=gradient,
+            scale=scale,
+            left=left,
+            right=right,
+            curvature=curvature,
+            point=point,
+            l1=l1,
+            limit=passes,
+            tol=tol,
+            step=step,
+            products=products,
+        )
         return step if np.isfinite(step).all() else None
 
     def _matrix(

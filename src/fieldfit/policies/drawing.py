@@ -81,8 +81,29 @@ def draw_bernoulli(
     threads = get_threads(10 * largest * float(sizes.sum()))
     indptr = np.zeros(stop - start + 1, dtype=np.int64)
     # Two passes over the same random numbers: the second pass writes into an array of exactly the right length.
-    _kernels.bernoulli_count(seed, stream, start, sizes, largest, keep, mask, indptr[1:], threads)
+    _kernels.bernoulli_count(
+        seed=seed,
+        stream=stream,
+        first_row=start,
+        sizes=sizes,
+        lam=largest,
+        keep=keep,
+        active=mask,
+        counts=indptr[1:],
+        n_threads=threads,
+    )
     np.cumsum(indptr, out=indptr)
     indices = np.empty(int(indptr[-1]), dtype=np.int64)
-    _kernels.bernoulli_fill(seed, stream, start, sizes, largest, keep, mask, indptr, indices, threads)
+    _kernels.bernoulli_fill(
+        seed=seed,
+        stream=stream,
+        first_row=start,
+        sizes=sizes,
+        lam=largest,
+        keep=keep,
+        active=mask,
+        indptr=indptr,
+        indices=indices,
+        n_threads=threads,
+    )
     return FamilySelection(family, beta, indptr=indptr, indices=indices, start=start)

@@ -81,14 +81,19 @@ class SubsetsFamily(FieldFamily):
         """The blocks A (len(indices), k), sorted: the numbers are turned into subsets without a list of them."""
         indices = self._check(indices)
         positions = np.empty((len(indices), self.block_size), dtype=np.int64)
-        _kernels.unrank_subsets(indices, len(self.free), self.block_size, positions, get_threads(10 * positions.size))
+        _kernels.unrank_subsets(
+            indices, len(self.free), self.block_size, out=positions, n_threads=get_threads(10 * positions.size)
+        )
         return positions if len(self.free) == self.structure.n_variables else self.free[positions]
 
     def ranks(self, blocks: IntArray) -> IntArray:
         """The numbers of these blocks (n, k), given as increasing positions among the free variables."""
         out = np.empty(len(blocks), dtype=np.int64)
         _kernels.rank_subsets(
-            np.ascontiguousarray(blocks, dtype=np.int64), len(self.free), out, get_threads(10 * blocks.size)
+            np.ascontiguousarray(blocks, dtype=np.int64),
+            len(self.free),
+            out=out,
+            n_threads=get_threads(10 * blocks.size),
         )
         return out
 

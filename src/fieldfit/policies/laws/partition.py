@@ -187,7 +187,11 @@ class BoundPartition(BoundLaw):
         """All blocks of the family as positions among the free variables."""
         positions = np.empty((family.size, family.block_size), dtype=np.int64)
         _kernels.unrank_subsets(
-            np.arange(family.size), self.m, family.block_size, positions, get_threads(10 * positions.size)
+            np.arange(family.size),
+            self.m,
+            family.block_size,
+            out=positions,
+            n_threads=get_threads(10 * positions.size),
         )
         return positions
 
@@ -204,7 +208,7 @@ class BoundPartition(BoundLaw):
                     numbers = np.zeros(family.size, dtype=np.int64)
                     if size:
                         subsets = np.ascontiguousarray(blocks[:, chosen])
-                        _kernels.rank_subsets(subsets, self.m, numbers, get_threads(10 * subsets.size))
+                        _kernels.rank_subsets(subsets, self.m, out=numbers, n_threads=get_threads(10 * subsets.size))
                     row_numbers.append(first + numbers)
             first += comb(self.m, size)
         row = np.concatenate(row_numbers)
@@ -220,7 +224,14 @@ class BoundPartition(BoundLaw):
         blocks = np.empty((len(rows), self.n_blocks), dtype=np.int64)
         remainder = np.empty(len(rows) if self.left else 0, dtype=np.int64)
         _kernels.partition_ranks(
-            seed, self.stream, rows, self.m, self.k, blocks, remainder, get_threads(20 * len(rows) * self.m)
+            seed=seed,
+            stream=self.stream,
+            rows=rows,
+            m=self.m,
+            k=self.k,
+            blocks=blocks,
+            remainder=remainder,
+            n_threads=get_threads(20 * len(rows) * self.m),
         )
         indptr = np.concatenate(([0], np.cumsum(counts)))
         parts = [

@@ -1,0 +1,69 @@
+"""Gibbs sampling: its draws have the field's distribution, and what would lead outside the tables is refused."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from fieldfit import _kernels
+from fieldfit.inference import FactorGraph
+from fieldfit.inference.gibbs import gibbs_sample
+
+GRAPH = FactorGraph([2, 3, 2], [(0, 1), (1, 2), (0, 2)])
+TABLES = np.random.default_rng(3).normal(size=GRAPH.table_size)
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """The arguments of the kernel for four draws from two chains."""
+    arguments = {}
+    monkeypatch.setattr(_kernels, "gibbs", lambda **named: arguments.update(named))
+    gibbs_sample(GRAPH, TABLES, 4, 0, burn_in=2, thin=1, chains=2)
+    monkeypatch.undo()
+    return arguments
+
+
+def test_draws_have_the_distribution_of_the_field():
+    n = 40_000
+    draws = gibbs_sample(GRAPH, TABLES, n, 1, burn_in=50, thin=4, chains=8)
+    states = np.array(list(itertools.product(range(2), range(3), range(2))), dtype=np.int32)
+    weight = np.exp(TABLES[GRAPH.entries(states)].sum(axis=1))
+    expected = n * weight / weight.sum()
+    seen = np.array([(draws == state).all(axis=1).sum() for state in states])
+    # χ² of 11 degrees of freedom exceeds 31 once in a thousand times; the chains' draws are nearly independent.
+    assert ((seen - expected) ** 2 / expected).sum() < 31
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("entries", -1, "outside the tables"),
+        ("entries", 100_000, "outside the tables"),
+        ("entries", GRAPH.table_size - 1, "leave the tables"),
+        ("start", -1, "a state that its variable does not have"),
+        ("start", 2, "a state that its variable does not have"),
+        ("stride", -1, "a stride must be at least 1"),
+        ("stride", 100_000, "leave the tables"),
+    ],
+)
+def test_what_would_leave_the_tables_is_refused(given, name, value, message):
+    _kernels.gibbs(**given)
+    wrong = given[name].copy()
+    wrong[(-1,) * wrong.ndim] = value
+    with pytest.raises(ValueError, match=message):
+        _kernels.gibbs(**given | {name: wrong})
+
+
+def test_wrong_settings_are_refused(given):
+    with pytest.raises(ValueError, match="the tables"):
+        _kernels.gibbs(**given | {"log_tables": TABLES[:-1]})
+    for name, value in [("burn_in", -1), ("thin", 0), ("n_threads", 0)]:
+        with pytest.raises(ValueError, match=name):
+            _kernels.gibbs(**given | {name: value})
+
+
+def test_a_fixed_variable_may_have_any_entry_that_exists(given):
+    """What is fixed does not move: only the entries that free variables lead to are looked at."""
+    fixed = given | {"fixed": np.ones(3, dtype=np.uint8), "entries": given["entries"] * 0}
+    _kernels.gibbs(**fixed)
+    assert (given["draws"] == given["start"][[0, 1, 0, 1]]).all()
