@@ -2,7 +2,7 @@
 
     python -m fieldfit.demo --out demo-output
 
-Four parts. A plan: which policy to buy with a budget, before anything is fitted. All digits on the grid with a coupling
+Four parts. A plan: the best policy for a budget, before anything is fitted. All digits on the grid with a coupling
 for each edge: fits by the recommended policy and by others, the held-out likelihood, and couplings with standard errors.
 The same grid with one coupling for each direction: what each policy costs and how accurate theory says that it is. One
 field for each digit: samples from it.
@@ -37,8 +37,8 @@ TIED_POLICIES = ("FL", "PL1", "PL2(connected)", "0.5*PL1", "PL1 + 0.2*PL2(connec
 DRAWS = 2000
 #: For the pilot of the plan and the fit that it recommends.
 BUDGET = "10s"
-#: Couplings are listed where each of the four joint states of the two pixels occurs in so many images: the others are
-#: decided by the penalty more than by the data, and look surer than they are.
+#: Couplings are listed where each of the four joint states of the two pixels occurs in this many images: the others are
+#: determined by the penalty more than by the data, and appear more significant than they are.
 SEEN = 20
 
 
@@ -105,7 +105,7 @@ def _split(images: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
 
 
 def _plan(images: NDArray[np.int64], folder: Path, page: Page) -> str:
-    """What the budget buys for the grid with a coupling for each edge; the policy that is recommended."""
+    """The plan for the grid with a coupling for each edge; returns the recommended policy."""
     model = ff.BoltzmannMachine.grid(SIDE, SIDE, neighbours=8, biases=True)
     plan = ff.plan(model, _split(images)[0], BUDGET, sigma2=SIGMA2)
     page.heading(f"A plan for a budget of {BUDGET}")

@@ -9,7 +9,7 @@ The factor n, the number of training sequences, is the reading under which the p
 belongs to the mean log-likelihood of a sequence (``regulariser="mean"``). As printed, the penalty multiplies the
 likelihood of the whole sample (``regulariser="sum"``), and σ² stands for n times as much.
 
-Training sentences and Z are drawn anew for each fold; cells of a fold that differ in β or σ² only have the same of both.
+Training sentences and Z are simulated for each fold; cells of a fold that differ in β or σ² only have the same of both.
 Families of weight 0 are neither evaluated nor counted.
 """
 
@@ -40,7 +40,7 @@ REGULARISERS = ("mean", "sum")
 #: The largest entry of the gradient at the end, relative to 1/σ (σ is the scale on which the penalty sees a weight).
 TOLERANCE = 2e-3
 MOST_ITERATIONS = 200
-_EVALUATIONS = 5  # the best of so many is the measured time of one
+_EVALUATIONS = 5  # the best of this many is the measured time of one
 
 
 @contextlib.contextmanager

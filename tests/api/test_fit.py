@@ -145,7 +145,7 @@ def test_rows_that_are_too_wide_are_refused_by_number_or_dropped():
     fit = ff.fit(wide, x, "PL1", sigma2=1.0, wide_rows="drop")
     assert fit.dropped_rows.tolist() == [7, 21]
     assert fit.n == 38
-    assert "left out: 2 rows" in fit.summary()
+    assert "dropped: 2 rows" in fit.summary()
 
 
 def test_too_many_patterns_of_missing_values_are_refused_at_once(monkeypatch):

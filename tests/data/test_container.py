@@ -278,10 +278,10 @@ def test_newer_format(saved):
         (lambda d: d["arrays"].update({"../x": {"dtype": "<f8", "shape": []}}), "in a way that no saved fit does"),
         (lambda d: d["arrays"]["theta"].update(dtype="|O"), "not a plain number"),
         (lambda d: d["arrays"]["theta"].update(dtype=["<f8"]), "not a plain number"),
-        (lambda d: d["arrays"]["theta"].update(dtype="<i8"), "is no int64 of shape"),
-        (lambda d: d["arrays"]["theta"].update(dtype="<f4"), "is no float32 of shape"),
-        (lambda d: d["arrays"]["theta"].update(shape=[5, 1]), "is no float64 of shape"),
-        (lambda d: d["arrays"]["theta"].update(shape=[2**40]), "is no float64 of shape"),
+        (lambda d: d["arrays"]["theta"].update(dtype="<i8"), "is not int64 of shape"),
+        (lambda d: d["arrays"]["theta"].update(dtype="<f4"), "is not float32 of shape"),
+        (lambda d: d["arrays"]["theta"].update(shape=[5, 1]), "is not float64 of shape"),
+        (lambda d: d["arrays"]["theta"].update(shape=[2**40]), "is not float64 of shape"),
         (lambda d: d["arrays"]["theta"].update(shape=[0, 2**61]), "not a shape"),
         (lambda d: d["arrays"]["theta"].update(shape=[-5]), "not a shape"),
         (lambda d: d["arrays"]["theta"].update(shape=[5.0]), "not a shape"),
@@ -338,7 +338,7 @@ def test_pickled_objects_are_never_loaded(saved):
     buffer = io.BytesIO()
     np.save(buffer, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     rebuild(path, change=lambda members: members.update({"arrays/theta.npy": buffer.getvalue()}))
-    refused(path, "is no float64")
+    refused(path, "is not float64")
 
 
 def test_other_compression(saved):

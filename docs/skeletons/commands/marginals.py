@@ -2,7 +2,7 @@
 
 A command has a function with typed options, and `register(app)`, by which it is found. What is heavy is imported inside
 the function, so that help does not wait for it. Results go to stdout (a table, or one JSON document), notes to stderr,
-and what is wrong is raised as a `FieldfitError` whose message is a sentence: the command line prints it and exits with 2.
+and what is wrong is raised as a `FieldfitError`: the command line prints its message and exits with 2.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Exactly(Law):
         term = read_term(reader)
         reader.expect(")", "after the family of Exactly(")
         if term.lam != 1.0 or count < 1:
-            raise PolicyError(f"Exactly(...) takes a whole number of components and a family; got {count}*{term}.")
+            raise PolicyError(f"Exactly(...) takes an integer number of components and a family; got {count}*{term}.")
         return cls(count, term)
 
     @property

@@ -80,7 +80,7 @@ class NamedFunctionals:
             labels = [None] * len(items)
         if not items:
             raise ModelError("functionals is empty; name at least one parameter, or leave it out.")
-        # Checked now: an unknown name is found before the pilot is paid.
+        # Checked now: an unknown name raises an error before the pilot runs.
         self._items = [contrast(item, names) if isinstance(item, str) else item for item in items]
         self._labels = [
             label or (item if isinstance(item, str) else None) for label, item in zip(labels, items, strict=True)

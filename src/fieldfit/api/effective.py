@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def effective_parameters(fit: StandardErrors, kind: Kind) -> tuple[float, float]:
     """tr(bread⁻¹ meat) and its Monte Carlo error: 0 where neither the trace nor its matrices are simulated.
 
-    Importance weights count as ``fit.total`` samples of equal weight, so that their scale is no matter.
+    Importance weights count as ``fit.total`` samples of equal weight, so that their scale does not matter.
     """
     accuracy = fit.accuracy(kind)
     if isinstance(accuracy, DenseAccuracy):

@@ -30,7 +30,7 @@ _MOST_SAVED = 1_000
 
 
 def find_models() -> dict[str, type[Model]]:
-    """All models by their kind: every module of `fieldfit.models` is looked at, so a new model is one file."""
+    """All models by their kind: every module of `fieldfit.models` is imported, so a new model is one file."""
     import fieldfit.models
 
     for module in pkgutil.iter_modules(fieldfit.models.__path__):
@@ -39,7 +39,7 @@ def find_models() -> dict[str, type[Model]]:
 
 
 def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
-    """Write the fit; its bread and meat too, where they are at hand or cheap, and its encoder, if it has one.
+    """Write the fit; its bread and meat too, where they are available or cheap, and its encoder, if it has one.
 
     An interrupt while bread and meat are computed leaves them out: the fit is written, then the interrupt goes on.
     """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MOST_NUMBERS = 50_000_000
 #: Numbers in a block of scores.
 BLOCK = 4_000_000
-#: Samples that are looked at closely for each one that is wanted. On 600 sentences of a tagger with 4,570 parameters the
+#: Samples that are examined for each one that is requested. On 600 sentences of a tagger with 4,570 parameters the
 #: screen had all of the strongest ten among its first 20.
 _SCREENED = 3
 

@@ -32,7 +32,7 @@ class Sensitivity(Shown):
     ``exact`` if the supremum is over all states of the model; otherwise over the fitted samples, a lower bound, and
     ``state`` is the number of one of them. ``standardised`` is sup_x (n 𝓘ᵀ V⁻¹ 𝓘)^(1/2) with V = Cov(√n θ̂): at least √q
     where the policy selects everything. ``errors`` (q,) are the standard errors of the ``parameters``, and ``n`` is
-    ``fit.total``: with importance weights x is one of so many samples of equal weight.
+    ``fit.total``: with importance weights x is one of this many samples of equal weight.
     """
 
     each: FloatArray

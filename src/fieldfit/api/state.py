@@ -22,7 +22,7 @@ from fieldfit.weights import WeightsResult
 
 @dataclass(frozen=True)
 class Convergence:
-    """How an optimisation ended and what it took.
+    """How an optimisation ended and what it cost.
 
     ``objective`` is the maximised penalised log-likelihood (a sum over samples), ``gradient_norm`` the largest entry of its
     gradient; ``seconds`` is the time of the whole fit.

@@ -1,4 +1,4 @@
-"""A fit in words: how it went, what its intervals mean, and its clearest parameters."""
+"""A fit as text: how it went, what its intervals mean, and the parameters with the largest abs(z)."""
 
 from __future__ import annotations
 

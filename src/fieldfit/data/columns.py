@@ -146,7 +146,7 @@ def _utf8(text: str, source: str) -> bytes:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
-        raise DataError(f"{source}, line {line}: the text has a lone surrogate, which is no character.") from error
+        raise DataError(f"{source}, line {line}: the text has a lone surrogate, which is not a character.") from error
 
 
 def _split_at_blanks(content: bytes) -> tuple[list[bytes], IntArray]:

@@ -354,7 +354,7 @@ class _Reader:
         n_bytes = math.prod(shape) * dtype.itemsize
         declared = f"{dtype.name} of shape {shape}, as its header declares"
         if info.file_size != len(preamble) + n_bytes:
-            self.fail(f"its member {info.filename!r} has {info.file_size} bytes and is no {declared}")
+            self.fail(f"its member {info.filename!r} has {info.file_size} bytes and is not {declared}")
         if info.compress_type == zipfile.ZIP_DEFLATED:
             # Count what is really there (and check the CRC) before memory is taken for it.
             with archive.open(info) as file:
@@ -363,7 +363,7 @@ class _Reader:
                 self.fail(f"its member {info.filename!r} unpacks to {real} bytes, not to {info.file_size}")
         with archive.open(info) as file:
             if file.read(len(preamble)) != preamble:
-                self.fail(f"its member {info.filename!r} is no {declared}")
+                self.fail(f"its member {info.filename!r} is not {declared}")
             array = np.empty(shape, dtype)
             target = array.reshape(-1).view(np.uint8).data
             filled = 0

@@ -133,6 +133,6 @@ def _is_header(
     if strange:
         raise DataError(
             f"Line {line} of {shown} could be names or data: {strange[0]!r} stands above numbers, and other cells "
-            "look like values. Say header=True or header=False."
+            "look like values. Use header=True or header=False."
         )
     return False

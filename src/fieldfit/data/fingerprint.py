@@ -59,7 +59,7 @@ def _weighted(weight: FloatArray, kind: str) -> bool:
 
 
 def _scaled(weight: FloatArray, kind: str) -> NDArray[Any]:
-    """Counts as they are; importance weights relative to their mean, to seven digits: their scale is no matter."""
+    """Counts as they are; importance weights relative to their mean, to seven digits: their scale does not matter."""
     return weight if kind == "counts" else (weight / weight.mean()).astype(np.float32)
 
 

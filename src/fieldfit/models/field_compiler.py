@@ -163,7 +163,7 @@ def collect(compiler: FieldCompiler, part: FamilySelection, n: int) -> list[Grou
 
 
 def wide_rows(compiler: FieldCompiler, part: FamilySelection, n: int) -> BoolArray:
-    """Which of the n samples miss so many values of a selected component that summing them out is too wide.
+    """Which of the n samples miss too many values of a selected component to sum out.
 
     Nothing is compiled. A sum is over the missing values and the component's target at most, so most patterns fit
     whatever the graph is; for the others the order is found, until one component of a sample is too wide.

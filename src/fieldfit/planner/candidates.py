@@ -77,7 +77,7 @@ class Candidate:
 
     @property
     def why(self) -> str:
-        """Why it is among the candidates, in words."""
+        """Why it is among the candidates, as text."""
         return self.origin.value
 
 

@@ -177,7 +177,7 @@ class _Timed:
 def policy_work(
     model: FieldModel, table: Table, text: str, theta: FloatArray, problem: Problem | None = None
 ) -> Work:
-    """The work of a fit of one term ``[λ*]NAME`` to a table; ``problem`` is the term compiled, where it is at hand."""
+    """The work of a fit of one term ``[λ*]NAME`` to a table; ``problem`` is the compiled term, if it is available."""
     bound = Policy.parse(text).bind(model.structure(table))
     parts = []
     for family, share in zip(bound.families, bound.shares(), strict=True):

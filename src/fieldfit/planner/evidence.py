@@ -53,7 +53,7 @@ class Evidence:
     criterion: Criterion
     names: tuple[str, ...]
     reference: str  # the policy that has C = 1: "FL" or "PL1"
-    kind: str  # what C is, in words
+    kind: str  # description of C
     method: str
     evaluations: float  # evaluations of each ingredient that were made, in samples × passes
     sampled: Sampled | None = None

@@ -173,7 +173,7 @@ def _largest(most: int, fits: Callable[[int], bool]) -> int:
 
 @dataclass(frozen=True)
 class Pilot:
-    """θ̂, the samples it comes from, and what it took.
+    """θ̂, the samples it comes from, and its cost.
 
     ``fewer`` are the samples that families are fitted to for their evaluations, and ``scaling`` is how many times as many
     a fit to all samples takes.
@@ -200,7 +200,7 @@ def moment_rows(model: Model, pilot: Pilot, random_state: int) -> tuple[Dataset,
     """The samples that moments are taken over, and whether they are simulated.
 
     Some of the pilot's where that is enough for a percent or two. Where the pilot had fewer than five samples for each
-    parameter its own samples look better than they are (θ̂ has adapted to them): then their values are drawn anew
+    parameter its own samples look better than they are (θ̂ has adapted to them): then their values are simulated
     from the model at θ̂, given what it conditions on and, of importance weights, the weights.
     """
     most = pilot.effort.moment_rows

@@ -1,6 +1,6 @@
 """From a request to a plan: a survey of the ingredients, candidates, the joint optimum, one recommendation.
 
-All variances are for the sample at hand: a policy that uses a fifth of it has λ = 0.2, and a larger variance.
+All variances are for the given sample: a policy that uses a fifth of it has λ = 0.2, and a larger variance.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the planner hands back: the table of policies, the recommendation in words, and its pictures."""
+"""Result of the planner: the table of policies, the recommendation as text, and its pictures."""
 
 from __future__ import annotations
 

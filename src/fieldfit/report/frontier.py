@@ -39,7 +39,7 @@ def _visible(points: Sequence[FrontierPoint], best: str) -> list[FrontierPoint]:
     """Without points so inaccurate that all others would be squeezed together."""
     least = min(own.variance for own in points)
     chosen = next((own.variance for own in points if own.name == best), least)
-    plain = next((own.variance for own in points if own.name == "PL1"), least)  # everybody looks for it
+    plain = next((own.variance for own in points if own.name == "PL1"), least)  # readers expect it
     top = max(1.5 * least, 1.25 * chosen, 1.1 * min(plain, 4 * least))
     return [own for own in points if own.variance <= top]
 

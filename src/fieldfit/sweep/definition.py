@@ -9,7 +9,7 @@ from fieldfit.sweep.grid import canonical
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What has changed between two definitions, in words."""
+    """What has changed between two definitions, as text."""
     found = []
     for name in dict.fromkeys((*old, *new)):
         before, after = old.get(name), new.get(name)

@@ -1,4 +1,4 @@
-"""Read a sweep's results while it runs or afterwards: pandas, CSV, Parquet, and a summary in words."""
+"""Read a sweep's results while it runs or afterwards: pandas, CSV, Parquet, and a summary as text."""
 
 from __future__ import annotations
 

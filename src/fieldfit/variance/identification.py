@@ -1,7 +1,7 @@
 """Does a policy determine the parameters? (Definition 3)
 
 For components with B = Aᶜ the answer is algebra: such a component sees exactly those interactions of the model that
-involve a variable of A. Components that sum variables out are looked at numerically: the expected information at a
+involve a variable of A. Components that sum variables out are checked numerically: the expected information at a
 generic θ has no null space beyond the model's own gauge freedom (the directions of θ that change no probability).
 """
 

@@ -24,7 +24,7 @@ from fieldfit.variance.meat import ScoreVariance
 
 #: Relative error of a standard error at which its solve may end (δ above).
 STANDARD_ERROR_TOLERANCE = 1e-3
-#: Solutions that are kept, for the robust and the model-based variance of a function share theirs: so many, in so many
+#: Solutions that are kept, because the robust and the model-based variance of a function share theirs: number, and
 #: bytes, and always the last one.
 _KEPT, _KEPT_BYTES = 32, 1 << 28
 

@@ -6,7 +6,7 @@ ratios; Σβ = 1 over terms fixes the scale, which matters only against a penalt
 What it costs beyond a fit with given weights: with many samples the first rounds fit θ roughly to a part of them
 (`take_sample`), where a round is cheap, and leave a good start for the fit to all. The statistics of J come from the same
 part. θ is then fitted to the end with the β found, and J is evaluated once more there: where another β would gain
-nothing to speak of, both stay as they are.
+almost nothing, both stay as they are.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def automatic_weights(
     ``tol`` is the gradient, for each sample, at which θ has converged, ``max_iter`` the optimiser's iterations in a round.
     ``part(rows)`` gives the policy bound to some of the samples and what compiles their selections; without it (and
     with weighted samples) the statistics come from all of them. ``callback`` hears of the fits to all samples. An interrupt
-    ends the search with what is known by then.
+    ends the search with the current result.
     """
     with one_blas_thread():  # many small products between evaluations
         drawn = DrawnPolicy.of(bound, options.by, selection, objective.problem, compile_problem)

@@ -112,7 +112,7 @@ def diagonal_form(moments: MixtureMoments) -> WeightsCriterion:
 class Judgement:
     """β after comparison with pure policies and equal weights, and what the exact criterion says of everything.
 
-    ``note`` says in words what was taken in place of β, and is empty where β stays.
+    ``note`` says what was taken in place of β, and is empty where β stays.
     """
 
     beta: FloatArray

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: The message of a search that was interrupted.
 INTERRUPTED = "stopped: interrupted"
-#: Families alone that are compared in words.
+#: Families alone that are compared in the text.
 _MOST_COMPARED = 4
 
 
