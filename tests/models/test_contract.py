@@ -10,7 +10,9 @@ from contract import CRFExample, FieldExample, JointChainExample
 
 import fieldfit as ff
 from fieldfit.api import find_models
+from fieldfit.data.sequences import Sequences
 from fieldfit.policies import Policy, Selection
+from fieldfit.types import DataError
 
 
 def triangle_features(order):
@@ -149,3 +151,15 @@ def test_an_empty_selection_has_value_zero():
     value, gradient = example.model.compile(table, Selection(5, selection.parts)).value_grad(np.ones(6))
     assert value == 0.0
     assert np.array_equal(gradient, np.zeros(6))
+
+
+def test_a_dataset_of_another_kind_is_refused_in_a_sentence():
+    sequences = Sequences([0, 2], [0, 1, 2], [0, 1], None, [0, 1], 2, 2)
+    field, chain = ff.BoltzmannMachine(2), ff.ChainCRF(2, 2).complete(sequences)
+    table = field.read([[0, 1], [1, 1]])
+    with pytest.raises(DataError, match="takes a Table; got Sequences"):
+        field.simulate(sequences, [0.0])
+    with pytest.raises(DataError, match="Sequences; got Table"):
+        chain.structure(table)
+    with pytest.raises(DataError, match="Sequences; got Table"):
+        chain.complete(table)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
@@ -19,7 +20,7 @@ from fieldfit.weights.options import AutoWeights
 from fieldfit.weights.result import WeightsResult
 
 
-def best_weights(model: FieldModel, theta: object, policy: Policy | str, **options: Any) -> WeightsResult:
+def best_weights(model: FieldModel, theta: ArrayLike, policy: Policy | str, **options: Any) -> WeightsResult:
     """Compute the weights β with the smallest asymptotic variance at a given θ. Needs no data.
 
     Parameters

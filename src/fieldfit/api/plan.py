@@ -10,6 +10,7 @@ import numpy as np
 
 from fieldfit.api.contrasts import NamedFunctionals
 from fieldfit.api.prepare import refuse_constant
+from fieldfit.data.samples import as_table
 from fieldfit.models.base import Model
 from fieldfit.models.field import FieldModel
 from fieldfit.models.work import clock
@@ -99,7 +100,7 @@ def plan(
     check_enough(dataset.n_copies)
     if isinstance(model, FieldModel) and (precision is None or not np.all(precision > 0)):
         free = np.ones(len(names), dtype=bool) if precision is None else precision == 0
-        refuse_constant(model, dataset, free)
+        refuse_constant(model, as_table(dataset), free)
     compared = [policies] if isinstance(policies, str | Policy) else policies
     return make_plan(
         Request(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldfit.api.functionals import some_places, unit_rows
+from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Problem
 from fieldfit.types import FloatArray, IntArray, ModelError
 from fieldfit.variance import DenseAccuracy, range_inverse
@@ -133,7 +134,7 @@ def _expected(fit: Fit, data: Any) -> Problem:
     return expected_scores(fit, fit.model.read_new(data))
 
 
-def expected_scores(fit: Fit, dataset: Any) -> Problem:
+def expected_scores(fit: Fit, dataset: Dataset) -> Problem:
     """E_Z ψ of the samples of a dataset under the fit's policy."""
     structure = fit.model.structure(dataset)
     return expected_problem(fit.policy.bind(structure), dataset.n, lambda chosen: fit.model.compile(dataset, chosen))

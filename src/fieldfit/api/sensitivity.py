@@ -11,6 +11,7 @@ import numpy as np
 
 from fieldfit.api.functionals import some_places, unit_rows
 from fieldfit.api.robustness import BLOCK, expected_scores, influence_on, matrices
+from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.report.shown import Shown, first_rows, frame_rows
@@ -87,7 +88,7 @@ def gross_error_sensitivity(fit: Fit, parameters: Any = None) -> Sensitivity:
     model = fit.model
     small = isinstance(model, FieldModel) and math.prod(model.graph.cardinalities) <= MOST_ENUMERATED_STATES
     if small and isinstance(model, FieldModel):
-        dataset: Any = Table(model.graph.all_states(), model.names, model.states)
+        dataset: Dataset = Table(model.graph.all_states(), model.names, model.states)
     else:
         dataset = fit.needed.dataset
     source = expected_scores(fit, dataset)

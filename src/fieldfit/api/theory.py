@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
@@ -31,7 +32,7 @@ _PART = 1e-6
 
 def asymptotics(
     model: FieldModel,
-    theta: object,
+    theta: ArrayLike,
     policy: Policy | str,
     *,
     formula: str = "exact",

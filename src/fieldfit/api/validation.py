@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
 from fieldfit.policies import Policy, as_policy
@@ -167,7 +168,7 @@ def fold_members(n: int, folds: int, random_state: int, groups: IntArray | None 
     return fold_of_group[groups]
 
 
-def held_out(model: Model, theta: FloatArray, dataset: Any, score: Policy | str = "FL") -> FloatArray:
+def held_out(model: Model, theta: FloatArray, dataset: Dataset, score: Policy | str = "FL") -> FloatArray:
     """m_θ of each sample under the policy ``score`` (log-likelihood for FL)."""
     bound = as_policy(score).bind(model.structure(dataset))
     n = dataset.n
@@ -244,7 +245,7 @@ def goodness_of_fit(
     elif statistic is None:
         names = ["mean composite log-likelihood"]
 
-    def measure(samples: Any, theta: FloatArray) -> FloatArray:
+    def measure(samples: Dataset, theta: FloatArray) -> FloatArray:
         if statistic is None:
             return np.array([held_out(fit.model, theta, samples, fit.policy).mean()])
         return np.asarray(statistic(samples), dtype=np.float64).reshape(-1)
@@ -291,7 +292,7 @@ def goodness_of_fit(
     )
 
 
-def _fitted_like(fit: Fit, samples: Any, seed: int) -> Fit:
+def _fitted_like(fit: Fit, samples: Dataset, seed: int) -> Fit:
     """The same model, policy, penalty and fixed parameters on other samples, with a selection of their own."""
     from fieldfit.api.fitting import fit as fit_again
 

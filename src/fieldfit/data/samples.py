@@ -116,3 +116,10 @@ def constant_columns(table: Table) -> list[str]:
         seen = codes[:, j]
         lowest[j] = seen[seen >= 0].min(initial=highest[j])
     return [table.names[j] for j in np.flatnonzero(lowest >= highest)]
+
+
+def as_table(dataset: Dataset) -> Table:
+    """The dataset, which must be a table; DataError otherwise."""
+    if not isinstance(dataset, Table):
+        raise DataError(f"A field takes a Table; got {type(dataset).__name__}. Use the result of the model's read().")
+    return dataset

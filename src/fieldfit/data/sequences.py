@@ -190,3 +190,10 @@ def _check_codes(codes: Int32Array, low: int, limit: int, name: str, bound: str)
             f"Sequences.{name} must lie in {low}..{limit - 1} ({bound} is {limit}); "
             f"they reach {codes.min()}..{codes.max()}."
         )
+
+
+def as_sequences(dataset: object) -> Sequences:
+    """The dataset, which must be sequences; DataError otherwise."""
+    if not isinstance(dataset, Sequences):
+        raise DataError(f"A chain takes fieldfit.data.sequences.Sequences; got {type(dataset).__name__}.")
+    return dataset

@@ -10,10 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
@@ -21,6 +21,9 @@ from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import Structure
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, IntArray, ModelError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 class Problem(ABC):
@@ -189,7 +192,7 @@ class Problem(ABC):
         """The diagonal of −Σ_i w_i ∇² m_θ itself, for statistics; None where it takes a product for each parameter."""
         return self.hessian_diagonal(theta, row_weight) if self.exact_diagonal else None
 
-    def hessian_factor(self, theta: FloatArray, row_weight: FloatArray | None = None) -> Any:
+    def hessian_factor(self, theta: FloatArray, row_weight: FloatArray | None = None) -> csr_array | None:
         """A sparse matrix X (rows, n_parameters) with XᵀX near −Σ_i w_i ∇² m_θ, for preconditioning; else None."""
         return None
 
@@ -253,8 +256,13 @@ class Model(ABC):
 
     @abstractmethod
     def read(
-        self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance", groups: Any = None
-    ) -> Any:
+        self,
+        data: Any,
+        *,
+        sample_weight: ArrayLike | str | None = None,
+        weight_kind: str = "importance",
+        groups: ArrayLike | str | None = None,
+    ) -> Dataset:
         """Convert data (arrays, data frames, files) to a frozen dataset of this model.
 
         Parameters
@@ -281,7 +289,7 @@ class Model(ABC):
         ([[0, 1], [1, 1], [0, 0]], ('x0', 'x1'))
         """
 
-    def read_new(self, data: Any) -> Any:
+    def read_new(self, data: Any) -> Dataset:
         """Convert samples that are not used in a fit. Values may be missing that a fit requires.
 
         Parameters
@@ -303,7 +311,7 @@ class Model(ABC):
         """
         return self.read(data)
 
-    def complete(self, dataset: Any) -> Model:
+    def complete(self, dataset: Dataset) -> Model:
         """Return the model with the information that it takes from the training data.
 
         Fields take the names of the columns. A `ChainCRF` takes the (feature, label) pairs that occur.
@@ -330,7 +338,7 @@ class Model(ABC):
         return self
 
     @abstractmethod
-    def structure(self, dataset: Any) -> Structure:
+    def structure(self, dataset: Dataset) -> Structure:
         """Return what a policy needs to know about the samples: variables and graph, or lengths of sequences.
 
         Parameters
@@ -351,7 +359,7 @@ class Model(ABC):
         """
 
     @abstractmethod
-    def compile(self, dataset: Any, selection: Selection) -> Problem:
+    def compile(self, dataset: Dataset, selection: Selection) -> Problem:
         """Compile model, data and selection to read-only arrays.
 
         Parameters
@@ -378,7 +386,7 @@ class Model(ABC):
         -4.1589
         """
 
-    def simulate(self, dataset: Any, theta: Any, random_state: int = 0) -> Any:
+    def simulate(self, dataset: Dataset, theta: ArrayLike, random_state: int = 0) -> Dataset:
         """Draw a dataset like ``dataset`` from p_θ.
 
         The variables that the model conditions on, the lengths of sequences, sample weights and the positions of
@@ -476,7 +484,7 @@ class Model(ABC):
         'x0=0:x1=0'
         """
 
-    def check_theta(self, theta: Any) -> FloatArray:
+    def check_theta(self, theta: ArrayLike) -> FloatArray:
         """Check θ and convert it to an array of floats.
 
         Parameters

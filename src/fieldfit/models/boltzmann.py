@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldfit.data.table import Table
+from fieldfit.data.dataset import Dataset
+from fieldfit.data.samples import as_table
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.ragged import Ragged
@@ -216,11 +217,12 @@ class BoltzmannMachine(FieldModel):
         header, arrays = self.specification()
         return BoltzmannMachine.from_specification(header | {"names": list(names)}, arrays)
 
-    def compile(self, dataset: Table, selection: Selection) -> Problem:
+    def compile(self, dataset: Dataset, selection: Selection) -> Problem:
         """Compile model, data and selection. The pairwise kernels handle blocks given the rest.
 
         The general problem handles all other components.
         """
+        codes = as_table(dataset).codes
         fast = [
             place
             for place, part in enumerate(selection.parts)
@@ -232,7 +234,7 @@ class BoltzmannMachine(FieldModel):
         if fast:
             problems.append(
                 PairwiseProblem(
-                    dataset.codes,
+                    codes,
                     np.array([float(s) for s in self.states[0]]),
                     self.edge_array,
                     self.edge_parameter,
@@ -244,7 +246,7 @@ class BoltzmannMachine(FieldModel):
             places.append(fast)
         if slow:
             rest = Selection(selection.n, tuple(selection.parts[place] for place in slow), selection.start)
-            problems.append(FieldProblem(self.field_arrays, dataset.codes, rest))
+            problems.append(FieldProblem(self.field_arrays, codes, rest))
             places.append(slow)
         return problems[0] if len(problems) == 1 else SumProblem(problems, places)
 

@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from fieldfit.data.dataset import Dataset
 from fieldfit.data.lazy_names import LazyNames
 from fieldfit.data.packing import pack_text, unpack_text
-from fieldfit.data.sequences import Sequences
+from fieldfit.data.sequences import Sequences, as_sequences
 from fieldfit.models.base import Model
 from fieldfit.models.boltzmann_chain_problem import BoltzmannChainProblem, symbols_of
 from fieldfit.models.chain_decoding import ScoredChains
@@ -140,15 +141,22 @@ class BoltzmannChain(Model):
         K = self.n_labels
         return theta[: K * K].reshape(K, K), theta[K * K : K * K + K], theta[K * K + K :].reshape(K, -1)
 
-    def _check(self, dataset: Sequences) -> None:
-        if dataset.n_labels != self.n_labels or dataset.n_features != self.n_symbols:
+    def _checked(self, dataset: object) -> Sequences:
+        sequences = as_sequences(dataset)
+        if sequences.n_labels != self.n_labels or sequences.n_features != self.n_symbols:
             raise DataError(
-                f"The sequences have {dataset.n_labels} labels and {dataset.n_features} symbols, the model "
+                f"The sequences have {sequences.n_labels} labels and {sequences.n_features} symbols, the model "
                 f"{self.n_labels} and {self.n_symbols}: encode them with the model's encoder."
             )
+        return sequences
 
     def read(
-        self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance", groups: Any = None
+        self,
+        data: Any,
+        *,
+        sample_weight: ArrayLike | str | None = None,
+        weight_kind: str = "importance",
+        groups: ArrayLike | str | None = None,
     ) -> Sequences:
         """Check the sequences: each token must have one feature, its symbol.
 
@@ -178,23 +186,21 @@ class BoltzmannChain(Model):
         >>> model.read(data).n_tokens
         5
         """
-        if not isinstance(data, Sequences):
-            raise DataError(f"A chain takes fieldfit.data.sequences.Sequences; got {type(data).__name__}.")
-        self._check(data)
-        symbols_of(data)
-        return data.weighted(sample_weight, weight_kind).grouped(groups)
+        sequences = self._checked(data)
+        symbols_of(sequences)
+        return sequences.weighted(sample_weight, weight_kind).grouped(groups)
 
-    def structure(self, dataset: Sequences) -> SequenceStructure:
+    def structure(self, dataset: Dataset) -> SequenceStructure:
         """Return the lengths of the sequences, as policies need them."""
-        return SequenceStructure(np.diff(dataset.offsets))
+        return SequenceStructure(np.diff(as_sequences(dataset).offsets))
 
-    def compile(self, dataset: Sequences, selection: Selection) -> BoltzmannChainProblem:
+    def compile(self, dataset: Dataset, selection: Selection) -> BoltzmannChainProblem:
         """Compile the observed counts, and the distinct windows that need a log Z."""
-        self._check(dataset)
-        if selection.n != dataset.n_sequences:
-            raise DataError(f"The selection is for {selection.n} sequences; there are {dataset.n_sequences}.")
+        sequences = self._checked(dataset)
+        if selection.n != sequences.n_sequences:
+            raise DataError(f"The selection is for {selection.n} sequences; there are {sequences.n_sequences}.")
         return BoltzmannChainProblem(
-            self.n_labels, self.n_symbols, dataset, tuple(map(selected_windows, selection.parts))
+            self.n_labels, self.n_symbols, sequences, tuple(map(selected_windows, selection.parts))
         )
 
     def log_likelihood(self, theta: FloatArray, dataset: Sequences) -> FloatArray:
@@ -222,7 +228,7 @@ class BoltzmannChain(Model):
         >>> model.log_likelihood(theta, data).round(3)
         array([-5.294, -3.754])
         """
-        self._check(dataset)
+        self._checked(dataset)
         whole = (Windows(0, 1.0, None, None, None),)
         problem = BoltzmannChainProblem(self.n_labels, self.n_symbols, dataset, whole)
         return problem.row_values(self.check_theta(theta))
@@ -252,7 +258,7 @@ class BoltzmannChain(Model):
         >>> model.scored(theta, data).viterbi()[0].tolist()
         [1, 1, 1, 1, 1]
         """
-        self._check(dataset)
+        self._checked(dataset)
         K = self.n_labels
         A, start, B = self.split(self.check_theta(theta))
         padded = -(-K // LANE) * LANE
@@ -264,28 +270,28 @@ class BoltzmannChain(Model):
         edges[0, :K, :K] = A
         return ScoredChains(dataset.offsets, scores, edges, K)
 
-    def simulate(self, dataset: Sequences, theta: Any, random_state: int = 0) -> Sequences:
+    def simulate(self, dataset: Dataset, theta: ArrayLike, random_state: int = 0) -> Sequences:
         """Draw labels and symbols from p_θ(x, y | y_0), for sequences of the same lengths."""
         from dataclasses import replace
 
-        self._check(dataset)
+        sequences = self._checked(dataset)
         random = np.random.Generator(np.random.Philox(random_state))
-        chains = self.scored(theta, dataset)
+        chains = self.scored(self.check_theta(theta), sequences)
         K, B = self.n_labels, self.split(self.check_theta(theta))[2]
         # Summing the symbols out leaves each label with the same score everywhere, in place of that of its symbol.
         highest = B.max(axis=1, keepdims=True)
         scores = chains.scores.copy()
-        scores[:, :K] += (highest[:, 0] + np.log(np.exp(B - highest).sum(axis=1))) - B.T[symbols_of(dataset)]
+        scores[:, :K] += (highest[:, 0] + np.log(np.exp(B - highest).sum(axis=1))) - B.T[symbols_of(sequences)]
         chains = ScoredChains(chains.offsets, scores, chains.edges, K)
-        labels = sample_labels(chains, random.random(dataset.n_tokens))
-        symbols = np.empty(dataset.n_tokens, dtype=np.int32)
-        uniforms = random.random(dataset.n_tokens)
+        labels = sample_labels(chains, random.random(sequences.n_tokens))
+        symbols = np.empty(sequences.n_tokens, dtype=np.int32)
+        uniforms = random.random(sequences.n_tokens)
         cumulative = np.cumsum(np.exp(B - highest), axis=1)
         for label in range(K):
             tokens = np.flatnonzero(labels == label)
             places = np.searchsorted(cumulative[label], uniforms[tokens] * cumulative[label, -1], side="right")
             symbols[tokens] = np.minimum(places, self.n_symbols - 1)
-        return replace(dataset, labels=labels, indices=symbols)
+        return replace(sequences, labels=labels, indices=symbols)
 
     def predict(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> Int32Array:
         """Find the most probable labels given the symbols by Viterbi's algorithm.

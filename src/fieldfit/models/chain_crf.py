@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fieldfit import _kernels
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.observed import observed_pairs, observed_transitions
 from fieldfit.data.packing import pack_text, unpack_text
-from fieldfit.data.sequences import Sequences
+from fieldfit.data.sequences import Sequences, as_sequences
 from fieldfit.models.base import Model
 from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import ChainLayout, ChainNames, observed_columns
@@ -144,7 +144,7 @@ class ChainCRF(Model):
         >>> ff.ChainCRF(2, 3, transitions="observed").observe(data).n_parameters
         9
         """
-        self._check(dataset)
+        self._checked(dataset)
         pair_ptr, pair_labels = self._state_pairs(dataset)
         seen = np.arange(self.n_labels**2)
         if self.transitions == "observed":
@@ -241,15 +241,22 @@ class ChainCRF(Model):
         """``feature:label``, ``label->label``, ``^->label``, ``label->$``. Each name is created on access."""
         return ChainNames(self.layout, self.labels, self.features)
 
-    def _check(self, dataset: Sequences) -> None:
-        if dataset.n_labels != self.n_labels or dataset.n_features != self.n_features:
+    def _checked(self, dataset: object) -> Sequences:
+        sequences = as_sequences(dataset)
+        if sequences.n_labels != self.n_labels or sequences.n_features != self.n_features:
             raise DataError(
-                f"The sequences have {dataset.n_labels} labels and {dataset.n_features} features, the model "
+                f"The sequences have {sequences.n_labels} labels and {sequences.n_features} features, the model "
                 f"{self.n_labels} and {self.n_features}: encode them with the model's encoder."
             )
+        return sequences
 
     def read(
-        self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance", groups: Any = None
+        self,
+        data: Any,
+        *,
+        sample_weight: ArrayLike | str | None = None,
+        weight_kind: str = "importance",
+        groups: ArrayLike | str | None = None,
     ) -> Sequences:
         """Check the sequences. Encoders in `fieldfit.data` convert raw text and feature dictionaries.
 
@@ -277,35 +284,32 @@ class ChainCRF(Model):
         >>> ff.ChainCRF(2, 3).read(data, sample_weight=[1.0, 2.0]).n_sequences
         2
         """
-        if not isinstance(data, Sequences):
-            raise DataError(f"A chain takes fieldfit.data.sequences.Sequences; got {type(data).__name__}.")
-        self._check(data)
-        return data.weighted(sample_weight, weight_kind).grouped(groups)
+        return self._checked(data).weighted(sample_weight, weight_kind).grouped(groups)
 
-    def complete(self, dataset: Sequences) -> ChainCRF:
+    def complete(self, dataset: Dataset) -> ChainCRF:
         """Return the model with the weights that occur in these sequences, unless it has a layout already.
 
         Labels may be unknown (−1) in some tokens, but not in all.
         """
-        if dataset.n_tokens and int(dataset.labels.max()) < 0:
+        sequences = as_sequences(dataset)
+        if sequences.n_tokens and int(sequences.labels.max()) < 0:
             raise DataError(
-                f"None of the {dataset.n_tokens} tokens has a known label, so the model cannot be fitted. Give labels "
+                f"None of the {sequences.n_tokens} tokens has a known label, so the model cannot be fitted. Give labels "
                 "to some of them; those of the others are summed out."
             )
-        return self.observe(dataset) if self._layout is None else self
+        return self.observe(sequences) if self._layout is None else self
 
-    def structure(self, dataset: Sequences) -> SequenceStructure:
+    def structure(self, dataset: Dataset) -> SequenceStructure:
         """Return the lengths of the sequences, as policies need them."""
-        return SequenceStructure(np.diff(dataset.offsets))
+        return SequenceStructure(np.diff(as_sequences(dataset).offsets))
 
     def fingerprint(self, dataset: Dataset) -> str:
         """Return a short name for what the model explains of the samples: not what it conditions on."""
         return fingerprint(dataset, symbols=False)
 
-    def compile(self, dataset: Sequences, selection: Selection) -> ChainProblem:
+    def compile(self, dataset: Dataset, selection: Selection) -> ChainProblem:
         """Compile sequences and selected windows to read-only arrays."""
-        self._check(dataset)
-        return ChainProblem.from_selection(self.layout, dataset, selection)
+        return ChainProblem.from_selection(self.layout, self._checked(dataset), selection)
 
     # Prediction -----------------------------------------------------------------------------------------------------
 
@@ -335,7 +339,7 @@ class ChainCRF(Model):
         >>> labels.tolist()
         [1, 1, 1, 1, 1]
         """
-        self._check(dataset)
+        self._checked(dataset)
         weights = self.layout.unpack(self.check_theta(theta))
         tokens = chain_tokens(self.layout, dataset, transpose=False)
         scores = np.empty((dataset.n_tokens, self.layout.padded))
@@ -480,7 +484,7 @@ class ChainCRF(Model):
         result: FloatArray = self._gather(theta, dataset, given, lambda chains: chains.edge_marginals())
         return result
 
-    def simulate(self, dataset: Sequences, theta: Any, random_state: int = 0) -> Sequences:
+    def simulate(self, dataset: Dataset, theta: ArrayLike, random_state: int = 0) -> Sequences:
         """Draw labels from p_θ(y | x) for the same observations.
 
         Unknown labels stay unknown, unless all labels are unknown. In that case all are drawn.
@@ -512,16 +516,17 @@ class ChainCRF(Model):
         from dataclasses import replace
 
         random = np.random.Generator(np.random.Philox(random_state))
+        sequences = as_sequences(dataset)
         labels = self._gather(
             self.check_theta(theta),
-            dataset,
+            sequences,
             None,
             lambda chains: sample_labels(chains, random.random(len(chains.scores))),
         )
-        unknown = dataset.labels < 0
+        unknown = sequences.labels < 0
         if not unknown.all():
-            labels = np.where(unknown, dataset.labels, labels)
-        return replace(dataset, labels=labels)
+            labels = np.where(unknown, sequences.labels, labels)
+        return replace(sequences, labels=labels)
 
     def posterior_decode(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> Int32Array:
         """Find the most probable label of each token separately.
@@ -622,13 +627,13 @@ class ChainCRF(Model):
         >>> model.log_likelihood(theta, data).round(3)
         array([-1.88 , -1.367])
         """
-        self._check(dataset)
+        self._checked(dataset)
         whole = Windows(0, 1.0, None, None, None)
         return ChainProblem(self.layout, dataset, (whole,)).row_values(self.check_theta(theta))
 
     def _expectations(self, theta: FloatArray, dataset: Sequences) -> tuple[FloatArray, FloatArray]:
         """Minus the node marginals (n_tokens, padded), and −log Z (n_sequences,), in probability space."""
-        self._check(dataset)
+        self._checked(dataset)
         tokens = chain_tokens(self.layout, dataset, transpose=False)
         residuals = np.empty((dataset.n_tokens, self.layout.padded))
         values = np.empty(dataset.n_sequences)

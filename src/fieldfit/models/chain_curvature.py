@@ -11,7 +11,7 @@ ill-conditioned; and since most labels are nearly certain, most entries of a row
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from fieldfit.models.chain_segments import Segments
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from fieldfit.data.sequences import Sequences
     from fieldfit.models.chain_layout import ChainLayout
     from fieldfit.models.chain_problem import Windows
 
@@ -30,13 +33,13 @@ _MOST_TOKENS = 2_000_000
 
 def window_factor(
     layout: ChainLayout,
-    dataset: Any,
+    dataset: Sequences,
     chains: ScoredChains,
     family: Windows,
     row_weight: FloatArray | None,
     draws: int,
     seed: int,
-) -> Any:
+) -> csr_array:
     """X (rows, r) as a sparse matrix for one family; ``chains`` are the scores of all tokens at θ."""
     from scipy import sparse
 
@@ -75,22 +78,23 @@ def window_factor(
     line = np.full(len(first), -1)
     line[active] = np.arange(len(active))
     counts = []
-    for own in drawn:
-        rows, columns, values = _changed_features(layout, dataset, tokens, differ, own, offsets, before, after)
+    for labels_drawn in drawn:
+        rows, columns, values = _changed_features(
+            layout, dataset, tokens, differ, labels_drawn, offsets, before, after
+        )
         shape = (len(active), layout.n_parameters)
-        counts.append(sparse.csr_matrix((values, (line[window[rows]], columns)), shape=shape))
-    mean: Any = counts[0]
+        counts.append(sparse.csr_array((values, (line[window[rows]], columns)), shape=shape))
+    summed = counts[0]
     for matrix in counts[1:]:
-        mean = mean + matrix
-    mean = mean / draws
-    scale: Any = sparse.diags(np.sqrt(weight[active] / (draws - 1)))
-    rows_of_all: Any = sparse.vstack([scale @ (matrix - mean) for matrix in counts])
-    return rows_of_all.tocsr()
+        summed = summed + matrix
+    mean = sparse.csr_array(summed * (1 / draws))
+    scale = sparse.diags_array(np.sqrt(weight[active] / (draws - 1)))
+    return sparse.csr_array(sparse.vstack([scale @ (matrix - mean) for matrix in counts]))
 
 
 def _changed_features(
     layout: ChainLayout,
-    dataset: Any,
+    dataset: Sequences,
     tokens: IntArray,
     differ: BoolArray,
     labels: Int32Array,

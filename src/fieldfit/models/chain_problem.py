@@ -13,7 +13,7 @@ so is one without any known label, whose log-probability is 0.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.windows import WindowFamily
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, IntArray, ModelError, PolicyError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 #: Draws of the labels of each window for the factor of the Hessian.
 _DRAWS = 4
@@ -247,7 +250,7 @@ class ChainProblem(Problem):
         """
         return -self._gradient(self._vector(theta), None, _maybe(row_weight), self._used, squares=True)[1]
 
-    def hessian_factor(self, theta: FloatArray, row_weight: FloatArray | None = None) -> Any:
+    def hessian_factor(self, theta: FloatArray, row_weight: FloatArray | None = None) -> csr_array | None:
         """Sparse X with XᵀX near the curvature, from labels drawn at θ; None if label pairs have features."""
         from scipy import sparse
 
@@ -261,7 +264,7 @@ class ChainProblem(Problem):
             window_factor(self.layout, self.dataset, chains, family, _maybe(row_weight), _DRAWS, seed)
             for seed, family in enumerate(self._used)
         ]
-        return sparse.vstack(factors).tocsr()
+        return sparse.csr_array(sparse.vstack(factors))
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """m_θ(X_i, Z_i) for each sequence; only the forward recursion runs."""

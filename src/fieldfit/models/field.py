@@ -14,10 +14,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
+from fieldfit.data.samples import Table, as_table
 from fieldfit.inference import ExactInference, FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.gibbs import BURN_IN, CHAINS, THIN, gibbs_sample
@@ -31,8 +32,6 @@ from fieldfit.types import DataError, FloatArray, Int32Array, ModelError, WidthE
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-    from fieldfit.data.table import Table
 
 
 class FieldModel(Model):
@@ -116,7 +115,12 @@ class FieldModel(Model):
     # --- data ---------------------------------------------------------------------------------------------------
 
     def read(
-        self, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance", groups: Any = None
+        self,
+        data: Any,
+        *,
+        sample_weight: ArrayLike | str | None = None,
+        weight_kind: str = "importance",
+        groups: ArrayLike | str | None = None,
     ) -> Table:
         """Read a table of samples and check its values against the variables and states of the model.
 
@@ -180,11 +184,11 @@ class FieldModel(Model):
         names = self.names if self.named else None
         return read_table(data, states=self.states, names=names, allow_missing_columns=True, rename=False)
 
-    def complete(self, dataset: Table) -> FieldModel:
+    def complete(self, dataset: Dataset) -> FieldModel:
         """Return the model with the names of the data's columns, unless it has names already."""
-        return self if self.named else self.with_names(dataset.names)
+        return self if self.named else self.with_names(as_table(dataset).names)
 
-    def structure(self, dataset: Any = None) -> FieldStructure:
+    def structure(self, dataset: Dataset | None = None) -> FieldStructure:
         """Return the variables, the graph and the conditioning variables, as policies need them."""
         return FieldStructure(self.m, self.graph.neighbours, self.observed)
 
@@ -192,9 +196,9 @@ class FieldModel(Model):
         """Return a short name for what the model explains of the samples: not what it conditions on."""
         return fingerprint(dataset, given=self.observed)
 
-    def compile(self, dataset: Table, selection: Selection) -> Problem:
+    def compile(self, dataset: Dataset, selection: Selection) -> Problem:
         """Compile model, data and selection to read-only arrays. Supports any component and missing values."""
-        problem = FieldProblem(self.field_arrays, dataset.codes, selection)
+        problem = FieldProblem(self.field_arrays, as_table(dataset).codes, selection)
         problem.refuse_forbidden()
         return problem
 
@@ -471,29 +475,29 @@ class FieldModel(Model):
         note = f"Gibbs sampling: {min(CHAINS, n)} chains, {burn_in} sweeps of burn-in, a draw every {thin} sweeps"
         return Draws(self.decode(codes), codes, "gibbs", burn_in, note)
 
-    def simulate(self, dataset: Table, theta: Any, random_state: int = 0) -> Table:
+    def simulate(self, dataset: Dataset, theta: ArrayLike, random_state: int = 0) -> Table:
         """Draw the modelled variables from p_θ. Conditioning variables and missing values stay the same."""
         from dataclasses import replace
 
-        tables = self.log_tables(theta)
-        missing = dataset.codes < 0
-        codes = np.empty_like(dataset.codes)
+        table, tables = as_table(dataset), self.log_tables(theta)
+        missing = table.codes < 0
+        codes = np.empty_like(table.codes)
         observed = list(self.observed)
         if not observed:
-            codes = self.sample(theta, dataset.n, random_state).codes.copy()
+            codes = self.sample(theta, table.n, random_state).codes.copy()
         else:
             if missing[:, observed].any():
                 raise DataError(
                     "Some samples lack a value of a variable that the model conditions on; they cannot be simulated."
                 )
-            lines, which = np.unique(dataset.codes[:, observed], axis=0, return_inverse=True)
+            lines, which = np.unique(table.codes[:, observed], axis=0, return_inverse=True)
             evidence = np.full(self.m, -1, dtype=np.int32)
             for number, line in enumerate(lines):
                 rows = np.flatnonzero(which.reshape(-1) == number)
                 evidence[observed] = line
                 codes[rows] = self.exact.sample(tables, len(rows), random_state, stream=number, evidence=evidence)
         codes[missing] = -1
-        return replace(dataset, codes=np.ascontiguousarray(codes))
+        return replace(table, codes=np.ascontiguousarray(codes))
 
     # --- states and evidence ------------------------------------------------------------------------------------
 

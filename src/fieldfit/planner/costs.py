@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from fieldfit.data.samples import Table
+from fieldfit.data.dataset import Dataset
+from fieldfit.data.samples import Table, as_table
+from fieldfit.data.sequences import as_sequences
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.cost import expected_flops
 from fieldfit.models.elimination_work import EliminationWork
@@ -97,7 +98,7 @@ class FitCosts:
         return float(max((steps.count for steps in self._steps(lam)), default=0) * counted)
 
 
-def sample_flops(model: Model, bound: BoundPolicy, rows: Any) -> float:
+def sample_flops(model: Model, bound: BoundPolicy, rows: Dataset) -> float:
     """The paper's FLOPs of one sample; for sequences the multiply–adds of the textbook recursions.
 
     A window of k tokens with L labels: 6 k L² (forward, backward, expectations) + 4 k L for each feature of a token.
@@ -105,8 +106,9 @@ def sample_flops(model: Model, bound: BoundPolicy, rows: Any) -> float:
     if isinstance(model, FieldModel):
         return expected_flops(model, bound)
     labels = int(getattr(model, "n_labels", 1))
-    tokens = max(1, int(rows.n_tokens))
-    features = len(rows.indices) / tokens if getattr(rows, "indices", None) is not None else 1.0
+    sequences = as_sequences(rows)
+    tokens = max(1, sequences.n_tokens)
+    features = len(sequences.indices) / tokens
     total = 0.0
     for family, share in zip(bound.families, bound.shares(), strict=True):
         sizes = family.sizes(0, rows.n).astype(float)
@@ -117,20 +119,27 @@ def sample_flops(model: Model, bound: BoundPolicy, rows: Any) -> float:
 
 
 def family_work(
-    model: Model, problem: Problem, family: BoundFamily, dataset: Any, theta: FloatArray, most_rows: int | None = None
+    model: Model,
+    problem: Problem,
+    family: BoundFamily,
+    dataset: Dataset,
+    theta: FloatArray,
+    most_rows: int | None = None,
 ) -> FamilyWork:
     """The work of a family on all of ``dataset``, from ``problem``: the family compiled whole on some of it.
 
     Families of fields are counted, those of sequences timed, on at most ``most_rows`` of them.
     """
     if isinstance(problem, PairwiseProblem):
-        return PairwiseWork.of(problem, family, dataset.codes)
+        return PairwiseWork.of(problem, family, as_table(dataset).codes)
     if isinstance(problem, FieldProblem):
         return EliminationWork.of(problem, family, dataset.n)
     return timed_work(model, dataset, family.name, theta, most_rows)
 
 
-def timed_work(model: Model, dataset: Any, name: str, theta: FloatArray, most_rows: int | None = None) -> TimedWork:
+def timed_work(
+    model: Model, dataset: Dataset, name: str, theta: FloatArray, most_rows: int | None = None
+) -> TimedWork:
     """A family of sequences timed on most of a small dataset, on a third of that, and with a part of its windows."""
     n = dataset.n
     most = min(_MOST_TIMED, max(_FEWEST_TIMED, _MOST_TIMED if most_rows is None else most_rows))
@@ -161,7 +170,7 @@ class _Timed:
 
     problem: Problem
 
-    def __init__(self, model: Model, rows: Any, text: str) -> None:
+    def __init__(self, model: Model, rows: Dataset, text: str) -> None:
         # A family of sequences knows their lengths: it is bound to each part anew.
         self._model, self._rows, self._text = model, rows, text
         self.least = math.inf

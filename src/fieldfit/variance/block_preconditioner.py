@@ -10,11 +10,14 @@ enough.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fieldfit.types import FloatArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 #: Parameters in the dense block. With three times as many the noise of a factor of few draws costs more than it gains.
 BLOCK = 1_000
@@ -23,7 +26,7 @@ _RIDGE = 1e-8
 
 
 def block_preconditioner(
-    factor: Any, curvature: FloatArray, precision: FloatArray
+    factor: csr_array, curvature: FloatArray, precision: FloatArray
 ) -> Callable[[FloatArray], FloatArray] | None:
     """v ↦ M⁻¹v for H + P with H near ``factor``ᵀ ``factor``; None if the block is singular.
 
