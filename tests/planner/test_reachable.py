@@ -11,8 +11,10 @@ import fieldfit as ff
 from fieldfit.objective import Objective
 from fieldfit.planner.candidates import choose
 from fieldfit.planner.request import Target
-from fieldfit.planner.search import coarse_first, least_at
+from fieldfit.planner.search import edge_costs, least_at
 from fieldfit.types import DataError, FieldfitError
+from fieldfit.variance.criterion import Criterion
+from fieldfit.variance.mixture_moments import MixtureMoments
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +46,20 @@ def test_no_policy_lies_below_the_edge(plan):
     assert sum(own.variance <= 1.1 * least_at(edge, own.cost) for own in others) >= 3
 
 
-def test_the_edge_covers_all_costs_whenever_time_is_up():
-    assert sorted(coarse_first(33)) == list(range(33))
-    assert coarse_first(33)[:5] == [0, 32, 16, 8, 24]
-    assert coarse_first(1) == [0]
+def moments(count, *shape):
+    """Moments of so many independent ingredients with these shapes of J."""
+    J = np.broadcast_to(np.eye(*shape) if len(shape) == 2 else np.ones(shape), (count, *shape))
+    return MixtureMoments(tuple(map(str, range(count))), J, np.stack([J] * count), J * 0, J * 0)
+
+
+def test_the_effort_of_the_edge_depends_on_the_problem_alone():
+    """The more a joint optimum takes, the fewer there are; no clock has a say."""
+    assert edge_costs(Criterion.log_determinant(moments(2, 5, 5))) == 33
+    counts = [edge_costs(Criterion.log_determinant(moments(9, d, d))) for d in (5, 40, 60, 100, 200)]
+    assert counts == sorted(counts, reverse=True)
+    assert (counts[0], counts[-1]) == (33, 3)
+    assert edge_costs(Criterion.log_diagonal(moments(9, 5000))) == 33
+    assert edge_costs(Criterion.log_determinant(moments(40, 5, 5))) < 10
 
 
 @pytest.mark.slow

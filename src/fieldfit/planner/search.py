@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,8 +30,11 @@ Edge = list[tuple[float, float]]
 
 #: Smallest λ of a mixture, and smallest share of the information that keeps an ingredient in it.
 _LEAST_LAM, _LEAST_SHARE = 1e-4, 2e-3
-#: Costs at which the edge of what can be reached is computed, and the CPU seconds after which no more are.
-_EDGE_COSTS, _EDGE_SECONDS = 33, 2.0
+#: Fewest and most costs at which the edge of what can be reached is computed, and how many optimisations of a criterion of
+#: few directions that may take in all: about two seconds.
+_LEAST_COSTS, _MOST_COSTS, _EDGE_OPTIMISATIONS = 3, 33, 600
+#: Directions from which on an optimisation takes twice as long as with few.
+_FEW_DIRECTIONS = 40
 
 
 @dataclass(frozen=True)
@@ -220,19 +222,14 @@ def reachable_edge(criterion: Criterion, cost: Cost, freedom: Freedom, known: Ed
     """The least variance that any mixture has at each cost, from half of the cheapest of ``known`` to the most expensive.
 
     A plan compares a few dozen policies; between their costs there are others, so the edge comes from joint optima at many
-    costs. It is computed when a picture is drawn, not while the budget is running.
+    costs. It is computed when a picture is drawn, not while the budget is running, and with the same effort on any machine.
     """
     known = [(price, variance) for price, variance in known if price > 0 and math.isfinite(variance)]
     if not known:
         return []
     prices = [price for price, _ in known]
-    began = time.thread_time()
     points = list(known)
-    budgets = np.geomspace(min(prices) / 2, max(prices), _EDGE_COSTS)
-    for place in coarse_first(_EDGE_COSTS):
-        if time.thread_time() - began > _EDGE_SECONDS:
-            break
-        budget = float(budgets[place])
+    for budget in np.geomspace(min(prices) / 2, max(prices), edge_costs(criterion)).tolist():
         best = joint_optimum(criterion, cost, budget, freedom, thorough=False)
         if best is not None and math.isfinite(best.value):
             points.append((budget, math.exp(best.value)))
@@ -246,14 +243,16 @@ def reachable_edge(criterion: Criterion, cost: Cost, freedom: Freedom, known: Ed
     return edge
 
 
-def coarse_first(count: int) -> list[int]:
-    """0 … count − 1 with ever smaller steps: whenever time is up, what is known covers the whole range."""
-    order: list[int] = []
-    step = 1 << (count - 1).bit_length()
-    while step:
-        order += [place for place in range(0, count, step) if place not in order]
-        step //= 2
-    return order
+def edge_costs(criterion: Criterion) -> int:
+    """At how many costs the edge is computed: fewer where a joint optimum takes longer.
+
+    A joint optimum makes two optimisations for each ingredient beside the first. Each inverts matrices over the directions;
+    where the moments are diagonals there are none.
+    """
+    matrices = criterion.moments.J.ndim > 2
+    size = 1 + (criterion.rank / _FEW_DIRECTIONS) ** 3 if matrices else 1.0
+    work = 2 * max(criterion.moments.count - 1, 1) * size
+    return int(np.clip(_EDGE_OPTIMISATIONS / work, _LEAST_COSTS, _MOST_COSTS))
 
 
 def least_at(edge: Edge, cost: float) -> float:
