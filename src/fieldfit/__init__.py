@@ -32,6 +32,7 @@ _HOMES = {
     "load": "fieldfit.api.files",
     "plan": "fieldfit.api.plan",
     "project": "fieldfit.api.projection",
+    "refine": "fieldfit.api.refine",
     "set_threads": "fieldfit.threads",
 }
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from fieldfit.api.fitting import fit as fit
     from fieldfit.api.plan import plan as plan
     from fieldfit.api.projection import project as project
+    from fieldfit.api.refine import refine as refine
     from fieldfit.api.result import Fit as Fit
     from fieldfit.api.theory import asymptotics as asymptotics
     from fieldfit.api.validation import cross_validate as cross_validate

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from fieldfit.api.prepare import prepare
+from fieldfit.api.refine import refined_again
 from fieldfit.api.result import Fit
 from fieldfit.types import DataError
 
@@ -42,4 +43,5 @@ def attach(
             f"These are not the samples that were fitted: the objective at the fit's θ was {fit.objective:.6f}, and for "
             f"these samples it is {value:.6f}. Give the same data, in the same order and with the same weights."
         )
-    return replace(fit, prepared=prepared)
+    attached = replace(fit, prepared=prepared)
+    return attached if fit.refinement is None else refined_again(attached)

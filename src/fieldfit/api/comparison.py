@@ -19,6 +19,7 @@ import numpy as np
 
 from fieldfit.api.accuracies import score_variance
 from fieldfit.api.functionals import places_of, unit_rows
+from fieldfit.api.refinement import refuse_refined
 from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray, ModelError
 from fieldfit.variance import DenseAccuracy, robust_moments, weighted_chi_square_tail
 from fieldfit.variance.range_inverse import range_inverse
@@ -127,6 +128,7 @@ def _without_penalty(fit: Fit, test: str) -> None:
 
 def score_test(fit: Fit, parameters: Any) -> HypothesisTest:
     """Were the fixed parameters fixed at the right values? Needs the restricted fit only."""
+    refuse_refined(fit, "A score test", "Use a Wald test: fit.wald_test(…).")
     _without_penalty(fit, "score")
     fixed = np.flatnonzero(~fit.free)
     a = fixed if parameters is None else places_of(parameters, fit.model.parameter_names)
@@ -182,6 +184,8 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
     >>> print(ff.likelihood_ratio(fit, null))
     Composite likelihood-ratio test: 0.2576, p = 0.6779 (1.49 times χ²₁)
     """
+    for one in (full, null):
+        refuse_refined(one, "A likelihood ratio", "Use a Wald test: fit.wald_test(…).")
     for fit in (full, null):
         _without_penalty(fit, "likelihood-ratio")
     same_selection = str(full.policy) == str(null.policy) and full.random_state == null.random_state
@@ -284,7 +288,7 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
     if first is None:
         raise FieldfitError("There are no fits to compare.")
     for name, fit in named.items():
-        if (str(fit.policy), fit.random_state) != (str(first.policy), first.random_state):
+        if (str(fit.estimator), fit.random_state) != (str(first.estimator), first.random_state):
             raise DataError(
                 f"{name} has another policy or another random_state than the first fit: their composite likelihoods are "
                 f"not comparable. Use cross_validate."

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from fieldfit.api.refinement import refuse_refined
 from fieldfit.types import FloatArray, ModelError
 from fieldfit.variance import DenseAccuracy
 
@@ -25,6 +26,7 @@ Fitted = TypeVar("Fitted", bound="StandardErrors")
 
 def without_penalty(fit: Fitted) -> Fitted:
     """The same θ̂, taken for an estimate without penalty."""
+    refuse_refined(fit, "A debiased estimate", "Refine a fit without a penalty.")
     prepared = fit.needed.without_penalty()
     return replace(fit, penalty=prepared.penalty, prepared=prepared)
 

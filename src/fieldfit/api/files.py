@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.api.refinement import read_refinement
 from fieldfit.api.result import Fit
 from fieldfit.api.state import Convergence, SampleSize, Saved
 from fieldfit.data.container import read_container, write_container
@@ -64,6 +65,13 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
             interrupt = stop
     if fit.l1 is not None:
         arrays["l1"] = fit.l1
+    if fit.refinement is not None:
+        arrays["first_theta"] = fit.refinement.first_theta
+        if fit.testable and fit.prepared is not None and interrupt is None:
+            try:
+                fit.specification_test()
+            except KeyboardInterrupt as stop:
+                interrupt = stop
     arrays |= {f"model_{name}": array for name, array in model_arrays.items()}
     if fit.encoder is not None:
         arrays |= {f"encoder_{name}": array for name, array in fit.encoder.to_arrays().items()}
@@ -82,6 +90,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "cost": None if fit.cost is None else fit.cost.to_dict(),
         "total_weight": total,
         "weights": weights,
+        "refinement": None if fit.refinement is None else fit.refinement.to_dict(fit.known_specification_test),
         "random_state": fit.random_state,
         "size": asdict(fit.size),
         "convergence": asdict(fit.convergence),
@@ -161,6 +170,9 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
         weights = None
         if header["weights"] is not None:
             weights = from_plain(header["weights"], _part(arrays, "weights_"), policy, r)
+        refinement = None
+        if header["refinement"] is not None:
+            refinement = read_refinement(header["refinement"], model.check_theta(arrays["first_theta"]))
         return Fit(
             model=model,
             policy=policy,
@@ -176,6 +188,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             weights=weights,
             encoder=encoder,
             saved=Saved(moments, str(header["fingerprint"])),
+            refinement=refinement,
         )
     except FileFormatError:
         raise

@@ -24,7 +24,7 @@ from fieldfit.models.field import FieldModel
 from fieldfit.objective import ByParameter, Penalty
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.early_stopping import EarlyStopping
-from fieldfit.policies import Policy, as_policy
+from fieldfit.policies import Policy, Staged, as_estimator
 from fieldfit.types import ConvergenceWarning, FloatArray, IntArray, SeparationWarning
 from fieldfit.variance.identification import with_open_weights
 from fieldfit.variance.separation import separated_parameters, separation_message
@@ -34,7 +34,7 @@ from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, as_o
 def fit(
     model: Model,
     data: Any,
-    policy: Policy | str = "PL1",
+    policy: Policy | Staged | str = "PL1",
     *,
     sigma2: ByParameter = None,
     l1: ByParameter = None,
@@ -61,9 +61,9 @@ def fit(
     data : array_like, DataFrame, str, Path or Sequences
         Samples. For fields: rows of an array or data frame, or the path of a CSV file; NaN or blank is missing and
         is summed out. For chains: `Sequences`.
-    policy : str or Policy, default: "PL1"
+    policy : str, Policy or Staged, default: "PL1"
         The policy, such as ``"PL1 + 0.2*PL2"``. ``"FL"`` is maximum likelihood, ``"PL1"`` is maximum
-        pseudo-likelihood.
+        pseudo-likelihood. ``"PL1 >> optimal"`` has a second stage; see `refine`.
     sigma2 : float, sequence, dict or None, default: None
         Variance σ² of the Gaussian penalty ‖θ‖²/(2σ²): a number, one number for each parameter, or a mapping from
         names or patterns of names to numbers. None: no penalty.
@@ -137,7 +137,16 @@ def fit(
     array([0.11, 0.14, 0.12])
     """
     began = time.perf_counter()
-    chosen, automatic = as_policy(policy), as_options(weights)
+    chosen, automatic = as_estimator(policy), as_options(weights)
+    if isinstance(chosen, Staged):
+        from fieldfit.api.refine import fit_stages
+
+        options = {
+            "sigma2": sigma2, "l1": l1, "weights": weights, "random_state": random_state, "start": start, "fixed": fixed,
+            "method": method, "tol": tol, "max_iter": max_iter, "wide_rows": wide_rows, "progress": progress,
+            "stopping": stopping, "sample_weight": sample_weight, "weight_kind": weight_kind, "groups": groups,
+        }  # fmt: skip
+        return fit_stages(model, data, chosen, options)
     if automatic is None and weights is not None:
         chosen = chosen.with_betas(cast(Sequence[float], weights))
     dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)

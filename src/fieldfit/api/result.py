@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fieldfit.api.accuracies import Kind as Kind
+from fieldfit.api.refinement import refuse_refined
 from fieldfit.api.standard_errors import StandardErrors
-from fieldfit.types import FloatArray
+from fieldfit.refinement.specification import SpecificationTest
+from fieldfit.types import FloatArray, PolicyError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,6 +88,40 @@ class Fit(StandardErrors):
     def fingerprint(self) -> str:
         """Hash of the fitted samples and their weights; empty if unknown."""
         return self.saved.fingerprint if self.dataset is None else self.model.fingerprint(self.dataset)
+
+    @cached_property
+    def _specification_test(self) -> SpecificationTest:
+        return self.refined_moments.test(self.total)
+
+    @property
+    def known_specification_test(self) -> SpecificationTest | None:
+        """Hansen's J where it has been computed already."""
+        found: SpecificationTest | None = self.__dict__.get("_specification_test")
+        return found
+
+    def specification_test(self) -> SpecificationTest:
+        """Hansen's J of a refined fit: do the conditional distributions agree with one model?
+
+        Returns
+        -------
+        SpecificationTest
+            Statistic, degrees of freedom and p-value.
+
+        Raises
+        ------
+        PolicyError
+            If the fit has no second stage with moment conditions, or a penalty.
+        """
+        if self.refinement is None or not self.refined:
+            raise PolicyError(
+                f"'{self.estimator}' has as many estimating functions as parameters, so there is nothing to test. Refine "
+                f"it: ff.refine(fit, 'optimal').specification_test()."
+            )
+        if self.size.groups is not None:
+            raise PolicyError("Hansen's test takes the samples for independent, and these come in groups.")
+        if self.refinement.working is None and self.refinement.saved_test is not None:
+            return self.refinement.saved_test
+        return self._specification_test
 
     # --- robustness -------------------------------------------------------------------------------------------------
 
@@ -277,6 +313,7 @@ class Fit(StandardErrors):
         >>> fit.claic() < fit.clbic()
         True
         """
+        refuse_refined(self, "CLAIC", "Compare first stages, or held-out likelihoods (cross_validate).")
         return -2 * self.composite_log_likelihood + 2 * self.effective_parameters(kind)
 
     def clbic(self, kind: Kind = "robust") -> float:
@@ -301,6 +338,7 @@ class Fit(StandardErrors):
         >>> fit.clbic() > fit.claic()
         True
         """
+        refuse_refined(self, "CLBIC", "Compare first stages, or held-out likelihoods (cross_validate).")
         return -2 * self.composite_log_likelihood + float(np.log(self.total)) * self.effective_parameters(kind)
 
     def wald_test(self, hypothesis: Any, value: Any = 0.0, *, kind: Kind = "robust") -> HypothesisTest:
@@ -461,7 +499,7 @@ class Fit(StandardErrors):
         """
         return {
             "model": self.model.kind,
-            "policy": str(self.policy),
+            "policy": str(self.estimator),
             "n": self.n,
             "total": self.total,
             "parameters": self.model.n_parameters,
@@ -478,6 +516,7 @@ class Fit(StandardErrors):
             "dropped_rows": self.dropped_rows.tolist(),
             "cost": None if self.cost is None else self.cost.to_dict(),
             "weights": None if self.weights is None else self.weights.to_dict(),
+            "refinement": None if self.refinement is None else self.refinement.to_dict(self.known_specification_test),
         }
 
     def summary(self, rows: int = 20, *, kind: Kind = "robust", level: float = 0.95) -> str:
@@ -515,7 +554,7 @@ class Fit(StandardErrors):
     def __repr__(self) -> str:
         ended = "converged" if self.converged else "not converged"
         size = f"{self.size}, {self.model.n_parameters:,} parameters"
-        return f"<Fit: {self.model.kind} by {self.policy}, {size}, {ended}>"
+        return f"<Fit: {self.model.kind} by {self.estimator}, {size}, {ended}>"
 
     def _repr_html_(self) -> str:
         import html

@@ -14,8 +14,11 @@ import numpy as np
 
 from fieldfit.api.functionals import some_places, unit_rows
 from fieldfit.data.dataset import Dataset
+from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
-from fieldfit.types import FloatArray, IntArray, ModelError
+from fieldfit.refinement.estimating import RefinedScores
+from fieldfit.refinement.local_accuracy import LocalScores
+from fieldfit.types import DataError, FloatArray, IntArray, ModelError
 from fieldfit.variance import DenseAccuracy, range_inverse
 from fieldfit.variance.expected_problem import expected_problem
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fieldfit.api.result import Fit
+
+Scores = Problem | RefinedScores | LocalScores
 
 #: Numbers in an array of influences that is returned at once.
 MOST_NUMBERS = 50_000_000
@@ -40,7 +45,7 @@ def influence(fit: Fit, data: Any = None, parameters: Any = None, rows: Any = No
             raise ModelError("Give rows (fitted samples) or parameters, not both; rows cannot be combined with data.")
         return influence_of_rows(fit, rows)
     if parameters is None:
-        n = fit.problem.n_samples if data is None else _expected(fit, data).n_samples
+        n = fit.scores_source.n_samples if data is None else _expected(fit, data).n_samples
         if n * len(fit.theta) > MOST_NUMBERS:
             raise ModelError(
                 f"The influence of {n:,} samples on {len(fit.theta):,} parameters has {n * len(fit.theta):.2g} numbers. "
@@ -48,13 +53,13 @@ def influence(fit: Fit, data: Any = None, parameters: Any = None, rows: Any = No
             )
         return np.concatenate([block for _, block in influence_blocks(fit, data)])
     places = some_places(parameters, fit.model.parameter_names)
-    source: Problem = fit.problem if data is None else _expected(fit, data)
+    source: Scores = fit.scores_source if data is None else _expected(fit, data)
     moved = influence_on(fit, source, places)
     weight = fit.row_weight if data is None else None
     return moved * (fit.unit_weight if data is not None else 1.0 if weight is None else weight[:, None])
 
 
-def influence_on(fit: Fit, source: Problem, places: IntArray) -> FloatArray:
+def influence_on(fit: Fit, source: Scores, places: IntArray) -> FloatArray:
     """(H + P)⁻¹ ψ of every sample of ``source`` for some parameters (n, q), for any r: a solve and a pass for each."""
     columns = []
     for direction in fit.accuracy().solve(unit_rows(places, len(fit.theta))):
@@ -88,6 +93,11 @@ def influence_of_rows(fit: Fit, rows: Any) -> FloatArray:
 def _scores_of(fit: Fit, rows: IntArray) -> FloatArray:
     """w ψ of some fitted samples (rows, r), 0 for fixed parameters."""
     weight = fit.row_weight
+    if fit.refined:
+        source = fit.scores_source
+        assert not isinstance(source, Problem)
+        refined = source.scores_of(fit.theta, rows)
+        return refined if weight is None else refined * weight[rows, None]
     scores = np.empty((len(rows), len(fit.theta)))
     for line, row in enumerate(rows):
         alone = np.zeros(fit.problem.n_samples)
@@ -100,13 +110,13 @@ def influence_blocks(fit: Fit, data: Any = None) -> Iterator[tuple[int, FloatArr
     """𝓘 as a stream of (first sample, block of samples × parameters); NaN for parameters that are not identified."""
     accuracy = matrices(fit, "The influence of every sample on every parameter")
     if data is None:
-        return _blocks(fit, accuracy, fit.problem, fit.row_weight)
+        return _blocks(fit, accuracy, fit.scores_source, fit.row_weight)
     new = _expected(fit, data)
     return _blocks(fit, accuracy, new, np.full(new.n_samples, fit.unit_weight))
 
 
 def _blocks(
-    fit: Fit, accuracy: DenseAccuracy, source: Problem, weight: FloatArray | None
+    fit: Fit, accuracy: DenseAccuracy, source: Scores, weight: FloatArray | None
 ) -> Iterator[tuple[int, FloatArray]]:
     lost = np.isnan(accuracy.variances())
     inverse = accuracy.inverse / accuracy.moments.total
@@ -130,12 +140,17 @@ def matrices(fit: Fit, what: str) -> DenseAccuracy:
     return accuracy
 
 
-def _expected(fit: Fit, data: Any) -> Problem:
+def _expected(fit: Fit, data: Any) -> Scores:
     return expected_scores(fit, fit.model.read_new(data))
 
 
-def expected_scores(fit: Fit, dataset: Dataset) -> Problem:
+def expected_scores(fit: Fit, dataset: Dataset) -> Scores:
     """E_Z ψ of the samples of a dataset under the fit's policy."""
+    if fit.refined:
+        if dataset.has_missing or not isinstance(dataset, Table):
+            raise DataError("The influence of new samples on a refined fit needs complete samples.")
+        moments = fit.refined_moments
+        return moments.scores.at(dataset.codes, moments.refined.stack.mean)
     structure = fit.model.structure(dataset)
     return expected_problem(fit.policy.bind(structure), dataset.n, lambda chosen: fit.model.compile(dataset, chosen))
 
@@ -251,5 +266,5 @@ def distances(fit: Fit, parameters: Any = None) -> pd.DataFrame:
 
 def _weighted_scores(fit: Fit) -> Iterator[FloatArray]:
     weight = fit.row_weight
-    for start, scores in fit.problem.score_blocks(fit.theta):
+    for start, scores in fit.scores_source.score_blocks(fit.theta):
         yield scores if weight is None else scores * weight[start : start + len(scores), None]

@@ -350,7 +350,7 @@ class StandardErrors(FitState):
         """
         from fieldfit.report.coefficients import plot_coefficients
 
-        axis = f"estimate and {level:.0%} confidence interval ({kind}), {self.policy}"
+        axis = f"estimate and {level:.0%} confidence interval ({kind}), {self.estimator}"
         return plot_coefficients(self.table(level, kind, parameters), most=most, axis=axis, ax=ax)
 
     @cached_property

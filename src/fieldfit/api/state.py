@@ -8,13 +8,18 @@ from functools import cached_property
 import numpy as np
 
 from fieldfit.api.prepare import Prepared
+from fieldfit.api.refinement import RefinedMoments, Refinement, refined_moments
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.encoders import Encoder
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.cost import Cost
 from fieldfit.objective import Objective, Penalty
 from fieldfit.optim import Solution
-from fieldfit.policies import Policy
+from fieldfit.policies import Policy, Staged
+from fieldfit.refinement.estimating import RefinedScores
+from fieldfit.refinement.local import LocalRefined
+from fieldfit.refinement.local_accuracy import LocalScores
+from fieldfit.refinement.optimal import Refined
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray
 from fieldfit.variance import Moments
 from fieldfit.weights import WeightsResult
@@ -129,6 +134,8 @@ class FitState:
         The samples with the drawn Z, compiled; None for a fit that was loaded without its samples.
     saved
         What a loaded fit knows of its samples.
+    refinement
+        The second stage, if there is one; ``policy`` is then the first.
     """
 
     model: Model
@@ -146,6 +153,7 @@ class FitState:
     encoder: Encoder | None = field(default=None, compare=False)
     prepared: Prepared | None = field(default=None, compare=False)
     saved: Saved = field(default=Saved(), compare=False)
+    refinement: Refinement | None = field(default=None, compare=False)
 
     # --- the parts, by the names that users know ----------------------------------------------------------------------
 
@@ -250,6 +258,38 @@ class FitState:
     def row_weight(self) -> FloatArray | None:
         """The sample weights (n,), or None."""
         return self.needed.dataset.sample_weight
+
+    # --- the second stage -----------------------------------------------------------------------------------------------
+
+    @property
+    def estimator(self) -> Policy | Staged:
+        """The policy, with its second stage if there is one."""
+        return self.policy if self.refinement is None else Staged(self.policy, self.refinement.second)
+
+    @property
+    def refined(self) -> bool:
+        """Whether the estimate is that of a second stage (False too where that was not accepted)."""
+        return self.refinement is not None and self.refinement.accepted
+
+    @property
+    def testable(self) -> bool:
+        """Whether Hansen's test is at hand: dense weights, independent samples and no penalty."""
+        if not self.refined or self.refinement is None or self.penalised or self.size.groups is not None:
+            return False
+        return isinstance(self.refinement.working, Refined) or self.refinement.saved_test is not None
+
+    @cached_property
+    def refined_moments(self) -> RefinedMoments:
+        """The estimating functions of the second stage with the fitted samples."""
+        return refined_moments(self)
+
+    @property
+    def scores_source(self) -> Problem | RefinedScores | LocalScores:
+        """What streams the scores ψ of the fitted samples."""
+        if not self.refined or self.refinement is None:
+            return self.problem
+        needed = self.refinement.needed
+        return LocalScores(needed) if isinstance(needed, LocalRefined) else self.refined_moments.scores
 
     # --- the parameters -------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
     """The report and the parameters with the largest |z| as text."""
     lines = [
-        f"{fit.model.kind} fitted by {fit.policy}: {fit.size}, {fit.model.n_parameters:,} parameters",
+        f"{fit.model.kind} fitted by {fit.estimator}: {fit.size}, {fit.model.n_parameters:,} parameters",
         f"{fit.message}; {fit.iterations} iterations, "
         f"{fit.evaluations} evaluation{'' if fit.evaluations == 1 else 's'}, {fit.seconds:.2f} s",
         f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}",
@@ -28,6 +28,10 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
         lines.append(f"cost of an evaluation: {fit.cost.components:,} components, {fit.cost.flops:,.0f} FLOPs")
     if fit.weights is not None:
         lines += str(fit.weights).splitlines()
+    if fit.refinement is not None:
+        lines += fit.refinement.lines()
+        if fit.testable:
+            lines.append(str(fit.specification_test()))
     if fit.separated:
         lines.append(f"optimum at infinity: {', '.join(fit.separated)}")
     if len(fit.dropped_rows):

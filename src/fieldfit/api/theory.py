@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
-from fieldfit.policies import Policy, as_policy
+from fieldfit.policies import Policy, Staged, as_estimator
 from fieldfit.policies.families import Full
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
@@ -33,7 +33,7 @@ _PART = 1e-6
 def asymptotics(
     model: FieldModel,
     theta: ArrayLike,
-    policy: Policy | str,
+    policy: Policy | Staged | str,
     *,
     formula: str = "exact",
     method: str = "auto",
@@ -48,8 +48,9 @@ def asymptotics(
         A model of all its variables (not conditional).
     theta : array_like of shape (r,)
         The true parameters.
-    policy : str or Policy
-        The policy.
+    policy : str, Policy or Staged
+        The policy. It may have a second stage, such as ``"PL1 >> optimal(2)"``; bread and meat are then both the
+        information of the refined estimate.
     formula : {"exact", "published"}, default: "exact"
         ``"exact"`` uses the second moments E[ZZᵀ] of the selection (Corollary 1). ``"published"`` is Proposition 2
         as printed, which omits the selection noise.
@@ -76,7 +77,12 @@ def asymptotics(
     if not isinstance(model, FieldModel) or model.observed:
         raise ModelError("asymptotics needs a model of all its variables; a conditional model needs observed data.")
     vector = model.check_theta(theta)
-    bound = as_policy(policy).bind(model.structure())
+    estimator = as_estimator(policy)
+    if isinstance(estimator, Staged):
+        from fieldfit.api.refined_theory import refined_asymptotics
+
+        return refined_asymptotics(model, vector, estimator, formula, method, n_simulated, random_state)
+    bound = estimator.bind(model.structure())
     states = math.prod(model.graph.cardinalities)
     if method not in ("auto", "enumeration", "simulation"):
         raise ModelError(f"method is {method!r}; it must be 'auto', 'enumeration' or 'simulation'.")

@@ -301,7 +301,7 @@ def _fitted_like(fit: Fit, samples: Dataset, seed: int) -> Fit:
     return fit_again(
         fit.model,
         samples,
-        fit.policy,
+        fit.estimator,
         sigma2=fit.sigma2 if np.isfinite(fit.sigma2).any() else None,
         l1=fit.l1,
         random_state=seed,

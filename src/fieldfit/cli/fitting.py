@@ -67,10 +67,10 @@ def run_fit(read: Callable[[], tuple[Model, Table]], options: FitOptions) -> Non
     """Fit the model and samples of ``read``, save and print. Ctrl-C keeps the estimate so far and exits with 130."""
     from fieldfit.cli.showing import fit_document, print_fit
     from fieldfit.cli.weighting import weights_option
-    from fieldfit.policies import Policy
+    from fieldfit.policies import as_estimator
 
     limit_threads(options.threads)
-    policy = Policy.parse(options.policy)
+    policy = as_estimator(options.policy)
     betas = weights_option(options.weights)
     check_folder(options.out)
     model, table = read()

@@ -69,11 +69,16 @@ def z_and_p(fit: Fit, errors: Any) -> tuple[Any, Any]:
 def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> None:
     """How the fit went, and its parameters in a table."""
     say(f"{fit.model.kind}: {fit.size}, {fit.model.n_parameters:,} parameters")
-    say(f"policy: {fit.policy}")
+    say(f"policy: {fit.estimator}")
     say(f"{fit.message} ({fit.iterations} iterations, {fit.evaluations} evaluations, {fit.seconds:.2f} s)")
     say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")
     if fit.cost is not None:
         say(f"an evaluation: {fit.cost.components:,} components, {fit.cost.flops:,.0f} of the paper's FLOPs")
+    if fit.refinement is not None:
+        for line in fit.refinement.lines():
+            say(line)
+        if fit.testable:
+            say(str(fit.specification_test()))
     if fit.penalised:
         say("penalised: estimates and intervals are shrunk towards 0")
     if rows and few_samples(fit, "robust") and np.isfinite(accuracy(fit, level)[0]).any():

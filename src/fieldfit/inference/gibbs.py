@@ -28,17 +28,24 @@ def gibbs_sample(
     seed: int,
     *,
     evidence: NDArray[Any] | None = None,
+    start: Int32Array | None = None,
     chains: int = CHAINS,
     burn_in: int = BURN_IN,
     thin: int = THIN,
 ) -> Int32Array:
-    """``n`` draws (n, m); the variables that ``evidence`` sets (not −1) keep their value."""
+    """``n`` draws (n, m); the variables that ``evidence`` sets (not −1) keep their value.
+
+    ``start`` (chains, m) are the states that the chains start from; without it they are uniform draws.
+    """
     m = graph.n_variables
-    chains = max(1, min(chains, n))
-    uniforms = np.empty((chains, m))
-    _kernels.uniforms(seed, 1, np.arange(chains, dtype=np.int64), uniforms)
     cardinalities = np.array(graph.cardinalities, dtype=np.int32)
-    start = (uniforms * cardinalities).astype(np.int32)
+    if start is None:
+        chains = max(1, min(chains, n))
+        uniforms = np.empty((chains, m))
+        _kernels.uniforms(seed, 1, np.arange(chains, dtype=np.int64), uniforms)
+        start = (uniforms * cardinalities).astype(np.int32)
+    else:
+        start = np.array(start, dtype=np.int32)
     fixed = np.zeros(m, dtype=np.uint8)
     if evidence is not None:
         known = np.asarray(evidence) >= 0

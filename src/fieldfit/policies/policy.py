@@ -86,6 +86,8 @@ class Policy:
         if reader.at_end():
             raise PolicyError("The policy is empty: it needs at least one term, such as PL1.")
         laws = read_sum(reader)
+        if reader.peek(">>"):
+            reader.fail("only a policy of one stage can be used here, not a refined one.")
         if not reader.at_end():
             reader.fail("expected '+' and another term, or the end.")
         with reader.blame(0):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -22,6 +23,20 @@ from fieldfit.types import FloatArray, IntArray
 
 #: Summed scores (groups × parameters) that are held at a time, about 200 MB.
 _MOST_HELD = 25_000_000
+
+
+class ScoreStream(Protocol):
+    """What streams the scores ψ of samples: a Problem, or the estimating functions of a refined estimate."""
+
+    @property
+    def n_parameters(self) -> int:
+        """The length r of θ."""
+
+    def score_blocks(self, theta: FloatArray) -> Iterator[tuple[int, FloatArray]]:
+        """Stream ψ as (first sample, block)."""
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """ψ_iᵀ v for each sample."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +77,7 @@ class ScoreVariance:
         return None if factor is None else factor**2
 
     def matrix(self, problem: Problem, theta: FloatArray) -> FloatArray:
-        """M (r, r), scores streamed."""
-        r = problem.n_parameters
+        """M (r, r)."""
         if self.groups is None:
             meat = problem.score_moment(theta, self.squared)
             if self.mean is None:
@@ -72,7 +86,16 @@ class ScoreVariance:
             total = float(problem.n_samples if self.squared is None else self.squared.sum())
             cross = np.outer(problem.value_grad(theta, self.squared)[1], self.mean)
             return meat - cross - cross.T + total * np.outer(self.mean, self.mean)
+        return self.streamed(problem, theta)
+
+    def streamed(self, problem: ScoreStream, theta: FloatArray) -> FloatArray:
+        """M (r, r) from a stream of scores."""
+        r = problem.n_parameters
         meat = np.zeros((r, r))
+        if self.groups is None:
+            for _, block in self._weighted_blocks(problem, theta):
+                meat += block.T @ block
+            return meat
         size = max(1, _MOST_HELD // max(r, 1))
         for first in range(0, self.n_groups, size):
             sums = np.zeros((min(size, self.n_groups - first), r))
@@ -83,7 +106,7 @@ class ScoreVariance:
             meat += sums.T @ sums
         return meat
 
-    def _weighted_blocks(self, problem: Problem, theta: FloatArray) -> Iterator[tuple[int, FloatArray]]:
+    def _weighted_blocks(self, problem: ScoreStream, theta: FloatArray) -> Iterator[tuple[int, FloatArray]]:
         """The scores as a stream of (first sample, block), centred and multiplied by `factor`."""
         factor = self.factor
         for start, block in problem.score_blocks(theta):
@@ -93,7 +116,7 @@ class ScoreVariance:
                 block = block * factor[start : start + len(block), None]
             yield start, block
 
-    def form(self, problem: Problem, theta: FloatArray, directions: FloatArray) -> FloatArray:
+    def form(self, problem: ScoreStream, theta: FloatArray, directions: FloatArray) -> FloatArray:
         """U M Uᵀ (q, q) for the rows of ``directions`` (q, r): one pass over the samples for each."""
         factor = self.factor
         rows = np.stack([problem.row_products(theta, direction) for direction in directions])

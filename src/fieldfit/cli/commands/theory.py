@@ -58,15 +58,17 @@ def theory(
     from fieldfit.api.theory import asymptotics
     from fieldfit.cli.output import print_json, print_table
     from fieldfit.models.cost import expected_flops
-    from fieldfit.policies import Policy
+    from fieldfit.policies import Policy, Staged, as_estimator
     from fieldfit.report.table import PlainTable
 
     limit_threads(threads)
-    parsed = [Policy.parse(text) for text in policies]
+    parsed = [as_estimator(text) for text in policies]
     field, vector = _model_and_theta(model, theta, m, machine)
     records: list[dict[str, Any]] = []
     for policy in parsed:
-        bound = policy.bind(field.structure())
+        # Cost is that of an evaluation of the first stage.
+        first = policy.first if isinstance(policy, Staged) else policy
+        bound = (first if isinstance(first, Policy) else Policy.parse("PL1")).bind(field.structure())
         found = asymptotics(field, vector, policy, formula=formula.value, n_simulated=draws, random_state=seed)
         records.append(
             {

@@ -48,7 +48,7 @@ def validate(
         frame = cross_validate(
             fit.model,
             read_samples(fit, data, samples),
-            policy or [str(fit.policy)],
+            policy or [str(fit.estimator)],
             sigma2=penalties or [float(own[0]) if (own == own[0]).all() and own[0] < float("inf") else None],
             score=score,
             folds=folds,

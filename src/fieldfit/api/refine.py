@@ -1,0 +1,148 @@
+"""`refine`: a second stage for a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fieldfit.api.refinement import Refinement
+from fieldfit.data.samples import Table
+from fieldfit.models.base import Model
+from fieldfit.models.field import FieldModel
+from fieldfit.policies import Nodewise, Optimal, Policy, Simulated, Staged, as_estimator
+from fieldfit.refinement.local import LocalRefined, needs_local, refine_locally
+from fieldfit.refinement.optimal import Refined
+from fieldfit.refinement.optimal import refine as refine_optimal
+from fieldfit.types import DataError, ModelError, PolicyError
+
+if TYPE_CHECKING:
+    from fieldfit.api.result import Fit
+
+
+def refine(fit: Fit, second: Optimal | Policy | Simulated | str = "optimal") -> Fit:
+    """The fit with a second stage, which makes its estimate more accurate.
+
+    Parameters
+    ----------
+    fit
+        The first stage: a fit with its samples, without a second stage and without an L1 penalty.
+    second
+        ``"optimal"`` or ``"optimal(d)"``: the scores of the fit's components, and instruments up to graph distance d, with
+        optimal matrix weights.
+
+    Returns
+    -------
+    Fit
+        The refined fit. Its standard errors, functionals, influence, Wald tests and files are those of the refined
+        estimate; ``fit.refinement`` says how it was made and ``fit.specification_test()`` tests the model.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine.grid(3, 3, states=(-1, 1))
+    >>> draws = model.sample([0.5] * 12, 2000, random_state=1)
+    >>> first = ff.fit(model, draws.values, "PL1")
+    >>> better = ff.refine(first, "optimal")
+    >>> str(better.estimator)
+    'PL1 >> optimal'
+    """
+    if isinstance(second, str):
+        staged = as_estimator(f"PL1 >> {second}")
+        assert isinstance(staged, Staged)
+        second = staged.second
+    if fit.refinement is not None:
+        raise PolicyError(f"The fit has a second stage already ('{fit.estimator}'); refine its first stage.")
+    if isinstance(second, Optimal):
+        return _optimal(fit, second)
+    raise PolicyError(f"refine takes 'optimal' or 'optimal(d)'; got '{second}'.")
+
+
+def fit_stages(model: Model, data: Any, staged: Staged, options: Mapping[str, Any]) -> Fit:
+    """`fit` with a second stage; ``options`` are those of `fit`."""
+    from fieldfit.api.fitting import fit
+
+    if options["stopping"] is not None:
+        raise PolicyError(
+            f"'{staged}' cannot stop early on development data: the second stage starts from a first stage that converged."
+        )
+    if isinstance(staged.first, Nodewise):
+        raise PolicyError(f"'{staged}': Nodewise is not available; use 'PL1 >> {staged.second}'.")
+    first = fit(model, data, staged.first, **options)
+    return refine(first, staged.second)
+
+
+def _optimal(fit: Fit, second: Optimal) -> Fit:
+    model, dataset = checked_samples(fit, f"'{fit.policy} >> {second}'")
+    prepared = fit.needed
+    if fit.separated:
+        raise ModelError(
+            f"The first stage has its optimum at infinity for {', '.join(fit.separated[:5])}; a second stage needs a "
+            f"finite estimate. Give sigma2, or fix or drop these parameters."
+        )
+    found: Refined | LocalRefined
+    if needs_local(model, prepared.bound, second.distance):
+        found = refine_locally(
+            model,
+            dataset,
+            prepared.bound,
+            fit.theta,
+            distance=second.distance,
+            free=fit.free,
+            precision=fit.penalty.precision,
+            row_weight=dataset.sample_weight,
+            random_state=fit.random_state,
+        )
+    else:
+        found = refine_optimal(
+            model,
+            dataset,
+            prepared.bound,
+            prepared.selection,
+            fit.theta,
+            distance=second.distance,
+            free=fit.free,
+            precision=fit.penalty.precision,
+            row_weight=dataset.sample_weight,
+            random_state=fit.random_state,
+        )
+    value, gradient = prepared.objective.value_grad(found.theta[fit.free])
+    convergence = replace(
+        fit.convergence,
+        objective=-value,
+        gradient_norm=float(np.abs(gradient).max(initial=0.0)),
+        seconds=fit.seconds + found.account.seconds,
+    )
+    refinement = Refinement(second, fit.theta, found.account, found)
+    return replace(fit, theta=found.theta, convergence=convergence, refinement=refinement)
+
+
+def refined_again(fit: Fit) -> Fit:
+    """A loaded fit that has its samples again: the same seed and first estimate make the same weights."""
+    refinement = fit.refinement
+    assert refinement is not None
+    again = refine(replace(fit, theta=refinement.first_theta, refinement=None), refinement.second)
+    assert again.refinement is not None
+    working = replace(again.refinement, account=refinement.account, saved_test=refinement.saved_test)
+    return replace(fit, refinement=working)
+
+
+def checked_samples(fit: Fit, what: str) -> tuple[FieldModel, Table]:
+    """The fit's model and samples, if a second stage of moment conditions can be made for them."""
+    model, dataset = fit.model, fit.needed.dataset
+    if not isinstance(model, FieldModel) or not isinstance(dataset, Table):
+        raise ModelError(
+            f"{what} is for fields with the same variables in every sample; a {model.kind} model has sequences. Use one "
+            f"stage, or more of the likelihood (PL2, FL)."
+        )
+    if dataset.has_missing:
+        raise DataError(
+            f"{what} needs complete samples, and some values are missing. Drop or impute them, or use one stage."
+        )
+    if fit.l1 is not None and np.any(fit.l1[fit.free] > 0):
+        raise PolicyError(
+            f"{what} has no L1 penalty: fit again without l1 and with the parameters fixed that l1 has set to 0."
+        )
+    return model, dataset

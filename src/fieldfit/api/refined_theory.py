@@ -1,0 +1,106 @@
+"""Asymptotic theory of two-stage estimators at a given θ."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fieldfit.models.field import FieldModel
+from fieldfit.policies import Nodewise, Optimal, Policy, Simulated, Staged
+from fieldfit.refinement.optimal import model_weights
+from fieldfit.refinement.points import drawn_points, is_exact
+from fieldfit.refinement.regression import covariance_of
+from fieldfit.refinement.score_moments import score_moments
+from fieldfit.types import FloatArray, IdentifiabilityError, ModelError, PolicyError
+from fieldfit.variance import Asymptotics
+
+#: Joint states up to which expectations over X are exact sums.
+_MOST_STATES = 1 << 16
+#: Eigenvalues below this part of the largest are rounding.
+_ROUNDING = 1e-10
+
+
+def refined_asymptotics(
+    model: FieldModel,
+    theta: FloatArray,
+    staged: Staged,
+    formula: str,
+    method: str,
+    n_simulated: int,
+    random_state: int,
+) -> Asymptotics:
+    """`asymptotics` of a policy with a second stage."""
+    if formula != "exact":
+        raise PolicyError(f"The formula {formula!r} of the paper knows no second stage; use formula='exact'.")
+    if isinstance(staged.second, Simulated):
+        raise PolicyError(
+            f"The variance of '{staged}' depends on the number of samples: n draws of the data and M of the model together "
+            f"have n·Cov = I⁻¹(1 + n/M). asymptotics of 'FL' gives I⁻¹."
+        )
+    if isinstance(staged.second, Policy):
+        raise PolicyError(f"asymptotics knows '>> optimal' only; got '{staged}'.")
+    return _optimal(model, theta, staged.first, staged.second, method, n_simulated, random_state)
+
+
+def _optimal(
+    model: FieldModel,
+    theta: FloatArray,
+    first: Policy | Nodewise,
+    second: Optimal,
+    method: str,
+    n_simulated: int,
+    random_state: int,
+) -> Asymptotics:
+    """``A >> optimal(d)``: the inverse information KᵀV⁻¹K of the stacked conditions."""
+    distance = second.distance
+    if isinstance(first, Nodewise):
+        if distance is not None and distance > 1:
+            raise PolicyError("Nodewise has no instruments beyond the neighbours: write 'Nodewise >> optimal'.")
+        # To first order the separate estimates are linear in the scores, so the best combinations are the same.
+        first, distance = Policy.parse("PL1"), 1
+    bound = first.bind(model.structure())
+    exact = is_exact(model, _MOST_STATES)
+    if method == "enumeration" and not exact:
+        raise ModelError(f"The model has too many joint states; enumeration stops at {_MOST_STATES:,}.")
+    simulate = method == "simulation" or not exact
+    stack, weights, halves, source = model_weights(
+        model,
+        theta,
+        bound,
+        distance=distance,
+        random_state=random_state,
+        draws=n_simulated if simulate else None,
+        most_states=_MOST_STATES,
+    )
+    moments = halves[0]
+    if simulate:
+        # Fresh draws: those that made the weights would show them too good.
+        points = drawn_points(model, theta, None, n_simulated, random_state, 1_000)
+        moments = score_moments(stack.conditions, points, theta)
+        if stack.mean is not None and stack.second is not None:
+            moments = moments.selected(stack.mean, stack.second, stack.conditions.component)
+    covariance = covariance_of(weights.matrix, moments)
+    basis = _range(moments.information)
+    # Along a gauge freedom of the model, where there is one, any inverse has a part that means nothing.
+    project = basis @ basis.T
+    covariance = project @ covariance @ project
+    information = _inverse(covariance)
+    open_directions = basis.shape[1] - _range(covariance).shape[1]
+    if open_directions > 0:
+        raise IdentifiabilityError(
+            f"The components of '{first}' do not determine {open_directions} directions of θ that the model does. Add "
+            f"components, or fix parameters."
+        )
+    reference = _inverse(moments.information)
+    return Asymptotics(information, information, covariance, reference, "exact", source, basis=basis)
+
+
+def _inverse(matrix: FloatArray) -> FloatArray:
+    """The inverse of a symmetric matrix on its range."""
+    return np.asarray(np.linalg.pinv(matrix, rcond=_ROUNDING, hermitian=True), dtype=np.float64)
+
+
+def _range(matrix: FloatArray) -> FloatArray:
+    """An orthonormal basis (r, d) of the range of a symmetric matrix."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    basis: FloatArray = vectors[:, values > _ROUNDING * float(values[-1])]
+    return basis

@@ -1,0 +1,201 @@
+"""Moment conditions of any components: their scores log p(x_A | x_B), parameter by parameter and factor by factor.
+
+A parameter that several factors share is untied first: the score of a component then has an entry for each factor that it
+touches, and the best weights may differ between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.models.field import FieldModel
+from fieldfit.models.field_compiler import FieldArrays
+from fieldfit.models.field_problem import FieldProblem
+from fieldfit.policies.families import Components
+from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.policies.structure import Component
+from fieldfit.refinement.conditions import Conditions
+from fieldfit.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+#: Numbers in a block of scores by component: 16 MB.
+_BLOCK = 2_000_000
+
+
+class ScoreConditions:
+    """The scores of ``components``. Attributes as in `NodeConditions`; all conditions have the distance 1."""
+
+    def __init__(self, model: FieldModel, components: Sequence[Component]) -> None:
+        self.model = model
+        self.components = tuple(components)
+        arrays, ties, factor_of = _untied(model)
+        self._arrays, self._ties = arrays, ties
+        structure = model.structure()
+        self._parts = tuple(
+            FamilySelection(structure.bind_family(Components(((c.target, c.given),))), 1.0) for c in self.components
+        )
+        component, feature = [], []
+        scopes = model.graph.scopes
+        for place, (target, given) in enumerate(self.components):
+            touched = _reached(structure.neighbours, target, frozenset(given))
+            near = np.array([any(v in touched for v in scope) for scope in scopes])
+            found = np.flatnonzero(near[factor_of])
+            component += [place] * len(found)
+            feature += found.tolist()
+        self.component: IntArray = np.array(component, dtype=np.int64)
+        self._feature = np.array(feature, dtype=np.int64)
+        self.distance: IntArray = np.ones(len(component), dtype=np.int64)
+        self.own: csr_array = ties[:, self._feature].tocsr()
+
+    @property
+    def size(self) -> int:
+        """The number p of conditions."""
+        return len(self.component)
+
+    @property
+    def n_parameters(self) -> int:
+        """The length r of θ."""
+        return self.model.n_parameters
+
+    def rows_per_block(self) -> int:
+        """Samples in a block."""
+        return max(16, _BLOCK // max(1, len(self.components) * self._ties.shape[1]))
+
+    def _problem(self, codes: NDArray[Any], parts: Sequence[FamilySelection]) -> FieldProblem:
+        return FieldProblem(self._arrays, np.ascontiguousarray(codes), Selection(len(codes), tuple(parts)))
+
+    def value_blocks(self, codes: NDArray[Any], theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        """Stream g as (samples, block (k, p))."""
+        problem, untied, rows = self._problem(codes, self._parts), self._ties.T @ theta, self.rows_per_block()
+        for start in range(0, len(codes), rows):
+            own = slice(start, min(start + rows, len(codes)))
+            scores = problem.family_scores(untied, own.start, own.stop)
+            yield own, scores[:, self.component, self._feature]
+
+    def sums(
+        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
+    ) -> FloatArray:
+        """Σ_i w_i Z_ic g_i (p,)."""
+        untied = self._ties.T @ theta
+        total = np.zeros(self.size)
+        for place, own, problem, scale in self._by_component(codes, weight, mask):
+            del place
+            total[own] = problem.value_grad(untied, scale)[1][self._feature[own]]
+        return total
+
+    def derivative(
+        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
+    ) -> FloatArray:
+        """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters)."""
+        untied = self._ties.T @ theta
+        total = np.zeros((self.size, self.n_parameters))
+        for place, own, problem, scale in self._by_component(codes, weight, mask):
+            del place
+            total[own] = (self._ties @ problem.hessian_matrix(untied, scale)[:, self._feature[own]]).T
+        return total
+
+    def _by_component(
+        self, codes: NDArray[Any], weight: FloatArray | None, mask: Any
+    ) -> Iterator[tuple[int, slice, FieldProblem, FloatArray | None]]:
+        ends = np.searchsorted(self.component, np.arange(len(self.components) + 1))
+        whole = self._problem(codes, self._parts) if len(self.components) == 1 else None
+        for place, part in enumerate(self._parts):
+            own = slice(int(ends[place]), int(ends[place + 1]))
+            scale = weight
+            if mask is not None:
+                scale = mask[:, place].astype(np.float64) if weight is None else weight * mask[:, place]
+            yield place, own, whole or self._problem(codes, [part]), scale
+
+
+class StackedConditions:
+    """Conditions of several kinds together; the components of later ones come after those of earlier ones."""
+
+    def __init__(self, parts: Sequence[Conditions], n_components: Sequence[int]) -> None:
+        from scipy.sparse import hstack
+
+        self.parts = tuple(parts)
+        self.model = parts[0].model
+        self._first = np.concatenate(([0], np.cumsum(n_components))).astype(np.int64)
+        shifted = [part.component + start for part, start in zip(parts, self._first[:-1], strict=True)]
+        self.component: IntArray = np.concatenate(shifted)
+        self.distance: IntArray = np.concatenate([part.distance for part in parts])
+        # Only the first part's scores are those of the first stage.
+        own = [parts[0].own] + [part.own * 0.0 for part in parts[1:]]
+        self.own: csr_array = hstack(own, format="csr")
+        self._ends = np.concatenate(([0], np.cumsum([part.size for part in parts])))
+
+    @property
+    def size(self) -> int:
+        """The number p of conditions."""
+        return int(self._ends[-1])
+
+    @property
+    def n_parameters(self) -> int:
+        """The length r of θ."""
+        return self.model.n_parameters
+
+    def rows_per_block(self) -> int:
+        """Samples in a block."""
+        return min(part.rows_per_block() for part in self.parts)
+
+    def value_blocks(self, codes: NDArray[Any], theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        """Stream g as (samples, block (k, p))."""
+        rows = self.rows_per_block()
+        for start in range(0, len(codes), rows):
+            own = slice(start, min(start + rows, len(codes)))
+            found = [
+                np.concatenate([block for _, block in part.value_blocks(codes[own], theta)]) for part in self.parts
+            ]
+            yield own, np.concatenate(found, axis=1)
+
+    def sums(
+        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
+    ) -> FloatArray:
+        """Σ_i w_i Z_ic g_i (p,)."""
+        return np.concatenate(
+            [part.sums(codes, theta, weight, self._mask(mask, k)) for k, part in enumerate(self.parts)]
+        )
+
+    def derivative(
+        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
+    ) -> FloatArray:
+        """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters)."""
+        return np.concatenate(
+            [part.derivative(codes, theta, weight, self._mask(mask, k)) for k, part in enumerate(self.parts)]
+        )
+
+    def _mask(self, mask: Any, place: int) -> Any:
+        return None if mask is None else mask[:, self._first[place] : self._first[place + 1]]
+
+
+def _reached(neighbours: Sequence[Sequence[int]], target: Sequence[int], given: frozenset[int]) -> set[int]:
+    """The variables that a path without ``given`` joins to ``target``."""
+    reached, frontier = set(target), list(target)
+    while frontier:
+        for other in neighbours[frontier.pop()]:
+            if other not in reached and other not in given:
+                reached.add(other)
+                frontier.append(other)
+    return reached
+
+
+def _untied(model: FieldModel) -> tuple[FieldArrays, csr_array, IntArray]:
+    """The field with a parameter of its own for each factor, the ties (n_parameters, untied) and each one's factor."""
+    from scipy.sparse import coo_array
+
+    graph, features = model.graph, model.features.tocoo()
+    factor = np.searchsorted(graph.offsets, features.row, side="right") - 1
+    key = factor.astype(np.int64) * model.n_parameters + features.col
+    distinct, number = np.unique(key, return_inverse=True)
+    untied = coo_array((features.data, (features.row, number)), shape=(graph.table_size, len(distinct))).tocsr()
+    parameter = distinct % model.n_parameters
+    shape = (model.n_parameters, len(distinct))
+    ties = coo_array((np.ones(len(distinct)), (parameter, np.arange(len(distinct)))), shape=shape).tocsr()
+    return replace(model.field_arrays, features=untied), ties, (distinct // model.n_parameters).astype(np.int64)

@@ -1,0 +1,287 @@
+"""Moment conditions of single variables: a residual given all other variables, times a function of those.
+
+    g_k(x; θ) = (φ(x_j) − E_θ[φ(x_j) | x_−j]) · h(x_−j)
+
+has mean 0 at the true θ for every function h, the *instrument*. The scores of PL1's components are sums of such conditions
+with functions of the neighbours of j; variables at a larger graph distance are further instruments.
+
+With C_j the conditional covariance of the functions of x_j and c the coefficients of the scores (`expand_scores`),
+
+    ∂g_k/∂θ_l = −Σ_b C_j(φ, φ_b) · h · Σ_S c_{l,j,b,S} h_S
+
+so a block of sums Σ_i C_j h hᵀ for each variable gives all derivatives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.models.field import FieldModel
+from fieldfit.policies.structure import FieldStructure
+from fieldfit.refinement.conditionals import Conditionals
+from fieldfit.refinement.instruments import Function, expand_scores, state_functions
+from fieldfit.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+#: Numbers in a block of conditions: 16 MB.
+_BLOCK = 2_000_000
+#: Entries up to which all products of a residual with an instrument are summed at once.
+_MOST_PRODUCTS = 4_000_000
+
+
+def balls(structure: FieldStructure, node: int, distance: int) -> dict[int, int]:
+    """The modelled and observed variables within this graph distance of ``node``, each with its distance, without it."""
+    found, frontier = {node: 0}, [node]
+    for step in range(1, distance + 1):
+        reached = {w for v in frontier for w in structure.neighbours[v] if w not in found}
+        frontier = sorted(reached)
+        found |= dict.fromkeys(frontier, step)
+    del found[node]
+    return found
+
+
+class Conditions(Protocol):
+    """What weights and solvers need of moment conditions."""
+
+    @property
+    def model(self) -> FieldModel:
+        """The model whose parameters they determine."""
+
+    @property
+    def size(self) -> int:
+        """The number p of conditions."""
+
+    @property
+    def n_parameters(self) -> int:
+        """The length r of θ."""
+
+    @property
+    def component(self) -> IntArray:
+        """The component (p,) of each condition."""
+
+    @property
+    def distance(self) -> IntArray:
+        """The graph distance (p,) from which the condition is there."""
+
+    @property
+    def own(self) -> csr_array:
+        """Coefficients (n_parameters, p) with which the conditions add up to the scores of the components."""
+
+    def rows_per_block(self) -> int:
+        """Samples in a block."""
+
+    def value_blocks(self, codes: NDArray[Any], theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        """Stream g as (samples, block (k, p))."""
+
+    def sums(self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None, mask: Any) -> FloatArray:
+        """Σ_i w_i Z_ic g_i (p,)."""
+
+    def derivative(self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None, mask: Any) -> FloatArray:
+        """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters)."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Residuals (n, a), instruments (n, h) and conditional covariances of one block of samples."""
+
+    residuals: FloatArray
+    instruments: FloatArray
+    covariances: tuple[FloatArray, ...] | FloatArray  # (n, nodes) for one function a node, else (n, b, b) by node
+
+
+class NodeConditions:
+    """The conditions of the components ``nodes`` (variables, each given all others) up to a graph distance.
+
+    Attributes
+    ----------
+    nodes : (components,) the variable of each component
+    component : (p,) the component of each condition, in increasing order
+    residual, instrument : (p,) columns of `Evaluated`
+    distance : (p,) the graph distance from which the condition is there; own scores have 1
+    own : (n_parameters, p) the coefficients L of the components' scores
+    """
+
+    def __init__(self, model: FieldModel, nodes: Sequence[int] | IntArray, distance: int = 1) -> None:
+        from scipy.sparse import coo_array
+
+        self.model = model
+        self.nodes = np.asarray(nodes, dtype=np.int64)
+        self.functions = state_functions(model)
+        self.conditionals = Conditionals(model, self.nodes)
+        expansion = expand_scores(model, self.functions)
+        by_node: dict[int, dict[tuple[int, tuple[Function, ...]], tuple[int, int]]] = {}
+        for number, (function, product) in enumerate(zip(expansion.functions, expansion.products, strict=True)):
+            by_node.setdefault(function[0], {})[(function[1], product)] = (1, number)
+        structure = model.structure()
+        for node in dict.fromkeys(self.nodes.tolist()):
+            found = by_node.setdefault(node, {})
+            if distance > 1:
+                around = balls(structure, node, distance)
+                for b in range(1, self.functions[node].shape[1] + 1):
+                    for other, step in around.items():
+                        for k in range(1, self.functions[other].shape[1] + 1):
+                            found.setdefault((b, ((other, k),)), (max(step, 2), -1))
+        columns: dict[tuple[Function, ...], int] = {}
+        component, residual, instrument, distances, source = [], [], [], [], []
+        offsets = np.concatenate(([0], np.cumsum([self.functions[v].shape[1] for v in self.nodes.tolist()])))
+        for place, node in enumerate(self.nodes.tolist()):
+            for (b, product), (step, number) in sorted(by_node[node].items(), key=lambda item: (item[0][0], item[1])):
+                component.append(place)
+                residual.append(int(offsets[place]) + b - 1)
+                instrument.append(columns.setdefault(product, len(columns)))
+                distances.append(step)
+                source.append(number)
+        self.component = np.array(component, dtype=np.int64)
+        self.residual = np.array(residual, dtype=np.int64)
+        self.instrument = np.array(instrument, dtype=np.int64)
+        self.distance = np.array(distances, dtype=np.int64)
+        self.products = tuple(columns)
+        self.offsets = offsets.astype(np.int64)
+        known = np.flatnonzero(np.array(source, dtype=np.int64) >= 0)
+        pick = coo_array(
+            (np.ones(len(known)), (np.array(source, dtype=np.int64)[known], known)),
+            shape=(len(expansion.functions), len(source)),
+        ).tocsr()
+        self.own: csr_array = (expansion.coefficients @ pick).tocsr()
+
+    @property
+    def size(self) -> int:
+        """The number p of conditions."""
+        return len(self.component)
+
+    @property
+    def n_parameters(self) -> int:
+        """The length r of θ."""
+        return self.model.n_parameters
+
+    @cached_property
+    def slices(self) -> tuple[slice, ...]:
+        """The conditions of each component."""
+        ends = np.searchsorted(self.component, np.arange(len(self.nodes) + 1))
+        return tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
+
+    # --- values -----------------------------------------------------------------------------------------------------
+
+    def rows_per_block(self) -> int:
+        """Samples in a block."""
+        return max(64, _BLOCK // max(1, self.size))
+
+    def evaluate(self, codes: NDArray[Any], theta: FloatArray) -> Evaluated:
+        """Residuals, instruments and conditional covariances of these samples."""
+        instruments = self._instruments(codes)
+        high = self.conditionals.of_binary(codes, theta)
+        if high is not None:
+            low = np.array([self.functions[v][0, 0] for v in self.nodes.tolist()])
+            gap = np.array([self.functions[v][1, 0] for v in self.nodes.tolist()]) - low
+            residuals = codes[:, self.nodes] - high
+            residuals *= gap
+            return Evaluated(residuals, instruments, high * (1.0 - high) * gap**2)
+        residuals = np.empty((len(codes), int(self.offsets[-1])))
+        covariances = []
+        for place, (node, share) in enumerate(
+            zip(self.nodes.tolist(), self.conditionals.probabilities(codes, theta), strict=True)
+        ):
+            values = self.functions[node]
+            moved = values[1:] - values[0]
+            mean = share @ moved
+            residuals[:, self.offsets[place] : self.offsets[place + 1]] = values[codes[:, node]] - values[0] - mean
+            covariances.append(np.einsum("ns,sb,sc->nbc", share, moved, moved) - mean[:, :, None] * mean[:, None, :])
+        return Evaluated(residuals, instruments, tuple(covariances))
+
+    def _instruments(self, codes: NDArray[Any]) -> FloatArray:
+        result = np.ones((len(codes), len(self.products)))
+        for column, product in enumerate(self.products):
+            for variable, number in product:
+                result[:, column] *= self.functions[variable][codes[:, variable], number - 1]
+        return result
+
+    def values(self, evaluated: Evaluated) -> FloatArray:
+        """g (n, p)."""
+        found: FloatArray = evaluated.residuals[:, self.residual]
+        found *= evaluated.instruments[:, self.instrument]
+        return found
+
+    def blocks(
+        self, codes: NDArray[Any], theta: FloatArray, rows: int | None = None
+    ) -> Iterator[tuple[slice, Evaluated]]:
+        """Stream the samples."""
+        size = self.rows_per_block() if rows is None else rows
+        for start in range(0, len(codes), size):
+            own = slice(start, min(start + size, len(codes)))
+            yield own, self.evaluate(codes[own], theta)
+
+    def value_blocks(self, codes: NDArray[Any], theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        """Stream g as (samples, block (k, p))."""
+        for own, found in self.blocks(codes, theta):
+            yield own, self.values(found)
+
+    def sums(
+        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
+    ) -> FloatArray:
+        """Σ_i w_i Z_ic g_i (p,). ``mask`` (n, components) holds Z, None is all ones."""
+        total = np.zeros(self.size)
+        together = int(self.offsets[-1]) * len(self.products) <= _MOST_PRODUCTS
+        column = np.repeat(np.arange(len(self.nodes)), np.diff(self.offsets))
+        rows = max(256, _BLOCK // max(1, len(self.products) + int(self.offsets[-1])))
+        for own, found in self.blocks(codes, theta, rows):
+            residuals = found.residuals
+            if mask is not None:
+                residuals = residuals * mask[own][:, column]
+            if weight is not None:
+                residuals = residuals * weight[own, None]
+            if together:
+                total += (residuals.T @ found.instruments)[self.residual, self.instrument]
+            else:
+                left, right = np.ascontiguousarray(residuals.T), np.ascontiguousarray(found.instruments.T)
+                step = max(1, _BLOCK // max(1, residuals.shape[0]))
+                for first in range(0, self.size, step):
+                    some = slice(first, first + step)
+                    total[some] += np.einsum("pi,pi->p", left[self.residual[some]], right[self.instrument[some]])
+        return total
+
+    def node_block(self, found: Evaluated, place: int, weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i C_j h hᵀ of one component: its block of V, and minus its derivatives by the coefficients of scores."""
+        own = self.slices[place]
+        instruments = found.instruments[:, self.instrument[own]]
+        number = self.residual[own] - self.offsets[place]
+        if not isinstance(found.covariances, tuple):
+            scale = found.covariances[:, place] if weight is None else found.covariances[:, place] * weight
+            return (instruments * scale[:, None]).T @ instruments
+        block = np.empty((len(number), len(number)))
+        covariance = found.covariances[place]
+        for b in range(covariance.shape[1]):
+            for c in range(covariance.shape[1]):
+                scale = covariance[:, b, c] if weight is None else covariance[:, b, c] * weight
+                left, right = number == b, number == c
+                block[np.ix_(left, right)] = (instruments[:, left] * scale[:, None]).T @ instruments[:, right]
+        return block
+
+    def derivative(
+        self,
+        codes: NDArray[Any],
+        theta: FloatArray,
+        weight: FloatArray | None = None,
+        mask: Any = None,
+    ) -> FloatArray:
+        """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters), exact for any samples."""
+        total = np.zeros((self.size, self.n_parameters))
+        blocks = [np.zeros((s.stop - s.start, s.stop - s.start)) for s in self.slices]
+        rows = max(256, _BLOCK // max(1, len(self.products) + int(self.offsets[-1])))
+        for own, found in self.blocks(codes, theta, rows):
+            for place in range(len(self.nodes)):
+                scale = None if weight is None else weight[own]
+                if mask is not None:
+                    scale = mask[own][:, place] if scale is None else scale * mask[own][:, place]
+                blocks[place] += self.node_block(found, place, scale)
+        for block, own in zip(blocks, self.slices, strict=True):
+            total[own] = -(self.own[:, own] @ block).T
+        return total

@@ -1,0 +1,98 @@
+"""The refined estimate as the root of an estimating function with a symmetric bread.
+
+The estimate solves A ḡ(θ) − Pθ/n = 0. With B = −A ∂ḡ/∂θ and Γ the symmetric part of B, the estimating function
+
+    ψ = (Γ + P/n)(B + P/n)⁻¹ A g
+
+has the same root, the same covariance of the estimate and the symmetric bread Γ, so that bread, meat and influence are
+those of any other fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fieldfit.refinement.sample_conditions import SampleConditions
+from fieldfit.refinement.score_moments import ScoreMoments
+from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray
+
+
+def symmetric(
+    matrix: FloatArray, derivative: FloatArray, free: BoolArray, penalty: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """(Γ, weights of ψ) for the weights A (r, p) and the derivative (p, r) of ḡ; ``penalty`` (r,) is P/n."""
+    keep = np.flatnonzero(free)
+    weights = matrix[keep]
+    bread = -weights @ derivative[:, keep]
+    gamma = (bread + bread.T) / 2
+    P = np.diag(penalty[keep])
+    turned = (gamma + P) @ np.linalg.pinv(bread + P, rcond=1e-10) @ weights
+    r = len(free)
+    whole, rows = np.zeros((r, r)), np.zeros((r, matrix.shape[1]))
+    whole[np.ix_(keep, keep)] = gamma
+    rows[keep] = turned
+    return whole, rows
+
+
+@dataclass(frozen=True)
+class RefinedScores:
+    """ψ of samples: the conditions times ``weights`` (r, p), with the symmetric ``bread`` Γ (r, r), a mean over samples."""
+
+    samples: SampleConditions
+    theta: FloatArray
+    bread: FloatArray
+    weights: FloatArray
+
+    @classmethod
+    def of(
+        cls, samples: SampleConditions, matrix: FloatArray, theta: FloatArray, free: BoolArray, precision: FloatArray
+    ) -> RefinedScores:
+        """The estimating function of the fitted samples for the weights A (r, p)."""
+        bread, weights = symmetric(matrix, samples.derivative(theta), free, precision / samples.total)
+        return cls(samples, theta, bread, weights)
+
+    def at(self, codes: Int32Array, mean: FloatArray | None) -> RefinedScores:
+        """The same function of other samples, expected over Z with E[Z] = ``mean`` (components,), None: all ones."""
+        mask = None if mean is None else np.broadcast_to(mean, (len(codes), len(mean)))
+        return replace(self, samples=SampleConditions(self.samples.conditions, codes, mask))
+
+    @property
+    def n_samples(self) -> int:
+        """The number of samples."""
+        return len(self.samples.codes)
+
+    @property
+    def n_parameters(self) -> int:
+        """The length r of θ."""
+        return len(self.theta)
+
+    def mean(self) -> FloatArray:
+        """ψ̄ (r,)."""
+        return np.asarray(self.weights @ self.samples.mean(self.theta))
+
+    def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
+        """Stream ψ as (first sample, block); the conditions set the size of the blocks."""
+        del rows
+        for own, block in self.samples.scores(theta, self.weights):
+            yield own.start, block
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """ψ_iᵀ v for each sample."""
+        blocks = [block[:, 0] for _, block in self.samples.scores(theta, (v @ self.weights)[None])]
+        return np.concatenate(blocks)
+
+    def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
+        """ψ of some samples (rows, r)."""
+        return np.concatenate([block for _, block in self.samples.subset(rows).scores(theta, self.weights)])
+
+
+def expected_moments(
+    matrix: FloatArray, moments: ScoreMoments, free: BoolArray, penalty: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Bread Γ and meat of ψ expected under the model, from V and K = −D."""
+    gamma, weights = symmetric(matrix, -moments.K, free, penalty)
+    meat = weights @ moments.V @ weights.T
+    return gamma, (meat + meat.T) / 2

@@ -1,0 +1,116 @@
+"""Functions of single variables, and the score of one variable given the others as residuals times such functions.
+
+Every variable j has functions φ_j1, …, φ_jb that together with the constant 1 span all functions of its state: the value
+x_j itself for a binary variable with numeric states, else the indicators of all states but the first. The feature of a
+clique C is a sum of products of them, so the score of log p(x_j | x_−j) is
+
+    ∂/∂θ_l log p(x_j | x_−j) = Σ_b Σ_S c_{l,j,b,S} · (φ_jb(x_j) − E[φ_jb(x_j) | x_−j]) · Π_{(k,b')∈S} φ_kb'(x_k)
+
+with sets S of functions of the other variables of cliques with j. `expand_scores` finds the coefficients c.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldfit.models.boltzmann import BoltzmannMachine
+from fieldfit.models.field import FieldModel
+from fieldfit.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+#: A function of one variable: (variable, number of the function from 1).
+Function = tuple[int, int]
+#: Coefficients below this part of the largest in a feature are rounding.
+_ROUNDING = 1e-12
+
+
+def state_functions(model: FieldModel) -> tuple[FloatArray, ...]:
+    """For each variable the matrix (states, functions) of its functions."""
+    if isinstance(model, BoltzmannMachine):
+        return tuple(np.array([[float(state)] for state in states]) for states in model.states)
+    return tuple(np.eye(cardinality)[:, 1:] for cardinality in model.graph.cardinalities)
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """The scores of single variables in terms of residuals and instruments.
+
+    Pair k is the residual of the function ``functions[k]`` times the product ``products[k]`` of functions of other
+    variables, and ``coefficients`` (n_parameters, pairs) holds c.
+    """
+
+    functions: tuple[Function, ...]
+    products: tuple[tuple[Function, ...], ...]
+    coefficients: csr_array
+
+
+def expand_scores(model: FieldModel, functions: tuple[FloatArray, ...]) -> Expansion:
+    """All pairs of a residual and a product that occur in the score of a modelled variable given the others."""
+    from scipy.sparse import coo_array
+
+    graph = model.graph
+    expanded = _feature_coefficients(model, functions)
+    observed = set(model.observed)
+    pairs: dict[tuple[Function, tuple[Function, ...]], int] = {}
+    rows: list[IntArray] = []
+    columns: list[int] = []
+    values: list[FloatArray] = []
+    entries = np.flatnonzero(np.diff(expanded.indptr))
+    factors = np.searchsorted(graph.offsets, entries, side="right") - 1
+    for entry, factor in zip(entries.tolist(), factors.tolist(), strict=True):
+        scope = graph.scopes[factor]
+        shape = [graph.cardinalities[v] for v in scope]
+        place = np.unravel_index(entry - int(graph.offsets[factor]), shape)
+        members = [(v, int(b)) for v, b in zip(scope, place, strict=True) if b]
+        stored = slice(expanded.indptr[entry], expanded.indptr[entry + 1])
+        for member in members:
+            if member[0] in observed:
+                continue
+            product = tuple(sorted(other for other in members if other != member))
+            number = pairs.setdefault((member, product), len(pairs))
+            rows.append(expanded.indices[stored].astype(np.int64))
+            values.append(expanded.data[stored])
+            columns.extend([number] * (stored.stop - stored.start))
+    row = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
+    value = np.concatenate(values) if values else np.empty(0)
+    shape2 = (model.n_parameters, len(pairs))
+    coefficients = coo_array((value, (row, np.array(columns, dtype=np.int64))), shape=shape2).tocsr()
+    return Expansion(tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs), coefficients)
+
+
+def _feature_coefficients(model: FieldModel, functions: tuple[FloatArray, ...]) -> csr_array:
+    """The features (table entries, parameters) in the basis of products of 1 and the functions of each variable."""
+    from scipy.sparse import coo_array
+
+    graph = model.graph
+    inverses = [np.linalg.inv(np.column_stack([np.ones(len(values)), values])) for values in functions]
+    kinds: dict[bytes, int] = {}
+    kind_of = [kinds.setdefault(inverse.tobytes() + bytes([len(inverse)]), len(kinds)) for inverse in inverses]
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for factor, scope in enumerate(graph.scopes):
+        groups.setdefault(tuple(kind_of[v] for v in scope), []).append(factor)
+    rows, columns, values = [], [], []
+    for members in groups.values():
+        scope = graph.scopes[members[0]]
+        transform: FloatArray = inverses[scope[0]]
+        for v in scope[1:]:
+            transform = np.asarray(np.kron(transform, inverses[v]), dtype=np.float64)
+        row, column = np.nonzero(np.abs(transform) > _ROUNDING * np.abs(transform).max())
+        starts = graph.offsets[np.array(members)][:, None]
+        rows.append((starts + row).ravel())
+        columns.append((starts + column).ravel())
+        values.append(np.tile(transform[row, column], len(members)))
+    size = graph.table_size
+    transforms = coo_array(
+        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=(size, size)
+    ).tocsr()
+    expanded: csr_array = (transforms @ model.features).tocsr()
+    largest = np.abs(expanded.data).max(initial=0.0)
+    expanded.data[np.abs(expanded.data) <= _ROUNDING * largest] = 0.0
+    expanded.eliminate_zeros()
+    return expanded

@@ -1,0 +1,343 @@
+"""Local weights: ``A >> optimal`` for fields with more conditions than dense algebra can take.
+
+The score of the full likelihood in one parameter is predicted from the conditions near that parameter only: those of the
+variables of its factors and of their neighbours. Parameters are taken in clusters of a few neighbouring variables, so that
+one regression serves several of them, and the cost grows linearly with the number of parameters. All equations
+A ḡ(θ) = 0 are then solved together; A and the derivative are sparse.
+
+Half of the draws make the weights; a cluster whose weights predict the score of the other half worse than the first stage's
+own scores do keeps those.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fieldfit.models.field import FieldModel
+from fieldfit.policies.policy import BoundPolicy
+from fieldfit.refinement.conditions import NodeConditions, balls
+from fieldfit.refinement.optimal import MOST_CONDITIONS, Account
+from fieldfit.refinement.points import Points, drawn_points
+from fieldfit.refinement.sample_conditions import SampleConditions
+from fieldfit.refinement.stacking import Stack, only_nodes
+from fieldfit.threads import one_blas_thread
+from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError, PolicyError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from fieldfit.data.table import Table
+
+#: Variables in a cluster, draws for each of a cluster's conditions, draws at least and at most, and the ridge.
+_CLUSTER, _DRAWS_PER_CONDITION, _FEWEST, _MOST, _RIDGE = 4, 12, 2_000, 6_000, 0.01
+#: Graph distance of the instruments that is the default here, and conditions of a cluster at most.
+DISTANCE, _MOST_LOCAL = 2, 1_500
+#: Parameters up to which covariances are matrices.
+MOST_DENSE = 3_000
+#: Step, in standard errors, at which the estimate is stable; and the most steps.
+_STABLE, _MOST_STEPS = 1e-4, 50
+
+
+def needs_local(model: FieldModel, bound: BoundPolicy, distance: int | None) -> bool:
+    """Whether the conditions up to this distance (1 where it is open) are too many for dense algebra."""
+    if not only_nodes(bound):
+        return False
+    structure = model.structure()
+    per_variable = [int(model.graph.cardinalities[v]) - 1 for v in range(model.m)]
+    total = 0
+    for node in structure.free:
+        around = balls(structure, node, distance or 1)
+        total += per_variable[node] * (1 + sum(per_variable[v] for v in around))
+        if total > MOST_CONDITIONS:
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Parameters whose scores are predicted together from the conditions of ``nodes``."""
+
+    parameters: IntArray
+    nodes: IntArray
+
+
+def clusters(model: FieldModel, free: BoolArray) -> list[Cluster]:
+    """All free parameters in clusters of neighbouring variables; each cluster's nodes are theirs and one ring around."""
+    graph, features = model.graph, model.features.tocsc()
+    neighbours = graph.neighbours
+    home = np.full(model.m, -1, dtype=np.int64)
+    count = 0
+    for start in range(model.m):
+        if home[start] >= 0:
+            continue
+        members, frontier = [start], [start]
+        home[start] = count
+        while frontier and len(members) < _CLUSTER:
+            for other in neighbours[frontier.pop(0)]:
+                if home[other] < 0 and len(members) < _CLUSTER:
+                    home[other] = count
+                    members.append(int(other))
+                    frontier.append(int(other))
+        count += 1
+    factor_of_entry = np.repeat(np.arange(len(graph.scopes)), graph.table_sizes)
+    parameters: list[list[int]] = [[] for _ in range(count)]
+    scopes: list[set[int]] = [set() for _ in range(count)]
+    for parameter in np.flatnonzero(free).tolist():
+        rows = features.indices[features.indptr[parameter] : features.indptr[parameter + 1]]
+        factors = np.unique(factor_of_entry[rows])
+        scope = {int(v) for factor in factors.tolist() for v in graph.scopes[factor]}
+        if len(scope) > 2 * _CLUSTER:
+            raise ModelError(
+                f"The parameter {model.parameter_names[parameter]} belongs to factors of {len(scope):,} variables. Tied "
+                f"parameters of this extent need dense weights: use optimal(1), a smaller field, or untied parameters."
+            )
+        cluster = int(home[min(scope)])
+        parameters[cluster].append(parameter)
+        scopes[cluster] |= scope
+    found = []
+    observed = set(model.observed)
+    for own, scope in zip(parameters, scopes, strict=True):
+        if own:
+            ring = scope | {int(w) for v in scope for w in neighbours[v]}
+            found.append(Cluster(np.array(own), np.array(sorted(ring - observed))))
+    return found
+
+
+@dataclass(frozen=True)
+class LocalRefined:
+    """The estimate with sparse weights A (r, p) and what its accuracy needs."""
+
+    theta: FloatArray
+    account: Account
+    stack: Stack
+    samples: SampleConditions
+    matrix: csr_array
+    free: BoolArray
+    precision: FloatArray
+
+    @cached_property
+    def factor(self) -> Any:
+        """A sparse LU factorisation of the bread B = −A ∂ḡ/∂θ + P/n over the free parameters."""
+        from scipy.sparse.linalg import splu
+
+        return splu(_bread(self.samples, self.matrix, self.theta, self.free, self.precision))
+
+    @cached_property
+    def symmetric(self) -> tuple[FloatArray, FloatArray] | None:
+        """Γ and T (r, r) as in `estimating`: T A g has the symmetric bread Γ. None above 3,000 parameters."""
+        keep = np.flatnonzero(self.free)
+        r = len(self.free)
+        if r > MOST_DENSE:
+            return None
+        P = np.diag(self.precision[keep] / self.samples.total)
+        whole = _bread(self.samples, self.matrix, self.theta, self.free, self.precision).toarray()
+        gamma = (whole + whole.T) / 2 - P
+        turn = (gamma + P) @ np.linalg.inv(whole)
+        bread, rows = np.zeros((r, r)), np.zeros((r, r))
+        bread[np.ix_(keep, keep)], rows[np.ix_(keep, keep)] = gamma, turn
+        return bread, rows
+
+
+def local_weights(
+    model: FieldModel,
+    theta: FloatArray,
+    conditions: NodeConditions,
+    free: BoolArray,
+    dataset: Table | None,
+    seed: int,
+) -> tuple[csr_array, int, int, FloatArray]:
+    """A (r, p), the number of draws, how many clusters kept own scores, and the variances of the statistics (r,)."""
+    from scipy.sparse import coo_array
+
+    found = clusters(model, free)
+    place = {int(node): slice_ for node, slice_ in zip(conditions.nodes.tolist(), conditions.slices, strict=True)}
+    sizes = [sum(place[v].stop - place[v].start for v in one.nodes.tolist() if v in place) for one in found]
+    if max(sizes, default=0) > _MOST_LOCAL:
+        raise PolicyError(
+            f"A variable and its neighbours have {max(sizes):,} moment conditions; local weights take at most "
+            f"{_MOST_LOCAL:,}. Use a smaller graph distance: optimal(1)."
+        )
+    size = int(min(_MOST, max(_FEWEST, _DRAWS_PER_CONDITION * max(sizes, default=0))))
+    points = drawn_points(model, theta, dataset, size, seed, 0)
+    evaluated = conditions.evaluate(points.codes, theta)
+    half = len(points.codes) // 2
+    own = conditions.own.tocsr()
+    rows, columns, values, kept = [], [], [], 0
+    variances = np.ones(conditions.n_parameters)
+    for one in found:
+        index = np.concatenate([np.arange(place[v].start, place[v].stop) for v in one.nodes.tolist() if v in place])
+        g = (
+            evaluated.residuals[:, conditions.residual[index]]
+            * evaluated.instruments[:, conditions.instrument[index]]
+        )
+        f = _statistics(model, points, one.parameters)
+        f -= f.mean(axis=0)
+        variances[one.parameters] = f.var(axis=0)
+        first = own[one.parameters][:, index].toarray()
+        psi = g @ first.T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scale = np.where((psi**2).sum(axis=0) > 0, (psi * f).sum(axis=0) / (psi**2).sum(axis=0), 0.0)
+        start = first * scale[:, None]
+        remainder = f - g @ start.T
+
+        sides = [_products(g[part], remainder[part]) for part in (slice(0, half), slice(half, None))]
+        left, explained = sides[1]
+        trial = _ridge(*sides[0])
+        # What is left of the remainder in the other half: Σ(y − tg)² − Σy² = tVtᵀ − 2tGᵀy.
+        gain = np.einsum("kp,pq,kq->k", trial, left, trial) - 2 * np.einsum("kp,pk->k", trial, explained)
+        worse = gain >= 0
+        kept += int(worse.any())
+        both = _ridge(sides[0][0] + sides[1][0], sides[0][1] + sides[1][1])
+        block = start + np.where(worse[:, None], 0.0, both)
+        rows.append(np.repeat(one.parameters, len(index)))
+        columns.append(np.tile(index, len(one.parameters)))
+        values.append(block.ravel())
+    shape = (conditions.n_parameters, conditions.size)
+    matrix = coo_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
+    return matrix.tocsr(), len(points.codes), kept, variances
+
+
+def _products(g: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Gᵀ G and Gᵀ y."""
+    return g.T @ g, g.T @ y
+
+
+def _ridge(V: FloatArray, explained: FloatArray) -> FloatArray:
+    """The coefficients (k, p) of a ridge regression."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    regular = V.copy()
+    regular[np.diag_indices_from(V)] += _RIDGE * np.diag(V) + 1e-12 * np.trace(V)
+    solved: FloatArray = cho_solve(cho_factor(regular, lower=True), explained).T
+    return solved
+
+
+def _statistics(model: FieldModel, points: Points, parameters: IntArray) -> FloatArray:
+    """The sufficient statistics of some parameters (n, parameters)."""
+    columns = model.features[:, parameters].tocsc()
+    graph = model.graph
+    factor_of_entry = np.searchsorted(graph.offsets, np.unique(columns.indices), side="right") - 1
+    factors = np.unique(factor_of_entry)
+    entries = graph.entries(points.codes, factors)
+    dense = columns.tocsr()
+    found = np.zeros((len(points.codes), len(parameters)))
+    for column in range(len(factors)):
+        start, stop = int(graph.offsets[factors[column]]), int(graph.offsets[factors[column] + 1])
+        found += dense[start:stop].toarray()[entries[:, column] - start]
+    return found
+
+
+def sparse_derivative(samples: SampleConditions, theta: FloatArray) -> csr_array:
+    """∂ḡ/∂θ (p, r) of the samples, sparse."""
+    from scipy.sparse import block_diag
+
+    conditions = samples.conditions
+    assert isinstance(conditions, NodeConditions)
+    sizes = [s.stop - s.start for s in conditions.slices]
+    blocks = [np.zeros((size, size)) for size in sizes]
+    rows = max(64, 20_000_000 // max(1, len(conditions.products) + int(conditions.offsets[-1])))
+    for own, found in conditions.blocks(samples.codes, theta, rows):
+        for place in range(len(conditions.nodes)):
+            scale = None if samples.weight is None else samples.weight[own]
+            if samples.mask is not None:
+                chosen = samples.mask[own][:, place]
+                scale = chosen if scale is None else scale * chosen
+            blocks[place] += conditions.node_block(found, place, scale)
+    matrix: csr_array = (-(block_diag(blocks, format="csr") @ conditions.own.T.tocsr()) / samples.total).tocsr()
+    return matrix
+
+
+def _bread(
+    samples: SampleConditions, matrix: csr_array, theta: FloatArray, free: BoolArray, precision: FloatArray
+) -> Any:
+    from scipy.sparse import diags_array
+
+    keep = np.flatnonzero(free)
+    bread = -(matrix[keep] @ sparse_derivative(samples, theta)[:, keep])
+    return (bread + diags_array(precision[keep] / samples.total)).tocsc()
+
+
+def refine_locally(
+    model: FieldModel,
+    dataset: Table,
+    bound: BoundPolicy,
+    theta: FloatArray,
+    *,
+    distance: int | None,
+    free: BoolArray,
+    precision: FloatArray,
+    row_weight: FloatArray | None,
+    random_state: int,
+) -> LocalRefined:
+    """The refined estimate with local weights; for first stages of single variables that select everything."""
+    began = time.perf_counter()
+    if not only_nodes(bound) or not bound.everything:
+        raise PolicyError(
+            f"'{bound.policy} >> optimal' has too many moment conditions for dense weights, and local weights are for PL1 "
+            f"with all components selected. Use 'PL1 >> optimal'."
+        )
+    reach = DISTANCE if distance is None else distance
+    with one_blas_thread():
+        nodes = np.concatenate([np.asarray(model.structure().free)])
+        conditions = NodeConditions(model, nodes, reach)
+        matrix, draws, kept, variances = local_weights(model, theta, conditions, free, dataset, random_state)
+        samples = SampleConditions(conditions, dataset.codes, None, row_weight)
+        found, converged, steps = _solve(samples, matrix, theta, free, precision, variances)
+    message = "" if converged else "the moment conditions have no solution near the first estimate"
+    source = f"{draws:,} draws of the model, local regressions" + (
+        f" ({kept:,} clusters keep some of the first stage's scores)" if kept else ""
+    )
+    account = Account(
+        distance=reach,
+        conditions=conditions.size,
+        draws=draws,
+        source=source,
+        ridge=_RIDGE,
+        predicted=float("nan"),
+        first=float("nan"),
+        accepted=converged,
+        steps=steps,
+        seconds=time.perf_counter() - began,
+        message=message,
+    )
+    stack = Stack(conditions, np.empty((0, 0)), None, None, 0)
+    return LocalRefined(found if converged else theta, account, stack, samples, matrix, free, precision)
+
+
+def _solve(
+    samples: SampleConditions,
+    matrix: csr_array,
+    theta: FloatArray,
+    free: BoolArray,
+    precision: FloatArray,
+    variances: FloatArray,
+) -> tuple[FloatArray, bool, int]:
+    """θ with A ḡ(θ) = Pθ/n, by Newton steps with a sparse factorisation."""
+    from scipy.sparse.linalg import splu
+
+    keep = np.flatnonzero(free)
+    weights, total = matrix[keep], samples.total
+    factor: Any = None
+    previous = float("inf")
+    for step in range(1, _MOST_STEPS + 1):
+        equation = weights @ samples.mean(theta) - precision[keep] * theta[keep] / total
+        if factor is None:
+            factor = splu(_bread(samples, matrix, theta, free, precision))
+        move = factor.solve(equation)
+        length = float(np.sqrt(np.mean(move**2 * variances[keep]) * total))
+        if not np.isfinite(length) or length > 2 * previous:
+            return theta, False, step
+        if length > 0.5 * previous:
+            factor = None
+        previous = length
+        scale = 5.0 / length if length > 5.0 else 1.0
+        theta = theta.copy()
+        theta[keep] += scale * move
+        if length <= _STABLE:
+            return theta, True, step
+    return theta, False, _MOST_STEPS

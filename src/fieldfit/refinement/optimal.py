@@ -1,0 +1,300 @@
+"""``A >> optimal``: the scores of A's components and further instruments with optimal matrix weights.
+
+The weights come from the model at A's estimate (`regression`); the refined estimate solves A ḡ(θ) = 0 over the data.
+Before it is accepted, its variance over a part of the data is compared with A's own: weights that are worse there than
+the first stage are not used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldfit.models.field import FieldModel
+from fieldfit.policies.policy import BoundPolicy
+from fieldfit.policies.selection import Selection
+from fieldfit.refinement.points import MOST_STATES, Points, all_points, drawn_points, is_exact
+from fieldfit.refinement.pseudo_inverse import pseudo_inverse
+from fieldfit.refinement.regression import WORTH, Weights, choose_weights, covariance_of, relative_variance
+from fieldfit.refinement.sample_conditions import SampleConditions
+from fieldfit.refinement.score_moments import ScoreMoments, pooled, score_moments
+from fieldfit.refinement.stacking import Stack, stack
+from fieldfit.threads import one_blas_thread
+from fieldfit.types import BoolArray, FloatArray, PolicyError
+
+if TYPE_CHECKING:
+    from fieldfit.data.table import Table
+
+#: Conditions up to which the algebra is dense.
+MOST_CONDITIONS = 3_000
+#: Conditions up to which the default looks at a larger graph distance, and the largest distance that it looks at.
+_MOST_TRIED, _FARTHEST = 1_200, 3
+#: Draws of the model behind the weights: at first, for each condition, and at most.
+FEWEST_DRAWS, DRAWS_PER_CONDITION, MOST_DRAWS = 4_000, 8, 30_000
+#: More draws are made while the weights' own noise adds more than this to the predicted relative variance.
+_NOISE = 0.01
+#: Predicted excess over maximum likelihood below which there is nothing left to refine.
+_NEAR = 0.005
+#: Samples on which refined and first estimate are compared.
+_COMPARED = 4_000
+#: Step, in standard errors, at which the estimate is stable; and the most steps.
+_STABLE, _MOST_STEPS = 1e-5, 50
+
+
+@dataclass(frozen=True)
+class Account:
+    """How the second stage went, as plain values.
+
+    ``predicted`` and ``first`` are the predicted variance of the refined and of the first estimate relative to maximum
+    likelihood (1 is best); ``draws`` is the number of draws of the model behind the weights (0: exact sums). Where
+    ``accepted`` is False the estimate is the first stage's, and ``message`` says why.
+    """
+
+    distance: int
+    conditions: int
+    draws: int
+    source: str
+    ridge: float
+    predicted: float
+    first: float
+    accepted: bool
+    steps: int
+    seconds: float
+    message: str
+
+
+@dataclass(frozen=True)
+class Refined:
+    """The estimate of the second stage (A's own where it was not accepted), its conditions and their weights A (r, p)."""
+
+    theta: FloatArray
+    account: Account
+    stack: Stack
+    samples: SampleConditions
+    matrix: FloatArray
+
+
+def model_weights(
+    model: FieldModel,
+    theta: FloatArray,
+    bound: BoundPolicy,
+    *,
+    distance: int | None,
+    dataset: Table | None = None,
+    free: BoolArray | None = None,
+    random_state: int = 0,
+    draws: int | None = None,
+    most_states: int = MOST_STATES,
+) -> tuple[Stack, Weights, Sequence[ScoreMoments], str]:
+    """The best weights at θ, the moments they come from (two halves of the draws, or exact) and how those were made.
+
+    ``distance=None`` increases the graph distance while that reduces the predicted variance by `WORTH`, and up to 1,200
+    conditions. ``draws`` is a fixed number of draws; by default there are 8 for each condition and at least 4,000, and more
+    (up to 30,000) while their noise matters.
+    """
+    with one_blas_thread():
+        best: tuple[Stack, Weights, Sequence[ScoreMoments], str] | None = None
+        tried = [distance] if distance is not None else list(range(1, _FARTHEST + 1))
+        for limit in tried:
+            conditions = stack(model, bound, limit)
+            p = conditions.conditions.size
+            if p > MOST_CONDITIONS:
+                if best is not None:
+                    break
+                raise PolicyError(
+                    f"'{bound.policy} >> optimal({limit})' has {p:,} moment conditions; dense weights take at most "
+                    f"{MOST_CONDITIONS:,}."
+                )
+            if best is not None and (p > _MOST_TRIED or p == best[0].conditions.size):
+                break
+            halves, source = moments_at(model, theta, conditions, dataset, random_state, draws, free, most_states)
+            found = choose_weights(
+                halves, _free_rows(conditions.first, free), conditions.conditions.distance, [limit]
+            )
+            if best is not None and found.predicted > best[1].predicted * (1 - WORTH):
+                break
+            best = (conditions, found, halves, source)
+            if found.predicted < 1 + _NEAR:
+                break
+        assert best is not None
+        return best
+
+
+def _free_rows(matrix: FloatArray, free: BoolArray | None) -> FloatArray:
+    return matrix if free is None or free.all() else matrix[free]
+
+
+def moments_at(
+    model: FieldModel,
+    theta: FloatArray,
+    conditions: Stack,
+    dataset: Table | None,
+    random_state: int,
+    draws: int | None,
+    free: BoolArray | None,
+    most_states: int = MOST_STATES,
+    *,
+    fixed: int | None = None,
+) -> tuple[list[ScoreMoments], str]:
+    """Exact moments, or those of two halves of as many draws as needed; or of ``fixed`` draws where they are not exact."""
+
+    def of(points: Points) -> ScoreMoments:
+        found = score_moments(conditions.conditions, points, theta)
+        if free is not None and not free.all():
+            keep = np.flatnonzero(free)
+            found = ScoreMoments(found.V, found.K[:, keep], found.information[np.ix_(keep, keep)], found.draws)
+        if conditions.mean is not None and conditions.second is not None:
+            found = found.selected(conditions.mean, conditions.second, conditions.conditions.component)
+        return found
+
+    if is_exact(model, most_states) and draws is None:
+        points = all_points(model, theta)
+        return [of(points)], points.method
+    draws = fixed if draws is None else draws
+    p = conditions.conditions.size
+    size = min(MOST_DRAWS, max(FEWEST_DRAWS, DRAWS_PER_CONDITION * p)) if draws is None else max(2, draws)
+    batch, total = 0, 0
+    halves: list[ScoreMoments] = []
+    while True:
+        drawn = [drawn_points(model, theta, dataset, -(-size // 2), random_state, batch + k) for k in range(2)]
+        batch += 2
+        total += sum(len(one.codes) for one in drawn)
+        fresh = [of(one) for one in drawn]
+        halves = fresh if not halves else [pooled(old, new) for old, new in zip(halves, fresh, strict=True)]
+        if draws is not None or total * 2 > MOST_DRAWS or not _noisy(halves, conditions, free):
+            break
+        size = total
+    return halves, drawn[0].method.replace(f"{len(drawn[0].codes):,}", f"{total:,}", 1)
+
+
+def _noisy(halves: Sequence[ScoreMoments], conditions: Stack, free: BoolArray | None) -> bool:
+    """Whether the weights' noise matters: how much worse they are in the other half than in their own, halved twice.
+
+    A half's weights have twice the noise of both halves' weights, and their own half is as much too good as the other is
+    too bad.
+    """
+    own = _free_rows(conditions.first, free)
+    chosen = choose_weights(halves, own, np.ones(own.shape[1], dtype=np.int64), [1])
+    both = pooled(halves[0], halves[1])
+    inside = relative_variance(covariance_of(chosen.matrix, both), both.information)
+    return chosen.predicted - inside > 4 * _NOISE
+
+
+def refine(
+    model: FieldModel,
+    dataset: Table,
+    bound: BoundPolicy,
+    selection: Selection,
+    theta: FloatArray,
+    *,
+    distance: int | None = None,
+    free: BoolArray,
+    precision: FloatArray,
+    row_weight: FloatArray | None = None,
+    random_state: int = 0,
+    draws: int | None = None,
+) -> Refined:
+    """The refined estimate from A's estimate ``theta``; ``precision`` (r,) is that of a Gaussian penalty."""
+    began = time.perf_counter()
+    conditions, weights, halves, source = model_weights(
+        model, theta, bound, distance=distance, dataset=dataset, free=free, random_state=random_state, draws=draws
+    )
+    matrix = np.zeros((model.n_parameters, conditions.conditions.size))
+    matrix[free] = weights.matrix
+    count = halves[0].draws
+    with one_blas_thread():
+        samples = SampleConditions(conditions.conditions, dataset.codes, conditions.mask(selection), row_weight)
+        information = halves[0].information if len(halves) == 1 else pooled(halves[0], halves[1]).information
+        found, converged, steps = _solve(samples, matrix, theta, free, precision, information)
+        message = ""
+        accepted = converged
+        if not converged:
+            message = "the moment conditions have no solution near the first estimate"
+        elif _worse(samples, matrix, conditions.first, found, free, information):
+            accepted = False
+            message = "over the data the refined estimate would be less accurate than the first"
+    account = Account(
+        distance=weights.distance,
+        conditions=conditions.conditions.size,
+        draws=0 if count is None else sum(half.draws or 0 for half in halves),
+        source=source,
+        ridge=weights.ridge,
+        predicted=weights.predicted,
+        first=weights.first,
+        accepted=accepted,
+        steps=steps,
+        seconds=time.perf_counter() - began,
+        message=message,
+    )
+    return Refined(found if accepted else theta, account, conditions, samples, matrix)
+
+
+def _solve(
+    samples: SampleConditions,
+    matrix: FloatArray,
+    theta: FloatArray,
+    free: BoolArray,
+    precision: FloatArray,
+    information: FloatArray,
+) -> tuple[FloatArray, bool, int]:
+    """θ with A ḡ(θ) = Pθ/n, by Newton steps with a derivative that is computed again only where steps do not shrink."""
+    keep = np.flatnonzero(free)
+    weights, total = matrix[keep], samples.total
+    bread: FloatArray | None = None
+    previous = float(np.inf)
+    rank = max(1, pseudo_inverse(information)[1])
+    for step in range(1, _MOST_STEPS + 1):
+        equation = weights @ samples.mean(theta) - precision[keep] * theta[keep] / total
+        if bread is None:
+            bread = _inverse(weights @ samples.derivative(theta)[:, keep] - np.diag(precision[keep]) / total)
+        move = -bread @ equation
+        length = float(np.sqrt(np.maximum(move @ information @ move, 0.0) * total / rank))
+        if not np.isfinite(length):
+            return theta, False, step
+        if length > 0.5 * previous:
+            if length > 2 * previous:
+                return theta, False, step
+            bread = None
+        previous = length
+        # A first step of many standard errors is shortened: the weights belong to the first estimate.
+        scale = 5.0 / length if length > 5.0 else 1.0
+        theta = theta.copy()
+        theta[keep] += scale * move
+        if length <= _STABLE:
+            return theta, True, step
+    return theta, False, _MOST_STEPS
+
+
+def _inverse(matrix: FloatArray) -> FloatArray:
+    """The inverse on the range, for models with a gauge freedom."""
+    return np.asarray(np.linalg.pinv(matrix, rcond=1e-9), dtype=np.float64)
+
+
+def _worse(
+    samples: SampleConditions,
+    matrix: FloatArray,
+    first: FloatArray,
+    theta: FloatArray,
+    free: BoolArray,
+    information: FloatArray,
+) -> bool:
+    """Whether the refined estimate has a larger variance over the data than the first one, beyond twice its error."""
+    n = len(samples.codes)
+    rows = np.arange(n) if n <= _COMPARED else np.linspace(0, n - 1, _COMPARED).astype(np.int64)
+    some = samples.subset(rows)
+    keep = np.flatnonzero(free)
+    derivative = some.derivative(theta)[:, keep]
+    lengths = []
+    for weights in (matrix[keep], first[keep]):
+        inverse = _inverse(weights @ derivative)
+        root = np.linalg.cholesky(information + 1e-12 * np.trace(information) * np.eye(len(keep)))
+        influence = np.concatenate([block for _, block in some.scores(theta, root.T @ inverse @ weights)])
+        lengths.append(np.sum(influence**2, axis=1))
+    difference = lengths[0] - lengths[1]
+    if some.weight is not None:
+        difference = difference * some.weight**2
+    return bool(difference.mean() > 2 * difference.std() / np.sqrt(len(rows)))

@@ -1,0 +1,51 @@
+"""Moment conditions of a fit's own samples: means, derivatives and estimating functions with the drawn Z and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fieldfit.refinement.conditions import Conditions
+from fieldfit.types import FloatArray, Int32Array, IntArray
+
+
+@dataclass(frozen=True)
+class SampleConditions:
+    """Conditions with samples ``codes`` (n, m), the drawn Z ``mask`` (n, components) and weights of the samples."""
+
+    conditions: Conditions
+    codes: Int32Array
+    mask: FloatArray | None = None
+    weight: FloatArray | None = None
+
+    @property
+    def total(self) -> float:
+        """The number of samples, or the sum of their weights."""
+        return float(len(self.codes) if self.weight is None else self.weight.sum())
+
+    def mean(self, theta: FloatArray) -> FloatArray:
+        """ḡ(θ) (p,)."""
+        return self.conditions.sums(self.codes, theta, self.weight, self.mask) / self.total
+
+    def derivative(self, theta: FloatArray) -> FloatArray:
+        """∂ḡ/∂θ (p, n_parameters)."""
+        return self.conditions.derivative(self.codes, theta, self.weight, self.mask) / self.total
+
+    def scores(self, theta: FloatArray, matrix: Any) -> Iterator[tuple[slice, FloatArray]]:
+        """Stream A g_i, without the sample's weight, as (samples, block (k, rows of A))."""
+        for own, block in self.conditions.value_blocks(self.codes, theta):
+            if self.mask is not None:
+                block = block * self.mask[own][:, self.conditions.component]
+            yield own, block @ matrix.T
+
+    def subset(self, rows: IntArray) -> SampleConditions:
+        """Some of the samples."""
+        return SampleConditions(
+            self.conditions,
+            np.ascontiguousarray(self.codes[rows]),
+            None if self.mask is None else self.mask[rows],
+            None if self.weight is None else self.weight[rows],
+        )

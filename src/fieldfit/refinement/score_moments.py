@@ -1,0 +1,90 @@
+"""Second moments of moment conditions and of the score of the full likelihood, under the model.
+
+The score of the full likelihood is f(x) − E f, with f the sufficient statistics, and needs no likelihood when x is drawn
+from the model. For every condition E[g (f − E f)ᵀ] = −E ∂g/∂θ (differentiate E_θ g = 0), so
+
+    V = E ggᵀ,    K = E g (f − E f)ᵀ = −D,    I = E (f − E f)(f − E f)ᵀ
+
+are all that optimal weights, their information KᵀV⁻¹K and the information I of maximum likelihood need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldfit.refinement.points import Points, statistics
+from fieldfit.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from fieldfit.refinement.conditions import Conditions
+
+
+@dataclass(frozen=True)
+class ScoreMoments:
+    """V (p, p), K (p, r) and I (r, r) from ``draws`` draws, or exact where ``draws`` is None."""
+
+    V: FloatArray
+    K: FloatArray
+    information: FloatArray
+    draws: int | None
+
+    def restricted(self, conditions: IntArray) -> ScoreMoments:
+        """Some of the conditions."""
+        return ScoreMoments(self.V[np.ix_(conditions, conditions)], self.K[conditions], self.information, self.draws)
+
+    def selected(self, mean: FloatArray, second: FloatArray, component: IntArray) -> ScoreMoments:
+        """The moments of Z_c g_c: λ_c K and E[Z_c Z_c'] V, with λ (components,) and E[ZZᵀ] (components, components)."""
+        return ScoreMoments(
+            self.V * second[np.ix_(component, component)],
+            self.K * mean[component][:, None],
+            self.information,
+            self.draws,
+        )
+
+
+def pooled(one: ScoreMoments, other: ScoreMoments) -> ScoreMoments:
+    """Moments of all draws together."""
+    if one.draws is None or other.draws is None:
+        return one
+    total = one.draws + other.draws
+    a, b = one.draws / total, other.draws / total
+    return ScoreMoments(
+        a * one.V + b * other.V, a * one.K + b * other.K, a * one.information + b * other.information, total
+    )
+
+
+def score_moments(conditions: Conditions, points: Points, theta: FloatArray) -> ScoreMoments:
+    """The moments over these points, in one pass."""
+    model = conditions.model
+    centre = _centre(conditions, points)
+    p, r = conditions.size, conditions.n_parameters
+    V, K, information = np.zeros((p, p)), np.zeros((p, r)), np.zeros((r, r))
+    for own, g in conditions.value_blocks(points.codes, theta):
+        f = statistics(model, points, own)
+        f -= centre if centre.ndim == 1 else centre[np.arange(own.start, own.stop) % len(centre)]
+        root = np.sqrt(points.weight[own])[:, None]
+        g = g * root
+        f *= root
+        V += g.T @ g
+        K += g.T @ f
+        information += f.T @ f
+    return ScoreMoments(V, K, information, None if points.exact else len(points.codes))
+
+
+def _centre(conditions: Conditions, points: Points) -> FloatArray:
+    """E f (r,), or given the observed values of each sample (samples, r)."""
+    model, rows = conditions.model, conditions.rows_per_block()
+    if points.copies:
+        samples = len(points.codes) // points.copies
+        found = np.zeros((samples, conditions.n_parameters))
+        for copy in range(points.copies):
+            found += statistics(model, points, slice(copy * samples, (copy + 1) * samples))
+        return found / points.copies
+    total = np.zeros(conditions.n_parameters)
+    for start in range(0, len(points.codes), rows):
+        own = slice(start, min(start + rows, len(points.codes)))
+        total += points.weight[own] @ statistics(model, points, own)
+    return total

@@ -1,0 +1,81 @@
+"""Hansen's J: do the conditional distributions agree with one model?
+
+At the refined estimate ḡ(θ̂) = Q ḡ(θ₀) to first order, with Q = I − D(AD)⁻¹A, so
+
+    J = n ḡᵀ (Q V Qᵀ)⁺ ḡ
+
+is χ² distributed if the model is right, with the rank of QVQᵀ as degrees of freedom, for any weights A. Directions in which
+QVQᵀ has eigenvalues near 0 (relative to conditions of variance 1) are left out: there V is not known accurately enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fieldfit.refinement.score_moments import ScoreMoments
+from fieldfit.types import FloatArray
+
+#: Eigenvalues of the scaled QVQᵀ below this are left out: exact moments, and moments from draws.
+_SMALLEST, _SMALLEST_DRAWN = 1e-8, 0.02
+
+
+@dataclass(frozen=True)
+class SpecificationTest:
+    """J with its degrees of freedom and p-value; ``source`` says where V comes from."""
+
+    statistic: float
+    degrees_of_freedom: int
+    p_value: float
+    source: str
+
+    @property
+    def rejects(self) -> bool:
+        """Whether p is below 0.01."""
+        return self.p_value < 0.01
+
+    def __str__(self) -> str:
+        if not self.degrees_of_freedom:
+            return "Hansen's J: no condition beyond those that determine the parameters, so there is nothing to test"
+        text = f"Hansen's J {self.statistic:.1f} on {self.degrees_of_freedom:,} degrees of freedom, p = {self.p_value:.3g}"
+        if self.rejects:
+            return (
+                f"{text}: the conditional distributions do not agree with one model of this form. The refined estimate is "
+                f"then the best approximation in another metric than the first stage's; use robust standard errors"
+            )
+        return f"{text}: no sign that the model is wrong"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "statistic": self.statistic,
+            "degrees_of_freedom": self.degrees_of_freedom,
+            "p_value": self.p_value,
+            "source": self.source,
+        }
+
+
+def hansen_test(
+    mean: FloatArray, matrix: FloatArray, moments: ScoreMoments, n: float, source: str
+) -> SpecificationTest:
+    """J from ḡ(θ̂) (p,), the weights A (r, p) and the moments at θ̂; ``n`` is the effective number of samples."""
+    from scipy.stats import chi2
+
+    bread = np.linalg.pinv(matrix @ moments.K, rcond=1e-10)
+    V = moments.V - moments.K @ (bread @ (matrix @ moments.V))
+    covariance = V - (V @ matrix.T) @ bread.T @ moments.K.T
+    diagonal = np.diag(moments.V)
+    scale = np.where(diagonal > 0, 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
+    scaled = covariance * scale[:, None] * scale
+    values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
+    good = values > (_SMALLEST if moments.draws is None else _SMALLEST_DRAWN)
+    freedom = int(good.sum())
+    parts = vectors[:, good].T @ (mean * scale)
+    statistic = float(n * np.sum(parts**2 / values[good]))
+    if moments.draws is not None:
+        # The inverse of a covariance from N draws is too large by N/(N − df − 1) on average.
+        statistic *= max(0.0, 1.0 - (freedom + 1) / moments.draws)
+    p_value = float(chi2.sf(statistic, freedom)) if freedom else float("nan")
+    return SpecificationTest(statistic, freedom, p_value, source)

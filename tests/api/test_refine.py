@@ -1,0 +1,252 @@
+"""Refined fits: accuracy, standard errors, the specification test, files, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.data.sequences import Sequences
+from fieldfit.policies import Policy
+from fieldfit.refinement.estimating import RefinedScores
+from fieldfit.refinement.optimal import model_weights, refine
+from fieldfit.refinement.sample_conditions import SampleConditions
+from fieldfit.types import DataError, ModelError, PolicyError
+from fieldfit.variance.meat import ScoreVariance
+
+CHAIN = ff.BoltzmannMachine(5, [(k, k + 1) for k in range(4)], states=(-1, 1))
+THETA = np.array([1.0, -1.0, 1.0, -1.0])
+
+
+def data(model: ff.BoltzmannMachine, theta: object, n: int, seed: int) -> np.ndarray:
+    return np.asarray(model.sample(theta, n, seed).values)
+
+
+def test_a_chain_is_as_accurate_as_maximum_likelihood() -> None:
+    """150 fits: PL1's mean squared error is 1.2 times that of maximum likelihood, the refined one's is the same."""
+    errors = np.zeros((3, 150))
+    covered = 0
+    for seed in range(150):
+        x = data(CHAIN, THETA, 1000, seed)
+        first = ff.fit(CHAIN, x, "PL1")
+        better = ff.refine(first, "optimal(1)")
+        for line, fit in enumerate((first, better, ff.fit(CHAIN, x, "FL"))):
+            errors[line, seed] = np.sum((fit.theta - THETA) ** 2)
+        interval = better.conf_int(0.95)
+        covered += int(np.sum((interval[:, 0] < THETA) & (interval[:, 1] > THETA)))
+    ratio = errors.mean(axis=1) / errors[2].mean()
+    assert ratio[0] > 1.05
+    assert ratio[1] < 1.01
+    # 600 intervals at 95%: five standard errors are 0.045 (neighbouring parameters are nearly independent).
+    assert abs(covered / 600 - 0.95) < 0.045
+
+
+def test_wrong_weights_cost_accuracy_but_no_bias() -> None:
+    """Weights of a field with other couplings: the estimate stays centred and its robust errors are right."""
+    bound = Policy.parse("PL1").bind(CHAIN.structure())
+    wrong = np.array([0.2, 0.9, -0.5, 0.1])
+    stack, weights, _, _ = model_weights(CHAIN, wrong, bound, distance=2)
+    free, precision = np.ones(4, dtype=bool), np.zeros(4)
+    estimates, errors = [], []
+    for seed in range(200):
+        table = CHAIN.read(data(CHAIN, THETA, 800, seed))
+        samples = SampleConditions(stack.conditions, table.codes)
+        theta = ff.fit(CHAIN, table, "PL1").theta
+        for _ in range(8):
+            bread = weights.matrix @ samples.derivative(theta)
+            theta = theta - np.linalg.solve(bread, weights.matrix @ samples.mean(theta))
+        scores = RefinedScores.of(samples, weights.matrix, theta, free, precision)
+        inverse = np.linalg.inv(scores.bread)
+        covariance = inverse @ ScoreVariance().streamed(scores, theta) @ inverse / 800**2
+        estimates.append(theta)
+        errors.append(np.sqrt(np.diag(covariance)))
+    found, spread = np.array(estimates), np.std(estimates, axis=0, ddof=1)
+    # The mean of 200 estimates is within 4 of its standard errors, and a second-order bias of 1% of θ, of the truth.
+    assert np.all(np.abs(found.mean(axis=0) - THETA) < 4 * spread / np.sqrt(200) + 0.01)
+    # The spread of 200 estimates has a relative error of 5%.
+    np.testing.assert_allclose(np.mean(errors, axis=0) / spread, 1.0, atol=0.2)
+    best = ff.asymptotics(CHAIN, THETA, "PL1 >> optimal(2)").standard_errors(800)
+    assert np.all(spread > 0.9 * best)
+
+
+def test_size_and_power_of_the_specification_test() -> None:
+    model = ff.BoltzmannMachine(4, [(0, 1), (1, 2), (2, 3)], states=(-1, 1))
+    triple = ff.MarkovRandomField(
+        [2] * 4,
+        [
+            *[ff.Factor((a, b), [[1.0, -1.0], [-1.0, 1.0]], f"J{a}{b}") for a, b in ((0, 1), (1, 2), (2, 3))],
+            ff.Factor((0, 3), [[1.0, -1.0], [-1.0, 1.0]], "long"),
+        ],
+        states=[(-1, 1)] * 4,
+    )
+    rejected, found = 0, 0
+    for seed in range(200):
+        right = ff.fit(model, data(model, [0.6, -0.6, 0.6], 600, seed), "PL1 >> optimal(2)").specification_test()
+        assert right.degrees_of_freedom > 0
+        rejected += right.p_value < 0.05
+    for seed in range(30):
+        x = np.asarray(triple.sample([0.6, -0.6, 0.6, 0.4], 600, seed).values)
+        found += ff.fit(model, x, "PL1 >> optimal(3)").specification_test().p_value < 0.05
+    # 200 tests of size 5%: between 1% and 11% with an error probability below 1e-3.
+    assert 2 <= rejected <= 22
+    assert found >= 25
+
+
+def test_summary_file_and_functionals(tmp_path: Path) -> None:
+    model = ff.BoltzmannMachine.grid(3, 3, biases=True, states=(-1, 1))
+    theta = np.r_[np.full(12, 0.4), np.full(9, 0.2)]
+    x = data(model, theta, 800, 3)
+    fit = ff.fit(model, x, "PL1 >> optimal(2)")
+    text = fit.summary()
+    assert "PL1 >> optimal(2)" in text
+    assert "Hansen's J" in text
+    assert "predicted variance relative to maximum likelihood" in text
+    assert fit.report()["policy"] == "PL1 >> optimal(2)"
+    influence = fit.influence()
+    np.testing.assert_allclose(influence.sum(axis=0), 0.0, atol=1e-6)
+    np.testing.assert_allclose(fit.influence(x[:5]), influence[:5], atol=1e-12)
+    np.testing.assert_allclose(fit.influence(rows=[3, 7]), influence[[3, 7]], atol=1e-12)
+    name = fit.parameter_names[0]
+    assert fit.functional(name).standard_error == pytest.approx(fit.standard_errors()[0])
+    # Model-based errors agree with theory at the estimate.
+    expected = ff.asymptotics(model, fit.theta, "PL1 >> optimal(2)").standard_errors(800)
+    np.testing.assert_allclose(fit.standard_errors("model"), expected, rtol=0.02)
+    np.testing.assert_allclose(fit.standard_errors(), expected, rtol=0.2)
+    path = tmp_path / "refined.ff"
+    fit.save(path)
+    loaded = ff.load(path)
+    np.testing.assert_array_equal(loaded.theta, fit.theta)
+    np.testing.assert_allclose(loaded.standard_errors(), fit.standard_errors())
+    assert str(loaded.estimator) == "PL1 >> optimal(2)"
+    assert loaded.specification_test() == fit.specification_test()
+    with pytest.raises(DataError, match="does not hold the samples"):
+        loaded.influence()
+    again = ff.load(path, x)
+    np.testing.assert_allclose(again.influence(), influence, atol=1e-12)
+
+
+def test_an_influence_is_a_derivative() -> None:
+    """The influence of a sample is the change of the estimate when its weight changes, the weights A being kept."""
+    x = data(CHAIN, THETA, 300, 1)
+    fit = ff.fit(CHAIN, x, "PL1 >> optimal(2)")
+    assert fit.refinement is not None
+    working = fit.refinement.needed
+    row, step = 17, 1e-4
+    weight = np.ones(300)
+    moved = []
+    for sign in (1, -1):
+        weight[row] = 1 + sign * step
+        samples = SampleConditions(working.stack.conditions, working.samples.codes, None, weight)
+        theta = fit.theta
+        for _ in range(20):
+            bread = working.matrix @ samples.derivative(theta)
+            theta = theta - np.linalg.solve(bread, working.matrix @ samples.mean(theta))
+        moved.append(theta)
+    np.testing.assert_allclose((moved[0] - moved[1]) / (2 * step), fit.influence(rows=[row])[0], rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["counts", "importance"])
+def test_sample_weights_are_copies(kind: str) -> None:
+    x = data(CHAIN, THETA, 400, 2)
+    weight = np.random.default_rng(0).integers(1, 4, 400)
+    weighted = ff.fit(CHAIN, x, "PL1 >> optimal(2)", sample_weight=weight, weight_kind=kind)
+    copied = ff.fit(CHAIN, np.repeat(x, weight, axis=0), "PL1 >> optimal(2)")
+    np.testing.assert_allclose(weighted.theta, copied.theta, atol=1e-5)
+    if kind == "counts":
+        np.testing.assert_allclose(weighted.standard_errors(), copied.standard_errors(), rtol=1e-4)
+
+
+def test_fixed_tied_and_penalised_parameters() -> None:
+    model = ff.BoltzmannMachine.grid(3, 3, biases=True, states=(-1, 1))
+    x = data(model, np.r_[np.full(12, 0.4), np.full(9, 0.2)], 600, 5)
+    name = ff.fit(model, x, "PL1").parameter_names[0]
+    fixed = ff.fit(model, x, "PL1 >> optimal(2)", fixed={name: 0.4})
+    assert fixed.theta[0] == 0.4
+    assert fixed.standard_errors()[0] == 0.0
+    assert np.all(fixed.standard_errors()[1:] > 0)
+    penalised = ff.fit(model, x, "PL1 >> optimal(2)", sigma2=0.01)
+    assert np.sum(penalised.theta**2) < np.sum(ff.fit(model, x, "PL1 >> optimal(2)").theta ** 2)
+    with pytest.raises(PolicyError, match="without a penalty"):
+        penalised.specification_test()
+    tied = ff.BoltzmannMachine.grid(3, 3, tied=True, biases=True, states=(-1, 1))
+    fit = ff.fit(tied, x, "PL1 >> optimal(2)")
+    full = ff.fit(tied, x, "FL")
+    assert np.max(np.abs(fit.theta - full.theta) / full.standard_errors("model")) < 0.5
+    theory = ff.asymptotics(tied, fit.theta, "PL1 >> optimal(2)").standard_errors(600)
+    np.testing.assert_allclose(fit.standard_errors("model"), theory, rtol=1e-3)
+
+
+def test_conditional_fields_and_tables() -> None:
+    """Variables that the model conditions on, three states and a gauge freedom."""
+    field = ff.Potts.grid(2, 3, 3)
+    theta = np.random.default_rng(4).normal(size=field.n_parameters) * 0.4
+    x = np.asarray(field.sample(theta, 600, 1).values)
+    fit = ff.fit(field, x, "PL1 >> optimal(2)")
+    full = ff.fit(field, x, "FL")
+    pairs = {f"r0c0={a}:r0c1={b}": (-1.0) ** (a + b) for a in (0, 1) for b in (0, 1)}
+    one, other = fit.functional(pairs), full.functional(pairs)
+    assert one.identified
+    assert abs(one.estimate - other.estimate) < other.standard_error
+    assert one.standard_error == pytest.approx(other.standard_error, rel=0.25)
+    given = ff.MarkovRandomField(
+        [2] * 4, [ff.Factor((a, b), [[1.0, -1.0], [-1.0, 1.0]], f"J{a}{b}") for a, b in ((0, 1), (1, 2), (2, 3))],
+        given=[3],
+    )  # fmt: skip
+    y = np.random.default_rng(0).integers(0, 2, (500, 4))
+    y = given.simulate(given.read(y), [0.8, -0.8, 0.8], 3).codes
+    refined, best = ff.fit(given, y, "PL1 >> optimal(2)"), ff.fit(given, y, "FL")
+    np.testing.assert_allclose(refined.theta, best.theta, atol=0.05)
+    np.testing.assert_allclose(refined.standard_errors("model"), best.standard_errors("model"), rtol=0.1)
+
+
+def test_refused_with_a_sentence() -> None:
+    x = data(CHAIN, THETA, 200, 0)
+    fit = ff.fit(CHAIN, x, "PL1 >> optimal(1)")
+    for call in (fit.claic, fit.clbic, fit.score_test, fit.debiased):
+        with pytest.raises(PolicyError, match="combines moment conditions"):
+            call()
+    with pytest.raises(PolicyError, match="second stage already"):
+        ff.refine(fit)
+    with pytest.raises(PolicyError, match="nothing to test"):
+        ff.fit(CHAIN, x, "PL1").specification_test()
+    with pytest.raises(PolicyError, match="no L1 penalty"):
+        ff.fit(CHAIN, x, "PL1 >> optimal", l1=1.0)
+    holes = x.astype(float)
+    holes[0, 0] = np.nan
+    with pytest.raises(DataError, match="complete samples"):
+        ff.fit(CHAIN, holes, "PL1 >> optimal")
+    with pytest.raises(PolicyError, match="early"):
+        ff.fit(CHAIN, x, "PL1 >> optimal", stopping=ff.EarlyStopping(lambda theta: 0.0))
+
+
+def test_same_seed_same_bits() -> None:
+    model = ff.BoltzmannMachine.grid(4, 4, states=(-1, 1))
+    x = data(model, np.full(24, 0.4), 300, 1)
+    one, other = (ff.fit(model, x, "PL1 >> optimal(1)", random_state=7) for _ in range(2))
+    np.testing.assert_array_equal(one.theta, other.theta)
+
+
+def test_not_accepted_where_it_is_worse() -> None:
+    """Draws far too few for the weights: the first estimate is kept, or the refined one is about as good."""
+    model = ff.BoltzmannMachine.grid(3, 3, states=(-1, 1))
+    table = model.read(data(model, np.full(12, 0.5), 500, 1))
+    bound = Policy.parse("PL1").bind(model.structure())
+    first = ff.fit(model, table, "PL1")
+    found = refine(
+        model, table, bound, bound.draw(0, 0, 500), first.theta, distance=3, free=first.free,
+        precision=np.zeros(12), draws=60,
+    )  # fmt: skip
+    errors = first.standard_errors()
+    assert np.max(np.abs(found.theta - first.theta) / errors) < 3
+    if not found.account.accepted:
+        np.testing.assert_array_equal(found.theta, first.theta)
+
+
+def test_models_of_sequences_are_refused() -> None:
+    codes = np.random.default_rng(0).integers(0, 3, 15).astype(np.int32)
+    offsets = np.array([0, 4, 9, 15])
+    samples = Sequences(offsets, np.arange(16), codes, None, (codes % 2).astype(np.int32), 3, 2)
+    with pytest.raises(ModelError, match="sequences"):
+        ff.fit(ff.ChainCRF(2, 3), samples, "PL1 >> optimal", sigma2=1.0)

@@ -1,0 +1,93 @@
+"""Moment conditions: mean zero, derivatives, and the first stage's score as a sum of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.data.samples import Table
+from fieldfit.models.field import FieldModel
+from fieldfit.policies import Policy
+from fieldfit.refinement.points import all_points
+from fieldfit.refinement.score_moments import score_moments
+from fieldfit.refinement.stacking import stack
+
+MODELS: dict[str, FieldModel] = {
+    "boltzmann": ff.BoltzmannMachine(4, [(0, 1), (1, 2), (2, 3)], True),
+    "signs": ff.BoltzmannMachine.grid(2, 3, states=(-1, 1)),
+    "tied": ff.BoltzmannMachine.grid(2, 3, tied=True, biases=True, states=(-1, 1)),
+    "agree": ff.Potts(4, 3, [(0, 1), (1, 2), (2, 3), (0, 3)], couplings="agree"),
+    "tables": ff.Potts.grid(2, 2, 3),
+    "triples": ff.MarkovRandomField(
+        [2, 3, 2, 2],
+        [ff.Factor((0, 1, 2)), ff.Factor((2, 3)), ff.Factor((0,), [0, 1.0], "t"), ff.Factor((3,), [0, 2.0], "t")],
+    ),
+    "forbidden": ff.MarkovRandomField(
+        [2, 2, 3],
+        [ff.Factor((0, 1), log_offset=[[0, 0], [0, -np.inf]]), ff.Factor((1, 2)), ff.Factor((0,), [0, 1.0], "h")],
+    ),
+}
+CASES = [("PL1", 1), ("PL1", 2), ("PL1", 3), ("PL2", 1), ("PL2", 2), ("FL", 1), ("PL1@0.7 + PL2@0.3", 1)]
+
+
+def theta_of(model: FieldModel, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=model.n_parameters) * 0.6
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("policy", "distance"), CASES)
+def test_moments_under_the_model(name: str, policy: str, distance: int) -> None:
+    model = MODELS[name]
+    theta = theta_of(model)
+    found = stack(model, Policy.parse(policy).bind(model.structure()), distance)
+    points = all_points(model, theta)
+    moments = score_moments(found.conditions, points, theta)
+    mean = found.conditions.sums(points.codes, theta, points.weight, None)
+    np.testing.assert_allclose(mean, 0.0, atol=1e-10)
+    derivative = found.conditions.derivative(points.codes, theta, points.weight, None)
+    np.testing.assert_allclose(moments.K, -derivative, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("policy", "distance"), CASES)
+def test_sums_and_derivatives_of_samples(name: str, policy: str, distance: int) -> None:
+    model = MODELS[name]
+    theta = theta_of(model, 1)
+    points = all_points(model, theta_of(model, 2))
+    random = np.random.default_rng(3)
+    codes = points.codes[random.integers(0, len(points.codes), 30)]
+    weight = random.uniform(0.5, 2.0, 30)
+    bound = Policy.parse(policy).bind(model.structure())
+    found = stack(model, bound, distance)
+    conditions = found.conditions
+    g = np.concatenate([block for _, block in conditions.value_blocks(codes, theta)])
+    sums = conditions.sums(codes, theta, weight, None)
+    np.testing.assert_allclose(sums, weight @ g, atol=1e-10)
+    # The scores of the first stage are sums of conditions.
+    problem = model.compile(Table(codes, model.names, model.states), bound.draw(0, 0, 30))
+    np.testing.assert_allclose(found.first @ sums, problem.value_grad(theta, weight)[1], atol=1e-9)
+    derivative = conditions.derivative(codes, theta, weight, None)
+    for place in range(model.n_parameters):
+        step = np.zeros(model.n_parameters)
+        step[place] = 1e-5
+        up = conditions.sums(codes, theta + step, weight, None)
+        down = conditions.sums(codes, theta - step, weight, None)
+        np.testing.assert_allclose((up - down) / 2e-5, derivative[:, place], atol=2e-6)
+
+
+def test_selected_components_only() -> None:
+    model = MODELS["signs"]
+    theta = theta_of(model)
+    bound = Policy.parse("0.4*PL1").bind(model.structure())
+    found = stack(model, bound, 2)
+    codes = all_points(model, theta).codes
+    selection = bound.draw(5, 0, len(codes))
+    mask = found.mask(selection)
+    assert mask is not None
+    assert mask.shape == (len(codes), model.m)
+    sums = found.conditions.sums(codes, theta, None, mask)
+    problem = model.compile(Table(codes, model.names, model.states), selection)
+    np.testing.assert_allclose(found.first @ sums, problem.value_grad(theta)[1], atol=1e-10)
+    derivative = found.first @ found.conditions.derivative(codes, theta, None, mask)
+    np.testing.assert_allclose(derivative, problem.hessian_matrix(theta), atol=1e-9)

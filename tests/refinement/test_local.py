@@ -1,0 +1,71 @@
+"""Local weights: nearly as good as dense ones, honest errors, and any number of parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.policies import Policy
+from fieldfit.refinement import local
+from fieldfit.refinement.local import clusters, refine_locally
+from fieldfit.types import ModelError, PolicyError
+
+GRID = ff.BoltzmannMachine.grid(5, 5, states=(-1, 1))
+THETA = 0.7 * np.where(np.arange(GRID.n_parameters) % 3, 1.0, -1.0)
+
+
+def test_every_parameter_has_a_cluster_with_its_neighbours() -> None:
+    free = np.ones(GRID.n_parameters, dtype=bool)
+    free[3] = False
+    found = clusters(GRID, free)
+    parameters = np.sort(np.concatenate([one.parameters for one in found]))
+    np.testing.assert_array_equal(parameters, np.flatnonzero(free))
+    for one in found:
+        for parameter in one.parameters:
+            a, b = GRID.edges[parameter]
+            assert {a, b, *GRID.graph.neighbours[a], *GRID.graph.neighbours[b]} <= set(one.nodes.tolist())
+
+
+def test_as_accurate_as_dense_weights_with_honest_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 fits: the local estimate is near the dense one, and standard errors agree with maximum likelihood's to 10%."""
+    gaps, errors = [], np.zeros((2, 20))
+    for seed in range(20):
+        x = np.asarray(GRID.sample(THETA, 1000, seed).values)
+        first = ff.fit(GRID, x, "PL1")
+        dense = ff.refine(first, "optimal(2)")
+        with monkeypatch.context() as patched:
+            patched.setattr("fieldfit.api.refine.needs_local", lambda *_: True)
+            near = ff.refine(first, "optimal(2)")
+        assert near.refined
+        gaps.append(np.sqrt(np.mean(((near.theta - dense.theta) / dense.standard_errors("model")) ** 2)))
+        errors[:, seed] = np.sum((first.theta - THETA) ** 2), np.sum((near.theta - THETA) ** 2)
+    assert np.mean(gaps) < 0.35
+    assert errors[1].mean() < 0.97 * errors[0].mean()
+    np.testing.assert_allclose(near.standard_errors(), dense.standard_errors(), rtol=0.15)
+    influence = near.influence()
+    np.testing.assert_allclose(influence.sum(axis=0), 0.0, atol=1e-3)
+    with pytest.raises(PolicyError, match="local weights"):
+        near.specification_test()
+    assert "local regressions" in near.summary()
+    # Above the size of matrices: the same numbers by sparse solves.
+    monkeypatch.setattr(local, "MOST_DENSE", 5)
+    with monkeypatch.context() as patched:
+        patched.setattr("fieldfit.api.refine.needs_local", lambda *_: True)
+        sparse = ff.refine(first, "optimal(2)")
+    one = sparse.functional(sparse.parameter_names[7]).standard_error
+    assert one == pytest.approx(near.standard_errors()[7], rel=1e-6)
+    np.testing.assert_allclose(sparse.influence(parameters=[7])[:, 0], influence[:, 7], atol=1e-9)
+
+
+def test_refused_with_a_sentence() -> None:
+    x = np.asarray(GRID.sample(THETA, 200, 0).values)
+    table, free, none = GRID.read(x), np.ones(GRID.n_parameters, dtype=bool), np.zeros(GRID.n_parameters)
+    half = Policy.parse("0.5*PL1").bind(GRID.structure())
+    with pytest.raises(PolicyError, match="all components selected"):
+        refine_locally(
+            GRID, table, half, THETA, distance=1, free=free, precision=none, row_weight=None, random_state=0
+        )  # fmt: skip
+    tied = ff.BoltzmannMachine.grid(5, 5, tied=True, states=(-1, 1))
+    with pytest.raises(ModelError, match="Tied parameters"):
+        clusters(tied, np.ones(2, dtype=bool))

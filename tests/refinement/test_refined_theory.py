@@ -1,0 +1,127 @@
+"""Asymptotic efficiency of refined pseudo-likelihood, against an enumeration that shares nothing with the library."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.types import ModelError, PolicyError
+
+
+def grid(rows: int, columns: int) -> list[tuple[int, int]]:
+    across = [(r * columns + c, r * columns + c + 1) for r in range(rows) for c in range(columns - 1)]
+    down = [(r * columns + c, (r + 1) * columns + c) for r in range(rows - 1) for c in range(columns)]
+    return across + down
+
+
+def signs(n: int) -> np.ndarray:
+    """A fixed pattern of −1 and +1: the parity of the bits of 5k + 3."""
+    return np.array([1.0 if bin(5 * k + 3).count("1") % 2 else -1.0 for k in range(n)])
+
+
+def by_enumeration(m, edges, couplings, biases, states, distance):  # type: ignore[no-untyped-def]
+    """(det^(1/r), trace/r) of optimal(distance): residuals x_j − E[x_j | x_−j] times variables within the distance."""
+    low, high = states
+    x = np.array(list(itertools.product(states, repeat=m)), dtype=float)
+    f = np.stack([x[:, a] * x[:, b] for a, b in edges], 1)
+    theta, h = np.asarray(couplings, float), np.zeros(m)
+    if biases is not None:
+        h = np.asarray(biases, float)
+        f, theta = np.concatenate([f, x], 1), np.r_[theta, h]
+    p = np.exp(f @ theta)
+    p /= p.sum()
+    information = (f * p[:, None]).T @ f - np.outer(p @ f, p @ f)
+    J = np.zeros((m, m))
+    for (a, b), value in zip(edges, couplings, strict=True):
+        J[a, b] = J[b, a] = value
+    up = 1 / (1 + np.exp(-(high - low) * (x @ J + h)))
+    residual, variance = x - low - (high - low) * up, (high - low) ** 2 * up * (1 - up)
+    near = [{b for e in edges for b in e if j in e and b != j} for j in range(m)]
+    g, D = [], []
+    for j in range(m):
+        reached = {j}
+        for _ in range(distance):
+            reached |= set().union(*(near[k] for k in reached))
+        for k in ([] if biases is None else [None]) + sorted(reached - {j}):
+            instrument = np.ones(len(x)) if k is None else x[:, k]
+            g.append(residual[:, j] * instrument)
+            row = np.zeros(len(theta))
+            for place, (a, b) in enumerate(edges):
+                if j in (a, b):
+                    row[place] = -np.sum(p * variance[:, j] * instrument * x[:, b if a == j else a])
+            if biases is not None:
+                row[len(edges) + j] = -np.sum(p * variance[:, j] * instrument)
+            D.append(row)
+    G, slope = np.stack(g, 1), np.array(D)
+    V = (G * p[:, None]).T @ G
+    ratio = information @ np.linalg.inv(slope.T @ np.linalg.pinv(V, rcond=1e-11) @ slope)
+    return np.linalg.det(ratio) ** (1 / len(theta)), np.trace(ratio) / len(theta)
+
+
+CASES = {
+    "five nodes": (5, list(itertools.combinations(range(5), 2)), np.repeat([-1.0, 1.0], 5), None, (0, 1)),
+    "chain": (8, [(k, k + 1) for k in range(7)], np.where(np.arange(7) % 2, 1.0, -1.0), None, (-1, 1)),
+    "grid": (9, grid(3, 3), 0.8 * signs(12), None, (-1, 1)),
+    "grid with biases": (9, grid(3, 3), 0.8 * signs(12), 0.5 * signs(9), (-1, 1)),
+}
+#: det^(1/r) and tr(I Cov)/r that were published for these fields, to four digits.
+PUBLISHED = {
+    ("five nodes", 1): (1.0098, 1.0102),
+    ("chain", 1): (1.0000, 1.0000),
+    ("grid", 1): (1.0570, 1.0671),
+    ("grid", 2): (1.0000, 1.0000),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("distance", [1, 2, 3])
+def test_equal_to_enumeration(name: str, distance: int) -> None:
+    m, edges, couplings, biases, states = CASES[name]
+    model = ff.BoltzmannMachine(m, edges, biases is not None, states)
+    theta = couplings if biases is None else np.r_[couplings, biases]
+    theory = ff.asymptotics(model, theta, f"PL1 >> optimal({distance})")
+    assert theory.mle_covariance is not None
+    information = np.linalg.inv(theory.mle_covariance)
+    ours = theory.efficiency("root"), float(np.sum(information * theory.covariance)) / len(theta)
+    np.testing.assert_allclose(ours, by_enumeration(*CASES[name], distance), rtol=0, atol=1e-8)
+    if (name, distance) in PUBLISHED:
+        np.testing.assert_allclose(ours, PUBLISHED[name, distance], atol=6e-5)
+
+
+def test_never_worse_than_the_first_stage() -> None:
+    model = ff.Potts.grid(2, 3, 3, tied=True)
+    theta = np.random.default_rng(1).normal(size=model.n_parameters) * 0.5
+    first = ff.asymptotics(model, theta, "PL1").efficiency()
+    refined = ff.asymptotics(model, theta, "PL1 >> optimal").efficiency()
+    assert 1 - 1e-9 <= refined < first - 0.003
+    assert ff.asymptotics(model, theta, "PL1 + FL >> optimal").efficiency() == pytest.approx(1.0, abs=1e-9)
+
+
+def test_selection_noise_is_in_the_weights() -> None:
+    model = ff.BoltzmannMachine(5)
+    theta = np.repeat([-1.0, 1.0], 5)
+    first = ff.asymptotics(model, theta, "0.5*PL1").efficiency()
+    refined = ff.asymptotics(model, theta, "0.5*PL1 >> optimal").efficiency()
+    assert ff.asymptotics(model, theta, "PL1 >> optimal").efficiency() < refined < first
+
+
+def test_simulated_theory_is_near_the_exact_one() -> None:
+    model = ff.BoltzmannMachine(9, grid(3, 3), states=(-1, 1))
+    theta = 0.8 * signs(12)
+    exact = ff.asymptotics(model, theta, "PL1 >> optimal(1)").efficiency()
+    drawn = ff.asymptotics(model, theta, "PL1 >> optimal(1)", method="simulation", n_simulated=20_000).efficiency()
+    assert abs(drawn - exact) < 0.01
+
+
+def test_refused_with_a_sentence() -> None:
+    model, theta = ff.BoltzmannMachine(3), np.zeros(3)
+    with pytest.raises(PolicyError, match="no second stage"):
+        ff.asymptotics(model, theta, "PL1 >> optimal", formula="published")
+    with pytest.raises(PolicyError, match="depends on the number of samples"):
+        ff.asymptotics(model, theta, "PL1 >> FL~1000")
+    large = ff.BoltzmannMachine.grid(5, 5)
+    with pytest.raises(ModelError, match="too many joint states"):
+        ff.asymptotics(large, np.zeros(large.n_parameters), "PL1 >> optimal", method="enumeration")
