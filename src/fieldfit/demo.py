@@ -239,11 +239,11 @@ def _each_digit(images: NDArray[np.int64], label: NDArray[np.int64], folder: Pat
     real, drawn, methods = [], [], set()
     began = time.perf_counter()
     for digit in range(10):
-        own = images[label == digit]
-        fit = ff.fit(model, own, "PL1", sigma2=SIGMA2)
+        of_digit = images[label == digit]
+        fit = ff.fit(model, of_digit, "PL1", sigma2=SIGMA2)
         draws = model.sample(fit.theta, 4, random_state=digit)
         methods.add(draws.note)
-        real.append(own[:4])
+        real.append(of_digit[:4])
         drawn.append(draws.values)
     seconds = time.perf_counter() - began
     text = f"Ten fields, one for each digit, fitted by PL1 and sampled in {seconds:.1f} s: {', '.join(methods)}."

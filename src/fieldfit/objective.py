@@ -96,9 +96,9 @@ class Objective:
         def diagonal(x: FloatArray) -> FloatArray:
             theta = self.full(x)
             again = np.array_equal(theta, self.start)
-            found = at_start if again else self.problem.hessian_diagonal(theta, self.row_weight)
-            assert found is not None
-            return self._reduced(found + self.precision)
+            unpenalised = at_start if again else self.problem.hessian_diagonal(theta, self.row_weight)
+            assert unpenalised is not None
+            return self._reduced(unpenalised + self.precision)
 
         return diagonal
 

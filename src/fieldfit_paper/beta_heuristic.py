@@ -49,8 +49,8 @@ def criterion_of(problem: SumProblem, theta: FloatArray, copies: FloatArray) -> 
     """J at θ from the problem's families; parameter l counts ``copies[l]`` times."""
     r, n = problem.n_parameters, problem.n_samples
     names = tuple(map(str, range(problem.n_families)))
-    found = DataStatistics(problem, names, np.ones(r, dtype=bool), probes=PROBES).diagonal(theta)
-    bread, meat = found.J.copy(), found.K.copy()
+    statistics = DataStatistics(problem, names, np.ones(r, dtype=bool), probes=PROBES).diagonal(theta)
+    bread, meat = statistics.J.copy(), statistics.K.copy()
     shared = copies > 1
     if shared.any():
         for place, part in enumerate(problem.parts):
@@ -95,10 +95,12 @@ def heuristic_beta(
 def heuristic_cell(coordinates: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Choose β by Algorithm 1 for λ, σ² and a ``formula`` of J, then fit with it as `chain_cell` does."""
     with one_thread():
-        fold, own = fold_of(coordinates)
+        fold, fold_seed = fold_of(coordinates)
         higher, lam, sigma2 = str(coordinates["higher"]), float(coordinates["lam"]), sigma2_of(coordinates, fold)
-        beta, theta, rounds, settled = heuristic_beta(fold, higher, lam, sigma2, str(coordinates["formula"]), own)
-        families = weighted(draw_policy(fold, higher, lam, own)[1], beta)
+        beta, theta, rounds, settled = heuristic_beta(
+            fold, higher, lam, sigma2, str(coordinates["formula"]), fold_seed
+        )
+        families = weighted(draw_policy(fold, higher, lam, fold_seed)[1], beta)
         objective = objective_of(fold.problem(families), fold, sigma2)
-        found = fit_and_measure(fold, families, objective, theta)
-        return found | {"beta": beta, "rounds": rounds, "settled": settled}
+        measured = fit_and_measure(fold, families, objective, theta)
+        return measured | {"beta": beta, "rounds": rounds, "settled": settled}

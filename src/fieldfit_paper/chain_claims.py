@@ -20,8 +20,8 @@ def sentiment_claims(evidence: Evidence) -> Iterator[Row]:
         records = evidence.grid("sentiment", "crf", higher)
         falls = []
         for sigma2 in (1.0, 10.0):
-            own = [r for r in records if r["sigma2"] == sigma2]
-            _, surface = mean_over_folds(own, ("lam", "beta"), "train_nll")
+            at_sigma2 = [r for r in records if r["sigma2"] == sigma2]
+            _, surface = mean_over_folds(at_sigma2, ("lam", "beta"), "train_nll")
             falls.append(np.diff(surface, axis=0) <= 1e-9)
             falls.append((np.diff(surface, axis=1) <= 1e-9)[-1:])
         share = float(np.mean(np.concatenate([f.ravel() for f in falls])))
@@ -60,9 +60,9 @@ def _sure(difference: float, half: float) -> bool | None:
 def _number(where: str, claim: str, printed: float, records: Records) -> Row:
     best = best_cell(records, "test_nll")
     at = f"σ² = {best['sigma2']:g}, λ = {best['lam']:g}, β = {best['beta']:g}"
-    found = float(best["test_nll"])
-    why = "" if abs(found / printed - 1) < CLOSE else f"{(found / printed - 1):+.1%} away."
-    return Row(where, claim, f"{found:.2f} ± {best['test_nll_error']:.2f} ({at})", not why, why)
+    measured = float(best["test_nll"])
+    why = "" if abs(measured / printed - 1) < CLOSE else f"{(measured / printed - 1):+.1%} away."
+    return Row(where, claim, f"{measured:.2f} ± {best['test_nll_error']:.2f} ({at})", not why, why)
 
 
 def chunking_claims(evidence: Evidence) -> Iterator[Row]:
@@ -75,8 +75,8 @@ def chunking_claims(evidence: Evidence) -> Iterator[Row]:
     gaps = []
     for records in grids.values():
         for sigma2 in sorted({r["sigma2"] for r in records}):
-            own = [r for r in records if r["sigma2"] == sigma2]
-            gaps.append(float(np.mean([r["test_nll"] - r["train_nll"] for r in own])))
+            at_sigma2 = [r for r in records if r["sigma2"] == sigma2]
+            gaps.append(float(np.mean([r["test_nll"] - r["train_nll"] for r in at_sigma2])))
     yield Row(
         "Figures 7, 10",
         "Test NLL lies above train NLL at each σ².",
@@ -173,11 +173,11 @@ def heuristic_claims(evidence: Evidence) -> Iterator[Row]:
     """Figures 9 and 12."""
     for number, model in ((9, "boltzmann-chain"), (12, "crf")):
         for higher in POLICIES:
-            grid, own = evidence.grid("conll2000", model, higher), evidence.heuristic(model, higher)
+            grid, heuristic = evidence.grid("conll2000", model, higher), evidence.heuristic(model, higher)
             texts, near = [], {}
             step = float(np.diff(sorted({r["beta"] for r in grid})).max())
             for formula in ("published", "exact"):
-                pairs = heuristic_pairs(grid, own, formula)
+                pairs = heuristic_pairs(grid, heuristic, formula)
                 away = float(np.median([abs(r["heuristic_beta"] - r["best_beta"]) for r in pairs]))
                 train = float(np.median([r["heuristic_train_nll"] - r["best_train_nll"] for r in pairs]))
                 test = float(np.median([r["heuristic_test_nll"] - r["best_test_nll"] for r in pairs]))
@@ -223,9 +223,9 @@ def regulariser_claims(evidence: Evidence) -> Iterator[Row]:
             else "The penalty on the mean is closer to the paper; its σ² is n times that of the sum. The figures use it.",
         )
     for higher in POLICIES:
-        own = [r for r in rows if r["policy"] == f"PL1/{higher}"]
-        best = np.array([r["best_sigma2"] for r in own])
-        spread = [r["largest_of_folds"] / r["least_of_folds"] for r in own]
+        of_policy = [r for r in rows if r["policy"] == f"PL1/{higher}"]
+        best = np.array([r["best_sigma2"] for r in of_policy])
+        spread = [r["largest_of_folds"] / r["least_of_folds"] for r in of_policy]
         listed = ", ".join(f"{v:g}" for v in best)
         if higher == "FL":
             yield Row(

@@ -103,9 +103,9 @@ def grid_table(title: str, by_policy: dict[str, list[dict[str, Any]]], note: str
     rows = []
     for higher, records in by_policy.items():
         for sigma2 in sorted({record["sigma2"] for record in records}):
-            own = [record for record in records if record["sigma2"] == sigma2]
-            best = best_cell(own, "test_nll")
-            train = best_cell(own, "train_nll")["train_nll"]
+            at_sigma2 = [record for record in records if record["sigma2"] == sigma2]
+            best = best_cell(at_sigma2, "test_nll")
+            train = best_cell(at_sigma2, "train_nll")["train_nll"]
             error = best["test_nll_error"]
             rows.append((f"PL1/{higher}", f"{sigma2:g}", train, best["test_nll"], error, best["lam"], best["beta"]))
     columns = ("policy", "σ²", "best train NLL", "best test NLL", "± (folds)", "λ there", "β there")
@@ -159,9 +159,9 @@ def reproduce_trade_off(number: int, source: str, model: str, out: Path | None, 
     for higher, records in by_policy.items():
         cheapest = min(records, key=lambda r: float(r["flops"]))
         best = min(records, key=lambda r: float(r["test_nll"]))
-        for what, own in (("cheapest", cheapest), ("best test NLL", best)):
-            values = (own["sigma2"], own["lam"], own["beta"], own["flops"], 1000 * own["evaluation_seconds"])
-            rows.append((f"PL1/{higher}", what, *values, own["train_nll"], own["test_nll"]))
+        for what, cell in (("cheapest", cheapest), ("best test NLL", best)):
+            values = (cell["sigma2"], cell["lam"], cell["beta"], cell["flops"], 1000 * cell["evaluation_seconds"])
+            rows.append((f"PL1/{higher}", what, *values, cell["train_nll"], cell["test_nll"]))
     columns = ("policy", "which", "σ²", "λ", "β", "FLOPs", "ms", "train NLL", "test NLL")
     formats = ("", "", "g", "g", "g", ",.0f", ".2f", ".3f", ".3f")
     table = PlainTable(f"Figure {number}: {TITLES[model]}, trade-off", columns, tuple(rows), FLOPS[model], formats)
@@ -176,7 +176,7 @@ def reproduce_trade_off(number: int, source: str, model: str, out: Path | None, 
             )
             drawing = draw_surfaces(trade_off_rows(by_policy, axis), caption, width=4.6, height=3.2)
             files += save_figure(drawing, folder, f"{name}{suffix}")
-        joined = [{"policy": f"PL1/{higher}"} | r for higher, own in by_policy.items() for r in own]
+        joined = [{"policy": f"PL1/{higher}"} | r for higher, of_policy in by_policy.items() for r in of_policy]
         files += write_tables(folder, name, joined, caption)
     document = {"experiment": name, "scale": scale, "model": model, "flops": FLOPS[model], "points": by_policy}
     return Reproduction(document, (table,), (FLOPS[model],), tuple(files))
@@ -191,8 +191,10 @@ def trade_off_rows(by_policy: dict[str, list[dict[str, Any]]], axis: str) -> lis
         for higher, records in by_policy.items():
             clouds = []
             for sigma2 in sorted({record["sigma2"] for record in records}):
-                own = [record for record in records if record["sigma2"] == sigma2]
-                clouds.append(Cloud(f"σ² = {sigma2:g}", unit * columns_of(own, axis), columns_of(own, value)))
+                at_sigma2 = [record for record in records if record["sigma2"] == sigma2]
+                clouds.append(
+                    Cloud(f"σ² = {sigma2:g}", unit * columns_of(at_sigma2, axis), columns_of(at_sigma2, value))
+                )
             y = np.concatenate([cloud.y for cloud in clouds])
             low, high = float(y.min()), float(np.quantile(y, 0.95))
             ends = (low - 0.12 * (high - low), high + 0.08 * (high - low))
@@ -208,19 +210,19 @@ def heuristic_pairs(
     chosen = [record for record in heuristic if record["formula"] == formula]
     rows = []
     cells = averaged(grid, GRID_AXES)
-    for own in averaged(chosen, ("sigma2", "lam")):
-        same = [c for c in cells if c["sigma2"] == own["sigma2"] and c["lam"] == own["lam"]]
+    for cell in averaged(chosen, ("sigma2", "lam")):
+        same = [c for c in cells if c["sigma2"] == cell["sigma2"] and c["lam"] == cell["lam"]]
         best = min(same, key=lambda c: float(c["train_nll"]))
         rows.append(
             {
                 "formula": formula,
-                "sigma2": own["sigma2"],
-                "lam": own["lam"],
-                "heuristic_beta": own["beta"],
+                "sigma2": cell["sigma2"],
+                "lam": cell["lam"],
+                "heuristic_beta": cell["beta"],
                 "best_beta": best["beta"],
-                "heuristic_train_nll": own["train_nll"],
+                "heuristic_train_nll": cell["train_nll"],
                 "best_train_nll": best["train_nll"],
-                "heuristic_test_nll": own["test_nll"],
+                "heuristic_test_nll": cell["test_nll"],
                 "best_test_nll": best["test_nll"],
                 "least_test_nll": min(float(c["test_nll"]) for c in same),
             }
@@ -238,11 +240,11 @@ def reproduce_heuristic(number: int, source: str, model: str, out: Path | None, 
         pairs[higher] = {formula: heuristic_pairs(grid, heuristic, formula) for formula in ("published", "exact")}
     rows: list[tuple[str | float, ...]] = []
     for higher, by_formula in pairs.items():
-        for formula, own in by_formula.items():
-            away = [abs(r["heuristic_beta"] - r["best_beta"]) for r in own]
-            train = [r["heuristic_train_nll"] - r["best_train_nll"] for r in own]
-            test = [r["heuristic_test_nll"] - r["best_test_nll"] for r in own]
-            beta = [r["heuristic_beta"] for r in own]
+        for formula, compared in by_formula.items():
+            away = [abs(r["heuristic_beta"] - r["best_beta"]) for r in compared]
+            train = [r["heuristic_train_nll"] - r["best_train_nll"] for r in compared]
+            test = [r["heuristic_test_nll"] - r["best_test_nll"] for r in compared]
+            beta = [r["heuristic_beta"] for r in compared]
             values = (
                 np.median(beta),
                 np.median(away),
@@ -273,8 +275,8 @@ def reproduce_heuristic(number: int, source: str, model: str, out: Path | None, 
             row: list[Drawable] = []
             for value, label in (("beta", "β"), ("train_nll", "train NLL"), ("test_nll", "test NLL")):
                 clouds = [
-                    Cloud(f"{f} J", columns_of(own, f"heuristic_{value}"), columns_of(own, f"best_{value}"))
-                    for f, own in by_formula.items()
+                    Cloud(f"{f} J", columns_of(compared, f"heuristic_{value}"), columns_of(compared, f"best_{value}"))
+                    for f, compared in by_formula.items()
                 ]
                 row.append(DiagonalPanel(f"PL1/{higher}: {label}", clouds, "heuristic", "best of the grid"))
             drawn.append(row)
@@ -282,8 +284,8 @@ def reproduce_heuristic(number: int, source: str, model: str, out: Path | None, 
         joined = [
             {"policy": f"PL1/{higher}"} | r
             for higher, by_formula in pairs.items()
-            for own in by_formula.values()
-            for r in own
+            for compared in by_formula.values()
+            for r in compared
         ]
         files += write_tables(folder, name, joined, caption)
     document = {"experiment": name, "scale": scale, "model": model, "points": pairs}

@@ -195,15 +195,15 @@ def averaged(records: list[dict[str, Any]], axes: Sequence[str]) -> list[dict[st
     for record in records:
         groups.setdefault(tuple(record[axis] for axis in axes), []).append(record)
     result = []
-    for key, own in sorted(groups.items()):
+    for key, group in sorted(groups.items()):
         row: dict[str, Any] = dict(zip(axes, key, strict=True))
         for value in values:
-            row[value] = float(np.mean([record[value] for record in own]))
-        if "beta" in own[0] and "beta" not in axes:
-            row["beta"] = float(np.mean([record["beta"] for record in own]))
+            row[value] = float(np.mean([record[value] for record in group]))
+        if "beta" in group[0] and "beta" not in axes:
+            row["beta"] = float(np.mean([record["beta"] for record in group]))
         for value in ("train_nll", "test_nll"):
-            spread = float(np.std([record[value] for record in own], ddof=1)) if len(own) > 1 else float("nan")
-            row[f"{value}_error"] = spread / float(np.sqrt(len(own)))
-        row["folds"] = len(own)
+            spread = float(np.std([record[value] for record in group], ddof=1)) if len(group) > 1 else float("nan")
+            row[f"{value}_error"] = spread / float(np.sqrt(len(group)))
+        row["folds"] = len(group)
         result.append(row)
     return result

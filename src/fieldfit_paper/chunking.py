@@ -126,25 +126,25 @@ def fit_and_measure(
     Seconds are those of the processor, so that other work on the machine does not count.
     """
     began = time.thread_time()
-    found = fit_chain(objective, start)
+    optimum = fit_chain(objective, start)
     fit_seconds = time.thread_time() - began
     seconds = np.inf
     # Two points in turn, because a problem may keep what depends on the last θ.
-    points = (found.x, np.nextafter(found.x, np.inf))
+    points = (optimum.x, np.nextafter(optimum.x, np.inf))
     objective.value_grad(points[1])  # the first one may still have to warm up
     for turn in range(_EVALUATIONS):
         began = time.thread_time()
         objective.value_grad(points[turn % 2])
         seconds = min(seconds, time.thread_time() - began)
     return {
-        "train_nll": float(fold.nll(found.x, "train").mean()),
-        "test_nll": float(fold.nll(found.x, "test").mean()),
+        "train_nll": float(fold.nll(optimum.x, "train").mean()),
+        "test_nll": float(fold.nll(optimum.x, "test").mean()),
         "flops": fold.flops(families),
         "evaluation_seconds": float(seconds),
         "fit_seconds": fit_seconds,
-        "iterations": found.iterations,
-        "evaluations": found.evaluations,
-        "converged": found.converged,
+        "iterations": optimum.iterations,
+        "evaluations": optimum.evaluations,
+        "converged": optimum.converged,
     }
 
 
@@ -155,8 +155,8 @@ def chain_cell(coordinates: Mapping[str, Any], seed: int) -> dict[str, Any]:
     The cell's own seed is not used: Z belongs to the fold.
     """
     with one_thread():
-        fold, own = fold_of(coordinates)
-        _, selection = draw_policy(fold, str(coordinates["higher"]), float(coordinates.get("lam", 1.0)), own)
+        fold, fold_seed = fold_of(coordinates)
+        _, selection = draw_policy(fold, str(coordinates["higher"]), float(coordinates.get("lam", 1.0)), fold_seed)
         families = weighted(selection, float(coordinates.get("beta", 1.0)))
         objective = objective_of(fold.problem(families), fold, sigma2_of(coordinates, fold))
         return fit_and_measure(fold, families, objective)

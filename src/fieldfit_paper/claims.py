@@ -118,14 +118,14 @@ def reproduce(out: Path | None, scale: str = "small", page_path: Path | None = N
     if out is not None:
         folder = make_folder(out)
         target = folder / "reproduction.md" if page_path is None else page_path
-        found = [*sorted(folder.glob("figure-*.png"), key=_in_order), *folder.glob("selection-noise.png")]
+        pictures = [*sorted(folder.glob("figure-*.png"), key=_in_order), *folder.glob("selection-noise.png")]
         page = Page("fieldfit: the paper's claims and our results")
         page.paragraph(made)
         page.table(table)
-        for picture in found:
+        for picture in pictures:
             page.picture(picture.read_bytes(), picture.stem)
         page.write(target.with_suffix(".html"))
-        links = [Path(os.path.relpath(picture, target.parent)).as_posix() for picture in found]
+        links = [Path(os.path.relpath(picture, target.parent)).as_posix() for picture in pictures]
         with atomic_writer(target) as file:
             file.write(markdown(rows, scale, made, links).encode())
         files = [target, target.with_suffix(".html")]

@@ -170,5 +170,5 @@ def _record(
         "flops_by_sample": picture.by_sample.tolist(),
         "flops": picture.total,
         "variance": {**variance, "printed": box.printed_variance},
-        "trace": {form: found.efficiency("trace") for form, found in theory.items()},
+        "trace": {form: result.efficiency("trace") for form, result in theory.items()},
     }

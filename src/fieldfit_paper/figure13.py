@@ -22,8 +22,8 @@ def best_sigma2(records: list[dict[str, Any]]) -> dict[str, Any]:
     mean = min(averaged(records, ("sigma2",)), key=lambda r: float(r["test_nll"]))
     single = []
     for fold in sorted({record["fold"] for record in records}):
-        own = [record for record in records if record["fold"] == fold]
-        single.append(float(min(own, key=lambda r: float(r["test_nll"]))["sigma2"]))
+        of_fold = [record for record in records if record["fold"] == fold]
+        single.append(float(min(of_fold, key=lambda r: float(r["test_nll"]))["sigma2"]))
     return {
         "best_sigma2": float(mean["sigma2"]),
         "least_of_folds": min(single),
@@ -39,9 +39,9 @@ def compute(out: Path | None, scale: str) -> tuple[list[dict[str, Any]], dict[st
     for higher in POLICIES:
         records = records_of("interplay", "conll2000", "crf", higher, scale, out)
         for lam in sorted({record["lam"] for record in records}):
-            own = [record for record in records if record["lam"] == lam]
-            at_best = best_sigma2(own)
-            beta = float(np.mean([r["beta"] for r in own if r["sigma2"] == at_best["best_sigma2"]]))
+            at_lam = [record for record in records if record["lam"] == lam]
+            at_best = best_sigma2(at_lam)
+            beta = float(np.mean([r["beta"] for r in at_lam if r["sigma2"] == at_best["best_sigma2"]]))
             rows.append({"policy": f"PL1/{higher}", "lam": lam, "beta": beta} | at_best)
         alone[higher] = best_sigma2(records_of("pure", "conll2000", "crf", higher, scale, out))
     return rows, alone
@@ -57,12 +57,12 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
             f"{higher} alone",
             None,
             None,
-            own["best_sigma2"],
-            own["least_of_folds"],
-            own["largest_of_folds"],
-            own["test_nll"],
+            best["best_sigma2"],
+            best["least_of_folds"],
+            best["largest_of_folds"],
+            best["test_nll"],
         )
-        for higher, own in alone.items()
+        for higher, best in alone.items()
     ]
     table = PlainTable(
         "Figure 13: the CRF's best σ² by test NLL, with β by Algorithm 1 (exact J)",
@@ -80,12 +80,12 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
         folder = make_folder(out)
         panels, surfaces = [], []
         for higher in POLICIES:
-            own = [r for r in rows if r["policy"] == f"PL1/{higher}"]
-            lam = columns_of(own, "lam")
+            of_policy = [r for r in rows if r["policy"] == f"PL1/{higher}"]
+            lam = columns_of(of_policy, "lam")
             series = [
-                Series("best σ²", lam, columns_of(own, "best_sigma2")),
-                Series("least of folds", lam, columns_of(own, "least_of_folds")),
-                Series("largest of folds", lam, columns_of(own, "largest_of_folds")),
+                Series("best σ²", lam, columns_of(of_policy, "best_sigma2")),
+                Series("least of folds", lam, columns_of(of_policy, "least_of_folds")),
+                Series("largest of folds", lam, columns_of(of_policy, "largest_of_folds")),
             ]
             level = [Level(f"{higher} alone", alone[higher]["best_sigma2"])]
             panels.append(Panel(f"PL1/{higher}", "λ", "σ²", series, level, log_y=True))

@@ -29,10 +29,10 @@ def differences(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     rows = []
     for sigma2 in sorted({record["sigma2"] for record in records}):
-        own = [record for record in records if record["sigma2"] == sigma2]
-        top = {r["fold"]: r for r in own if r["lam"] == 1.0 and r["beta"] == 1.0}
-        for lam, beta in sorted({(r["lam"], r["beta"]) for r in own}):
-            cells = [r for r in own if (r["lam"], r["beta"]) == (lam, beta)]
+        at_sigma2 = [record for record in records if record["sigma2"] == sigma2]
+        top = {r["fold"]: r for r in at_sigma2 if r["lam"] == 1.0 and r["beta"] == 1.0}
+        for lam, beta in sorted({(r["lam"], r["beta"]) for r in at_sigma2}):
+            cells = [r for r in at_sigma2 if (r["lam"], r["beta"]) == (lam, beta)]
             away = np.array([r["test_nll"] - top[r["fold"]]["test_nll"] for r in cells])
             cost = float(np.mean([r["flops"] / top[r["fold"]]["flops"] for r in cells]))
             half = float("nan")
@@ -63,11 +63,11 @@ def _title(source: str, model: str, higher: str) -> str:
 
 def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     """Compute the figure; with ``out``, draw it and write its table."""
-    found = compute(out, scale)
+    by_case = compute(out, scale)
     rows = []
-    for case, own in found.items():
-        for sigma2 in sorted({r["sigma2"] for r in own}):
-            cells = [r for r in own if r["sigma2"] == sigma2 and r["relative_flops"] < 1]
+    for case, of_case in by_case.items():
+        for sigma2 in sorted({r["sigma2"] for r in of_case}):
+            cells = [r for r in of_case if r["sigma2"] == sigma2 and r["relative_flops"] < 1]
             best = min(cells, key=lambda r: float(r["difference"]))
             wins = sum(r["win_win"] for r in cells)
             where = f"λ = {best['lam']:g}, β = {best['beta']:g}"
@@ -89,8 +89,8 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     files: list[Path] = []
     joined = [
         {"source": source, "model": model, "policy": f"PL1/{higher}"} | r
-        for (source, model, higher), own in found.items()
-        for r in own
+        for (source, model, higher), of_case in by_case.items()
+        for r in of_case
     ]
     if out is not None:
         folder = make_folder(out)
@@ -98,10 +98,10 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
         for source, model in CASES:
             row: list[Drawable] = []
             for higher in POLICIES:
-                own = [r for r in found[source, model, higher] if r["relative_flops"] < 1]
+                cheaper = [r for r in by_case[source, model, higher] if r["relative_flops"] < 1]
                 clouds = []
-                for sigma2 in sorted({r["sigma2"] for r in own}):
-                    part = [r for r in own if r["sigma2"] == sigma2]
+                for sigma2 in sorted({r["sigma2"] for r in cheaper}):
+                    part = [r for r in cheaper if r["sigma2"] == sigma2]
                     bars = columns_of(part, "half_interval")
                     y = columns_of(part, "difference")
                     clouds.append(Cloud(f"σ² = {sigma2:g}", columns_of(part, "relative_flops"), y, bars))

@@ -53,10 +53,10 @@ def compute(scale: str = "small") -> list[dict[str, Any]]:
         lam[:, place], lam[:, place + 1] = 1 - alpha, alpha
         flops = moments.cost(lam)
         for formula in FORMULAS:
-            found = moments.efficiencies(lam, beta, formula)
+            sizes_by_kind = moments.efficiencies(lam, beta, formula)
             for k, value in enumerate(alpha):
                 values = (lower, higher, round(float(value), 10), formula)
-                sizes = (float(found[kind][k]) for kind in ("trace", "det", "root"))
+                sizes = (float(sizes_by_kind[kind][k]) for kind in ("trace", "det", "root"))
                 records.append(dict(zip(COLUMNS, (*values, *sizes, float(flops[k])), strict=True)))
     return records
 
@@ -69,9 +69,9 @@ def draw(records: list[dict[str, Any]], folder: Path) -> list[Path]:
         for kind, name in (("trace", "tr"), ("det", "det")):
             series = []
             for lower, higher in itertools.pairwise(FAMILIES):
-                own = [r for r in records if (r["lower"], r["higher"], r["formula"]) == (lower, higher, formula)]
+                curve = [r for r in records if (r["lower"], r["higher"], r["formula"]) == (lower, higher, formula)]
                 label = rf"$\alpha\,${_name(higher)}$\,+\,(1-\alpha)\,${_name(lower)}"
-                series.append(Series(label, columns_of(own, "alpha"), columns_of(own, kind)))
+                series.append(Series(label, columns_of(curve, "alpha"), columns_of(curve, kind)))
             panels.append(
                 Panel(
                     f"{formula} formula",
@@ -96,8 +96,8 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     records = compute(scale)
     ends = []
     for family in FAMILIES:
-        own = [r for r in records if _pure(r) == family]
-        find = {r["formula"]: r for r in own}
+        of_family = [r for r in records if _pure(r) == family]
+        find = {r["formula"]: r for r in of_family}
         published, exact = (find[formula] for formula in FORMULAS)
         ends.append((family, exact["flops"], published["trace"], published["det"], exact["trace"], exact["det"]))
     middles = []

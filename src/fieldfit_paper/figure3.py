@@ -50,8 +50,8 @@ def policy_grid(scale: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any],
     lams, betas = GRIDS[check_scale(scale)]
     lam = np.arange(1, lams + 1) / lams
     beta = np.arange(1, betas + 1) / (betas + 1)
-    one, two, weight = np.meshgrid(lam, lam, beta, indexing="ij")
-    return one.ravel(), two.ravel(), weight.ravel()
+    first_lam, two, weight = np.meshgrid(lam, lam, beta, indexing="ij")
+    return first_lam.ravel(), two.ravel(), weight.ravel()
 
 
 @cache
@@ -76,8 +76,14 @@ def _records(moments: FamilyMixtures, pair: tuple[str, str], lam: Any, beta: Any
     flops = moments.cost(lam)
     records = []
     for formula in FORMULAS:
-        found = moments.efficiencies(lam, beta, formula)
-        numbers = (*(np.round(axis, 10) for axis in grid), found["det"], found["root"], found["trace"], flops)
+        efficiencies = moments.efficiencies(lam, beta, formula)
+        numbers = (
+            *(np.round(axis, 10) for axis in grid),
+            efficiencies["det"],
+            efficiencies["root"],
+            efficiencies["trace"],
+            flops,
+        )
         for lam1, lam2, beta1, det, root, trace, cost in zip(*(n.tolist() for n in numbers), strict=True):
             values = (*pair, lam1, lam2, beta1, formula, det, root, trace, cost)
             records.append(dict(zip(COLUMNS, values, strict=True)))
@@ -87,12 +93,12 @@ def _records(moments: FamilyMixtures, pair: tuple[str, str], lam: Any, beta: Any
 def pure_policies() -> list[dict[str, Any]]:
     """Each family alone, everything selected, and FL: the two formulas agree on these."""
     moments = _moments()
-    found = moments.efficiencies(np.eye(len(FAMILIES)), np.ones((len(FAMILIES),) * 2), "exact")
+    efficiencies = moments.efficiencies(np.eye(len(FAMILIES)), np.ones((len(FAMILIES),) * 2), "exact")
     records: list[dict[str, Any]] = [
         {
             "policy": name,
-            "det": float(found["det"][k]),
-            "root": float(found["root"][k]),
+            "det": float(efficiencies["det"][k]),
+            "root": float(efficiencies["root"][k]),
             "flops": float(moments.flops[k]),
         }
         for k, name in enumerate(FAMILIES)
@@ -104,18 +110,18 @@ def pure_policies() -> list[dict[str, Any]]:
 
 def draw(records: list[dict[str, Any]], pure: list[dict[str, Any]], folder: Path) -> list[Path]:
     """Published and exact side by side."""
-    shown = [own for own in pure if own["policy"] in PURE]
-    full = next(own["flops"] for own in pure if own["policy"] == "FL")
+    shown = [point for point in pure if point["policy"] in PURE]
+    full = next(point["flops"] for point in pure if point["policy"] == "FL")
     panels = []
     for formula in FORMULAS:
         series = []
         for first, second in PAIRS:
-            own = [r for r in records if (r["first"], r["second"], r["formula"]) == (first, second, formula)]
-            own = [r for r in own if formula == "published" or r["det"] <= LARGEST_SHOWN]
+            mixed = [r for r in records if (r["first"], r["second"], r["formula"]) == (first, second, formula)]
+            mixed = [r for r in mixed if formula == "published" or r["det"] <= LARGEST_SHOWN]
             label = rf"$\lambda_1\beta_1${first} + $\lambda_2(1-\beta_1)${second}"
-            series.append(Series(label, columns_of(own, "det"), columns_of(own, "flops"), "points"))
+            series.append(Series(label, columns_of(mixed, "det"), columns_of(mixed, "flops"), "points"))
         circles = (columns_of(shown, "det"), columns_of(shown, "flops"))
-        series.append(Series("pure policies", *circles, "circles", tuple(own["policy"] for own in shown)))
+        series.append(Series("pure policies", *circles, "circles", tuple(point["policy"] for point in shown)))
         panels.append(
             Panel(
                 f"{formula} formula",
@@ -133,28 +139,30 @@ def draw(records: list[dict[str, Any]], pure: list[dict[str, Any]], folder: Path
 
 def boundary(records: list[dict[str, Any]], formula: str) -> list[dict[str, Any]]:
     """The lower left boundary of the achievable region: policies that no other of the figure beats in both."""
-    own = [r for r in records if r["formula"] == formula]
-    return [own[k] for k in lower_left(columns_of(own, "det"), columns_of(own, "flops"))]
+    of_formula = [r for r in records if r["formula"] == formula]
+    return [of_formula[k] for k in lower_left(columns_of(of_formula, "det"), columns_of(of_formula, "flops"))]
 
 
 def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     """Compute the figure; with ``out``, draw it and write its table."""
     records, pure = compute(scale), pure_policies()
-    pl1 = next(own for own in pure if own["policy"] == "PL1")
+    pl1 = next(point for point in pure if point["policy"] == "PL1")
     rows = []
     for formula in FORMULAS:
         for first, second in PAIRS:
-            own = [r for r in records if (r["first"], r["second"], r["formula"]) == (first, second, formula)]
-            det = columns_of(own, "det")
-            better = sum(r["det"] < pl1["det"] for r in own)
-            rows.append((formula, f"{first}/{second}", len(own), float(det.min()), float(np.median(det)), better))
+            mixed = [r for r in records if (r["first"], r["second"], r["formula"]) == (first, second, formula)]
+            det = columns_of(mixed, "det")
+            better = sum(r["det"] < pl1["det"] for r in mixed)
+            rows.append((formula, f"{first}/{second}", len(mixed), float(det.min()), float(np.median(det)), better))
     families = PlainTable(
         "Figure 3: nine-node Boltzmann machine, det of the variance relative to maximum likelihood",
         ("formula", "family", "policies", "least", "median", "better than PL1"),
         tuple(rows),
     )
     alone = PlainTable(
-        "Pure policies", ("policy", "det", "FLOPs"), tuple((own["policy"], own["det"], own["flops"]) for own in pure)
+        "Pure policies",
+        ("policy", "det", "FLOPs"),
+        tuple((point["policy"], point["det"], point["flops"]) for point in pure),
     )
     better = {f: sum(r["det"] < pl1["det"] for r in records if r["formula"] == f) for f in FORMULAS}
     total = len(records) // 2

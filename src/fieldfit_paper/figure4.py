@@ -38,7 +38,9 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
                 train, test = contour_rows(records, higher, [sigma2])
                 rows.append([train[0], test[0]])
         files = save_figure(draw_surfaces(rows, caption, width=3.6, height=2.6), folder, "figure-4")
-        joined = [{"policy": f"PL1/{h}"} | r for h, own in by_policy.items() for r in averaged(own, GRID_AXES)]
+        joined = [
+            {"policy": f"PL1/{h}"} | r for h, of_policy in by_policy.items() for r in averaged(of_policy, GRID_AXES)
+        ]
         files += write_tables(folder, "figure-4", joined, caption)
     grids = {higher: averaged(records, GRID_AXES) for higher, records in by_policy.items()}
     return Reproduction({"experiment": "figure-4", "scale": scale, "grids": grids}, (table,), (note,), tuple(files))

@@ -54,12 +54,12 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
             panels: list[Drawable] = []
             for value, name in NLL.items():
                 clouds = [
-                    Cloud(f"PL1/{higher}", unit * columns_of(own, axis), columns_of(own, value))
-                    for higher, own in by_policy.items()
+                    Cloud(f"PL1/{higher}", unit * columns_of(of_policy, axis), columns_of(of_policy, value))
+                    for higher, of_policy in by_policy.items()
                 ]
                 panels.append(TradeOffPanel(name, clouds, label, f"{name} (nats per document)"))
             drawing = draw_surfaces([panels], caption, width=4.8, height=3.6)
             files += save_figure(drawing, folder, f"figure-5{suffix}")
-        joined = [{"policy": f"PL1/{higher}"} | r for higher, own in by_policy.items() for r in own]
+        joined = [{"policy": f"PL1/{higher}"} | r for higher, of_policy in by_policy.items() for r in of_policy]
         files += write_tables(folder, "figure-5", joined, caption)
     return Reproduction({"experiment": "figure-5", "scale": scale, "points": by_policy}, (table,), (), tuple(files))

@@ -48,7 +48,7 @@ def family_mixtures(model: FieldModel, theta: FloatArray, names: Sequence[str]) 
     codes, probability = model.joint_probabilities(theta)
     table = Table(codes, model.names, model.states)
     structure = model.structure()
-    found = MixtureMoments.enumerated(names, structure, lambda z: model.compile(table, z), theta, probability)
+    moments = MixtureMoments.enumerated(names, structure, lambda z: model.compile(table, z), theta, probability)
     bound = [Policy.parse(name).bind(structure).families[0] for name in names]
     flops = [float(np.broadcast_to(family_flops(model, b), (b.size or 1,)).sum()) for b in bound]
-    return FamilyMixtures(found, np.array(flops), theory.mle_covariance)
+    return FamilyMixtures(moments, np.array(flops), theory.mle_covariance)

@@ -65,8 +65,8 @@ def simulate(alpha: float, fits: int, mle_covariance: FloatArray) -> tuple[float
     model = BoltzmannMachine(NODES)
     policy = f"{1 - alpha:.12g}*PL1 + {alpha:.12g}*PL2"
     codes = model.sample(THETA, SAMPLES * fits, SEED).codes.reshape(fits, SAMPLES, NODES)
-    found = np.array([fit(model, own, policy, random_state=SEED + k).theta for k, own in enumerate(codes)])
-    log_root, error = log_root_det(found)
+    estimates = np.array([fit(model, sample, policy, random_state=SEED + k).theta for k, sample in enumerate(codes)])
+    log_root, error = log_root_det(estimates)
     relative = SAMPLES * np.exp(log_root - np.linalg.slogdet(mle_covariance)[1] / len(mle_covariance))
     return float(relative), float(relative * error)
 
@@ -137,8 +137,8 @@ def draw(records: list[dict[str, Any]], folder: Path) -> list[Path]:
     )
     right = []
     for way in (RANDOM, ALWAYS, ROWS):
-        own = [r for r in records if r["way"] == way and r["formula"] == "exact"]
-        right.append(Series(way, columns_of(own, "flops"), columns_of(own, "variance")))
+        of_way = [r for r in records if r["way"] == way and r["formula"] == "exact"]
+        right.append(Series(way, columns_of(of_way, "flops"), columns_of(of_way, "variance")))
     ends = [chosen["exact"][0], chosen["exact"][-1]]
     right.append(Series("all selected", columns_of(ends, "flops"), columns_of(ends, "variance"), "circles", FAMILIES))
     y = r"det$^{1/r}$ of the variance / maximum likelihood"
@@ -188,5 +188,5 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
 
 def _at(records: list[dict[str, Any]], formula: str, alpha: float) -> float:
     """The curve at α, between the computed points by a straight line."""
-    own = [r for r in records if r["way"] == RANDOM and r["formula"] == formula]
-    return float(np.interp(alpha, columns_of(own, "share"), columns_of(own, "variance")))
+    of_formula = [r for r in records if r["way"] == RANDOM and r["formula"] == formula]
+    return float(np.interp(alpha, columns_of(of_formula, "share"), columns_of(of_formula, "variance")))

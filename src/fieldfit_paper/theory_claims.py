@@ -18,16 +18,16 @@ def theory_claims(scale: str) -> Iterator[Row]:
 
     model = BoltzmannMachine(figure1.NODES)
     for box in figure1.paper_boxes()[1:]:
-        found = {f: asymptotics(model, figure1.THETA, box.policy, formula=f).efficiency("det") for f in FORMULAS}
+        efficiency = {f: asymptotics(model, figure1.THETA, box.policy, formula=f).efficiency("det") for f in FORMULAS}
         yield Row(
             "Figure 1",
             f"The variance of {box.title} is {box.printed_variance:g} times that of maximum likelihood (det).",
-            f"{found['published']:.3f} by the printed formula, {found['exact']:.3f} by the exact one",
-            abs(found["published"] / box.printed_variance - 1) < CLOSE,
+            f"{efficiency['published']:.3f} by the printed formula, {efficiency['exact']:.3f} by the exact one",
+            abs(efficiency["published"] / box.printed_variance - 1) < CLOSE,
             "The printed numbers do not follow from the printed formula at this θ; the exact one counts selection noise.",
         )
     records = figure3.compute("small")
-    pl1 = next(own for own in figure3.pure_policies() if own["policy"] == "PL1")["det"]
+    pl1 = next(point for point in figure3.pure_policies() if point["policy"] == "PL1")["det"]
     share = {f: float(np.mean([r["det"] < pl1 for r in records if r["formula"] == f])) for f in FORMULAS}
     yield Row(
         "Figure 3",
@@ -62,7 +62,7 @@ def data_claims() -> Iterator[Row]:
     inside = np.ones(data.features.n_tokens - 1, dtype=bool)
     inside[data.features.offsets[1:-1] - 1] = False
     seen = len(np.unique((before * len(data.labels) + after)[inside]))
-    for claim, printed, found, why in (
+    for claim, printed, counted, why in (
         ("tokens of the training part", 211_727, first, ""),
         ("tokens of the test part", 47_377, data.features.n_tokens - first, ""),
         ("different tokens", 21_589, data.symbols.n_features, ""),
@@ -75,4 +75,4 @@ def data_claims() -> Iterator[Row]:
             f"{len(data.labels)} labels make {len(data.labels) ** 2} possible; {seen} are seen.",
         ),
     ):
-        yield Row("Section 7.2", f"{printed:,} {claim}", f"{found:,}", printed == found, why)
+        yield Row("Section 7.2", f"{printed:,} {claim}", f"{counted:,}", printed == counted, why)

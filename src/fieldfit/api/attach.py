@@ -34,9 +34,9 @@ def attach(
             f"The fit was made from {fit.n:,} samples, and these are {prepared.dataset.n:,}. Give the data that were "
             "fitted."
         )
-    had, found = fit.size.groups or 0, prepared.dataset.n_groups or 0
-    if had != found:
-        raise DataError(f"The fit had {had:,} groups, and these samples have {found:,}. Give the groups of the fit.")
+    had, given = fit.size.groups or 0, prepared.dataset.n_groups or 0
+    if had != given:
+        raise DataError(f"The fit had {had:,} groups, and these samples have {given:,}. Give the groups of the fit.")
     value = -prepared.objective.value_grad(fit.theta[fit.free])[0] - fit.penalty.l1_value(fit.theta, fit.free)
     if abs(value - fit.objective) > _SAME * max(1.0, abs(fit.objective)):
         raise DataError(

@@ -317,10 +317,10 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
     return frame
 
 
-def _same_samples(one: Fit, other: Fit) -> bool:
+def _same_samples(first: Fit, other: Fit) -> bool:
     """Whether two fits have the same samples and weights; files of older versions do not know, and pass."""
-    known = bool(one.fingerprint and other.fingerprint)
-    return one.n == other.n and (not known or one.fingerprint == other.fingerprint)
+    known = bool(first.fingerprint and other.fingerprint)
+    return first.n == other.n and (not known or first.fingerprint == other.fingerprint)
 
 
 def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind, parameters: Any) -> pd.DataFrame:

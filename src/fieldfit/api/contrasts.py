@@ -26,12 +26,12 @@ def terms_of(text: str) -> list[tuple[float, str, str]]:
     pieces = [] if starts[0] == 0 else [("+", text[: starts[0]])]
     for mark, end in zip(marks, [*starts[1:], len(text)], strict=True):
         pieces.append((mark[1], text[mark.end() : end]))
-    found = []
+    terms = []
     for sign, piece in pieces:
         match = _FACTOR.fullmatch(piece.strip())
         bare = piece.strip() if match is None else match[2].strip()
-        found.append((1.0 if sign == "+" else -1.0, piece.strip(), bare))
-    return found
+        terms.append((1.0 if sign == "+" else -1.0, piece.strip(), bare))
+    return terms
 
 
 def contrast(text: str, names: Sequence[str]) -> str | dict[str, float]:
@@ -41,11 +41,11 @@ def contrast(text: str, names: Sequence[str]) -> str | dict[str, float]:
     have signs in them (``B-NP->I-NP``).
     """
     terms = terms_of(text)
-    wanted = {text, *(own for _, *both in terms for own in both)}
+    wanted = {text, *(part for _, *both in terms for part in both)}
     known = {name for name in names if name in wanted}  # one pass: names are made when they are asked for
     if not terms or text in known:
         return text
-    found: dict[str, float] = {}
+    coefficients: dict[str, float] = {}
     for sign, term, bare in terms:
         match = _FACTOR.fullmatch(term)
         name, factor = (term, 1.0) if match is None or term in known else (bare, float(match[1]))
@@ -55,8 +55,8 @@ def contrast(text: str, names: Sequence[str]) -> str | dict[str, float]:
                 f"around its signs such as 'a - b' or '2*a + b'. The first parameters are "
                 f"{[names[k] for k in range(min(5, len(names)))]}."
             )
-        found[name] = found.get(name, 0.0) + sign * factor
-    return found
+        coefficients[name] = coefficients.get(name, 0.0) + sign * factor
+    return coefficients
 
 
 class NamedFunctionals:
@@ -95,9 +95,9 @@ class NamedFunctionals:
 
     def __call__(self, theta: FloatArray) -> tuple[list[str], FloatArray]:
         """Names and gradients (q, r) at θ."""
-        found = [value_and_gradient(item, None, theta, self._names) for item in self._items]
-        shown = [label or name for label, (name, _, _) in zip(self._labels, found, strict=True)]
-        rows = np.stack([gradient for _, _, gradient in found])
+        evaluated = [value_and_gradient(item, None, theta, self._names) for item in self._items]
+        shown = [label or name for label, (name, _, _) in zip(self._labels, evaluated, strict=True)]
+        rows = np.stack([gradient for _, _, gradient in evaluated])
         empty = [name for name, row in zip(shown, rows, strict=True) if not row.any()]
         if empty:
             raise ModelError(f"The functional {empty[0]!r} does not depend on any parameter: its variance is 0.")

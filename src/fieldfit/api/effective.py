@@ -21,11 +21,11 @@ def effective_parameters(fit: StandardErrors, kind: Kind) -> tuple[float, float]
     """
     accuracy = fit.accuracy(kind)
     if isinstance(accuracy, DenseAccuracy):
-        found, error = accuracy.effective_parameters(), _simulation_error(accuracy)
+        count, error = accuracy.effective_parameters(), _simulation_error(accuracy)
     else:
         assert isinstance(accuracy, ImplicitAccuracy)
-        found, error = accuracy.effective_parameters()
-    return found / fit.unit_weight, error / fit.unit_weight
+        count, error = accuracy.effective_parameters()
+    return count / fit.unit_weight, error / fit.unit_weight
 
 
 def _simulation_error(accuracy: DenseAccuracy) -> float:

@@ -171,19 +171,19 @@ def fit(
     # Automatic weights add up to 1, whatever was written.
     scale = prepared.scale if automatic is None else prepared.dataset.total_weight
     settings = Settings.of(method, tol * scale, max_iter, progress, stopping)
-    found = None
+    weights_found = None
     if automatic is not None:
-        prepared, found = choose_weights(prepared, automatic, settings, tol)
-    if found is not None and found.interrupted:
+        prepared, weights_found = choose_weights(prepared, automatic, settings, tol)
+    if weights_found is not None and weights_found.interrupted:
         solution = solve(prepared, replace(settings, max_iter=0), at_optimum=True)
         solution = replace(solution, converged=False, status=Status.INTERRUPTED, message=Status.INTERRUPTED.value)
     else:
-        solution = solve(prepared, settings, at_optimum=found is not None and found.fitted)
+        solution = solve(prepared, settings, at_optimum=weights_found is not None and weights_found.fitted)
     theta = prepared.objective.full(solution.x).copy()
     separated = separated_at(prepared, solution, stopping)
     _warn(solution, separated, stopping)
-    convergence = Convergence.of(solution, found, time.perf_counter() - began)
-    return assemble(prepared, theta, convergence, separated=separated, weights=found)
+    convergence = Convergence.of(solution, weights_found, time.perf_counter() - began)
+    return assemble(prepared, theta, convergence, separated=separated, weights=weights_found)
 
 
 def choose_weights(
@@ -191,7 +191,7 @@ def choose_weights(
 ) -> tuple[Prepared, WeightsResult]:
     """Automatic weights β, and the same samples and Z with them, to start from where the last round left θ."""
     tell = settings.tell
-    found = automatic_weights(
+    weights_found = automatic_weights(
         prepared.bound,
         prepared.selection,
         prepared.compile,
@@ -205,17 +205,17 @@ def choose_weights(
         part=partial(_part, prepared),
         callback=None if tell is None else lambda state, x: tell(state),
     )
-    bound = found.policy.bind(prepared.model.structure(prepared.dataset))
+    bound = weights_found.policy.bind(prepared.model.structure(prepared.dataset))
     check_estimable(prepared.model, prepared.dataset, bound, prepared.open)
     drawn = DrawnPolicy.of(prepared.bound, automatic.by, prepared.selection, prepared.problem, prepared.compile)
     chosen = replace(
         prepared,
         bound=bound,
-        selection=drawn.selected(found.beta),
-        problem=drawn.at(found.beta),
-        start=found.theta,
+        selection=drawn.selected(weights_found.beta),
+        problem=drawn.at(weights_found.beta),
+        start=weights_found.theta,
     )
-    return chosen, found
+    return chosen, weights_found
 
 
 def _part(prepared: Prepared, rows: IntArray) -> Part:

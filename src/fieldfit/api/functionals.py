@@ -155,23 +155,23 @@ def value_and_gradient(
 def _coefficients(values: Any) -> FloatArray:
     """Finite numbers, or a sentence."""
     try:
-        found = np.asarray(values, dtype=np.float64)
+        numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        found = np.array(np.nan)
-    if not np.isfinite(found).all():
+        numbers = np.array(np.nan)
+    if not np.isfinite(numbers).all():
         raise ModelError(
             f"Coefficients are finite numbers; got {values!r:.80}. A functional is a parameter's name or number, a mapping "
             f"{{parameter: coefficient}}, a vector with a coefficient for each parameter, or a function of θ."
         )
-    return found
+    return numbers
 
 
 def _number(g: Callable[[FloatArray], Any], theta: FloatArray) -> float:
     """g(θ), which must be one finite number."""
-    found = np.asarray(g(theta), dtype=np.float64)
-    if found.size != 1 or not np.isfinite(found).all():
-        raise ModelError(f"A function of θ must give one finite number; here it gave {found!r}.")
-    return float(found.reshape(()))
+    number = np.asarray(g(theta), dtype=np.float64)
+    if number.size != 1 or not np.isfinite(number).all():
+        raise ModelError(f"A function of θ must give one finite number; here it gave {number!r}.")
+    return float(number.reshape(()))
 
 
 def _differences(g: Callable[[FloatArray], float], theta: FloatArray) -> FloatArray:

@@ -289,7 +289,7 @@ class StandardErrors(FitState):
         """
         half = check_level(level)
         fit = self._without_pull if debias else self
-        found, value, slope = value_and_gradient(g, gradient, fit.theta, fit.model.parameter_names)
+        default_name, value, slope = value_and_gradient(g, gradient, fit.theta, fit.model.parameter_names)
         if debias and fit.theta is self.theta:
             from fieldfit.api.debias import debiased_value
 
@@ -308,7 +308,9 @@ class StandardErrors(FitState):
             error, note = math.nan, "its optimum lies at infinity"
         elif math.isnan(error):
             note = ""
-        return Estimate(name or found, value, error, value - half * error, value + half * error, level, kind, note)
+        return Estimate(
+            name or default_name, value, error, value - half * error, value + half * error, level, kind, note
+        )
 
     def plot_coefficients(
         self,

@@ -60,8 +60,8 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
 
 
 def _cautions(fit: Fit, kind: Kind, pull: float = 0.0) -> list[str]:
-    found = [few_samples(fit, kind), under_model(fit, kind, pull)]
-    return [text for text in found if text]
+    cautions = [few_samples(fit, kind), under_model(fit, kind, pull)]
+    return [text for text in cautions if text]
 
 
 def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:

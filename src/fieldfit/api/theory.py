@@ -91,8 +91,8 @@ def asymptotics(
 
     def moments(codes: Int32Array, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         table = Table(codes, model.names, model.states)
-        found = theory_moments(bound, lambda chosen: model.compile(table, chosen), vector, weight, formula)
-        return found.bread, found.meat
+        expected = theory_moments(bound, lambda chosen: model.compile(table, chosen), vector, weight, formula)
+        return expected.bread, expected.meat
 
     if method == "enumeration" or (method == "auto" and states <= MOST_ENUMERATED_STATES):
         codes, probability = model.joint_probabilities(vector)
@@ -132,7 +132,7 @@ def asymptotics(
     covariance, hidden = span.covariance(bread, meat)
     error = reference = None
     if seen is not None:
-        reference, unseen = span.mle_covariance(_mean([(one, one) for one in seen], everything)[0])
+        reference, unseen = span.mle_covariance(_mean([(block, block) for block in seen], everything)[0])
         if not max(hidden, unseen) and not span.undetermined:
             error = {kind: _jackknife_error(span, parts, seen, kind) for kind in ("det", "root", "trace")}
         elif max(hidden, unseen):
@@ -231,7 +231,7 @@ def _jackknife_error(span: _Span, parts: list[Moments], information: list[FloatA
     values = []
     for unit in np.eye(_BATCHES):
         covariance, hidden = span.covariance(*_mean(parts, 1.0 - unit))
-        reference, unseen = span.mle_covariance(_mean([(one, one) for one in information], 1.0 - unit)[0])
+        reference, unseen = span.mle_covariance(_mean([(block, block) for block in information], 1.0 - unit)[0])
         if max(hidden, unseen):
             return math.nan
         values.append(efficiency(covariance, reference, kind, span.functions))

@@ -30,7 +30,7 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     app.callback()(_options)
-    for module in sorted(pkgutil.iter_modules(fieldfit.cli.commands.__path__), key=lambda found: found.name):
+    for module in sorted(pkgutil.iter_modules(fieldfit.cli.commands.__path__), key=lambda entry: entry.name):
         importlib.import_module(f"fieldfit.cli.commands.{module.name}").register(app)
     return app
 

@@ -111,7 +111,7 @@ def collected_warnings() -> Iterator[list[str]]:
         try:
             yield messages
         finally:
-            messages += dict.fromkeys(str(one.message) for one in caught)
+            messages += dict.fromkeys(str(warning.message) for warning in caught)
     for message in messages:
         complain(f"warning: {message}")
 

@@ -120,10 +120,10 @@ def as_evidence(items: Sequence[str], names: Sequence[str], states: Sequence[Seq
         if not equals or name not in names:
             shown = ", ".join(list(names)[:8]) + (", …" if len(names) > 8 else "")
             raise ModelError(f"--given {item!r} does not name a variable; write name=state with one of: {shown}.")
-        own = {str(state): state for state in states[list(names).index(name)]}
-        if text not in own:
-            raise ModelError(f"--given {item!r}: the states of {name} are {', '.join(own)}.")
-        evidence[name] = own[text]
+        state_of_text = {str(state): state for state in states[list(names).index(name)]}
+        if text not in state_of_text:
+            raise ModelError(f"--given {item!r}: the states of {name} are {', '.join(state_of_text)}.")
+        evidence[name] = state_of_text[text]
     return evidence
 
 

@@ -22,33 +22,33 @@ def weights_option(text: str | None) -> Any:
     return text if text in (None, "auto") else as_numbers(text, "--weights")
 
 
-def print_weights(found: WeightsResult) -> None:
+def print_weights(result: WeightsResult) -> None:
     """How β was chosen, and the rounds."""
     from textwrap import fill
 
     from fieldfit.cli.output import print_table, say
 
     say("")
-    for line in str(found).splitlines():
+    for line in str(result).splitlines():
         say(fill(line, 80, subsequent_indent="  "))
-    if found.history:
+    if result.history:
         say("")
-        print_table(history_table(found))
+        print_table(history_table(result))
 
 
-def history_table(found: WeightsResult) -> PlainTable:
+def history_table(result: WeightsResult) -> PlainTable:
     """A line for each round: β, J, and what that β loses against the best at the round's θ."""
     from fieldfit.report.table import PlainTable
 
-    order = sorted(range(len(found.names)), key=lambda place: -found.beta[place])[:_MOST_COLUMNS]
+    order = sorted(range(len(result.names)), key=lambda place: -result.beta[place])[:_MOST_COLUMNS]
     shown = sorted(order)
-    columns = ("round", *(f"β[{found.names[place]}]" for place in shown), "J", "loss", "objective")
+    columns = ("round", *(f"β[{result.names[place]}]" for place in shown), "J", "loss", "objective")
     rows = tuple(
         (line.round, *(float(line.beta[place]) for place in shown), line.J, line.loss, line.objective)
-        for line in found.history
+        for line in result.history
     )
     formats = ("", *(".4f" for _ in shown), ".4f", ".2g", ".4f")
-    hidden = len(found.names) - len(shown)
+    hidden = len(result.names) - len(shown)
     note = f"and {hidden} smaller weights" if hidden else ""
     return PlainTable("", columns, rows, note, formats)
 

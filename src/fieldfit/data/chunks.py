@@ -54,10 +54,10 @@ def chunk_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str
     n_tokens = len(flat_gold)
     types = tuple(sorted({split_label(name)[1] for name in names}))
     right = _find(names, codes[:n_tokens], offsets, types)
-    found = _find(names, codes[n_tokens:], offsets, types)
-    shared = np.intersect1d(_key(right, n_tokens), _key(found, n_tokens), assume_unique=True)
+    guessed = _find(names, codes[n_tokens:], offsets, types)
+    shared = np.intersect1d(_key(right, n_tokens), _key(guessed, n_tokens), assume_unique=True)
     n_types = len(types)
-    counts = [np.bincount(kind, minlength=n_types) for kind in (right.kind, found.kind, shared % max(n_types, 1))]
+    counts = [np.bincount(kind, minlength=n_types) for kind in (right.kind, guessed.kind, shared % max(n_types, 1))]
     # A type that only O bears is no type.
     used = [index for index in range(n_types) if counts[0][index] or counts[1][index]]
     return Scores(
@@ -77,9 +77,9 @@ def paired_labels(
     """Gold and predicted labels token by token, as text, and the offsets of the sentences they share."""
     if len(gold) != len(predicted):
         raise DataError(f"There are {len(gold)} gold sentences, but {len(predicted)} predicted ones.")
-    for index, (one, other) in enumerate(zip(gold, predicted, strict=True)):
-        if len(one) != len(other):
-            raise DataError(f"Sentence {index} has {len(one)} gold labels, but {len(other)} predicted ones.")
+    for index, (gold_labels, other) in enumerate(zip(gold, predicted, strict=True)):
+        if len(gold_labels) != len(other):
+            raise DataError(f"Sentence {index} has {len(gold_labels)} gold labels, but {len(other)} predicted ones.")
     lengths = [len(sentence) for sentence in gold]
     flat_gold, flat_predicted = flatten_labels(gold, lengths), flatten_labels(predicted, lengths)
     return list(map(_as_text, flat_gold)), list(map(_as_text, flat_predicted)), offsets_of(lengths)

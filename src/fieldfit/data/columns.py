@@ -183,10 +183,10 @@ def columns_from_lists(*columns: Sequence[Sequence[str]]) -> ColumnText:
     lengths = [len(sentence) for sentence in columns[0]]
     factors = []
     for number, column in enumerate(columns):
-        found = [len(sentence) for sentence in column]
-        if len(found) != len(lengths):
-            raise DataError(f"Column {number} has {len(found)} sentences, but column 0 has {len(lengths)}.")
-        for index, (here, first) in enumerate(zip(found, lengths, strict=True)):
+        column_lengths = [len(sentence) for sentence in column]
+        if len(column_lengths) != len(lengths):
+            raise DataError(f"Column {number} has {len(column_lengths)} sentences, but column 0 has {len(lengths)}.")
+        for index, (here, first) in enumerate(zip(column_lengths, lengths, strict=True)):
             if here != first:
                 raise DataError(f"Sentence {index} has {here} tokens in column {number}, but {first} in column 0.")
         flat = [value for sentence in column for value in sentence]

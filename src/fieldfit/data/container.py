@@ -323,11 +323,11 @@ class _Reader:
         content, declarations = document.get("content"), document.get("arrays")
         if not isinstance(content, dict) or not isinstance(declarations, dict):
             self.fail("its header lacks 'content' or 'arrays'")
-        found = content.get("kind")
-        if not isinstance(found, str):
+        stored_kind = content.get("kind")
+        if not isinstance(stored_kind, str):
             self.fail("its header does not say what kind of file it is")
-        if kind is not None and found != kind:
-            self.fail(f"it holds a {found[:40]!r}, not a {kind!r}", f"Give the path of a saved {kind}.")
+        if kind is not None and stored_kind != kind:
+            self.fail(f"it holds a {stored_kind[:40]!r}, not a {kind!r}", f"Give the path of a saved {kind}.")
         return content, {name: self.check_declaration(name, d) for name, d in declarations.items()}
 
     def check_declaration(self, name: str, declaration: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:

@@ -37,8 +37,8 @@ def parse_crfsuite(text: str, *, source: str = "text") -> AttributeText:
 
 def _split_field(field: str) -> tuple[str, float]:
     """An attribute's name and value."""
-    found = _NAME.match(field)
-    end = found.end() if found else 0
+    name_match = _NAME.match(field)
+    end = name_match.end() if name_match else 0
     name = _ESCAPE.sub(r"\1", field[:end])
     written = field[end + 1 :]
     if not written:  # no colon, or nothing after it
@@ -56,8 +56,8 @@ def _split_field(field: str) -> tuple[str, float]:
 
 
 def _split_label(field: str) -> str | None:
-    found = _NAME.match(field)
-    if found and found.end() < len(field):
+    name_match = _NAME.match(field)
+    if name_match and name_match.end() < len(field):
         raise DataError(f"the label {field!r} has a colon; write it \\: so that the label is not cut there")
     return _ESCAPE.sub(r"\1", field) or None
 

@@ -23,8 +23,8 @@ def check_derivation(name: str) -> None:
 
 def derive(name: str, values: Sequence[str], stop_words: Collection[str]) -> list[str | None]:
     """The derived value of each value; None where it has none (a prefix longer than the word)."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    matched = _NAME.fullmatch(name)
+    if matched is None:
         check_derivation(name)
         raise AssertionError(name)
     if name == "lower":
@@ -33,8 +33,8 @@ def derive(name: str, values: Sequence[str], stop_words: Collection[str]) -> lis
         return [shape(value) for value in values]
     if name == "stop":
         return ["yes" if value.lower() in stop_words else "no" for value in values]
-    length = int(found[3])
-    if found[2] == "prefix":
+    length = int(matched[3])
+    if matched[2] == "prefix":
         return [value[:length] if len(value) >= length else None for value in values]
     return [value[-length:] if len(value) >= length else None for value in values]
 

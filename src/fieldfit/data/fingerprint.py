@@ -64,6 +64,6 @@ def _scaled(weight: FloatArray, kind: str) -> NDArray[Any]:
 
 
 def _digest(array: NDArray[Any], *texts: str) -> bytes:
-    found = blake2b(repr((array.shape, texts)).encode(), digest_size=16)
-    found.update(np.ascontiguousarray(array).tobytes())
-    return found.digest()
+    digest = blake2b(repr((array.shape, texts)).encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.digest()

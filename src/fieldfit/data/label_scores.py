@@ -22,13 +22,13 @@ def label_scores(gold: Sequence[Sequence[Label]], predicted: Sequence[Sequence[L
     names = tuple(sorted({*flat_gold, *flat_predicted}))
     codes = {name: code for code, name in enumerate(names)}
     right = np.fromiter(map(codes.__getitem__, flat_gold), np.int64, len(flat_gold))
-    found = np.fromiter(map(codes.__getitem__, flat_predicted), np.int64, len(flat_gold))
-    correct = right[right == found]
+    guessed = np.fromiter(map(codes.__getitem__, flat_predicted), np.int64, len(flat_gold))
+    correct = right[right == guessed]
     return Scores(
         unit="label",
         names=names,
         n_gold=np.bincount(right, minlength=len(names)),
-        n_predicted=np.bincount(found, minlength=len(names)),
+        n_predicted=np.bincount(guessed, minlength=len(names)),
         n_correct=np.bincount(correct, minlength=len(names)),
         n_tokens=len(flat_gold),
         n_tokens_correct=len(correct),

@@ -125,19 +125,19 @@ def codes_for_states(values: Sequence[object], states: States) -> Int32Array:
             label = label_of(value)
         except ValueError as error:
             raise BadValueError(position, value, str(error)) from error
-        found = place.get(label)
-        if found is None and isinstance(label, str):
+        code = place.get(label)
+        if code is None and isinstance(label, str):
             if label in MISSING_TEXT:
                 label = None
             else:
                 number = as_number(label)
-                found = place.get(_WORDS.get(label.lower()) if number is None else number)
-        elif found is None and label is not None:
-            found = place.get(str(label))
-        if found is None and label is not None:
+                code = place.get(_WORDS.get(label.lower()) if number is None else number)
+        elif code is None and label is not None:
+            code = place.get(str(label))
+        if code is None and label is not None:
             infinite = isinstance(label, str) and _INFINITE.fullmatch(label)
             raise BadValueError(position, value, "infinite" if infinite else "not one of its states")
-        codes[position] = -1 if found is None else found
+        codes[position] = -1 if code is None else code
     return codes
 
 
@@ -162,11 +162,11 @@ def infer_states(values: Sequence[object]) -> tuple[Int32Array, States]:
     parsed = [as_number(label) if isinstance(label, str) else label for label in labels]
     if all((new is None) == (old is None) for new, old in zip(parsed, labels, strict=True)):
         labels = list(parsed)
-    found = {label for label in labels if label is not None}
-    if not all(isinstance(label, bool) for label in found):
-        found = {int(label) if isinstance(label, bool) else label for label in found}
-    states: States = tuple(sorted((label for label in found if not isinstance(label, str)), key=float)) + tuple(
-        sorted(label for label in found if isinstance(label, str))
+    distinct = {label for label in labels if label is not None}
+    if not all(isinstance(label, bool) for label in distinct):
+        distinct = {int(label) if isinstance(label, bool) else label for label in distinct}
+    states: States = tuple(sorted((label for label in distinct if not isinstance(label, str)), key=float)) + tuple(
+        sorted(label for label in distinct if isinstance(label, str))
     )
     place = {state: code for code, state in enumerate(states)}
     return np.array([-1 if label is None else place[label] for label in labels], np.int32), states

@@ -75,8 +75,8 @@ def look_up(
     if len(set(map(id, states))) == 1:  # one list for all columns: no loop over a million of them
         table[:, np.array(states[0], dtype=np.int64) - low] = np.arange(len(states[0]), dtype=np.int32)
     else:
-        for row, own in zip(table, states, strict=True):
-            row[np.array(own, dtype=np.int64) - low] = np.arange(len(own), dtype=np.int32)
+        for row, column_states in zip(table, states, strict=True):
+            row[np.array(column_states, dtype=np.int64) - low] = np.arange(len(column_states), dtype=np.int32)
     flat_table = table.reshape(-1)
     codes = np.empty((n, m), np.int32)
     for rows, block in _blocks(matrix):

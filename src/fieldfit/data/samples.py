@@ -42,7 +42,8 @@ class Table(Dataset):
                 "of states. Give one of each for every column."
             )
         if codes.size and (
-            int(codes.min()) < -1 or (codes.max(axis=0) >= np.array([len(own) for own in self.states])).any()
+            int(codes.min()) < -1
+            or (codes.max(axis=0) >= np.array([len(column_states) for column_states in self.states])).any()
         ):
             raise DataError("A code is below −1 or beyond the states of its column. Use read_table to make codes.")
         codes.setflags(write=False)
@@ -61,13 +62,13 @@ class Table(Dataset):
     @property
     def cardinalities(self) -> tuple[int, ...]:
         """Number of states of each variable."""
-        return tuple(len(own) for own in self.states)
+        return tuple(len(column_states) for column_states in self.states)
 
     @property
     def common_states(self) -> States:
         """The states that any variable has, for models in which all variables have the same: numbers before text."""
-        found: set[Any] = {state for states in self.states for state in states}
-        return tuple(sorted(found, key=lambda state: (isinstance(state, str), state)))
+        distinct: set[Any] = {state for states in self.states for state in states}
+        return tuple(sorted(distinct, key=lambda state: (isinstance(state, str), state)))
 
     @cached_property
     def has_missing(self) -> bool:

@@ -81,10 +81,10 @@ def read_table(
         )
     if isinstance(wanted, list) and len(wanted) != raw.m:
         raise DataError(f"States are given for {len(wanted)} variables, and the model has {needed}.")
-    own = [wanted] * raw.m if isinstance(wanted, tuple) else wanted
-    codes, found = _codes(raw, own)
+    known_states = [wanted] * raw.m if isinstance(wanted, tuple) else wanted
+    codes, column_states = _codes(raw, known_states)
     empty = np.flatnonzero(codes.max(axis=0) < 0)
-    if len(empty) and not (allow_missing_columns and own is not None):
+    if len(empty) and not (allow_missing_columns and known_states is not None):
         raise DataError(
             f"Missing everywhere: {raw.source} has no value in the column {raw.names[empty[0]]!r}"
             f"{f' and {len(empty) - 1} more' if len(empty) > 1 else ''}. Leave such columns out with columns=[…]."
@@ -93,7 +93,7 @@ def read_table(
     return Table(
         codes,
         tuple(raw.names),
-        tuple(found),
+        tuple(column_states),
         sample_weight=weights,
         weight_kind=weight_kind,
         groups=checked_groups(group, raw.n),
@@ -105,17 +105,17 @@ def _listed_states(states: Iterable[Any]) -> States | list[States]:
     if isinstance(states, str):
         raise DataError(f"states={states!r} is a string. Give a list of states, for example (0, 1).")
     given = list(states)
-    nested = [isinstance(own, list | tuple | range | np.ndarray) for own in given]
+    nested = [isinstance(item, list | tuple | range | np.ndarray) for item in given]
     if not any(nested):
         return checked_states(given, "the variables")
     if not all(nested):
         raise DataError("states mixes labels and lists. Give one list of labels for all variables, or one for each.")
     # Models share one list between all variables: it is checked once.
     checked: dict[int, States] = {}
-    for j, own in enumerate(given):
-        if id(own) not in checked:
-            checked[id(own)] = checked_states(own, f"variable {j}")
-    return [checked[id(own)] for own in given]
+    for j, column_states in enumerate(given):
+        if id(column_states) not in checked:
+            checked[id(column_states)] = checked_states(column_states, f"variable {j}")
+    return [checked[id(column_states)] for column_states in given]
 
 
 def _raw_table(
@@ -130,7 +130,7 @@ def _raw_table(
         expected = [name for name in columns or () if isinstance(name, str)]
         expected += [name for name in beside if isinstance(name, str)]
         lists = [wanted] if isinstance(wanted, tuple) else wanted or []
-        known = frozenset(str(label) for own in lists for label in own)
+        known = frozenset(str(label) for labels in lists for label in labels)
         return read_delimited(source, header, expected or list(names or ()), known)
     if isinstance(source, Table):
         kept = [RawColumn(source.codes[:, j], source.states[j], ordered=True) for j in range(source.m)]
@@ -249,22 +249,22 @@ def _weight_column(raw: RawTable, j: int) -> FloatArray:
 # ----------------------------------------------------------------------------------------------------------- coding
 
 
-def _codes(raw: RawTable, own: list[States] | None) -> tuple[Int32Array, list[States]]:
+def _codes(raw: RawTable, known_states: list[States] | None) -> tuple[Int32Array, list[States]]:
     """Codes (n, m) and the states of each column: the expected ones, or the inferred ones where there are none."""
     if raw.matrix is not None:
-        span = _whole_states(own) if own is not None else numeric.whole_range(raw.matrix)
+        span = _whole_states(known_states) if known_states is not None else numeric.whole_range(raw.matrix)
         if span is not None and numeric.fits_table(raw.m, *span):
-            return _numeric_codes(raw, own, *span)
+            return _numeric_codes(raw, known_states, *span)
     codes = np.empty((raw.n, raw.m), np.int32)
-    found = []
+    column_states = []
     for j in range(raw.m):
-        codes[:, j], states = _column_codes(raw, j, None if own is None else own[j])
-        found.append(states)
-    return codes, found
+        codes[:, j], states = _column_codes(raw, j, None if known_states is None else known_states[j])
+        column_states.append(states)
+    return codes, column_states
 
 
-def _whole_states(own: list[States]) -> tuple[int, int] | None:
-    labels = {label for states in {id(states): states for states in own}.values() for label in states}
+def _whole_states(known_states: list[States]) -> tuple[int, int] | None:
+    labels = {label for states in {id(states): states for states in known_states}.values() for label in states}
     if not all(isinstance(label, int) for label in labels):
         return None
     whole = [int(label) for label in labels if isinstance(label, int)]
@@ -272,19 +272,21 @@ def _whole_states(own: list[States]) -> tuple[int, int] | None:
     return (min(whole), max(whole)) if min(whole) > -(2**53) and max(whole) < 2**53 else None
 
 
-def _numeric_codes(raw: RawTable, own: list[States] | None, low: int, high: int) -> tuple[Int32Array, list[States]]:
+def _numeric_codes(
+    raw: RawTable, column_states: list[States] | None, low: int, high: int
+) -> tuple[Int32Array, list[States]]:
     assert raw.matrix is not None
-    if own is None:
-        own = []
+    if column_states is None:
+        column_states = []
         for j, values in enumerate(numeric.present_values(raw.matrix, low, high)):
             _check_number_of_states(raw, j, len(values))
-            own.append(tuple(bool(v) if raw.boolean else int(v) for v in values))
-    codes, outside = numeric.look_up(raw.matrix, own, low, high)
+            column_states.append(tuple(bool(v) if raw.boolean else int(v) for v in values))
+    codes, outside = numeric.look_up(raw.matrix, column_states, low, high)
     if outside is not None:
         row, j = outside
         value = raw.matrix[row, j].item()
-        _refuse(raw, row, j, value, "infinite" if np.isinf(value) else "not one of its states", own[j])
-    return codes, own
+        _refuse(raw, row, j, value, "infinite" if np.isinf(value) else "not one of its states", column_states[j])
+    return codes, column_states
 
 
 def _column_codes(raw: RawTable, j: int, states: States | None) -> tuple[Int32Array, States]:

@@ -121,14 +121,14 @@ def _parse_line(line: str, place: str) -> Template:
     pieces: list[str] = []
     cells: list[Cell] = []
     end = 0
-    for found in _CELL.finditer(line):
-        pieces.append(line[end : found.start()])
-        end = found.end()
-        cells.append(Cell(int(found[1]), int(found[2]), found[3] or ""))
+    for cell in _CELL.finditer(line):
+        pieces.append(line[end : cell.start()])
+        end = cell.end()
+        cells.append(Cell(int(cell[1]), int(cell[2]), cell[3] or ""))
         if cells[-1].derivation:
             check_derivation(cells[-1].derivation)
         if abs(cells[-1].row) > _REACH_LIMIT:
-            raise DataError(f"{place}: {found[0]} reaches farther than {_REACH_LIMIT} tokens.")
+            raise DataError(f"{place}: {cell[0]} reaches farther than {_REACH_LIMIT} tokens.")
     pieces.append(line[end:])
     if any("%x" in piece for piece in pieces):
         raise DataError(f"{place}: a cell is written %x[row,column], for example %x[-1,0]; got {line!r}.")

@@ -77,8 +77,8 @@ def compacted(fit: Fit, model: ChainCRF, threshold: float, sequences: Sequences)
         None if column_features is None else _pointer(code[column_features[kept[d:]]], n_features),
         None if layout.column_pairs is None else layout.column_pairs[kept[d:]],
     )
-    own = encoder if smaller_encoder is None else smaller_encoder
-    names = (model.labels, model.features) if own is None else names_of(own)
+    kept_encoder = encoder if smaller_encoder is None else smaller_encoder
+    names = (model.labels, model.features) if kept_encoder is None else names_of(kept_encoder)
     label_pairs: bool | list[int] = False
     if model.label_pairs is True:
         label_pairs = True
@@ -109,7 +109,7 @@ def compacted(fit: Fit, model: ChainCRF, threshold: float, sequences: Sequences)
         theta=short,
         free=fit.free[kept],
         penalty=fit.penalty.subset(kept),
-        encoder=own,
+        encoder=kept_encoder,
         weights=None,
         prepared=None,
         saved=Saved(),

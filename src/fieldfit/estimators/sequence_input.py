@@ -58,8 +58,10 @@ def encode_sequences(encoder: Encoder, X: Any, y: Any = None, *, unknown_labels:
             text = columns_from_lists(*_columns(X))
         else:
             labels = [list(map(str, labels)) for labels in _label_lists(X, y)]
-            lengths = [len(own) for own in labels]
-            encode_labels([label for own in labels for label in own], lengths, encoder.labels, unknown_labels)
+            lengths = [len(sentence) for sentence in labels]
+            encode_labels(
+                [label for sentence in labels for label in sentence], lengths, encoder.labels, unknown_labels
+            )
             text = columns_from_lists(*_columns(X, encoder.n_columns - 1), labels)
         return _with_pairs(encoder, text, encoder.encode(text, unknown_labels=unknown_labels))
     if isinstance(encoder, ArrayEncoder):
@@ -207,9 +209,9 @@ def _with_pairs(encoder: ColumnEncoder, text: ColumnText, states: Sequences) -> 
         return states
     pairs = encoder.encode_pairs(text)
     indices = np.empty(len(states.indices) + len(pairs.indices), dtype=np.int32)
-    own = np.arange(len(states.indices)) + np.repeat(pairs.indptr[:-1], np.diff(states.indptr))
+    state_places = np.arange(len(states.indices)) + np.repeat(pairs.indptr[:-1], np.diff(states.indptr))
     more = np.arange(len(pairs.indices)) + np.repeat(states.indptr[1:], np.diff(pairs.indptr))
-    indices[own] = states.indices
+    indices[state_places] = states.indices
     indices[more] = pairs.indices + np.int32(encoder.n_features)
     return Sequences(
         offsets=states.offsets,

@@ -43,8 +43,8 @@ def transferred(fit: Fit, model: ChainCRF) -> FloatArray:
         before, after = np.divmod(source.column_pairs, old_K)
         pairs = _keys(label[before], label[after], K)
         features = np.repeat(np.arange(source.n_features), np.diff(source.column_ptr))
-        own = np.repeat(np.arange(target.n_features), np.diff(target.column_ptr))
-        _place(own * K * K + target.column_pairs, _keys(feature[features], pairs, K * K), fit.theta[d:], theta[D:])
+        owners = np.repeat(np.arange(target.n_features), np.diff(target.column_ptr))
+        _place(owners * K * K + target.column_pairs, _keys(feature[features], pairs, K * K), fit.theta[d:], theta[D:])
     return theta
 
 
@@ -64,10 +64,10 @@ def _keys(first: IntArray, second: IntArray, radix: int) -> IntArray:
     return np.where((first >= 0) & (second >= 0), first * radix + second, -1)
 
 
-def _place(own: IntArray, keys: IntArray, weights: FloatArray, out: FloatArray) -> None:
+def _place(target_keys: IntArray, keys: IntArray, weights: FloatArray, out: FloatArray) -> None:
     """out[i] = the weight whose key is own[i]; ``own`` rises."""
-    if not len(own):
+    if not len(target_keys):
         return
-    place = np.minimum(np.searchsorted(own, keys), len(own) - 1)
-    found = own[place] == keys
-    out[place[found]] = weights[found]
+    place = np.minimum(np.searchsorted(target_keys, keys), len(target_keys) - 1)
+    shared = target_keys[place] == keys
+    out[place[shared]] = weights[shared]

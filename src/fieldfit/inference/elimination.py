@@ -103,10 +103,10 @@ def elimination_order(
     Raises `WidthError`, before anything is computed, where a table would have more than ``largest_table`` entries;
     ``name`` says what the sum is for.
     """
-    found = [_greedy(graph, free, score, largest_table) for score in (_min_fill, _min_weight)]
-    orders = [order for order in found if isinstance(order, EliminationOrder)]
+    attempts = [_greedy(graph, free, score, largest_table) for score in (_min_fill, _min_weight)]
+    orders = [order for order in attempts if isinstance(order, EliminationOrder)]
     if not orders:
-        width = min(order for order in found if isinstance(order, int))
+        width = min(order for order in attempts if isinstance(order, int))
         raise WidthError(
             f"{name} sums over {len(free)} variables with a width of at least {width}: one table would have more "
             f"than {largest_table:,} entries. Use smaller blocks (PL1, PL2, Partition(2)), condition on more "

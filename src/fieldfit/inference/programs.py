@@ -128,9 +128,11 @@ class ProgramCompiler:
         counts = np.bincount(reduced.group_of, minlength=len(groups))
         pointer = np.concatenate(([0], np.cumsum(counts)))
         for group, scope in enumerate(groups):
-            own = sorted_strides[pointer[group] : pointer[group + 1], sorted_strides.shape[1] - len(scope) :]
+            group_strides = sorted_strides[
+                pointer[group] : pointer[group + 1], sorted_strides.shape[1] - len(scope) :
+            ]
             digits = np.indices([template.cardinalities[v] for v in scope]).reshape(len(scope), -1)
-            offsets.append((own @ digits).astype(np.int32).ravel())
+            offsets.append((group_strides @ digits).astype(np.int32).ravel())
         outside = reduced.outside[members]
         return Program(
             template=template,

@@ -124,9 +124,9 @@ class BoltzmannMachine(FieldModel):
         if self.bias_parameter is not None:
             columns = np.concatenate([columns, np.repeat(self.bias_parameter, 2)])
             data = np.concatenate([data, np.tile(values, self.m)])
-        found = csr_array((data, (np.arange(len(data)), columns)), shape=(len(data), self.n_parameters))
-        found.eliminate_zeros()
-        return found
+        features = csr_array((data, (np.arange(len(data)), columns)), shape=(len(data), self.n_parameters))
+        features.eliminate_zeros()
+        return features
 
     @classmethod
     def grid(

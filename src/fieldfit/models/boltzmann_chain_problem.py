@@ -170,7 +170,7 @@ class BoltzmannChainProblem(Problem):
         """The same sequences and windows with other weights of the families."""
         other = object.__new__(type(self))  # not copy(), which would compile again
         other.__dict__.update(self.__dict__)
-        other.families = tuple(own._replace(beta=float(b)) for own, b in zip(self.families, betas, strict=True))
+        other.families = tuple(family._replace(beta=float(b)) for family, b in zip(self.families, betas, strict=True))
         other._last = None  # what is kept depends on β
         other.__dict__.pop("_whole", None)
         return other
@@ -185,10 +185,10 @@ class BoltzmannChainProblem(Problem):
         last = self._last
         if last is not None and np.array_equal(last[0].theta, theta):
             return last[0]
-        own = np.array(theta, dtype=np.float64)
-        A, B = self._split(own)
+        copied = np.array(theta, dtype=np.float64)
+        A, B = self._split(copied)
         c, p = _normalise(B)
-        point = _Point(own, A, B, c, p, self._weights(A, c, False))
+        point = _Point(copied, A, B, c, p, self._weights(A, c, False))
         self._last = (point, None)
         return point
 
@@ -207,9 +207,9 @@ class BoltzmannChainProblem(Problem):
         last = self._last
         if last is not None and last[0] is point and last[1] is not None:
             return last[1]
-        found = self._expect(point.weights, None, signature_weight)[1]
-        self._last = (point, found)
-        return found
+        expected = self._expect(point.weights, None, signature_weight)[1]
+        self._last = (point, expected)
+        return expected
 
     def _weights(self, A: FloatArray, base: FloatArray, direction: bool) -> Weights:
         K, padded = self.n_labels, self.padded

@@ -28,26 +28,26 @@ def marginal_gradient(
         raise ModelError("The gradient of a marginal is not available for models with features of label pairs.")
     if not 0 <= sequence < dataset.n:
         raise DataError(f"There are {dataset.n} sequences; got number {sequence}.")
-    one = dataset.subset(np.array([sequence]))
-    if not (0 <= token < one.n_tokens and 0 <= label < layout.n_labels):
+    sentence = dataset.subset(np.array([sequence]))
+    if not (0 <= token < sentence.n_tokens and 0 <= label < layout.n_labels):
         raise DataError(
-            f"The sequence has {one.n_tokens} tokens and the model {layout.n_labels} labels; got token {token}, label "
+            f"The sequence has {sentence.n_tokens} tokens and the model {layout.n_labels} labels; got token {token}, label "
             f"{label}."
         )
-    given = np.full(one.n_tokens, -1, dtype=np.int32)
-    free = model.marginals(theta, one, given), model.edge_marginals(theta, one, given).sum(axis=0)
+    given = np.full(sentence.n_tokens, -1, dtype=np.int32)
+    free = model.marginals(theta, sentence, given), model.edge_marginals(theta, sentence, given).sum(axis=0)
     probability = float(free[0][token, label])
     given[token] = label
-    fixed = model.marginals(theta, one, given), model.edge_marginals(theta, one, given).sum(axis=0)
+    fixed = model.marginals(theta, sentence, given), model.edge_marginals(theta, sentence, given).sum(axis=0)
     nodes, edges = (after - before for after, before in zip(fixed, free, strict=True))
     gradient = np.zeros(layout.n_parameters)
     K = layout.n_labels
-    rows = np.repeat(np.arange(one.n_tokens), np.diff(one.indptr))
-    values = np.ones(len(rows)) if one.values is None else one.values
-    for own in range(K):
-        places = state_columns(layout, one.indices, np.full(len(rows), own, dtype=np.int32))
+    rows = np.repeat(np.arange(sentence.n_tokens), np.diff(sentence.indptr))
+    values = np.ones(len(rows)) if sentence.values is None else sentence.values
+    for state in range(K):
+        places = state_columns(layout, sentence.indices, np.full(len(rows), state, dtype=np.int32))
         known = places >= 0
-        np.add.at(gradient, places[known], values[known] * nodes[rows[known], own])
+        np.add.at(gradient, places[known], values[known] * nodes[rows[known], state])
     a, b, c, d, _ = layout.bounds
     gradient[a:b] = edges.reshape(-1)[layout.transition_pairs]
     if layout.start:

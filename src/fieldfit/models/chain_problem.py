@@ -174,7 +174,7 @@ class ChainProblem(Problem):
         """The same sequences and windows with other weights of the families."""
         other = object.__new__(type(self))  # not copy(), which would compile again
         other.__dict__.update(self.__dict__)
-        other.families = tuple(own._replace(beta=float(b)) for own, b in zip(self.families, betas, strict=True))
+        other.families = tuple(family._replace(beta=float(b)) for family, b in zip(self.families, betas, strict=True))
         other._spare = []
         return other
 

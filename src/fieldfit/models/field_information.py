@@ -56,14 +56,14 @@ class Lattice:
         array[self.index] = self.from_tables @ log_tables
         states = array.reshape(self.cardinalities)
         for axis in range(states.ndim):
-            own = np.moveaxis(states, axis, 0)
-            own[1:] += own[:1]
+            along_axis = np.moveaxis(states, axis, 0)
+            along_axis[1:] += along_axis[:1]
         array -= array.max()
         np.exp(array, out=array)
         array /= array.sum()
         for axis in range(states.ndim):
-            own = np.moveaxis(states, axis, 0)
-            own[0] += own[1:].sum(axis=0)
+            along_axis = np.moveaxis(states, axis, 0)
+            along_axis[0] += along_axis[1:].sum(axis=0)
         single = array[self.index]
         joint = np.where(self.exclusive, 0.0, array[self.union])
         result: FloatArray = self.features.T @ ((joint - np.outer(single, single)) @ self.features)
@@ -83,18 +83,18 @@ def lattice_of(graph: FactorGraph, program: Program, features: Any) -> Lattice |
     rows, columns, values = [], [], []
     for factor in program.factors.tolist():
         scope = graph.scopes[factor]
-        own: FloatArray = np.ones((1, 1))
+        table: FloatArray = np.ones((1, 1))
         place: IntArray = np.zeros(1, dtype=np.int64)
         for variable in scope:
             states = graph.cardinalities[variable]
             along = np.eye(states)
             along[1:, 0] = -1.0
-            own = np.asarray(np.kron(own, along), dtype=np.float64)
+            table = np.asarray(np.kron(table, along), dtype=np.float64)
             place = np.add.outer(place, stride_of[variable] * np.arange(states)).ravel()
-        monomial, entry = np.nonzero(own)
+        monomial, entry = np.nonzero(table)
         rows.append(place[monomial])
         columns.append(graph.offsets[factor] + entry)
-        values.append(own[monomial, entry])
+        values.append(table[monomial, entry])
     if not rows:
         return None
     index, number = np.unique(np.concatenate(rows), return_inverse=True)
@@ -145,17 +145,17 @@ def small_covariances(sums: Sequence[SmallSums], log_tables: FloatArray, feature
     from scipy.sparse import csr_array, diags_array
 
     entries, factors, probability, usage, weights, states = [], [], [], [], [], []
-    for own in sums:
-        chosen = own.entries[:, own.which]  # (configurations, states, factors)
+    for group in sums:
+        chosen = group.entries[:, group.which]  # (configurations, states, factors)
         log_p = log_tables[chosen].sum(axis=2)
         p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
         p /= p.sum(axis=1, keepdims=True)
         entries.append(chosen.ravel())
-        factors.append(np.full(p.size, own.which.shape[1]))
+        factors.append(np.full(p.size, group.which.shape[1]))
         states.append(np.full(len(p), p.shape[1]))
         probability.append(p.ravel())
-        usage.append(own.usage)
-        weights.append((own.usage[:, None] * p).ravel())
+        usage.append(group.usage)
+        weights.append((group.usage[:, None] * p).ravel())
     p, u = np.concatenate(probability), np.concatenate(usage)
     pointer = np.concatenate(([0], np.cumsum(np.concatenate(factors))))
     columns = np.concatenate(entries)

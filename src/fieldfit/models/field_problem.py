@@ -230,16 +230,16 @@ class FieldProblem(Problem):
         program_of = self._program_of(self._needed)
         finite = bool(np.isfinite(log_tables).all())
         for place in np.unique(program_of[usage != 0]).tolist():
-            own = np.flatnonzero((program_of == place) & (usage != 0))
+            of_program = np.flatnonzero((program_of == place) & (usage != 0))
             program, which, lattice = self.programs.programs[place], *self._short_sums(place)
-            if which is not None and numbers + which.size * len(own) <= MOST_NUMBERS:
-                numbers += which.size * len(own)
-                block = self._bases_of(place)[self._needed[own] - self.configurations.config_ptr[place]]
-                small.append(SmallSums(which, self.programs.entries(place, block), usage[own]))
+            if which is not None and numbers + which.size * len(of_program) <= MOST_NUMBERS:
+                numbers += which.size * len(of_program)
+                block = self._bases_of(place)[self._needed[of_program] - self.configurations.config_ptr[place]]
+                small.append(SmallSums(which, self.programs.entries(place, block), usage[of_program]))
             elif lattice is not None and finite and not program.boundary:
-                result += usage[own].sum() * lattice.covariance(log_tables)
+                result += usage[of_program].sum() * lattice.covariance(log_tables)
             else:
-                left.append(own)
+                left.append(of_program)
         if small:
             result += small_covariances(small, log_tables, self.arrays.features)
         return result, np.concatenate(left) if left else np.empty(0, dtype=np.int64)
@@ -270,10 +270,10 @@ class FieldProblem(Problem):
         for start in range(0, r, size):
             change = np.zeros((min(size, r - start), table_size))
             for line, slope in enumerate(change, start):
-                own = slice(columns.indptr[line], columns.indptr[line + 1])
-                direction[columns.indices[own]] = columns.data[own]
+                entries = slice(columns.indptr[line], columns.indptr[line + 1])
+                direction[columns.indices[entries]] = columns.data[entries]
                 self.programs.run(log_tables, chosen, weight=usage, direction=direction, marginal_slope=slope)
-                direction[columns.indices[own]] = 0.0
+                direction[columns.indices[entries]] = 0.0
             result[start : start + len(change)] = change @ self.arrays.features
         return result
 
@@ -355,12 +355,12 @@ class FieldProblem(Problem):
         config_ptr = self.configurations.config_ptr
         counts = []
         for place, program in enumerate(self.programs.programs):
-            own = needed[program_of == place] - config_ptr[place]
+            of_program = needed[program_of == place] - config_ptr[place]
             n_factors = len(program.factors)
             size = int(config_ptr[place + 1] - config_ptr[place]) * n_factors
-            block = self.configurations.bases[base_start : base_start + size].reshape(-1, n_factors)[own]
+            block = self.configurations.bases[base_start : base_start + size].reshape(-1, n_factors)[of_program]
             base_start += size
-            counts.append(len(own))
+            counts.append(len(of_program))
             bases.append(block.ravel())
             entries.append(self.programs.entries(place, block).ravel())
         pointer = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)

@@ -31,12 +31,12 @@ def grid_edges(rows: int, columns: int, neighbours: int = 4) -> tuple[IntArray, 
     if neighbours == 8:
         steps += [(1, 1, "diagonal"), (1, -1, "antidiagonal")]
     sites = np.arange(rows * columns, dtype=np.int64).reshape(rows, columns)
-    found, direction = [], []
+    blocks, direction = [], []
     for number, (down, right, _) in enumerate(steps):
         first = sites[: rows - down, max(0, -right) : columns - max(0, right)].ravel()
-        found.append(np.stack([first, first + down * columns + right], axis=1))
+        blocks.append(np.stack([first, first + down * columns + right], axis=1))
         direction.append(np.full(len(first), number))
-    edges = np.concatenate(found)
+    edges = np.concatenate(blocks)
     order = np.lexsort((edges[:, 1], edges[:, 0]))
     names = np.array([name for _, _, name in steps])
     return edges[order], tuple(names[np.concatenate(direction)[order]].tolist())

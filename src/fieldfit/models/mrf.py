@@ -299,8 +299,8 @@ def _features(
         if not np.all(np.isfinite(array)):
             raise ModelError(f"Factor {index} over variables {factor.scope} has a feature that is not finite.")
         matrix = array.reshape(size, -1)
-        own = ":".join(labels)
-        default = [own] if matrix.shape[1] == 1 else [f"{own}#{k}" for k in range(matrix.shape[1])]
+        joined = ":".join(labels)
+        default = [joined] if matrix.shape[1] == 1 else [f"{joined}#{k}" for k in range(matrix.shape[1])]
     if factor.parameters is None:
         return matrix, default
     names = list(_names(factor.parameters))

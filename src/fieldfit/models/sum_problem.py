@@ -162,9 +162,9 @@ class SumProblem(Problem):
 
         def or_nothing(part: Problem, weight: FloatArray | None) -> FloatArray:
             nonlocal known
-            own = diagonal(part, weight) if known else None
-            known = own is not None
-            return np.zeros(self.n_parameters) if own is None else own
+            part_diagonal = diagonal(part, weight) if known else None
+            known = part_diagonal is not None
+            return np.zeros(self.n_parameters) if part_diagonal is None else part_diagonal
 
         total = self._total(or_nothing, row_weight)
         return total if known else None

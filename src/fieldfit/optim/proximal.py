@@ -114,11 +114,11 @@ class _Descent(Descent):
             moved = x + t * step
             whole = at.x.copy()
             whole[free] = moved
-            value, own = self._evaluate(whole)
-            if value != -math.inf and not np.isfinite(own).all():
+            value, moved_gradient = self._evaluate(whole)
+            if value != -math.inf and not np.isfinite(moved_gradient).all():
                 return Trial(math.nan, math.nan, math.nan)
-            trial = whole, value, own
-            promise, arrival = _slopes(x, moved, gradient, own[free], l1)
+            trial = whole, value, moved_gradient
+            promise, arrival = _slopes(x, moved, gradient, moved_gradient[free], l1)
             return Trial(value + float(l1 @ np.abs(moved)), promise, arrival)
 
         outcome = backtrack(evaluate, at.value)

@@ -92,9 +92,9 @@ class QuadraticModel:
         rows = np.array(self._order, dtype=np.int64)
         S = self._steps[rows[:, None], free].astype(np.float64, copy=False)
         Y = self._changes[rows[:, None], free].astype(np.float64, copy=False)
-        own = np.einsum("ij,ij->i", S, Y)
+        curvature = np.einsum("ij,ij->i", S, Y)
         size = np.sqrt(np.einsum("ij,ij->i", S, S) * np.einsum("ij,ij->i", Y, Y))
-        useful = own > _LEAST_CURVATURE * size
+        useful = curvature > _LEAST_CURVATURE * size
         S, Y = S[useful], Y[useful]
         if not len(S):
             nothing = np.zeros((len(free), 0))

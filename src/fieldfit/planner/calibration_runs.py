@@ -176,9 +176,9 @@ class Shared:
                         run.problem.value_grad(run.theta)
                         self.times[2 * place + many].append(time.perf_counter() - began)
 
-    def added_to(self, one: Calibration) -> Calibration:
+    def added_to(self, calibration: Calibration) -> Calibration:
         """The rates of one thread, with what more threads bring."""
         wide_one, wide_many, small_one, small_many = map(min, self.times)
         gain = min(max((wide_one / wide_many - 1) / (self.threads - 1), 0.0), 1.0)
         fork = min(max(small_many - small_one / (1 + (self.threads - 1) * gain), 0.0), 1e-4)
-        return replace(one, threads=self.threads, gain=gain, fork=fork)
+        return replace(calibration, threads=self.threads, gain=gain, fork=fork)

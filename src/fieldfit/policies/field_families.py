@@ -215,7 +215,7 @@ def connected_subsets(structure: FieldStructure, k: int, name: str) -> tuple[tup
     if k > len(free):
         raise PolicyError(f"{name} needs blocks of {k} variables; the model has {len(free)} not conditioned on.")
     neighbours = {v: [w for w in structure.neighbours[v] if w in free] for v in free}
-    found: list[tuple[int, ...]] = []
+    blocks: list[tuple[int, ...]] = []
     for root in sorted(free):
         # (members, candidates that may still join, members and all their neighbours)
         stack: list[tuple[tuple[int, ...], list[int], set[int]]] = [
@@ -224,11 +224,11 @@ def connected_subsets(structure: FieldStructure, k: int, name: str) -> tuple[tup
         while stack:
             members, candidates, seen = stack.pop()
             if k == 1:
-                found.append(members)
+                blocks.append(members)
                 continue
             if len(members) == k - 1:
-                found.extend(tuple(sorted((*members, w))) for w in candidates)
-                if len(found) > _MOST_LISTED:
+                blocks.extend(tuple(sorted((*members, w))) for w in candidates)
+                if len(blocks) > _MOST_LISTED:
                     raise PolicyError(
                         f"{name} has more than {_MOST_LISTED} components on this graph: use a smaller k."
                     )
@@ -236,6 +236,6 @@ def connected_subsets(structure: FieldStructure, k: int, name: str) -> tuple[tup
             for position, w in enumerate(candidates):
                 fresh = [u for u in neighbours[w] if u > root and u not in seen]
                 stack.append(((*members, w), candidates[position + 1 :] + fresh, seen.union(neighbours[w])))
-    if not found:
+    if not blocks:
         raise PolicyError(f"{name} has no component: the graph has no connected set of {k} variables.")
-    return tuple(sorted(found))
+    return tuple(sorted(blocks))

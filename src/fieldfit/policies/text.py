@@ -43,8 +43,8 @@ class Reader:
         """Raise a PolicyTextError about this position of the text (the cursor's unless it is given)."""
         at = self.position if position is None else position
         rest = self.text[at : at + 20]
-        found = f"'{rest}'" if rest else "the end of the text"
-        raise PolicyTextError(f"The policy '{self.text}' is not valid at position {at} ({found}): {message}")
+        next_text = f"'{rest}'" if rest else "the end of the text"
+        raise PolicyTextError(f"The policy '{self.text}' is not valid at position {at} ({next_text}): {message}")
 
     @contextmanager
     def blame(self, position: int) -> Iterator[None]:
@@ -124,12 +124,12 @@ class Reader:
         return tuple(values)
 
     def _match(self, pattern: re.Pattern[str]) -> str | None:
-        found = pattern.match(self.text, self.position)
-        if found is None:
+        matched = pattern.match(self.text, self.position)
+        if matched is None:
             return None
-        self.position = found.end()
+        self.position = matched.end()
         self._skip_spaces()
-        return found.group()
+        return matched.group()
 
     def _skip_spaces(self) -> None:
         while self.position < len(self.text) and self.text[self.position].isspace():

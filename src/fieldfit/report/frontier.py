@@ -37,11 +37,11 @@ class FrontierPoint:
 
 def _visible(points: Sequence[FrontierPoint], best: str) -> list[FrontierPoint]:
     """Without points so inaccurate that all others would be squeezed together."""
-    least = min(own.variance for own in points)
-    chosen = next((own.variance for own in points if own.name == best), least)
-    plain = next((own.variance for own in points if own.name == "PL1"), least)  # readers expect it
+    least = min(point.variance for point in points)
+    chosen = next((point.variance for point in points if point.name == best), least)
+    plain = next((point.variance for point in points if point.name == "PL1"), least)  # readers expect it
     top = max(1.5 * least, 1.25 * chosen, 1.1 * min(plain, 4 * least))
-    return [own for own in points if own.variance <= top]
+    return [point for point in points if point.variance <= top]
 
 
 def draw_frontier(
@@ -59,8 +59,8 @@ def draw_frontier(
     ``budget`` is a vertical line, ``floor`` the variance that nothing can go below.
     """
     shown = _visible(points, best)
-    low, high = min(own.cost for own in shown), max(own.cost for own in shown)
-    least, most = min(own.variance for own in shown), max(own.variance for own in shown)
+    low, high = min(point.cost for point in shown), max(point.cost for point in shown)
+    least, most = min(point.variance for point in shown), max(point.variance for point in shown)
     if floor is not None:
         least = min(least, floor)
     left, right = low / 1.6, high * 2.6
@@ -87,16 +87,18 @@ def draw_frontier(
             )
         if budget is not None and left < budget < right:
             axes.axvline(budget, color=INK, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1, label="budget left")
-        for label, colour, mark, size, own in (
+        for label, colour, mark, size, group in (
             ("recommended", ACCENT, "D", 8.0, [p for p in shown if p.name == best]),
             ("on the frontier", ACCENT, "o", 5.0, [p for p in shown if p.on_frontier and p.name != best]),
             ("beaten by another policy", BLUE, "^", 4.5, [p for p in shown if not p.on_frontier and p.name != best]),
         ):
-            if not own:
+            if not group:
                 continue
-            costs, sizes = [p.cost for p in own], [p.variance for p in own]
-            lower = [max(p.variance - 2 * p.error, bottom / 2) for p in own]
-            axes.vlines(costs, lower, [p.variance + 2 * p.error for p in own], color=colour, linewidth=0.8, zorder=2)
+            costs, sizes = [p.cost for p in group], [p.variance for p in group]
+            lower = [max(p.variance - 2 * p.error, bottom / 2) for p in group]
+            axes.vlines(
+                costs, lower, [p.variance + 2 * p.error for p in group], color=colour, linewidth=0.8, zorder=2
+            )
             axes.plot(costs, sizes, mark, color=colour, markersize=size, markeredgewidth=0, zorder=4 if size > 6 else 3,
                       alpha=1 if colour is ACCENT else 0.75, label=label)  # fmt: skip
         axes.set_xlabel(cost)
@@ -106,8 +108,8 @@ def draw_frontier(
         # Above the axes: inside, the legend would cover points.
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=5, fontsize=8, frameon=False, borderaxespad=0.3,
                     handletextpad=0.4, columnspacing=1.2)  # fmt: skip
-        named = [(_short(own.name), own.cost, own.variance) for own in _named(shown, best)]
-        name_points(axes, named, [(own.cost, own.variance) for own in shown])
+        named = [(_short(point.name), point.cost, point.variance) for point in _named(shown, best)]
+        name_points(axes, named, [(point.cost, point.variance) for point in shown])
     return drawing
 
 
@@ -122,10 +124,10 @@ def _outline(
 def _named(points: Sequence[FrontierPoint], best: str) -> list[FrontierPoint]:
     """The recommended point and the plainest others: many names would hide the points."""
     ranked = sorted(
-        points, key=lambda own: (own.name != best, "+" in own.name or "*" in own.name, not own.on_frontier)
+        points, key=lambda point: (point.name != best, "+" in point.name or "*" in point.name, not point.on_frontier)
     )
-    plain = [own for own in ranked if own.name == best or ("+" not in own.name and "*" not in own.name)]
-    edge = [own for own in ranked if own.on_frontier and own not in plain]
+    plain = [point for point in ranked if point.name == best or ("+" not in point.name and "*" not in point.name)]
+    edge = [point for point in ranked if point.on_frontier and point not in plain]
     return [*plain, *edge[: max(0, _MOST_NAMED - len(plain))]]
 
 
@@ -172,9 +174,9 @@ def _plotly(
         import plotly.graph_objects as go
     except ImportError:
         return None
-    least, most = min(own.variance for own in points), max(own.variance for own in points)
+    least, most = min(point.variance for point in points), max(point.variance for point in points)
     bottom, top = least - 0.1 * (most - least + 0.02), most + 0.1 * (most - least + 0.02)
-    low, high = min(own.cost for own in points) / 1.6, max(own.cost for own in points) * 2.6
+    low, high = min(point.cost for point in points) / 1.6, max(point.cost for point in points) * 2.6
     drawing = go.Figure()
     x, y = _outline(edge, low, high, 2 * top)
     drawing.add_scatter(
@@ -184,15 +186,15 @@ def _plotly(
         x=x, y=y, mode="lines", line={"shape": "vh", "color": ACCENT}, fill="tonexty", fillcolor=_SHADE,
         name="frontier (no policy below it)", hoverinfo="skip",
     )  # fmt: skip
-    for name, colour, size, own in (
+    for name, colour, size, group in (
         ("not on the frontier", BLUE, 7, [p for p in points if not p.on_frontier and p.name != best]),
         ("on the frontier", ACCENT, 9, [p for p in points if p.on_frontier and p.name != best]),
         ("recommended", INK, 13, [p for p in points if p.name == best]),
     ):
         drawing.add_scatter(
-            x=[p.cost for p in own], y=[p.variance for p in own], mode="markers", name=name,
+            x=[p.cost for p in group], y=[p.variance for p in group], mode="markers", name=name,
             marker={"color": colour, "size": size, "symbol": "diamond" if name == "recommended" else "circle"},
-            text=[f"{html.escape(p.name)}<br>{html.escape(p.why)}" for p in own],
+            text=[f"{html.escape(p.name)}<br>{html.escape(p.why)}" for p in group],
             hovertemplate="%{text}<br>cost %{x:.3g}<br>variance %{y:.4g}<extra></extra>",
         )  # fmt: skip
     if budget is not None and low < budget < high:

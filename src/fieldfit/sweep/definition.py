@@ -10,7 +10,7 @@ from fieldfit.sweep.grid import canonical
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """What has changed between two definitions, as text."""
-    found = []
+    differences = []
     for name in dict.fromkeys((*old, *new)):
         before, after = old.get(name), new.get(name)
         if canonical(before) == canonical(after):
@@ -18,14 +18,14 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         if isinstance(before, dict) and isinstance(after, dict):
             for key in dict.fromkeys((*before, *after)):
                 if canonical(before.get(key)) != canonical(after.get(key)):
-                    found.append(f"{name}.{key} was {_short(before.get(key))} and is {_short(after.get(key))}")
+                    differences.append(f"{name}.{key} was {_short(before.get(key))} and is {_short(after.get(key))}")
             if list(before) != list(after) and canonical(before) == canonical(after):
-                found.append(f"{name} are in another order")
+                differences.append(f"{name} are in another order")
         elif name == "experiment_version":
-            found.append("the experiment's own code has changed")
+            differences.append("the experiment's own code has changed")
         else:
-            found.append(f"{name} was {_short(before)} and is {_short(after)}")
-    return found or ["it differs"]
+            differences.append(f"{name} was {_short(before)} and is {_short(after)}")
+    return differences or ["it differs"]
 
 
 def _short(value: Any) -> str:

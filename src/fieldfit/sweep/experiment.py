@@ -100,14 +100,14 @@ def _imported(wanted: str, folder: Path | None) -> CellFunction:
     if folder is not None and str(folder) not in sys.path:
         sys.path.append(str(folder))  # a sweep file may bring its experiment in a module beside it
     try:
-        found = getattr(importlib.import_module(module_name), function_name)
+        attribute = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, ValueError) as error:
         raise SweepError(f"The experiment {wanted!r} cannot be imported: {error}.") from error
     except AttributeError:
         raise SweepError(f"The module {module_name!r} has no function {function_name!r}.") from None
-    if not callable(found):
+    if not callable(attribute):
         raise SweepError(f"The experiment {wanted!r} is not a function.")
-    function: CellFunction = found
+    function: CellFunction = attribute
     return function
 
 

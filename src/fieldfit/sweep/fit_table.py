@@ -49,9 +49,9 @@ def fill_policy(template: str, coordinates: Mapping[str, Any]) -> tuple[str, set
         if name not in coordinates:
             raise SweepError(f"The policy {template!r} needs {name!r}, which is neither an axis nor a constant.")
         used.add(name)
-        found = coordinates[name]
+        coordinate = coordinates[name]
         # Twelve digits keep 1 − 0.9 from being 0.09999999999999998 in the policy's text.
-        return format(1 - float(found), ".12g") if complement else str(found)
+        return format(1 - float(coordinate), ".12g") if complement else str(coordinate)
 
     return _NAME.sub(value, template), used
 
@@ -91,7 +91,7 @@ def fit_table(coordinates: Mapping[str, Any], seed: int, start: FloatArray | Non
     data = model.read(table)
     folds = int(coordinates.get("folds", 1))
     train, test = fold_masks(data.n, folds, int(coordinates.get("fold", 0)), int(coordinates.get("split_seed", 0)))
-    found = fit(
+    fitted = fit(
         model,
         data.subset(train),
         policy,
@@ -104,15 +104,15 @@ def fit_table(coordinates: Mapping[str, Any], seed: int, start: FloatArray | Non
     result: dict[str, Any] = {"filled_policy": policy, "n_train": int(train.sum()), "n_test": int(test.sum())}
     for name, rows in (("train", train), ("test", test)):
         for suffix, family in (("nll", "FL"), ("pl1", "PL1")):
-            result[f"{name}_{suffix}"] = _nll(model, data.subset(rows), found.theta, family) if rows.any() else None
+            result[f"{name}_{suffix}"] = _nll(model, data.subset(rows), fitted.theta, family) if rows.any() else None
     return result | {
-        "objective": found.objective,
-        "converged": found.converged,
-        "iterations": found.iterations,
-        "evaluations": found.evaluations,
-        "fit_seconds": found.seconds,
-        "flops": None if found.cost is None else found.cost.flops,
-        "state": found.theta,
+        "objective": fitted.objective,
+        "converged": fitted.converged,
+        "iterations": fitted.iterations,
+        "evaluations": fitted.evaluations,
+        "fit_seconds": fitted.seconds,
+        "flops": None if fitted.cost is None else fitted.cost.flops,
+        "state": fitted.theta,
     }
 
 

@@ -239,7 +239,7 @@ def _range(name: str, values: Any) -> Any:
 def _axis(name: str, values: Any) -> tuple[Scalar, ...]:
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence | np.ndarray) or len(values) == 0:
         raise SweepError(f"The axis {name!r} needs a list of at least one value; got {values!r}.")
-    found: list[Scalar] = []
+    scalars: list[Scalar] = []
     for value in values:
         plain = value.item() if isinstance(value, np.generic) else value
         finite = not isinstance(plain, float) or math.isfinite(plain)
@@ -247,7 +247,7 @@ def _axis(name: str, values: Any) -> tuple[Scalar, ...]:
             raise SweepError(
                 f"The axis {name!r} has the value {value!r}; values are finite numbers, text, booleans or None."
             )
-        found.append(plain)
-    if len({canonical(value) for value in found}) < len(found):
-        raise SweepError(f"The axis {name!r} has the same value twice: {found}.")
-    return tuple(found)
+        scalars.append(plain)
+    if len({canonical(value) for value in scalars}) < len(scalars):
+        raise SweepError(f"The axis {name!r} has the same value twice: {scalars}.")
+    return tuple(scalars)

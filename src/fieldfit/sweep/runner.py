@@ -114,11 +114,11 @@ def _run(store: Store, count: int) -> Iterator[str]:
 
 def versions() -> dict[str, str]:
     """What the results of a run were made with."""
-    found = {"python": platform.python_version(), "machine": platform.machine()}
+    versions = {"python": platform.python_version(), "machine": platform.machine()}
     for name in ("fieldfit", "numpy", "scipy"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def _jobs(n_jobs: int) -> int:

@@ -181,12 +181,12 @@ class Store:
 
     def register_worker(self, run: str) -> str:
         """Note that this process takes part in a run."""
-        own = ProcessName.own()
+        process = ProcessName.own()
         worker = uuid.uuid4().hex
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO workers VALUES (?, ?, ?, ?, ?, ?)",
-                (worker, run, own.host, own.pid, own.started, time.time()),
+                (worker, run, process.host, process.pid, process.started, time.time()),
             )
         return worker
 
@@ -304,9 +304,9 @@ class Store:
 
     def counts(self) -> Counts:
         """How far the sweep is."""
-        found: dict[str, int] = dict(self._rows("SELECT status, COUNT(*) FROM cells GROUP BY status"))
+        counts: dict[str, int] = dict(self._rows("SELECT status, COUNT(*) FROM cells GROUP BY status"))
         mean = self._rows("SELECT AVG(seconds) FROM cells WHERE status = 'done'")[0][0]
-        waiting, running, done, failed = (found.get(name, 0) for name in ("waiting", "running", "done", "failed"))
+        waiting, running, done, failed = (counts.get(name, 0) for name in ("waiting", "running", "done", "failed"))
         return Counts(waiting, running, done, failed, float(mean or 0.0))
 
     def records(self) -> list[dict[str, Any]]:

@@ -58,14 +58,14 @@ def model_moments(fit: Estimated) -> Moments:
         table, once, squared = states
         bound = fit.bound
         try:
-            found = theory_moments(
+            moments = theory_moments(
                 bound,
                 lambda chosen: fit.model.compile(table, chosen),
                 fit.theta,
                 once / total,
                 meat_weight=squared / total,
             )
-            return Moments(found.bread, found.meat, total, f"sums over {table.n} states")
+            return Moments(moments.bread, moments.meat, total, f"sums over {table.n} states")
         except PolicyError:
             pass  # a law with too many composite scores: simulate
     identity = information_identity(fit)

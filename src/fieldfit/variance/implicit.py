@@ -132,8 +132,8 @@ class ImplicitBread:
         most = max(1, min(_KEPT, _KEPT_BYTES // right.nbytes))
         while len(self._kept) >= most:
             del self._kept[next(iter(self._kept))]
-        self._kept[key] = found = self._solved(right, limit)
-        return found
+        self._kept[key] = solved = self._solved(right, limit)
+        return solved
 
     def _solved(self, right: FloatArray, limit: Limit | None) -> Solved:
         """The solution by the solver, in units of the features: with D = diag(1/units), D(H + P)D v = Da and u = Dv."""
@@ -146,13 +146,13 @@ class ImplicitBread:
             scaled = lambda v: operator(v * units) * units  # noqa: E731
         elif near is not None:
             scaled = near / units**2
-        found = self._solver(
+        solved = self._solver(
             lambda v: self.product(v / units) / units,
             right / units,
             scaled,
             None if limit is None else lambda v: limit(v / units),
         )
-        return Solved(found.u / units, found.missing)
+        return Solved(solved.u / units, solved.missing)
 
 
 def _signature(vector: FloatArray) -> bytes:

@@ -46,11 +46,11 @@ def weighted_selection(policy: BoundPolicy, values: FloatArray, n: int) -> Selec
         size = family.size
         if size is None:
             raise PolicyError("The theory of sequences needs the sequences: their components differ.")
-        own = values[at : at + size]
+        family_weight = values[at : at + size]
         at += size
-        if np.any(own != 0):
-            same = bool(np.all(own == own[0]))
-            parts.append(FamilySelection(family, float(own[0]) if same else own.copy()))
+        if np.any(family_weight != 0):
+            same = bool(np.all(family_weight == family_weight[0]))
+            parts.append(FamilySelection(family, float(family_weight[0]) if same else family_weight.copy()))
     return Selection(n, tuple(parts))
 
 

@@ -43,9 +43,9 @@ def compare(
         if name == full:
             continue
         try:
-            found = likelihood_ratio(fits[full], fits[name])
-            tests.append({"null": name, "full": full, "statistic": found.statistic, "weights": found.weights,
-                          "p": found.p, "text": str(found)})  # fmt: skip
+            ratio = likelihood_ratio(fits[full], fits[name])
+            tests.append({"null": name, "full": full, "statistic": ratio.statistic, "weights": ratio.weights,
+                          "p": ratio.p, "text": str(ratio)})  # fmt: skip
         except FieldfitError as error:
             tests.append({"null": name, "full": full, "statistic": None, "weights": None, "p": None,
                           "text": str(error)})  # fmt: skip

@@ -19,21 +19,21 @@ def data(
     from fieldfit.data.locate import check_data, data_folder
     from fieldfit.report.table import PlainTable
 
-    found = check_data(name)
-    chosen = [own for own in CATALOGUE if own.name in {status.data_set for status in found}]
+    states = check_data(name)
+    chosen = [data_set for data_set in CATALOGUE if data_set.name in {status.data_set for status in states}]
     if json:
         files = [
             {"data_set": s.data_set, "file": s.file, "path": str(s.path), "state": s.state, "published": s.published}
-            for s in found
+            for s in states
         ]
         print_json({"folder": str(data_folder()), "files": files})
         return
     say(f"folder: {data_folder()} (FIELDFIT_DATA)")
-    print_table(PlainTable("", ("data set", "file", "state"), tuple((s.data_set, s.file, s.state) for s in found)))
-    missing = {status.data_set for status in found if status.state != "present"}
-    for own in chosen:
-        if own.name in missing:
-            say(f"{own.name}: {own.title}; published: {own.published}; terms: {own.terms}")
+    print_table(PlainTable("", ("data set", "file", "state"), tuple((s.data_set, s.file, s.state) for s in states)))
+    missing = {status.data_set for status in states if status.state != "present"}
+    for data_set in chosen:
+        if data_set.name in missing:
+            say(f"{data_set.name}: {data_set.title}; published: {data_set.published}; terms: {data_set.terms}")
 
 
 def register(app: typer.Typer) -> None:

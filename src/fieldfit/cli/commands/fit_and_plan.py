@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
             "Predict cost and accuracy of policies before a fit, and recommend one. Default model: boltzmann.",
         )
     )
-    for module in sorted(pkgutil.iter_modules(fieldfit.cli.models.__path__), key=lambda found: found.name):
+    for module in sorted(pkgutil.iter_modules(fieldfit.cli.models.__path__), key=lambda entry: entry.name):
         importlib.import_module(f"fieldfit.cli.models.{module.name}").register(fit, plan)
     app.add_typer(fit, name="fit")
     app.add_typer(plan, name="plan")

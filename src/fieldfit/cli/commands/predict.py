@@ -50,19 +50,19 @@ def predict(
         raise FieldfitError("--nbest gives whole sequences: it cannot go with --marginals or --decoding posterior.")
     tagger = load_labeller(path)
     text = read_for(tagger.encoder_, file, separator)
-    found = (
+    sentences = (
         _nbest(tagger, text, nbest) if nbest is not None else _tagged(tagger, text, decoding.value, marginals, json)
     )
     if out is not None:
         with atomic_writer(out) as target:
-            target.write(_columns(sentence_lines(text), found).encode())
+            target.write(_columns(sentence_lines(text), sentences).encode())
     if json:
-        document: dict[str, Any] = {"labels": tagger.classes_, "sentences": found}
+        document: dict[str, Any] = {"labels": tagger.classes_, "sentences": sentences}
         print_json(document | {"file": None if out is None else str(out)})
     elif out is None:
-        typer.echo(_columns(sentence_lines(text), found), nl=False)
+        typer.echo(_columns(sentence_lines(text), sentences), nl=False)
     else:
-        note(f"{len(found):,} sentences; written to {out}")
+        note(f"{len(sentences):,} sentences; written to {out}")
 
 
 def _tagged(
@@ -87,10 +87,10 @@ def _nbest(tagger: CRFTagger | SymbolTagger, text: Any, count: int) -> list[dict
     ]
 
 
-def _columns(lines: list[list[list[str]]], found: list[dict[str, Any]]) -> str:
+def _columns(lines: list[list[list[str]]], sentences: list[dict[str, Any]]) -> str:
     """CoNLL-style columns, a blank line after each sentence; n best paths are one column each, best first."""
     parts = []
-    for tokens, sentence in zip(lines, found, strict=True):
+    for tokens, sentence in zip(lines, sentences, strict=True):
         paths = sentence.get("paths", [sentence])
         if "paths" in sentence:
             values = " ".join(f"{path['log_probability']:.6f}" for path in paths)

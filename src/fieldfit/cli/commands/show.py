@@ -61,20 +61,23 @@ def show(
     files = [] if weights_to is None else write_weights(fit, weights_to)
     if coefficients_to is not None:
         files += _draw_coefficients(fit, level, coefficients_to)
-    found = None if fdr is None else fit.discoveries(fdr)
+    discovered = None if fdr is None else fit.discoveries(fdr)
     if json:
         document = {**fit_document(fit, (), path, level), "files": files}
-        if found is not None:
-            document["discoveries"] = {"rate": fdr, "parameters": records(found[["p", "q", "discovered"]], "name")}
+        if discovered is not None:
+            document["discoveries"] = {
+                "rate": fdr,
+                "parameters": records(discovered[["p", "q", "discovered"]], "name"),
+            }
         print_json(document)
         return
-    print_fit(fit, rows if found is None else 0, sort.value, level)
-    if found is not None:
+    print_fit(fit, rows if discovered is None else 0, sort.value, level)
+    if discovered is not None:
         formats = {"estimate": ".4f", "std_error": ".4f", "z": ".2f", "p": ".2g", "q": ".2g", "discovered": ""}
-        count = int(found["discovered"].sum())
-        note_text = f"{count} of {found['q'].notna().sum()} differ from 0 at a false discovery rate of {fdr:g}."
+        count = int(discovered["discovered"].sum())
+        note_text = f"{count} of {discovered['q'].notna().sum()} differ from 0 at a false discovery rate of {fdr:g}."
         say("")
-        print_table(frame_table(found, formats, index="parameter", rows=rows, note=note_text))
+        print_table(frame_table(discovered, formats, index="parameter", rows=rows, note=note_text))
     for file in files:
         note(f"written: {file}")
 

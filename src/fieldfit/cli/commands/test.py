@@ -25,12 +25,12 @@ def wald(
 
     fit = load(path)
     rows, values = parse_hypotheses(hypotheses, fit.parameter_names)
-    found = fit.wald_test(rows, values)
+    result = fit.wald_test(rows, values)
     if json:
-        print_json({"hypotheses": hypotheses, "test": found.name, "statistic": found.statistic,
-                    "degrees_of_freedom": found.degrees_of_freedom, "p": found.p})  # fmt: skip
+        print_json({"hypotheses": hypotheses, "test": result.name, "statistic": result.statistic,
+                    "degrees_of_freedom": result.degrees_of_freedom, "p": result.p})  # fmt: skip
         return
-    say(str(found))
+    say(str(result))
 
 
 def parse_hypotheses(texts: Sequence[str], names: Sequence[str]) -> tuple[list[dict[str, float]], list[float]]:

@@ -69,16 +69,16 @@ def theory(
         # Cost is that of an evaluation of the first stage.
         first = policy.first if isinstance(policy, Staged) else policy
         bound = (first if isinstance(first, Policy) else Policy.parse("PL1")).bind(field.structure())
-        found = asymptotics(field, vector, policy, formula=formula.value, n_simulated=draws, random_state=seed)
+        theory = asymptotics(field, vector, policy, formula=formula.value, n_simulated=draws, random_state=seed)
         records.append(
             {
                 "policy": str(policy),
                 "components": float(bound.expected_counts().sum()),
                 "flops": expected_flops(field, bound),
-                **found.to_dict(),
-                "why_no_mle": found.why_no_mle or None,
-                "note": found.note or None,
-                "standard_error": found.standard_errors(1),
+                **theory.to_dict(),
+                "why_no_mle": theory.why_no_mle or None,
+                "note": theory.note or None,
+                "standard_error": theory.standard_errors(1),
             }
         )
     if json:

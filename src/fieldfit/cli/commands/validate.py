@@ -43,13 +43,14 @@ def validate(
     limit_threads(threads)
     fit = load(path)
     penalties = [None if text == "none" else as_numbers(text, "--sigma2")[0] for text in as_list(sigma2) or []]
-    own = fit.sigma2[fit.free]
+    fitted = set(fit.sigma2[fit.free].tolist())
+    common = fitted.pop() if len(fitted) == 1 else float("inf")
     with collected_warnings() as warned:
         frame = cross_validate(
             fit.model,
             read_samples(fit, data, samples),
             policy or [str(fit.estimator)],
-            sigma2=penalties or [float(own[0]) if (own == own[0]).all() and own[0] < float("inf") else None],
+            sigma2=penalties or [common if common < float("inf") else None],
             score=score,
             folds=folds,
             random_state=seed,

@@ -135,7 +135,9 @@ class Law(ABC):
         if beta == 1.0:
             return self
         # Twelve digits, so that products print as short as their factors.
-        scaled = [[float(f"{beta * value:.12g}") for value in np.atleast_1d(own)] for own in self.betas]
+        scaled = [
+            [float(f"{beta * value:.12g}") for value in np.atleast_1d(family_beta)] for family_beta in self.betas
+        ]
         betas = zip(self.betas, scaled, strict=True)
         return self.with_betas(tuple(tuple(new) if isinstance(old, tuple) else new[0] for old, new in betas))
 
@@ -217,8 +219,8 @@ class BoundLaw(ABC):
     def shares(self, sizes: Sizes, lam: float = 1.0) -> tuple[Share, ...]:
         """How each family is drawn; ``lam`` multiplies a free λ. By default the components never come together."""
         shares = []
-        for own, size in zip(self.lams(sizes), sizes, strict=True):
-            mean = float(np.mean(own)) if np.size(own) else 0.0
+        for family_lam, size in zip(self.lams(sizes), sizes, strict=True):
+            mean = float(np.mean(family_lam)) if np.size(family_lam) else 0.0
             shares.append(Share(mean, min(mean * size, 1.0)))
         return tuple(shares)
 
@@ -262,9 +264,9 @@ def read_law(reader: Reader) -> Law:
             reader.depth += 1
             if reader.depth > _MOST_NESTED:
                 reader.fail(f"laws may be nested at most {_MOST_NESTED} deep.", start)
-            found = law.read(reader)
+            law_read = law.read(reader)
             reader.depth -= 1
-            return found
+            return law_read
     if name is not None and not is_family_name(name):
         reader.fail(f"expected a family ({FAMILY_NAMES}) or a law ({', '.join(law_names())}).", start)
     reader.position = start

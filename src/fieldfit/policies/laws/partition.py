@@ -126,7 +126,7 @@ class BoundPartition(BoundLaw):
 
     def shares(self, sizes: Sizes, lam: float = 1.0) -> tuple[Share, ...]:
         """Every sample has blocks of each family."""
-        return tuple(Share(float(np.mean(own)), 1.0, shuffled=True) for own in self.lams(sizes))
+        return tuple(Share(float(np.mean(family_lam)), 1.0, shuffled=True) for family_lam in self.lams(sizes))
 
     def _joint(self) -> tuple[float, float]:
         """E[Z_A Z_A′] and E[Z_A Z_R] of disjoint blocks."""
