@@ -199,7 +199,7 @@ def test_simulated_matrices_leave_an_error_in_the_effective_parameters(monkeypat
     """200 simulated copies of 100 samples in place of sums over states: within 4 errors of them, and not far below."""
     fit = ff.fit(MODEL, X[:100], "PL1", tol=1e-9)
     exact = fit.effective_parameters("model")
-    monkeypatch.setattr(expectations, "MOST_STATES", 1)
+    monkeypatch.setattr(expectations, "MOST_ENUMERATED_STATES", 1)
     simulated = replace(fit)
     error = simulated.effective_parameters_error("model")
     assert 0 < error < 0.05 * exact

@@ -44,7 +44,7 @@ def test_model_errors_are_the_theory_at_the_estimate(policy):
 def test_model_errors_by_simulation_agree_within_their_error(monkeypatch):
     """Relative errors of 10 standard errors within 5 Monte Carlo errors: fails with probability below 1e-4."""
     exact = ff.fit(MODEL, X, POLICY).standard_errors("model")
-    monkeypatch.setattr(expectations, "MOST_STATES", 1)
+    monkeypatch.setattr(expectations, "MOST_ENUMERATED_STATES", 1)
     fit = ff.fit(MODEL, X, POLICY)
     accuracy = fit.dense_accuracy("model")
     assert "simulated" in accuracy.method
@@ -215,7 +215,7 @@ def test_the_summary_says_how_to_get_at_theta0():
 
 
 def test_a_debiased_function_does_not_depend_on_the_kind_of_its_error(monkeypatch):
-    monkeypatch.setattr(expectations, "MOST_STATES", 1)  # so that model-based errors are simulated
+    monkeypatch.setattr(expectations, "MOST_ENUMERATED_STATES", 1)  # so that model-based errors are simulated
     fit = ff.fit(MODEL, X[:400], POLICY, sigma2=0.2)
     robust, based = (fit.functional("x0:x1", kind=kind, debias=True) for kind in ("robust", "model"))
     assert robust.estimate == based.estimate == pytest.approx(fit.debiased().theta[0], abs=1e-12)
