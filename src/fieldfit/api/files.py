@@ -85,6 +85,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "model": specification,
         "encoder": None if fit.encoder is None else type(fit.encoder).__name__,
         "policy": str(fit.policy),
+        "started_from": None if fit.started_from is None else str(fit.started_from),
         "fingerprint": fit.fingerprint,
         "separated": list(fit.separated),
         "cost": None if fit.cost is None else fit.cost.to_dict(),
@@ -189,6 +190,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             encoder=encoder,
             saved=Saved(moments, str(header["fingerprint"])),
             refinement=refinement,
+            started_from=None if header["started_from"] is None else Policy.parse(header["started_from"]),
         )
     except FileFormatError:
         raise

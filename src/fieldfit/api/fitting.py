@@ -25,7 +25,7 @@ from fieldfit.objective import ByParameter, Penalty
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.policies import Policy, Staged, as_estimator
-from fieldfit.types import ConvergenceWarning, FloatArray, IntArray, SeparationWarning
+from fieldfit.types import ConvergenceWarning, FieldfitError, FloatArray, IntArray, SeparationWarning
 from fieldfit.variance.identification import with_open_weights
 from fieldfit.variance.separation import separated_parameters, separation_message
 from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, as_options, automatic_weights
@@ -46,7 +46,7 @@ def fit(
     start: ArrayLike | None = None,
     fixed: Mapping[str, float] | None = None,
     method: Method = "auto",
-    tol: float = 1e-6,
+    tol: float | Literal["statistical"] = 1e-6,
     max_iter: int = 1000,
     wide_rows: str = "refuse",
     progress: Callable[[Progress], object] | bool | None = None,
@@ -88,9 +88,9 @@ def fit(
         Mapping from parameter names to fixed values.
     method : {"auto", "lbfgs", "newton"}, default: "auto"
         The optimiser.
-    tol : float, default: 1e-6
+    tol : float or "statistical", default: 1e-6
         The fit has converged when the largest entry of the gradient per sample, in units of the features, is below
-        ``tol``.
+        ``tol``. ``"statistical"``: when the estimated distance to the optimum is 5% of the sampling error.
     max_iter : int, default: 1000
         Largest number of iterations.
     wide_rows : {"refuse", "drop"}, default: "refuse"
@@ -137,6 +137,9 @@ def fit(
     array([0.11, 0.14, 0.12])
     """
     began = time.perf_counter()
+    if isinstance(tol, str) and tol != "statistical":
+        raise FieldfitError(f"tol is {tol!r}; it must be a number or 'statistical'.")
+    numeric = 1e-6 if isinstance(tol, str) else tol
     chosen, automatic = as_estimator(policy), as_options(weights)
     if isinstance(chosen, Staged):
         from fieldfit.api.refine import fit_stages
@@ -170,10 +173,10 @@ def fit(
     refuse_nothing(prepared)
     # Automatic weights add up to 1, whatever was written.
     scale = prepared.scale if automatic is None else prepared.dataset.total_weight
-    settings = Settings.of(method, tol * scale, max_iter, progress, stopping)
+    settings = Settings.of(method, numeric * scale, max_iter, progress, stopping, statistical=isinstance(tol, str))
     weights_found = None
     if automatic is not None:
-        prepared, weights_found = choose_weights(prepared, automatic, settings, tol)
+        prepared, weights_found = choose_weights(prepared, automatic, settings, numeric)
     if weights_found is not None and weights_found.interrupted:
         solution = solve(prepared, replace(settings, max_iter=0), at_optimum=True)
         solution = replace(solution, converged=False, status=Status.INTERRUPTED, message=Status.INTERRUPTED.value)

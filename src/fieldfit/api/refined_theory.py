@@ -6,10 +6,12 @@ import numpy as np
 
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Nodewise, Optimal, Policy, Simulated, Staged
+from fieldfit.refinement.control import control_stack
 from fieldfit.refinement.optimal import model_weights
 from fieldfit.refinement.points import drawn_points, is_exact
 from fieldfit.refinement.regression import covariance_of
 from fieldfit.refinement.score_moments import score_moments
+from fieldfit.refinement.stacking import Stack
 from fieldfit.types import FloatArray, IdentifiabilityError, ModelError, PolicyError
 from fieldfit.variance import Asymptotics
 
@@ -29,6 +31,8 @@ def refined_asymptotics(
     random_state: int,
 ) -> Asymptotics:
     """`asymptotics` of a policy with a second stage."""
+    from fieldfit.api.theory import asymptotics
+
     if formula != "exact":
         raise PolicyError(f"The formula {formula!r} of the paper knows no second stage; use formula='exact'.")
     if isinstance(staged.second, Simulated):
@@ -37,7 +41,15 @@ def refined_asymptotics(
             f"have n·Cov = I⁻¹(1 + n/M). asymptotics of 'FL' gives I⁻¹."
         )
     if isinstance(staged.second, Policy):
-        raise PolicyError(f"asymptotics knows '>> optimal' only; got '{staged}'.")
+        bound = staged.second.bind(model.structure())
+        if bound.everything:
+            # Both stages have the same limit as the optimum of the second.
+            return asymptotics(
+                model, theta, staged.second, method=method, n_simulated=n_simulated, random_state=random_state
+            )
+        assert isinstance(staged.first, Policy)
+        given = control_stack(model, staged.first.bind(model.structure()), bound)
+        return _optimal(model, theta, staged.first, Optimal(1), method, n_simulated, random_state, given)
     return _optimal(model, theta, staged.first, staged.second, method, n_simulated, random_state)
 
 
@@ -49,8 +61,9 @@ def _optimal(
     method: str,
     n_simulated: int,
     random_state: int,
+    given: Stack | None = None,
 ) -> Asymptotics:
-    """``A >> optimal(d)``: the inverse information KᵀV⁻¹K of the stacked conditions."""
+    """``A >> optimal(d)``: the inverse information KᵀV⁻¹K of the stacked conditions, or of those that are given."""
     distance = second.distance
     if isinstance(first, Nodewise):
         if distance is not None and distance > 1:
@@ -70,6 +83,7 @@ def _optimal(
         random_state=random_state,
         draws=n_simulated if simulate else None,
         most_states=_MOST_STATES,
+        given=given,
     )
     moments = halves[0]
     if simulate:

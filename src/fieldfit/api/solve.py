@@ -10,10 +10,11 @@ import numpy as np
 
 from fieldfit.api.prepare import Prepared
 from fieldfit.api.progress import as_callback
+from fieldfit.api.statistical import StatisticalStop
 from fieldfit.optim import Progress, Solution, Status, minimise
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.optim.l1_penalty import L1Penalty
-from fieldfit.types import FloatArray
+from fieldfit.types import FieldfitError, FloatArray
 
 Method = Literal["auto", "lbfgs", "newton"]
 
@@ -34,6 +35,8 @@ class Settings:
         Called after each iteration; a true answer stops the fit. None: nobody is told.
     stopping
         Early stopping on development data, if wanted.
+    statistical
+        Whether to stop when the optimisation error is small against the sampling error.
     """
 
     method: Method
@@ -41,6 +44,7 @@ class Settings:
     max_iter: int
     tell: Callable[[Progress], object] | None = None
     stopping: EarlyStopping | None = None
+    statistical: bool = False
 
     @classmethod
     def of(
@@ -50,9 +54,11 @@ class Settings:
         max_iter: int,
         progress: Callable[[Progress], object] | bool | None,
         stopping: EarlyStopping | None,
+        *,
+        statistical: bool = False,
     ) -> Settings:
         """From what users give: ``progress`` is True for lines on stderr, or a function."""
-        return cls(method, gtol, max_iter, as_callback(progress, max_iter, gtol), stopping)
+        return cls(method, gtol, max_iter, as_callback(progress, max_iter, gtol), stopping, statistical)
 
 
 def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -> Solution:
@@ -63,8 +69,18 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
     objective, stopping = prepared.objective, settings.stopping
     l1 = prepared.penalty.l1
 
+    near_enough = None
+    if settings.statistical:
+        if l1 is not None:
+            raise FieldfitError(
+                "tol='statistical' needs a smooth objective; give a number for tol with an L1 penalty."
+            )
+        near_enough = StatisticalStop(objective, prepared.random_state)
+
     def report(state: Progress, x: FloatArray) -> object:
         told = None if settings.tell is None else settings.tell(state)
+        if near_enough is not None and near_enough(state, x):
+            return True
         return (stopping is not None and stopping(state, objective.full(x))) or told
 
     plain = prepared.problem.optimiser == "lbfgs" and settings.method != "newton"
@@ -84,6 +100,8 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
         units=objective.free_units,
         callback=report,
     )
+    if near_enough is not None:
+        solution = near_enough.judged(solution, settings.gtol)
     if stopping is None:
         return solution
     if solution.status is not Status.INTERRUPTED:

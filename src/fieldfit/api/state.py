@@ -135,7 +135,9 @@ class FitState:
     saved
         What a loaded fit knows of its samples.
     refinement
-        The second stage, if there is one; ``policy`` is then the first.
+        The second stage, if it combines moment conditions; ``policy`` is then the first.
+    started_from
+        The policy of the first stage, if the second was Newton steps on ``policy``.
     """
 
     model: Model
@@ -154,6 +156,7 @@ class FitState:
     prepared: Prepared | None = field(default=None, compare=False)
     saved: Saved = field(default=Saved(), compare=False)
     refinement: Refinement | None = field(default=None, compare=False)
+    started_from: Policy | None = None
 
     # --- the parts, by the names that users know ----------------------------------------------------------------------
 
@@ -264,6 +267,8 @@ class FitState:
     @property
     def estimator(self) -> Policy | Staged:
         """The policy, with its second stage if there is one."""
+        if self.started_from is not None:
+            return Staged(self.started_from, self.policy)
         return self.policy if self.refinement is None else Staged(self.policy, self.refinement.second)
 
     @property

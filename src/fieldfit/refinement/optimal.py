@@ -89,18 +89,21 @@ def model_weights(
     random_state: int = 0,
     draws: int | None = None,
     most_states: int = MOST_STATES,
+    given: Stack | None = None,
 ) -> tuple[Stack, Weights, Sequence[ScoreMoments], str]:
     """The best weights at θ, the moments they come from (two halves of the draws, or exact) and how those were made.
 
     ``distance=None`` increases the graph distance while that reduces the predicted variance by `WORTH`, and up to 1,200
     conditions. ``draws`` is a fixed number of draws; by default there are 8 for each condition and at least 4,000, and more
-    (up to 30,000) while their noise matters.
+    (up to 30,000) while their noise matters. ``given`` are other conditions than those of the policy.
     """
     with one_blas_thread():
         best: tuple[Stack, Weights, Sequence[ScoreMoments], str] | None = None
         tried = [distance] if distance is not None else list(range(1, _FARTHEST + 1))
+        if given is not None:
+            tried = [1]
         for limit in tried:
-            conditions = stack(model, bound, limit)
+            conditions = stack(model, bound, limit) if given is None else given
             p = conditions.conditions.size
             if p > MOST_CONDITIONS:
                 if best is not None:
@@ -197,17 +200,25 @@ def refine(
     row_weight: FloatArray | None = None,
     random_state: int = 0,
     draws: int | None = None,
+    given: Stack | None = None,
+    mask: FloatArray | None = None,
 ) -> Refined:
-    """The refined estimate from A's estimate ``theta``; ``precision`` (r,) is that of a Gaussian penalty."""
+    """The refined estimate from A's estimate ``theta``; ``precision`` (r,) is that of a Gaussian penalty.
+
+    ``given`` are other conditions than those of the policy, with the drawn Z in ``mask`` (n, components).
+    """
     began = time.perf_counter()
     conditions, weights, halves, source = model_weights(
-        model, theta, bound, distance=distance, dataset=dataset, free=free, random_state=random_state, draws=draws
-    )
+        model, theta, bound, distance=distance, dataset=dataset, free=free, random_state=random_state, draws=draws,
+        given=given,
+    )  # fmt: skip
     matrix = np.zeros((model.n_parameters, conditions.conditions.size))
     matrix[free] = weights.matrix
     count = halves[0].draws
     with one_blas_thread():
-        samples = SampleConditions(conditions.conditions, dataset.codes, conditions.mask(selection), row_weight)
+        samples = SampleConditions(
+            conditions.conditions, dataset.codes, conditions.mask(selection) if given is None else mask, row_weight
+        )
         information = halves[0].information if len(halves) == 1 else pooled(halves[0], halves[1]).information
         found, converged, steps = _solve(samples, matrix, theta, free, precision, information)
         message = ""

@@ -1,0 +1,125 @@
+"""``A >> λ*B``: B's scores on a random part of the samples, with A's scores as control variates.
+
+Z selects samples with probability λ. The conditions are (1 − Z)ψ_A, Zψ_A and Zψ_B, whole scores of r entries each. Their
+best weights have the information (1 − λ)·G_A + λ·G_AB, with G_A = J_A K_A⁻¹ J_A that of A and G_AB that of both scores
+together, which is Fisher's information where B is the full likelihood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.data.samples import Table
+from fieldfit.models.base import Problem
+from fieldfit.models.field import FieldModel
+from fieldfit.policies.policy import BoundPolicy
+from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.refinement.stacking import Stack
+from fieldfit.types import FloatArray, IntArray, PolicyError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+#: Numbers in a block of conditions: 16 MB.
+_BLOCK = 2_000_000
+
+
+class ControlConditions:
+    """(1 − Z)ψ_A, Zψ_A and Zψ_B; ``mask`` has the columns 1 − Z, Z and Z."""
+
+    def __init__(self, model: FieldModel, first: BoundPolicy, second: BoundPolicy) -> None:
+        from scipy.sparse import eye_array, hstack
+
+        self.model = model
+        self._policies = (first, second)
+        r = model.n_parameters
+        self.component: IntArray = np.repeat(np.arange(3), r)
+        self.distance: IntArray = np.ones(3 * r, dtype=np.int64)
+        self.own: csr_array = hstack([eye_array(r), eye_array(r), 0.0 * eye_array(r)], format="csr")
+
+    @property
+    def size(self) -> int:
+        """The number p of conditions."""
+        return len(self.component)
+
+    @property
+    def n_parameters(self) -> int:
+        """The length r of θ."""
+        return self.model.n_parameters
+
+    def rows_per_block(self) -> int:
+        """Samples in a block."""
+        return max(64, _BLOCK // self.size)
+
+    def _problems(self, codes: NDArray[Any]) -> list[Problem]:
+        table = Table(np.ascontiguousarray(codes), self.model.names, self.model.states)
+        return [
+            self.model.compile(
+                table,
+                Selection(len(codes), tuple(FamilySelection(f, b) for f, b in zip(p.families, p.betas, strict=True))),
+            )
+            for p in self._policies
+        ]
+
+    def value_blocks(self, codes: NDArray[Any], theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        """Stream g without Z as (samples, block (k, p))."""
+        first, second = self._problems(codes)
+        rows = self.rows_per_block()
+        for start in range(0, len(codes), rows):
+            own = slice(start, min(start + rows, len(codes)))
+            one, other = (problem.scores(theta, own.start, own.stop) for problem in (first, second))
+            yield own, np.concatenate([one, one, other], axis=1)
+
+    def sums(
+        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
+    ) -> FloatArray:
+        """Σ_i w_i Z_ic g_i (p,)."""
+        parts = [p.value_grad(theta, w)[1] for p, w in self._weighted(codes, weight, mask)]
+        return np.concatenate(parts)
+
+    def derivative(
+        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
+    ) -> FloatArray:
+        """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters)."""
+        parts = [p.hessian_matrix(theta, w) for p, w in self._weighted(codes, weight, mask)]
+        return np.concatenate(parts)
+
+    def _weighted(
+        self, codes: NDArray[Any], weight: FloatArray | None, mask: Any
+    ) -> Iterator[tuple[Problem, FloatArray | None]]:
+        first, second = self._problems(codes)
+        for place, problem in enumerate((first, first, second)):
+            scale = weight
+            if mask is not None:
+                scale = mask[:, place] if weight is None else weight * mask[:, place]
+            yield problem, scale
+
+
+def control_stack(model: FieldModel, first: BoundPolicy, second: BoundPolicy) -> Stack:
+    """The conditions with the law of Z; both policies must suit."""
+    if not first.everything:
+        raise PolicyError(
+            f"'{first.policy} >> {second.policy}' needs a first stage that uses every sample: its scores are the control "
+            f"variates. Write it without a selection probability."
+        )
+    lams = [float(np.ravel(lam)[0]) for lam in second.lams()]
+    if len(lams) != 1 or second.families[0].size != 1:
+        raise PolicyError(
+            f"'{first.policy} >> {second.policy}': a random second stage has one component for each sample, such as 0.2*FL."
+        )
+    lam = lams[0]
+    conditions = ControlConditions(model, first, second)
+    mean = np.array([1 - lam, lam, lam])
+    moment = np.diag(mean)
+    moment[1, 2] = moment[2, 1] = lam
+    return Stack(conditions, conditions.own.toarray(), mean, moment, 0)
+
+
+def control_mask(selection: Selection) -> FloatArray:
+    """The columns 1 − Z, Z and Z (n, 3) of a drawn selection."""
+    chosen = selection.parts[0].any_row(selection.n).astype(np.float64)
+    return np.stack([1 - chosen, chosen, chosen], axis=1)

@@ -1,0 +1,85 @@
+"""``A >> B``, control variates for a random B, and stopping by sampling error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.types import FieldfitError, PolicyError
+
+MACHINE = ff.BoltzmannMachine(5)
+THETA = np.repeat([-1.0, 1.0], 5)
+GRID = ff.BoltzmannMachine.grid(3, 3, biases=True, states=(-1, 1))
+TRUTH = np.r_[np.full(12, 0.5), np.full(9, 0.2)]
+
+
+def test_statistical_tolerance_stops_within_the_sampling_error() -> None:
+    x = GRID.sample(TRUTH, 2000, 1).values
+    for policy in ("PL1", "FL", "0.5*PL1 + PL2"):
+        exact, early = ff.fit(GRID, x, policy), ff.fit(GRID, x, policy, tol="statistical")
+        assert early.converged
+        assert "of the sampling error" in early.message or "gradient norm below" in early.message
+        distance = (early.theta - exact.theta) / exact.standard_errors()
+        assert np.sqrt(np.mean(distance**2)) < 0.1
+        assert early.iterations <= exact.iterations
+    with pytest.raises(FieldfitError, match="must be a number or 'statistical'"):
+        ff.fit(GRID, x, tol="small")  # type: ignore[arg-type]
+    with pytest.raises(FieldfitError, match="smooth objective"):
+        ff.fit(GRID, x, tol="statistical", l1=1.0)
+
+
+def test_newton_steps_on_another_policy(tmp_path: Path) -> None:
+    x = GRID.sample(TRUTH, 2000, 2).values
+    full, steps = ff.fit(GRID, x, "FL"), ff.fit(GRID, x, "PL1 >> FL")
+    assert str(steps.estimator) == "PL1 >> FL"
+    assert np.max(np.abs(steps.theta - full.theta) / full.standard_errors()) < 0.1
+    np.testing.assert_allclose(steps.standard_errors(), full.standard_errors(), rtol=0.02)
+    steps.save(tmp_path / "steps.ff")
+    loaded = ff.load(tmp_path / "steps.ff", x)
+    assert str(loaded.estimator) == "PL1 >> FL"
+    np.testing.assert_array_equal(loaded.theta, steps.theta)
+    np.testing.assert_allclose(loaded.influence(), steps.influence())
+    with pytest.raises(PolicyError, match="second stage already"):
+        ff.refine(steps, "optimal")
+    same = ff.asymptotics(MACHINE, THETA, "PL1 >> FL")
+    np.testing.assert_allclose(same.covariance, ff.asymptotics(MACHINE, THETA, "FL").covariance, rtol=1e-9)
+
+
+@pytest.mark.parametrize("lam", [0.1, 0.5])
+def test_information_of_control_variates(lam: float) -> None:
+    """(1 − λ)·G + λ·I with G the information of A and I that of maximum likelihood."""
+    theory = ff.asymptotics(MACHINE, THETA, f"PL1 >> {lam}*FL")
+    G = np.linalg.inv(ff.asymptotics(MACHINE, THETA, "PL1").covariance)
+    information = np.linalg.inv(ff.asymptotics(MACHINE, THETA, "FL").covariance)
+    np.testing.assert_allclose(
+        np.linalg.inv(theory.covariance), (1 - lam) * G + lam * information, rtol=1e-6, atol=1e-9
+    )
+
+
+def test_fits_reach_that_information() -> None:
+    """100 fits of a chain: squared errors in the metric of the predicted information add up to χ² with 300 degrees."""
+    chain = ff.BoltzmannMachine(4, [(0, 1), (1, 2), (2, 3)], states=(-1, 1))
+    theta = np.array([1.0, -1.0, 1.0])
+    information = np.linalg.inv(ff.asymptotics(chain, theta, "PL1 >> 0.3*FL").covariance)
+    total = 0.0
+    for seed in range(100):
+        fit = ff.fit(chain, chain.sample(theta, 1500, seed).values, "PL1 >> 0.3*FL", random_state=seed)
+        assert fit.refined
+        total += 1500 * float((fit.theta - theta) @ information @ (fit.theta - theta))
+    # Mean 300, standard deviation 24.5: four of them, and 5% for second-order terms.
+    assert abs(total - 300) < 4 * 24.5 + 0.05 * 300
+
+
+def test_refused_with_a_sentence() -> None:
+    x = MACHINE.sample(THETA, 300, 0).values
+    with pytest.raises(PolicyError, match="uses every sample"):
+        ff.fit(MACHINE, x, "0.5*PL1 >> 0.2*FL")
+    with pytest.raises(PolicyError, match="one component for each sample"):
+        ff.fit(MACHINE, x, "PL1 >> 0.2*PL2")
+    with pytest.raises(PolicyError, match="not available"):
+        ff.fit(MACHINE, x, "PL1 >> FL~1000")
+    with pytest.raises(PolicyError, match="not available"):
+        ff.fit(MACHINE, x, "Nodewise >> optimal")
