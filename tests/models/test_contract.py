@@ -12,7 +12,7 @@ import fieldfit as ff
 from fieldfit.api import find_models
 from fieldfit.data.sequences import Sequences
 from fieldfit.policies import Policy, Selection
-from fieldfit.types import DataError
+from fieldfit.types import DataError, ModelError
 
 
 def triangle_features(order):
@@ -163,3 +163,26 @@ def test_a_dataset_of_another_kind_is_refused_in_a_sentence():
         chain.structure(table)
     with pytest.raises(DataError, match="Sequences; got Table"):
         chain.complete(table)
+
+
+def test_what_a_model_tells_of_itself():
+    """Callers ask the model instead of its class: fields and chains answer in their own ways."""
+    field, conditional = EXAMPLES["mrf"]
+    assert field.model.joint
+    assert not conditional.model.joint
+    table = field.model.all_samples(24)
+    assert table.codes.tolist() == [list(state) for state in np.ndindex(2, 3, 2, 2)]
+    assert field.model.all_samples(23) is None
+    dataset = field.samples(5)
+    states, once, squared = field.model.expected_states(np.zeros(field.model.n_parameters), dataset, 100)
+    assert states.n == 24
+    assert once.sum() == pytest.approx(5)
+    assert squared.sum() == pytest.approx(5)
+    for example in (*EXAMPLES["chain_crf"], *EXAMPLES["boltzmann_chain"]):
+        model, sequences = example.model, example.samples(5)
+        assert not model.joint
+        assert model.all_samples(10**9) is None
+        assert model.expected_states(np.zeros(model.n_parameters), sequences, 10**9) is None
+        with pytest.raises(ModelError, match="with the encoder of its tagger"):
+            model.read_file("sentences.txt")
+        assert model.with_input_names(["a", "b", "c"], None).parameter_names[0] != model.parameter_names[0]

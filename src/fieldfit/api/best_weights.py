@@ -45,7 +45,7 @@ def best_weights(model: FieldModel, theta: ArrayLike, policy: Policy | str, **op
     >>> best.beta.round(3)
     array([0.897, 0.103])
     """
-    if not isinstance(model, FieldModel) or model.observed:
+    if not model.joint:
         raise ModelError("best_weights needs a model of all its variables; a conditional model needs observed data.")
     states = math.prod(model.graph.cardinalities)
     if states > MOST_ENUMERATED_STATES:

@@ -16,10 +16,7 @@ from fieldfit.api.result import Fit
 from fieldfit.api.state import Convergence, SampleSize, Saved
 from fieldfit.data.container import read_container, write_container
 from fieldfit.data.encoders import names_of, read_encoder
-from fieldfit.models.base import Model
-from fieldfit.models.boltzmann_chain import BoltzmannChain
-from fieldfit.models.chain_crf import ChainCRF
-from fieldfit.models.cost import Cost
+from fieldfit.models.base import Cost, Model
 from fieldfit.objective import Penalty
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError, FileFormatError
@@ -45,8 +42,8 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
     An interrupt while bread and meat are computed leaves them out: the fit is written, then the interrupt goes on.
     """
     model = fit.model
-    if fit.encoder is not None and isinstance(model, ChainCRF | BoltzmannChain):
-        model = model.with_names(None, None)  # the encoder knows the names: they are not written twice
+    if fit.encoder is not None:
+        model = model.with_input_names(None, None)  # the encoder knows the names: they are not written twice
     specification, model_arrays = model.specification()
     arrays: dict[str, NDArray[Any]] = {
         "theta": fit.theta,
@@ -152,8 +149,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
         encoder = None
         if header["encoder"] is not None:
             encoder = read_encoder(header["encoder"], _part(arrays, "encoder_"))
-            if isinstance(model, ChainCRF | BoltzmannChain):
-                model = model.with_names(*names_of(encoder))
+            model = model.with_input_names(*names_of(encoder))
         theta = model.check_theta(arrays["theta"])
         r = model.n_parameters
         bread, meat = arrays.get("bread"), arrays.get("meat")

@@ -19,8 +19,6 @@ from fieldfit.api.result import Fit
 from fieldfit.api.solve import Method, Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
 from fieldfit.models.base import Model
-from fieldfit.models.cost import selection_cost
-from fieldfit.models.field import FieldModel
 from fieldfit.objective import ByParameter, Penalty
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.early_stopping import EarlyStopping
@@ -248,7 +246,7 @@ def assemble(
         random_state=prepared.random_state,
         separated=separated,
         dropped_rows=prepared.dropped_rows,
-        cost=selection_cost(model, prepared.selection) if isinstance(model, FieldModel) else None,
+        cost=model.selection_cost(prepared.selection),
         weights=weights,
         prepared=prepared,
     )

@@ -139,11 +139,9 @@ def project(
     >>> result.theta.round(3), round(result.divergence, 3)
     (array([0.693]), 0.122)
     """
-    if not isinstance(model, FieldModel) or model.observed:
+    if not model.joint:
         raise ModelError(
-            f"project lists the joint states of a field; a {model.kind} model "
-            + ("conditions on variables." if isinstance(model, FieldModel) else "describes sequences.")
-            + " Give a field that describes all its variables."
+            f"project lists the joint states of a field that describes all its variables; this {model.kind} model does not."
         )
     shape = model.graph.cardinalities
     states = math.prod(shape)

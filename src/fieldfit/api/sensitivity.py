@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,9 +10,7 @@ import numpy as np
 
 from fieldfit.api.functionals import some_places, unit_rows
 from fieldfit.api.robustness import BLOCK, expected_scores, influence_on, matrices
-from fieldfit.data.dataset import Dataset
-from fieldfit.data.samples import Table
-from fieldfit.models.field import FieldModel
+from fieldfit.data.samples import as_table
 from fieldfit.report.shown import Shown, first_rows, frame_rows
 from fieldfit.report.table import PlainTable
 from fieldfit.types import FloatArray, ModelError
@@ -86,11 +83,8 @@ class Sensitivity(Shown):
 def gross_error_sensitivity(fit: Fit, parameters: Any = None) -> Sensitivity:
     """See `Sensitivity`; over all parameters, or over those chosen, which works for any number of them."""
     model = fit.model
-    small = isinstance(model, FieldModel) and math.prod(model.graph.cardinalities) <= MOST_ENUMERATED_STATES
-    if small and isinstance(model, FieldModel):
-        dataset: Dataset = Table(model.graph.all_states(), model.names, model.states)
-    else:
-        dataset = fit.needed.dataset
+    states = model.all_samples(MOST_ENUMERATED_STATES)
+    dataset = fit.needed.dataset if states is None else states
     source = expected_scores(fit, dataset)
     if parameters is None:
         accuracy = matrices(fit, "The gross-error sensitivity of all parameters")
@@ -121,7 +115,9 @@ def gross_error_sensitivity(fit: Fit, parameters: Any = None) -> Sensitivity:
         standardised = max(standardised, float(np.sqrt(max(standard.max(), 0.0))))
     each[np.isnan(variances)] = np.nan
     state: tuple[Any, ...] | int = where
-    if small and isinstance(model, FieldModel):
-        state = tuple(np.asarray(model.decode(model.graph.all_states()[[where]])[0]).tolist())
+    if states is not None:
+        table = as_table(states)
+        state = tuple(values[code] for values, code in zip(table.states, table.codes[where].tolist(), strict=True))
     names = tuple(model.parameter_names[int(place)] for place in places)
-    return Sensitivity(each, total, standardised, state, small, names, np.sqrt(np.maximum(variances, 0.0)), fit.total)
+    errors = np.sqrt(np.maximum(variances, 0.0))
+    return Sensitivity(each, total, standardised, state, states is not None, names, errors, fit.total)

@@ -11,8 +11,7 @@ from fieldfit.api.prepare import Prepared
 from fieldfit.api.refinement import RefinedMoments, Refinement, refined_moments
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.encoders import Encoder
-from fieldfit.models.base import Model, Problem
-from fieldfit.models.cost import Cost
+from fieldfit.models.base import Cost, Model, Problem
 from fieldfit.objective import Objective, Penalty
 from fieldfit.optim import Solution
 from fieldfit.policies import Policy, Staged

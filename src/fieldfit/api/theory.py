@@ -74,7 +74,7 @@ def asymptotics(
     >>> round(theory.efficiency(), 3)
     1.247
     """
-    if not isinstance(model, FieldModel) or model.observed:
+    if not model.joint:
         raise ModelError("asymptotics needs a model of all its variables; a conditional model needs observed data.")
     vector = model.check_theta(theta)
     estimator = as_estimator(policy)

@@ -38,27 +38,17 @@ class SampleOptions:
 
 def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Any:
     """The samples of a file as the fit's model takes them."""
-    from fieldfit.models.field import FieldModel
-    from fieldfit.types import ModelError
-
-    if isinstance(fit.model, FieldModel):
-        from fieldfit.data.table import read_table
-
-        return read_table(
+    if fit.encoder is None:
+        return fit.model.read_file(
             path,
-            states=fit.model.states,
-            names=fit.model.names if fit.model.named else None,
             sample_weight=options.sample_weight,
             weight_kind=options.weight_kind.value,
             groups=options.groups,
             header=options.header,
-            rename=False,
         )
     from fieldfit.cli.chains import read_for
     from fieldfit.estimators.sequence_input import encode_sequences
 
-    if fit.encoder is None:
-        raise ModelError("The saved fit has no encoder, so it cannot read files of sentences. Fit it with 'fit crf'.")
     return encode_sequences(fit.encoder, read_for(fit.encoder, path, options.separator))
 
 

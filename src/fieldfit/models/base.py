@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -221,6 +222,18 @@ class Draws:
         return len(self.values)
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Cost of one evaluation: selected components and the paper's FLOPs, for the given samples."""
+
+    components: int
+    flops: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Plain values, for JSON."""
+        return {"components": self.components, "flops": self.flops}
+
+
 class Model(ABC):
     """An exponential family with parameters θ: the base class of all models.
 
@@ -336,6 +349,47 @@ class Model(ABC):
         ['age:vote']
         """
         return self
+
+    def read_file(
+        self,
+        path: Path,
+        *,
+        sample_weight: str | None = None,
+        weight_kind: str = "importance",
+        groups: str | None = None,
+        header: bool | None = None,
+    ) -> Dataset:
+        """Read samples from a file without an encoder; ``sample_weight`` and ``groups`` name columns."""
+        raise ModelError(
+            f"A {self.kind} model reads files of sentences with the encoder of its tagger, and this fit has none. Fit it "
+            "with `fieldfit fit`, or with a tagger of fieldfit."
+        )
+
+    def with_input_names(self, labels: Sequence[str] | None, inputs: Sequence[str] | None) -> Model:
+        """The model with the names that an encoder has for labels and inputs; models of tables name their own."""
+        return self
+
+    @property
+    def joint(self) -> bool:
+        """Whether the model describes all values of a sample, so that expectations over samples need no data."""
+        return False
+
+    def all_samples(self, most: int) -> Dataset | None:
+        """Every sample that there can be as one dataset, where there are at most ``most``; else None."""
+        return None
+
+    def expected_states(
+        self, theta: FloatArray, dataset: Any, most: int
+    ) -> tuple[Any, FloatArray, FloatArray] | None:
+        """All samples that could stand in the place of those of ``dataset``, with the sums of w p and of w² p.
+
+        See `fieldfit.models.field_expectations`. None where there are more than ``most``, or no list of them.
+        """
+        return None
+
+    def selection_cost(self, selection: Selection) -> Cost | None:
+        """What one evaluation of a selection costs in the paper's operations; None for models that it does not count."""
+        return None
 
     @abstractmethod
     def structure(self, dataset: Dataset) -> Structure:

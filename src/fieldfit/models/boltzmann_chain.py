@@ -85,14 +85,14 @@ class BoltzmannChain(Model):
         """Number of parameters, K² + K + K V."""
         return self.n_labels * (self.n_labels + 1 + self.n_symbols)
 
-    def with_names(self, labels: Sequence[str] | None, features: Sequence[str] | None) -> BoltzmannChain:
+    def with_input_names(self, labels: Sequence[str] | None, inputs: Sequence[str] | None) -> BoltzmannChain:
         """Return the same model with other names for labels and symbols.
 
         Parameters
         ----------
         labels : sequence of str or None
             Names of the labels.
-        features : sequence of str or None
+        inputs : sequence of str or None
             Names of the symbols.
 
         Returns
@@ -102,10 +102,10 @@ class BoltzmannChain(Model):
         Examples
         --------
         >>> import fieldfit as ff
-        >>> list(ff.BoltzmannChain(1, 1).with_names(["N"], ["dog"]).parameter_names)
+        >>> list(ff.BoltzmannChain(1, 1).with_input_names(["N"], ["dog"]).parameter_names)
         ['N->N', '^->N', 'N:dog']
         """
-        return BoltzmannChain(self.n_labels, self.n_symbols, labels=labels, symbols=features)
+        return BoltzmannChain(self.n_labels, self.n_symbols, labels=labels, symbols=inputs)
 
     @property
     def parameter_names(self) -> Sequence[str]:

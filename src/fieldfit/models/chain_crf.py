@@ -198,14 +198,14 @@ class ChainCRF(Model):
             layout=layout,
         )
 
-    def with_names(self, labels: Sequence[str] | None, features: Sequence[str] | None) -> ChainCRF:
+    def with_input_names(self, labels: Sequence[str] | None, inputs: Sequence[str] | None) -> ChainCRF:
         """Return the same model with other names for labels and features.
 
         Parameters
         ----------
         labels : sequence of str or None
             Names of the labels.
-        features : sequence of str or None
+        inputs : sequence of str or None
             Names of the features.
 
         Returns
@@ -216,10 +216,10 @@ class ChainCRF(Model):
         --------
         >>> import fieldfit as ff
         >>> model = ff.ChainCRF(2, 1, pairs="all", start=False, end=False)
-        >>> list(model.with_names(["N", "V"], ["word"]).parameter_names)
+        >>> list(model.with_input_names(["N", "V"], ["word"]).parameter_names)
         ['word:N', 'word:V', 'N->N', 'N->V', 'V->N', 'V->V']
         """
-        return self._with(self._layout, labels, features)
+        return self._with(self._layout, labels, inputs)
 
     @property
     def layout(self) -> ChainLayout:

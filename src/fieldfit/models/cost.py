@@ -12,30 +12,21 @@ This is a count for comparing policies, kept as the paper has it; the kernels do
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.models.field import FieldModel
+from fieldfit.models.base import Cost
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import BoundFamily
 from fieldfit.types import FloatArray
 
+if TYPE_CHECKING:
+    from fieldfit.models.field import FieldModel
+
 #: Components of a family for which the sizes are computed one by one.
 _MOST_LISTED = 20_000
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Cost of one evaluation: selected components and the paper's FLOPs, for the given samples."""
-
-    components: int
-    flops: float
-
-    def to_dict(self) -> dict[str, float]:
-        """Plain values, for JSON."""
-        return {"components": self.components, "flops": self.flops}
 
 
 def family_flops(model: FieldModel, family: BoundFamily) -> FloatArray:

@@ -8,9 +8,11 @@ Every field model (`MarkovRandomField`, `BoltzmannMachine`, `Potts`) builds its 
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +24,10 @@ from fieldfit.data.samples import Table, as_table
 from fieldfit.inference import ExactInference, FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.gibbs import BURN_IN, CHAINS, THIN, gibbs_sample
-from fieldfit.models.base import Draws, Model, Problem
+from fieldfit.models.base import Cost, Draws, Model, Problem
+from fieldfit.models.cost import selection_cost
 from fieldfit.models.field_compiler import FieldArrays
+from fieldfit.models.field_expectations import expected_states
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
@@ -183,6 +187,53 @@ class FieldModel(Model):
 
         names = self.names if self.named else None
         return read_table(data, states=self.states, names=names, allow_missing_columns=True, rename=False)
+
+    def read_file(
+        self,
+        path: Path,
+        *,
+        sample_weight: str | None = None,
+        weight_kind: str = "importance",
+        groups: str | None = None,
+        header: bool | None = None,
+    ) -> Table:
+        """Read a CSV or TSV file. ``sample_weight`` and ``groups`` name columns.
+
+        ``header`` says whether line 1 has names (None: auto-detect).
+        """
+        from fieldfit.data.table import read_table
+
+        return read_table(
+            path,
+            states=self.states,
+            names=self.names if self.named else None,
+            sample_weight=sample_weight,
+            weight_kind=weight_kind,
+            groups=groups,
+            header=header,
+            rename=False,
+        )
+
+    @property
+    def joint(self) -> bool:
+        """Whether the model conditions on no variable."""
+        return not self.observed
+
+    def all_samples(self, most: int) -> Table | None:
+        """Every joint state, in the order of the codes with the last variable fastest, where there are at most ``most``."""
+        if math.prod(self.graph.cardinalities) > most:
+            return None
+        return Table(self.graph.all_states(), self.names, self.states)
+
+    def expected_states(
+        self, theta: FloatArray, dataset: Dataset, most: int
+    ) -> tuple[Table, FloatArray, FloatArray] | None:
+        """All states given what is observed of each sample, with the sums of w p and of w² p."""
+        return expected_states(self, theta, as_table(dataset), most)
+
+    def selection_cost(self, selection: Selection) -> Cost:
+        """The selected components and their FLOPs."""
+        return selection_cost(self, selection)
 
     def complete(self, dataset: Dataset) -> FieldModel:
         """Return the model with the names of the data's columns, unless it has names already."""

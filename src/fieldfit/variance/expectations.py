@@ -13,11 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.data.dataset import Dataset
-from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, Problem
-from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
-from fieldfit.types import DataError, FloatArray, Int32Array, PolicyError
+from fieldfit.types import FloatArray, PolicyError
 from fieldfit.variance.accuracy import Moments
 from fieldfit.variance.meat import ScoreVariance
 from fieldfit.variance.moments import MOST_ENUMERATED_STATES, theory_moments
@@ -53,7 +51,7 @@ def model_moments(fit: Estimated) -> Moments:
     """Bread and meat expected under θ̂, as means over samples."""
     problem, dataset = fit.problem, fit.dataset
     weight, total = dataset.sample_weight, dataset.total_weight
-    states = expected_states(fit.model, fit.theta, dataset, weight, dataset.has_counts)
+    states = fit.model.expected_states(fit.theta, dataset, MOST_ENUMERATED_STATES)
     if states is not None:
         table, once, squared = states
         bound = fit.bound
@@ -110,39 +108,3 @@ def simulated_problems(fit: Estimated, count: int) -> list[Problem]:
         simulated = fit.model.simulate(dataset, fit.theta, seed)
         problems.append(fit.model.compile(simulated, bound.draw(seed, 0, fit.dataset.n)))
     return problems
-
-
-def expected_states(
-    model: Model, theta: FloatArray, dataset: Dataset, weight: FloatArray | None, counts: bool
-) -> tuple[Table, FloatArray, FloatArray] | None:
-    """All states given each distinct observation and pattern of missing values, with Σ w p and Σ w² p; None if many."""
-    if not isinstance(model, FieldModel) or not isinstance(dataset, Table):
-        return None
-    free = [v for v in range(model.m) if v not in model.observed]
-    shape = [model.graph.cardinalities[v] for v in free]
-    states = math.prod(shape)
-    if states > MOST_ENUMERATED_STATES:
-        return None
-    known = np.where(dataset.codes < 0, -1, 0).astype(np.int32)
-    observed = list(model.observed)
-    known[:, observed] = dataset.codes[:, observed]
-    if observed and (known[:, observed] < 0).any():
-        raise DataError(
-            "Some samples lack a value of a variable that the model conditions on: there is no model-based expectation "
-            "for them. Use kind='robust'."
-        )
-    patterns, which = np.unique(known, axis=0, return_inverse=True)
-    if len(patterns) * states > MOST_ENUMERATED_STATES:
-        return None
-    grid = np.indices(shape, dtype=np.int32).reshape(len(free), -1).T
-    codes: Int32Array = np.repeat(patterns, states, axis=0)
-    codes[:, free] = np.tile(grid, (len(patterns), 1))
-    logs = model.log_tables(theta)[model.graph.entries(codes)].sum(axis=1).reshape(len(patterns), states)
-    probability = np.exp(logs - logs.max(axis=1, keepdims=True))
-    probability /= probability.sum(axis=1, keepdims=True)
-    codes[np.repeat(patterns < 0, states, axis=0)] = -1
-    ones = np.ones(len(known)) if weight is None else weight
-    once = np.bincount(which.reshape(-1), ones, len(patterns))
-    squared = np.bincount(which.reshape(-1), ones if counts else ones**2, len(patterns))
-    table = Table(np.ascontiguousarray(codes), model.names, model.states)
-    return table, (probability * once[:, None]).reshape(-1), (probability * squared[:, None]).reshape(-1)
