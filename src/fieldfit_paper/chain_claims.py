@@ -9,15 +9,15 @@ import numpy as np
 from fieldfit_paper import figure13, figure14
 from fieldfit_paper.chain_figures import GRID_AXES, best_cell, heuristic_pairs
 from fieldfit_paper.chain_sweeps import POLICIES, SCALES, averaged, mean_over_folds
-from fieldfit_paper.claim_rows import CLOSE, Evidence, Records, Row
+from fieldfit_paper.claim_rows import CLOSE, Records, Row, SweepTables
 
 MODEL_NAMES = {"boltzmann-chain": "Boltzmann chain", "crf": "CRF"}
 
 
-def sentiment_claims(evidence: Evidence) -> Iterator[Row]:
+def sentiment_claims(tables: SweepTables) -> Iterator[Row]:
     """Figures 4 and 5."""
     for higher in POLICIES:
-        records = evidence.grid("sentiment", "crf", higher)
+        records = tables.grid("sentiment", "crf", higher)
         falls = []
         for sigma2 in (1.0, 10.0):
             at_sigma2 = [r for r in records if r["sigma2"] == sigma2]
@@ -65,9 +65,9 @@ def _number(where: str, claim: str, printed: float, records: Records) -> Row:
     return Row(where, claim, f"{measured:.2f} ± {best['test_nll_error']:.2f} ({at})", not why, why)
 
 
-def chunking_claims(evidence: Evidence) -> Iterator[Row]:
+def chunking_claims(tables: SweepTables) -> Iterator[Row]:
     """Figures 7, 8, 10 and 11."""
-    grids = {(m, h): evidence.grid("conll2000", m, h) for m in MODEL_NAMES for h in POLICIES}
+    grids = {(m, h): tables.grid("conll2000", m, h) for m in MODEL_NAMES for h in POLICIES}
     bc = "boltzmann-chain"
     yield _number("Figure 7", "Boltzmann chain, PL1/FL: best test NLL about 190.", 190.0, grids[bc, "FL"])
     yield _number("Figure 7", "Boltzmann chain, PL1/PL2: best test NLL about 189.5.", 189.5, grids[bc, "PL2"])
@@ -169,11 +169,11 @@ def chunking_claims(evidence: Evidence) -> Iterator[Row]:
         )
 
 
-def heuristic_claims(evidence: Evidence) -> Iterator[Row]:
+def heuristic_claims(tables: SweepTables) -> Iterator[Row]:
     """Figures 9 and 12."""
     for number, model in ((9, "boltzmann-chain"), (12, "crf")):
         for higher in POLICIES:
-            grid, heuristic = evidence.grid("conll2000", model, higher), evidence.heuristic(model, higher)
+            grid, heuristic = tables.grid("conll2000", model, higher), tables.heuristic(model, higher)
             texts, near = [], {}
             step = float(np.diff(sorted({r["beta"] for r in grid})).max())
             for formula in ("published", "exact"):
@@ -196,10 +196,10 @@ def heuristic_claims(evidence: Evidence) -> Iterator[Row]:
             )
 
 
-def regulariser_claims(evidence: Evidence) -> Iterator[Row]:
+def regulariser_claims(tables: SweepTables) -> Iterator[Row]:
     """Figure 13 and what σ² belongs to."""
-    n = SCALES[evidence.scale].n_train
-    rows, alone = figure13.compute(evidence.out, evidence.scale)
+    n = SCALES[tables.scale].n_train
+    rows, alone = figure13.compute(tables.out, tables.scale)
     full = alone["FL"]
     yield Row(
         "Figure 13",
@@ -210,7 +210,7 @@ def regulariser_claims(evidence: Evidence) -> Iterator[Row]:
         "Verdict with σ² for the mean, the reading that the figures use.",
     )
     for model, printed in (("boltzmann-chain", 190.0), ("crf", 5.5)):
-        by_sigma2 = {r["sigma2"]: r["test_nll"] for r in averaged(evidence.pure(model, "FL"), ("sigma2",))}
+        by_sigma2 = {r["sigma2"]: r["test_nll"] for r in averaged(tables.pure(model, "FL"), ("sigma2",))}
         mean, total = by_sigma2[500.0], by_sigma2[500.0 * n]
         yield Row(
             "Section 7.2",

@@ -28,7 +28,7 @@ class Row:
         return "cannot tell" if self.agrees is None else "agrees" if self.agrees else "differs"
 
 
-class Evidence:
+class SweepTables:
     """The tables of one scale, read when a claim asks for them."""
 
     def __init__(self, out: Path | None, scale: str) -> None:

@@ -21,7 +21,7 @@ from fieldfit_paper.chain_claims import chunking_claims, heuristic_claims, regul
 from fieldfit_paper.chain_figures import scale_note
 from fieldfit_paper.chain_folds import FLOPS
 from fieldfit_paper.chain_sweeps import SCALES, SEED
-from fieldfit_paper.claim_rows import CLOSE, Evidence, Row
+from fieldfit_paper.claim_rows import CLOSE, Row, SweepTables
 from fieldfit_paper.reproduction import Reproduction
 from fieldfit_paper.theory_claims import data_claims, theory_claims
 
@@ -36,7 +36,7 @@ HOW = """## How it was computed
 - The CRF has weights for all feature/label pairs of the train and test text, all label transitions and the start.
 - σ² of the CoNLL-2000 figures refers to the *mean* log-likelihood of a training sentence. The paper prints it for the
   whole sample. We compared both readings on one fold and chose the mean, because test NLLs and the best σ² of FL are then
-  closer to the paper's. Their agreement is therefore not independent evidence. For the sentiment figures σ² is as printed.
+  closer to the paper's. Their agreement is therefore not independent tables. For the sentiment figures σ² is as printed.
 - Algorithm 1 uses the diagonal form of J over all parameters (including symbols that do not occur in training), without a
   ridge. "Best β" is the β of the grid with the smallest train NLL.
 - {crf}
@@ -47,15 +47,15 @@ HOW = """## How it was computed
 """
 
 
-def all_claims(evidence: Evidence) -> list[Row]:
+def all_claims(tables: SweepTables) -> list[Row]:
     """Every row; those that need data that is not there are left out with a row that says so."""
-    rows = list(theory_claims(evidence.scale))
+    rows = list(theory_claims(tables.scale))
     parts: tuple[tuple[str, Callable[[], Iterator[Row]]], ...] = (
         ("CoNLL-2000", data_claims),
-        ("the sentiment set", lambda: sentiment_claims(evidence)),
-        ("CoNLL-2000", lambda: chunking_claims(evidence)),
-        ("CoNLL-2000", lambda: heuristic_claims(evidence)),
-        ("CoNLL-2000", lambda: regulariser_claims(evidence)),
+        ("the sentiment set", lambda: sentiment_claims(tables)),
+        ("CoNLL-2000", lambda: chunking_claims(tables)),
+        ("CoNLL-2000", lambda: heuristic_claims(tables)),
+        ("CoNLL-2000", lambda: regulariser_claims(tables)),
     )
     for name, claims in parts:
         try:
@@ -107,7 +107,7 @@ def reproduce(out: Path | None, scale: str = "small", page_path: Path | None = N
     from fieldfit.sweep.database import now
     from fieldfit.sweep.runner import versions
 
-    rows = all_claims(Evidence(out, scale))
+    rows = all_claims(SweepTables(out, scale))
     made = f"Made {now()[:10]}, seed {SEED}, {', '.join(f'{k} {v}' for k, v in versions().items())}."
     if out is not None:
         made += cells_of(Path(out), scale)

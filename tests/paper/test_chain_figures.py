@@ -301,7 +301,7 @@ def test_claims_without_data_say_so(tmp_path, monkeypatch):
 
     monkeypatch.setattr(claim_rows, "records_of", no_rows)
     monkeypatch.setattr(figure13, "records_of", no_rows)
-    rows = claims.all_claims(claim_rows.Evidence(tmp_path, "small"))
+    rows = claims.all_claims(claim_rows.SweepTables(tmp_path, "small"))
     missing = [row for row in rows if row.measured == "not measured"]
     assert len(missing) == 5
     assert {row.verdict for row in missing} == {"cannot tell"}

@@ -14,7 +14,7 @@ from sweep_cells import HERE, lines, make
 
 from fieldfit.sweep import Sweep, open_sweep, run_sweep
 from fieldfit.sweep import store as store_module
-from fieldfit.sweep.store import Outcome, Store
+from fieldfit.sweep.store import CellResult, Store
 from fieldfit.types import FileAccessError
 
 CELLS = {(a, b) for a in range(4) for b in range(6)}
@@ -183,7 +183,7 @@ def test_a_worker_on_another_machine_keeps_its_cell_until_its_lease_ends(tmp_pat
         assert store.take_over() == 1
         other = store.register_worker(store.begin_run(1, {}))
         assert store.claim(other, claim.cell.key).cell == claim.cell
-        late = Outcome('{"product": 13}', None, None, None, 1.0)
+        late = CellResult('{"product": 13}', None, None, None, 1.0)
         accepted, _ = store.finish(worker, claim.cell, late, claim_next=False)
         assert not accepted
         assert store.counts().done == 0

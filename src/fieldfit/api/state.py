@@ -13,7 +13,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.data.encoders import Encoder
 from fieldfit.models.base import Cost, Model, Problem
 from fieldfit.objective import Objective, Penalty
-from fieldfit.optim import Solution
+from fieldfit.optim import Solution, Status
 from fieldfit.policies import Policy, Staged
 from fieldfit.refinement.estimating import RefinedScores
 from fieldfit.refinement.local import LocalRefined
@@ -33,6 +33,7 @@ class Convergence:
     """
 
     converged: bool
+    interrupted: bool
     message: str
     objective: float
     gradient_norm: float
@@ -47,6 +48,7 @@ class Convergence:
         work = None if weights is None else weights.work
         return cls(
             solution.converged,
+            solution.status is Status.INTERRUPTED,
             solution.message,
             -solution.value,
             solution.gradient_norm,
@@ -193,6 +195,11 @@ class FitState:
     def converged(self) -> bool:
         """Whether the optimiser's criterion held."""
         return self.convergence.converged
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the fit: θ is the estimate of that moment."""
+        return self.convergence.interrupted
 
     @property
     def message(self) -> str:

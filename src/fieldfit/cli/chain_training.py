@@ -69,7 +69,7 @@ class TrainingOptions:
         """An interrupted fit ends with an error, after its estimate is saved."""
         from fieldfit.cli.output import InterruptedFitError
 
-        if fit.message == "stopped: interrupted":
+        if fit.interrupted:
             kept = f"; {self.out} has the estimate so far" if self.out else ""
             raise InterruptedFitError(f"Interrupted after {fit.iterations} iterations: not converged{kept}.")
 

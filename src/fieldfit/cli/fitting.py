@@ -108,6 +108,6 @@ def run_fit(read: Callable[[], tuple[Model, Table]], options: FitOptions) -> Non
                 note(f"saved: {options.out}")
     except KeyboardInterrupt:
         raise InterruptedFitError(f"Interrupted after the fit, in its standard errors; {kept}.") from None
-    if result.message == "stopped: interrupted":
+    if result.interrupted:
         kept = f"; {options.out} has the estimate so far" if options.out else ""
         raise InterruptedFitError(f"Interrupted after {result.iterations} iterations: not converged{kept}.")

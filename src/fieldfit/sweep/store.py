@@ -39,7 +39,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CellResult:
     """What became of a cell: a result, or an error."""
 
     result: str | None
@@ -200,7 +200,7 @@ class Store:
         with self._transaction() as connection:
             return _claim(connection, worker, key)
 
-    def finish(self, worker: str, cell: Cell, outcome: Outcome, *, claim_next: bool) -> tuple[bool, Claim | None]:
+    def finish(self, worker: str, cell: Cell, outcome: CellResult, *, claim_next: bool) -> tuple[bool, Claim | None]:
         """Commit a cell and, in the same transaction, take the next one.
 
         The first value is False where the cell belongs to another worker by now; the outcome is then thrown away.

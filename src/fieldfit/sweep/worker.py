@@ -24,7 +24,7 @@ import numpy as np
 from fieldfit.sweep.experiment import CellFunction, find_experiment, takes_start
 from fieldfit.sweep.grid import Cell
 from fieldfit.sweep.process import ProcessName
-from fieldfit.sweep.store import LEASE, Claim, Outcome, Store
+from fieldfit.sweep.store import LEASE, CellResult, Claim, Store
 from fieldfit.types import FieldfitError, SweepError
 
 #: A result is a line of a table; what is larger belongs into a file.
@@ -84,7 +84,7 @@ def work_in(
             store.release(worker)
 
 
-def _compute(function: CellFunction, claim: Claim, constants: Mapping[str, Any], warm: bool) -> Outcome:
+def _compute(function: CellFunction, claim: Claim, constants: Mapping[str, Any], warm: bool) -> CellResult:
     """Call the experiment. Whatever it raises, Ctrl-C apart, is this cell's error and no one else's."""
     began = time.perf_counter()
     cell = claim.cell
@@ -103,7 +103,7 @@ def _compute(function: CellFunction, claim: Claim, constants: Mapping[str, Any],
             error = traceback.format_exc()
     seconds = time.perf_counter() - began
     texts = list(dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught))
-    return Outcome(result, error, state, "\n".join(texts) or None, seconds)
+    return CellResult(result, error, state, "\n".join(texts) or None, seconds)
 
 
 def _checked(returned: Any, cell: Cell, *, has_state: bool) -> tuple[str, bytes | None]:
