@@ -25,7 +25,7 @@ from fieldfit.models.boltzmann_chain import BoltzmannChain
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.work import clock
 from fieldfit.planner.calibration import calibration
-from fieldfit.planner.calibration_runs import Run, random_samples, runs
+from fieldfit.planner.calibration_runs import CalibrationRun, random_samples, runs
 from fieldfit.planner.costs import policy_work, timed_work
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Share
@@ -154,7 +154,7 @@ def drift_of(first: dict[int, float]) -> float:
     least = {}
     with use_threads(1):
         for place in chosen:
-            own = Run.of(*runs()[place])
+            own = CalibrationRun.of(*runs()[place])
             for _ in range(3):
                 own.evaluate()
             least[place] = min(own.evaluations)

@@ -170,7 +170,7 @@ def test_a_large_tagger_has_the_errors_of_the_dense_calculation(monkeypatch, pol
     """So few parameters are solved to the residual's tolerance; PL1's model-based meat is simulated (4 copies)."""
     chosen = ["x0:y1", "y0->y1"]
     dense = ff.fit(CRF, crf_data(), policy, sigma2=10.0).standard_errors(kind, chosen)
-    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 2)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_COVARIANCE_PARAMETERS", 2)
     large = ff.fit(CRF, crf_data(), policy, sigma2=10.0).standard_errors(kind, chosen)
     np.testing.assert_allclose(large, dense, rtol=0.1 if (policy, kind) == ("PL1", "model") else 2e-3)
 
@@ -209,7 +209,7 @@ def test_influence_tests_and_functionals_work_on_sequences(monkeypatch):
     frame = ff.cross_validate(CRF, data, ["PL1", "FL"], folds=3, fixed=FIXED)
     assert frame["nll"].iloc[0] < np.log(2) * np.mean(lengths)
     expected = fit.functional({"x0:y1": 1, "x1:y1": -1}).standard_error
-    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 2)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_COVARIANCE_PARAMETERS", 2)
     large = ff.fit(CRF, data, "0.7*PL1", fixed=FIXED, tol=1e-9)
     assert large.functional({"x0:y1": 1, "x1:y1": -1}).standard_error == pytest.approx(expected, rel=1e-5)
 

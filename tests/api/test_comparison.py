@@ -182,7 +182,7 @@ def test_simulated_effective_parameters_say_how_well_they_are_known(monkeypatch)
     assert fit.effective_parameters_error() == 0.0
     assert fit.effective_parameters_error("model") == 0.0
     assert "claic_error" not in ff.compare([fit])
-    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_COVARIANCE_PARAMETERS", 3)
     probed = replace(fit)
     accuracy: Any = probed.accuracy()
     drawn = np.array([accuracy.effective_parameters(seed=seed) for seed in range(100)])

@@ -128,7 +128,7 @@ def test_influence_of_chosen_samples_needs_no_matrix(monkeypatch, sigma2):
     fit = ff.fit(MODEL, X, "0.7*PL1", **options)
     expected = fit.influence()[[5, -1]]
     np.testing.assert_allclose(fit.influence(rows=[5, -1]), expected, rtol=1e-9, atol=1e-14)
-    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_COVARIANCE_PARAMETERS", 3)
     large = ff.fit(MODEL, X, "0.7*PL1", **options)
     np.testing.assert_allclose(large.influence(rows=[5, -1]), expected, rtol=1e-4, atol=1e-8)
     for wrong in ([0.5], [len(X)]):
@@ -175,7 +175,7 @@ def test_beyond_matrices_chosen_parameters_have_everything(monkeypatch):
     names = ["x0:x1", "x2"]
     small = ff.fit(MODEL, X, "0.7*PL1 + 0.3*PL2")
     expected = small.influential(6, parameters=names), small.gross_error_sensitivity(names)
-    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_COVARIANCE_PARAMETERS", 3)
     large = ff.fit(MODEL, X, "0.7*PL1 + 0.3*PL2")
     found = large.influential(6, parameters=names)
     assert list(found.index) == list(expected[0].index)
@@ -199,7 +199,7 @@ def test_beyond_matrices_the_strongest_samples_are_screened_and_solved(monkeypat
     if weighted:
         options["sample_weight"] = np.linspace(0.5, 1.5, 60)
     expected = ff.fit(model, x, "0.7*PL1", **options).influential(5)
-    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_COVARIANCE_PARAMETERS", 3)
     large = ff.fit(model, x, "0.7*PL1", **options)
     found = large.influential(5)
     assert list(found.index) == list(expected.index)

@@ -99,7 +99,7 @@ def test_many_parameters_go_by_products(monkeypatch):
     chosen = ["x1:x3", "x2"]
     expected = fit.standard_errors(parameters=chosen), fit.standard_errors("model", chosen)
     difference = fit.functional({"x0:x1": 1, "x2:x3": -1}).standard_error
-    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_COVARIANCE_PARAMETERS", 3)
     large = ff.fit(MODEL, X, POLICY)
     assert isinstance(large.accuracy(), ImplicitAccuracy)
     np.testing.assert_allclose(large.standard_errors(parameters=chosen), expected[0], rtol=1e-5)
@@ -183,7 +183,7 @@ def test_debiased_functions_with_any_number_of_parameters(monkeypatch):
     dense = penalised.functional(difference, debias=True)
     assert dense.estimate == pytest.approx(step.functional(difference).estimate, abs=1e-9)
     assert dense.standard_error == pytest.approx(step.functional(difference).standard_error, rel=0.02)
-    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_COVARIANCE_PARAMETERS", 3)
     large = ff.fit(MODEL, X, "PL1", sigma2=0.1, tol=1e-9)
     by_products = large.functional(difference, debias=True)
     assert by_products.estimate == pytest.approx(dense.estimate, rel=1e-5)
@@ -232,14 +232,14 @@ def test_few_samples_for_each_parameter_are_said_where_robust_errors_are_printed
         assert ("compare kind='model'" in text) == bool(words)
     assert fit.functional("x0:x1", kind="model").caution == ""
     assert "samples for each" not in fit.summary(kind="model")
-    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_COVARIANCE_PARAMETERS", 3)
     assert ("compare kind='model'" in ff.fit(MODEL, X[:rows], "PL1", sigma2=1.0).summary()) == bool(words)
 
 
 def test_simulated_errors_of_many_parameters_say_how_far_they_are_off(monkeypatch):
     """The clause's percentage against the exact error: within five of it, and not all of the error is the meat's."""
     exact = ff.fit(MODEL, X, POLICY).standard_errors("model", ["x0:x1"])[0]
-    monkeypatch.setattr("fieldfit.api.accuracies.MOST_DENSE", 3)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_COVARIANCE_PARAMETERS", 3)
     fit = ff.fit(MODEL, X, POLICY)
     found = fit.functional("x0:x1", kind="model")
     accuracy: Any = fit.accuracy("model")

@@ -104,7 +104,7 @@ def test_means_over_samples_know_the_noise_of_every_law(five, monkeypatch):
     """Means over 1,000 samples and two draws of Z for each: the trace has a standard error of about 2.5%."""
     model, _, x = five
     texts = ["Multinomial(PL1)", "Multinomial(0.6*PL1@2 + 0.4*PL2)", "Unless(0.2*FL, 0.7*PL1 + 0.3*PL2)"]
-    monkeypatch.setattr(gathering, "MOST_ENUMERATED_STATES", 0)
+    monkeypatch.setattr(gathering, "MOST_PLANNED_STATES", 0)
     plan = ff.plan(model, x, policies=texts)
     for text in texts:
         theory = ff.asymptotics(model, plan.theta, text)

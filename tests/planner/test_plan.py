@@ -157,7 +157,7 @@ def test_many_parameters_by_conjugate_gradients_agree_with_the_dense_form(monkey
     x = model.sample(theta, 1500, random_state=2).values
     policies = ["PL1", "PL2", "FL", "Partition(2)", "0.5*PL1 + 0.3*PL2@0.2"]
     names = [model.parameter_names[3], model.parameter_names[40]]
-    monkeypatch.setattr(gathering, "MOST_ENUMERATED_STATES", 0)
+    monkeypatch.setattr(gathering, "MOST_PLANNED_STATES", 0)
     dense = [ff.plan(model, x, policies=policies, functionals=own).table for own in (None, names)]
     monkeypatch.setattr(piloting, "MOST_DENSE_PARAMETERS", 10)
     implicit = [ff.plan(model, x, policies=policies, functionals=own).table for own in (None, names)]
@@ -173,7 +173,7 @@ def test_simulated_samples_never_make_anything_better_than_maximum_likelihood(mo
     x = model.sample(theta, 150, random_state=2).values  # fewer than five for each parameter
     policies = ["PL1", "PL2", "0.2*PL1/row", "Partition(2)", "FL"]
     exact = ff.plan(model, x, policies=policies, sigma2=1.0)
-    monkeypatch.setattr(gathering, "MOST_ENUMERATED_STATES", 0)
+    monkeypatch.setattr(gathering, "MOST_PLANNED_STATES", 0)
     plan = ff.plan(model, x, policies=policies, sigma2=1.0)
     assert "simulated" in plan.method
     table = plan.table.set_index("policy")
@@ -197,7 +197,7 @@ def test_sampled_variances_state_their_error(monkeypatch, five):
     model, _, x = five
     policies = ["PL1", "PL2", "FL", "Partition(2)"]
     exact = ff.plan(model, x, policies=policies)
-    monkeypatch.setattr(gathering, "MOST_ENUMERATED_STATES", 0)
+    monkeypatch.setattr(gathering, "MOST_PLANNED_STATES", 0)
     sampled = ff.plan(model, x, policies=policies).table.set_index("policy")
     for text in policies:
         theory = ff.asymptotics(model, exact.theta, text)

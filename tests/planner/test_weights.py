@@ -30,7 +30,7 @@ def columns(plan, name="variance"):
 @pytest.mark.parametrize(("enumerated", "dense"), [(1 << 12, 120), (0, 120), (0, 5)])
 def test_counts_are_repeated_rows(five, monkeypatch, enumerated, dense):
     model, x, counts = counted(five)
-    monkeypatch.setattr(gathering, "MOST_ENUMERATED_STATES", enumerated)
+    monkeypatch.setattr(gathering, "MOST_PLANNED_STATES", enumerated)
     monkeypatch.setattr(piloting, "MOST_DENSE_PARAMETERS", dense)
     short = ff.plan(model, x, policies=POLICIES, sample_weight=counts, weight_kind="counts")
     long = ff.plan(model, np.repeat(x, counts, axis=0), policies=POLICIES)

@@ -83,7 +83,7 @@ def by_products(monkeypatch):
         ends.append(state)
         return solution, state
 
-    monkeypatch.setattr(accuracies, "MOST_DENSE", 0)
+    monkeypatch.setattr(accuracies, "MOST_COVARIANCE_PARAMETERS", 0)
     monkeypatch.setattr(accuracies, "conjugate_gradients", recorded)
     return ends
 

@@ -105,7 +105,7 @@ def test_too_many_numbers_are_left_to_the_products(monkeypatch):
     table = model.read(model.sample(theta, 90, 1).values)
     problem = model.compile(table, Policy.parse(policy).bind(model.structure()).draw(0, 0, 90))
     expected = problem.hessian_matrix(theta)
-    monkeypatch.setattr("fieldfit.models.field_problem.MOST_NUMBERS", 2_000)
+    monkeypatch.setattr("fieldfit.models.field_problem.MOST_STATE_ENTRIES", 2_000)
     monkeypatch.setattr("fieldfit.models.field_information.MOST_LATTICE_STATES", 10)
     again = model.compile(table, Policy.parse(policy).bind(model.structure()).draw(0, 0, 90))
     np.testing.assert_allclose(again.hessian_matrix(theta), expected, atol=1e-10)

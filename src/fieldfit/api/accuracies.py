@@ -32,7 +32,7 @@ from fieldfit.variance.meat import mean_score
 Kind = Literal["robust", "model"]
 
 #: Parameters up to which bread and meat are dense matrices.
-MOST_DENSE = 3_000
+MOST_COVARIANCE_PARAMETERS = 3_000
 _MOST_PRODUCTS = 2_000
 #: Simulated copies of the data behind model-based standard errors where there are too many parameters for matrices.
 _SIMULATED = 4
@@ -45,7 +45,7 @@ _RESIDUAL, _SOLVED = 1e-7, 1e-4
 
 def fits_matrices(fit: FitState) -> bool:
     """Whether there are few enough parameters for dense matrices."""
-    return fit.model.n_parameters <= MOST_DENSE
+    return fit.model.n_parameters <= MOST_COVARIANCE_PARAMETERS
 
 
 def robust_accuracy(fit: FitState) -> Accuracy:

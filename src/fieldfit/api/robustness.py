@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Scores = Problem | RefinedScores | LocalScores
 
 #: Numbers in an array of influences that is returned at once.
-MOST_NUMBERS = 50_000_000
+MOST_INFLUENCE_NUMBERS = 50_000_000
 #: Numbers in a block of scores.
 BLOCK = 4_000_000
 #: Samples that are examined for each one that is requested. On 600 sentences of a tagger with 4,570 parameters the
@@ -46,7 +46,7 @@ def influence(fit: Fit, data: Any = None, parameters: Any = None, rows: Any = No
         return influence_of_rows(fit, rows)
     if parameters is None:
         n = fit.scores_source.n_samples if data is None else _expected(fit, data).n_samples
-        if n * len(fit.theta) > MOST_NUMBERS:
+        if n * len(fit.theta) > MOST_INFLUENCE_NUMBERS:
             raise ModelError(
                 f"The influence of {n:,} samples on {len(fit.theta):,} parameters has {n * len(fit.theta):.2g} numbers. "
                 f"Select parameters=[…], or iterate over fit.influence_blocks()."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fieldfit.api.accuracies import MOST_DENSE, Kind, model_accuracy, robust_accuracy
+from fieldfit.api.accuracies import MOST_COVARIANCE_PARAMETERS, Kind, model_accuracy, robust_accuracy
 from fieldfit.api.cautions import few_samples, pull_of, simulated, under_model
 from fieldfit.api.functionals import Estimate, check_level, places_of, unit_rows, value_and_gradient
 from fieldfit.api.state import FitState
@@ -91,8 +91,9 @@ class StandardErrors(FitState):
         accuracy = self.accuracy(kind)
         if not isinstance(accuracy, DenseAccuracy):
             raise ModelError(
-                f"A covariance matrix of {self.model.n_parameters:,} parameters would be too large (the limit "
-                f"is {MOST_DENSE:,}). Select parameters (parameters=[…]) or functions of them (fit.functional)."
+                f"A covariance matrix of {self.model.n_parameters:,} parameters would be too large (the limit is "
+                f"{MOST_COVARIANCE_PARAMETERS:,}). Select parameters (parameters=[…]) or functions of them "
+                "(fit.functional)."
             )
         return accuracy
 

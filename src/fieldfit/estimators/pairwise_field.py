@@ -23,7 +23,7 @@ from fieldfit.threads import use_threads
 from fieldfit.types import DataError, FloatArray
 
 #: Different values up to which a column of numbers is taken to be discrete.
-_MOST_STATES = 256
+_MOST_DISTINCT_VALUES = 256
 
 
 class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
@@ -178,10 +178,10 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         values = np.unique(table[~np.isnan(table)] if table.dtype.kind == "f" else table)
         if np.isinf(values.astype(np.float64)).any():
             raise DataError("X contains an infinite value; values must be finite states, or NaN if missing.")
-        if len(values) > _MOST_STATES:
+        if len(values) > _MOST_DISTINCT_VALUES:
             raise DataError(
                 f"X has {len(values)} distinct values, too many for states of discrete variables: the limit is "
-                f"{_MOST_STATES}. Bin the columns first."
+                f"{_MOST_DISTINCT_VALUES}. Bin the columns first."
             )
         if len(values) < 2:
             raise DataError(f"X has {len(values)} distinct values; a field needs at least 2. Give states=….")

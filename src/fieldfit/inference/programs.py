@@ -19,7 +19,7 @@ from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.factor_graph import FactorGraph
 from fieldfit.inference.templates import (
     MOST_MAP_ENTRIES,
-    Template,
+    EliminationTemplate,
     TemplateOrder,
     compile_template,
     order_template,
@@ -48,7 +48,7 @@ def check_tables(graph: FactorGraph, log_tables: FloatArray) -> FloatArray:
 class Program:
     """A template with the graph's free variables and factors in the places of its own."""
 
-    template: Template
+    template: EliminationTemplate
     free: tuple[int, ...]
     boundary: tuple[int, ...]  # clamped variables that share a factor with a free one
     factors: IntArray  # graph factors that touch a free variable, group by group
@@ -96,7 +96,7 @@ class ProgramCompiler:
         self.graph = graph
         self.largest_table = largest_table
         self.memory = 0  # bytes of all templates so far
-        self._templates: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], Template] = {}
+        self._templates: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], EliminationTemplate] = {}
         self._orders: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], TemplateOrder | WidthError] = {}
         self._cards = np.array(graph.cardinalities, dtype=np.int64)
 
@@ -187,7 +187,9 @@ class ProgramCompiler:
             raise WidthError(str(order))
         return order
 
-    def _template(self, cards: tuple[int, ...], groups: tuple[tuple[int, ...], ...], name: str) -> Template:
+    def _template(
+        self, cards: tuple[int, ...], groups: tuple[tuple[int, ...], ...], name: str
+    ) -> EliminationTemplate:
         key = (cards, groups)
         template = self._templates.get(key)
         if template is None:

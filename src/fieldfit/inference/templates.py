@@ -1,7 +1,7 @@
 """The shape of an elimination as flat arrays.
 
-A `Template` is the elimination of variables with given cardinalities whose reduced tables have given scopes, whatever graph
-they come from; kernels/elimination.hpp describes the layout and the method.
+An `EliminationTemplate` is the elimination of variables with given cardinalities whose reduced tables have given scopes,
+whatever graph they come from; kernels/elimination.hpp describes the layout and the method.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_MAP_ENTRIES = 1 << 26
 
 
 @dataclass(frozen=True, eq=False)
-class Template:
+class EliminationTemplate:
     """One shape of elimination: buckets over the free variables 0..k−1, reduced tables over ``groups``."""
 
     cardinalities: tuple[int, ...]
@@ -93,7 +93,9 @@ def order_template(
     return TemplateOrder(order, inputs, tables)
 
 
-def compile_template(cards: tuple[int, ...], groups: tuple[tuple[int, ...], ...], ordered: TemplateOrder) -> Template:
+def compile_template(
+    cards: tuple[int, ...], groups: tuple[tuple[int, ...], ...], ordered: TemplateOrder
+) -> EliminationTemplate:
     """Compile the elimination of all variables of a field with these reduced tables, in a known order."""
     order, inputs, tables = ordered.order, ordered.inputs, ordered.tables
     bucket_cards, sources, input_counts, maps = [], [], [], []
@@ -132,4 +134,4 @@ def compile_template(cards: tuple[int, ...], groups: tuple[tuple[int, ...], ...]
         "separator_var": np.array(separator_vars, dtype=np.int32),
         "separator_stride": np.array(separator_strides, dtype=np.int32),
     }
-    return Template(cards, groups, arrays, order.cost, order.width)
+    return EliminationTemplate(cards, groups, arrays, order.cost, order.width)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fieldfit.models.field import FieldModel
 
 #: Components of a family for which the sizes are computed one by one.
-_MOST_LISTED = 20_000
+_MOST_COUNTED_COMPONENTS = 20_000
 
 
 def family_flops(model: FieldModel, family: BoundFamily) -> FloatArray:
@@ -37,7 +37,7 @@ def family_flops(model: FieldModel, family: BoundFamily) -> FloatArray:
     block = getattr(family, "block_size", None)
     if block is not None and len(set(model.graph.cardinalities)) == 1:
         return np.array([r * float(cards[0]) ** block + r / size])
-    listed = min(size, _MOST_LISTED)
+    listed = min(size, _MOST_COUNTED_COMPONENTS)
     states = [math.prod(cards[v] for v in family.component(j).target) for j in range(listed)]
     per = r * np.array(states) + r / size
     return per if listed == size else np.array([per.mean()])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 #: States of a sum that is computed state by state with anything clamped, and numbers that this may take.
-SMALL, MOST_NUMBERS = 64, 4_000_000
+SMALL, MOST_STATE_ENTRIES = 64, 4_000_000
 #: States and monomials of a sum with nothing clamped.
 MOST_LATTICE_STATES, MOST_MONOMIALS = 1 << 20, 1_000
 

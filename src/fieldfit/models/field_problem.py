@@ -30,7 +30,7 @@ from fieldfit.models.base import Problem
 from fieldfit.models.equal_samples import equal_samples
 from fieldfit.models.field_compiler import FieldArrays, FieldCompiler, Group, collect, wide_rows
 from fieldfit.models.field_information import (
-    MOST_NUMBERS,
+    MOST_STATE_ENTRIES,
     Lattice,
     SmallSums,
     lattice_of,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 #: Entries up to which expectations of the features by configuration are a dense matrix.
-_MOST_DENSE = 4_000_000
+_MOST_EXPECTED_ENTRIES = 4_000_000
 
 
 class FieldProblem(Problem):
@@ -231,8 +231,9 @@ class FieldProblem(Problem):
         finite = bool(np.isfinite(log_tables).all())
         for place in np.unique(program_of[usage != 0]).tolist():
             of_program = np.flatnonzero((program_of == place) & (usage != 0))
-            program, which, lattice = self.programs.programs[place], *self._short_sums(place)
-            if which is not None and numbers + which.size * len(of_program) <= MOST_NUMBERS:
+            program = self.programs.programs[place]
+            which, lattice = self._short_sums(place)
+            if which is not None and numbers + which.size * len(of_program) <= MOST_STATE_ENTRIES:
                 numbers += which.size * len(of_program)
                 block = self._bases_of(place)[self._needed[of_program] - self.configurations.config_ptr[place]]
                 small.append(SmallSums(which, self.programs.entries(place, block), usage[of_program]))
@@ -323,7 +324,7 @@ class FieldProblem(Problem):
         usages = [usage[rows] for usage in self._family_usage]
         needed = np.unique(np.concatenate([usage.indices for usage in usages]))
         expected = self._config_marginals(log_tables, needed) @ self.arrays.features
-        if expected.shape[0] * expected.shape[1] <= _MOST_DENSE:
+        if expected.shape[0] * expected.shape[1] <= _MOST_EXPECTED_ENTRIES:
             expected = expected.toarray()
         result = np.empty((len(rows), self.n_families, self.n_parameters))
         for family, usage in enumerate(usages):

@@ -12,7 +12,7 @@ import numpy as np
 
 from fieldfit import _kernels
 from fieldfit.optim.descent import Descent, Point
-from fieldfit.optim.line_search import Outcome, wolfe_search
+from fieldfit.optim.line_search import SearchOutcome, wolfe_search
 from fieldfit.optim.memory import Memory
 from fieldfit.optim.preconditioner import InverseProduct, Preconditioner, split_preconditioner
 from fieldfit.optim.run import Run, ValueGradient, start_point
@@ -75,9 +75,9 @@ class _Descent(Descent):
         """A line search along the memory's direction; once more along the gradient before giving up."""
         while True:
             outcome, value = self._search()
-            if outcome is Outcome.UNBOUNDED:
+            if outcome is SearchOutcome.UNBOUNDED:
                 return Status.UNBOUNDED
-            if outcome is not Outcome.FAILED:
+            if outcome is not SearchOutcome.FAILED:
                 self._accept(value)
                 return None
             if not len(self._memory):
@@ -98,7 +98,7 @@ class _Descent(Descent):
         if self._operator is not None:
             self._image = self._operator(gradient)
 
-    def _search(self) -> tuple[Outcome, float]:
+    def _search(self) -> tuple[SearchOutcome, float]:
         """Find a better point and leave it in the trial buffers; also gives its value."""
         slope = self._memory.direction(
             self.current.x,
@@ -108,7 +108,7 @@ class _Descent(Descent):
             self._trial.x,
         )
         if not slope < 0 or not math.isfinite(slope):
-            return Outcome.FAILED, math.nan
+            return SearchOutcome.FAILED, math.nan
         # Nothing is known of the scale before the first pair: a step of length 1 then.
         first = 1.0 if self._scaled or len(self._memory) else min(1.0, 1.0 / math.sqrt(-slope))
         value = math.nan

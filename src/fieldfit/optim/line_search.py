@@ -19,7 +19,7 @@ _CURVATURE = 0.9
 _NOISE = 1e-10
 
 
-class Outcome(Enum):
+class SearchOutcome(Enum):
     """How a line search ended."""
 
     FOUND = "found"
@@ -43,7 +43,7 @@ class Trial:
 
 def wolfe_search(
     evaluate: Callable[[float], tuple[float, float]], value: float, slope: float, step: float, limit: int = 40
-) -> tuple[Trial, Outcome]:
+) -> tuple[Trial, SearchOutcome]:
     """Search from ``step``, where ``evaluate(t)`` gives φ(t) and φ'(t); at most ``limit`` evaluations.
 
     The last call of ``evaluate`` is at the step that is returned, unless the search failed.
@@ -55,11 +55,11 @@ def wolfe_search(
     for _ in range(limit):
         trial = Trial(step, *evaluate(step))
         if trial.value == -math.inf:
-            return trial, Outcome.UNBOUNDED
+            return trial, SearchOutcome.UNBOUNDED
         if not trial.finite or not _decreases(trial, start, noise):
             upper = trial
         elif abs(trial.slope) <= _CURVATURE * abs(slope):
-            return trial, Outcome.FOUND
+            return trial, SearchOutcome.FOUND
         elif trial.slope > 0:
             upper = trial
         else:
@@ -67,7 +67,7 @@ def wolfe_search(
         if upper is None:
             step = _extrapolate(previous, lower)
             if not math.isfinite(step):
-                return lower, Outcome.UNBOUNDED
+                return lower, SearchOutcome.UNBOUNDED
             continue
         if upper.step - lower.step <= 1e-15 * upper.step:
             break
@@ -76,11 +76,11 @@ def wolfe_search(
             step = lower.step + 0.5 * (upper.step - lower.step)
         width = upper.step - lower.step
     if upper is None:
-        return lower, Outcome.UNBOUNDED
+        return lower, SearchOutcome.UNBOUNDED
     if not lower.value < value:
-        return start, Outcome.FAILED
+        return start, SearchOutcome.FAILED
     # It falls enough, though it is still steep; evaluate again so that the caller's buffers belong to it.
-    return Trial(lower.step, *evaluate(lower.step)), Outcome.FOUND
+    return Trial(lower.step, *evaluate(lower.step)), SearchOutcome.FOUND
 
 
 def _decreases(trial: Trial, start: Trial, noise: float) -> bool:

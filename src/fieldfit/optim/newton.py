@@ -16,7 +16,7 @@ import numpy as np
 
 from fieldfit.optim.cg import Recursion, checked_product
 from fieldfit.optim.descent import Descent, Point
-from fieldfit.optim.line_search import Outcome, wolfe_search
+from fieldfit.optim.line_search import SearchOutcome, wolfe_search
 from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
 from fieldfit.optim.run import Run, ValueGradient, start_point
 from fieldfit.optim.solution import Callback, Solution, Status
@@ -141,8 +141,8 @@ class _Newton(Descent):
         if not slope < 0:
             return Status.LINE_SEARCH
         _, outcome = wolfe_search(evaluate, start.value, slope, 1.0)
-        if outcome is not Outcome.FOUND:
-            return Status.UNBOUNDED if outcome is Outcome.UNBOUNDED else Status.LINE_SEARCH
+        if outcome is not SearchOutcome.FOUND:
+            return Status.UNBOUNDED if outcome is SearchOutcome.UNBOUNDED else Status.LINE_SEARCH
         self.current = trial
         return None
 

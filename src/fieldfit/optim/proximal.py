@@ -17,7 +17,7 @@ import numpy as np
 
 from fieldfit.optim.descent import Descent, Point
 from fieldfit.optim.l1_penalty import L1Penalty
-from fieldfit.optim.line_search import Outcome
+from fieldfit.optim.line_search import SearchOutcome
 from fieldfit.optim.quadratic_model import QuadraticModel
 from fieldfit.optim.run import Run, ValueGradient, start_point
 from fieldfit.optim.solution import Callback, Solution, Status
@@ -80,9 +80,9 @@ class _Descent(Descent):
         previous = self.current
         while True:
             outcome = self._move()
-            if outcome is Outcome.UNBOUNDED:
+            if outcome is SearchOutcome.UNBOUNDED:
                 return Status.UNBOUNDED
-            if outcome is not Outcome.FAILED:
+            if outcome is not SearchOutcome.FAILED:
                 self._model.append(self.current.x - previous.x, self.current.gradient - previous.gradient)
                 return None
             if not len(self._model):
@@ -97,7 +97,7 @@ class _Descent(Descent):
         absolute, norm = self._penalty.look(x, gradient)
         self.current = Point(x, gradient, value + absolute, norm)
 
-    def _move(self) -> Outcome:
+    def _move(self) -> SearchOutcome:
         """Step to a better point along the minimum of the model."""
         at, pseudo = self.current, self._penalty.pseudo
         free = np.flatnonzero((at.x != 0) | (pseudo != 0))
@@ -106,23 +106,23 @@ class _Descent(Descent):
         first_scale = 1.0 if self._scaled else max(1.0, float(np.sqrt(pseudo @ pseudo)))
         step = self._model.lowest(free, gradient, x, l1, first_scale, _FORCING * at.norm, _PASSES)
         if step is None:
-            return Outcome.FAILED
+            return SearchOutcome.FAILED
         trial: tuple[FloatArray, float, FloatArray] | None = None
 
-        def evaluate(t: float) -> Trial:
+        def evaluate(t: float) -> ProximalTrial:
             nonlocal trial
             moved = x + t * step
             whole = at.x.copy()
             whole[free] = moved
             value, moved_gradient = self._evaluate(whole)
             if value != -math.inf and not np.isfinite(moved_gradient).all():
-                return Trial(math.nan, math.nan, math.nan)
+                return ProximalTrial(math.nan, math.nan, math.nan)
             trial = whole, value, moved_gradient
             promise, arrival = _slopes(x, moved, gradient, moved_gradient[free], l1)
-            return Trial(value + float(l1 @ np.abs(moved)), promise, arrival)
+            return ProximalTrial(value + float(l1 @ np.abs(moved)), promise, arrival)
 
         outcome = backtrack(evaluate, at.value)
-        if outcome is Outcome.FOUND and trial is not None:
+        if outcome is SearchOutcome.FOUND and trial is not None:
             self._accept(*trial)
         return outcome
 
@@ -144,7 +144,7 @@ def _slopes(
 
 
 @dataclass(frozen=True)
-class Trial:
+class ProximalTrial:
     """A step tried: the value there, the decrease ``promise`` < 0 that the model's slope makes of it, and ``arrival``, the
     slope there times the length of the step.
     """
@@ -154,7 +154,7 @@ class Trial:
     arrival: float
 
 
-def backtrack(evaluate: Callable[[float], Trial], value: float, limit: int = 40) -> Outcome:
+def backtrack(evaluate: Callable[[float], ProximalTrial], value: float, limit: int = 40) -> SearchOutcome:
     """Shorten the step from 1 until the value falls by 1e-4 of the promise; ``evaluate(t)`` is the step t.
 
     Near an optimum the difference of two values drowns in rounding, and the slopes decide, as in `wolfe_search`. The last
@@ -164,16 +164,16 @@ def backtrack(evaluate: Callable[[float], Trial], value: float, limit: int = 40)
     for _ in range(limit):
         trial = evaluate(step)
         if trial.value == -math.inf:
-            return Outcome.UNBOUNDED
+            return SearchOutcome.UNBOUNDED
         if not math.isfinite(trial.value):
             step *= 0.2
             continue
         falls = trial.value <= value + _DECREASE * trial.promise
         slopes_fall = trial.value <= value + noise and trial.arrival <= (2 * _DECREASE - 1) * trial.promise
         if trial.promise < 0 and (falls or slopes_fall):
-            return Outcome.FOUND
+            return SearchOutcome.FOUND
         # The minimum of the parabola through both values with the promised slope.
         excess = trial.value - value - trial.promise
         fraction = -trial.promise / (2.0 * excess) if excess > 0 else 0.5
         step *= min(max(fraction, 0.1), 0.5)
-    return Outcome.FAILED
+    return SearchOutcome.FAILED

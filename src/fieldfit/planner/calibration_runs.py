@@ -51,7 +51,7 @@ def _mixed() -> FieldModel:
 
 
 @dataclass
-class Run:
+class CalibrationRun:
     """A policy on random samples: its counted work, and the seconds measured so far."""
 
     work: Work
@@ -64,7 +64,7 @@ class Run:
     evaluations: list[float] = field(default_factory=list)
 
     @classmethod
-    def of(cls, model: FieldModel, n: int, text: str) -> Run:
+    def of(cls, model: FieldModel, n: int, text: str) -> CalibrationRun:
         """The run, compiled once."""
         table, theta = random_samples(model, n)
         bound = Policy.parse(text).bind(model.structure(table))
@@ -107,7 +107,7 @@ def measure() -> Calibration:
     shared = None if threads < 2 else Shared.of(threads)
     waiting = 0.0
     with use_threads(1), one_blas_thread():
-        timed = [Run.of(*arguments) for arguments in runs()]
+        timed = [CalibrationRun.of(*arguments) for arguments in runs()]
         for _ in range(_PASSES):
             for run in timed:
                 run.compile_again()
@@ -155,7 +155,7 @@ class Shared:
     does not know of it.
     """
 
-    def __init__(self, threads: int, problems: list[Run]) -> None:
+    def __init__(self, threads: int, problems: list[CalibrationRun]) -> None:
         self.threads, self.problems = threads, problems
         self.times: list[list[float]] = [[], [], [], []]
 
@@ -163,7 +163,7 @@ class Shared:
     def of(cls, threads: int) -> Shared:
         """The two problems, compiled."""
         sizes = ((60, 8192), (30, 512 * threads))
-        return cls(threads, [Run.of(BoltzmannMachine(m), n, "PL1") for m, n in sizes])
+        return cls(threads, [CalibrationRun.of(BoltzmannMachine(m), n, "PL1") for m, n in sizes])
 
     def evaluate(self) -> None:
         """Both problems with one thread and with all, a few times."""

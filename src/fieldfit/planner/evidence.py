@@ -35,7 +35,7 @@ from fieldfit.variance.criterion import Criterion, LogDeterminant, LogTrace
 from fieldfit.variance.mixture_moments import MixtureMoments, Sampled, sampled_moments
 
 #: Joint states up to which expectations are sums over all of them.
-MOST_ENUMERATED_STATES = 1 << 12
+MOST_PLANNED_STATES = 1 << 12
 #: Standard errors, and relative difference, from which on means over samples and sums over states disagree.
 _DISAGREE_ERRORS, _DISAGREE = 5.0, 0.05
 #: Fewest samples for that comparison, in all and for each parameter.
@@ -360,4 +360,4 @@ def can_enumerate(model: Model, rows: Dataset) -> bool:
         return False
     if model.n_parameters > piloting.MOST_DENSE_PARAMETERS or rows.relative_weight is not None:
         return False
-    return math.prod(model.graph.cardinalities) <= MOST_ENUMERATED_STATES
+    return math.prod(model.graph.cardinalities) <= MOST_PLANNED_STATES

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 _FIRST_STREAM = 0x5A000000  # away from the streams of samplers, which may share the user's seed
-_MOST_DENSE = 5_000
-_MOST_LISTED = 20_000_000
+_MOST_MOMENT_COMPONENTS = 5_000
+_MOST_LISTED_COMPONENTS = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -269,18 +269,18 @@ class BoundPolicy:
 
     def mean(self, row: int | None = None) -> FloatArray:
         """E[Z] = λ (K,)."""
-        self._check_listed(row, _MOST_LISTED)
+        self._check_listed(row, _MOST_LISTED_COMPONENTS)
         return np.concatenate([law.mean(sizes) for law, sizes in self._sizes(row)])
 
     def beta(self, row: int | None = None) -> FloatArray:
         """β (K,)."""
-        self._check_listed(row, _MOST_LISTED)
+        self._check_listed(row, _MOST_LISTED_COMPONENTS)
         sizes = [size for _, sizes in self._sizes(row) for size in sizes]
         return np.concatenate([np.broadcast_to(b, (size,)) for b, size in zip(self.betas, sizes, strict=True)])
 
     def second_moment(self, row: int | None = None) -> FloatArray:
         """E[ZZᵀ] (K, K), dense."""
-        self._check_listed(row, _MOST_DENSE)
+        self._check_listed(row, _MOST_MOMENT_COMPONENTS)
         mean = self.mean(row)
         moment = np.outer(mean, mean)
         at = 0
@@ -292,7 +292,7 @@ class BoundPolicy:
 
     def second_moment_factors(self, row: int | None = None) -> tuple[csr_matrix, FloatArray]:
         """(C, d) with E[ZZᵀ] = Cᵀ diag(d) C: C sparse (t, K), d (t,), some of it possibly negative."""
-        self._check_listed(row, _MOST_LISTED)
+        self._check_listed(row, _MOST_LISTED_COMPONENTS)
         groups = self._sizes(row)
         return stack_factors([law.factors(s) for law, s in groups], [law.mean(s) for law, s in groups])
 

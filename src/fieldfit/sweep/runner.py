@@ -27,6 +27,7 @@ from fieldfit.sweep.process import ProcessName
 from fieldfit.sweep.progress import Display, choose_display
 from fieldfit.sweep.store import Counts, Store
 from fieldfit.sweep.worker import work, work_in
+from fieldfit.threads import processors
 from fieldfit.types import FieldfitError, SweepError
 
 _POLL = 0.3
@@ -124,11 +125,7 @@ def versions() -> dict[str, str]:
 def _jobs(n_jobs: int) -> int:
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or (n_jobs < 1 and n_jobs != -1):
         raise SweepError(f"The number of jobs must be at least 1, or -1 for one per processor; got {n_jobs!r}.")
-    return _processors() if n_jobs == -1 else n_jobs
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return processors() if n_jobs == -1 else n_jobs
 
 
 def _until_finished(store: Store, sweep: Sweep, run: str, jobs: int) -> None:
@@ -193,7 +190,7 @@ def _start_workers(store: Store, sweep: Sweep, run: str, count: int, only: str |
             sweep.resolved_constants(),
             warm=sweep.warm_start_axis is not None,
             parent=ProcessName.own(),
-            threads=max(1, _processors() // count),
+            threads=max(1, processors() // count),
             only=only,
         )
         for _ in range(count)

@@ -19,8 +19,8 @@ from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import BoolArray, FloatArray, IdentifiabilityError
 
 #: Parameters up to which null spaces are computed.
-_MOST_PARAMETERS = 3_000
-_MOST_COMPONENTS = 20_000
+_MOST_CHECKED_PARAMETERS = 3_000
+_MOST_CHECKED_COMPONENTS = 20_000
 
 
 def check_identified(
@@ -89,13 +89,13 @@ def open_directions(model: FieldModel, policy: BoundPolicy, fixed: BoolArray) ->
         if isinstance(family, SubsetsFamily) and np.min(weight) > 0:
             return None  # all blocks of k variables cover every variable
         counts = np.broadcast_to(np.asarray(weight) > 0, family.size or 0)
-        for index in np.flatnonzero(counts[:_MOST_COMPONENTS]):
+        for index in np.flatnonzero(counts[:_MOST_CHECKED_COMPONENTS]):
             component = family.component(int(index))
             if len(component.target) + len(component.given) == model.m:
                 seen.update(component.target)
             else:
                 summed_out = True
-    if seen >= everything or model.n_parameters > _MOST_PARAMETERS:
+    if seen >= everything or model.n_parameters > _MOST_CHECKED_PARAMETERS:
         return None
     if summed_out:
         return _numerically_open(model, policy, ~fixed)

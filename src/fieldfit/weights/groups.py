@@ -20,7 +20,7 @@ from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import FloatArray, PolicyError
 
 #: Components that may have weights of their own.
-MOST_COMPONENTS = 64
+MOST_SEPARATE_WEIGHTS = 64
 
 
 @dataclass(frozen=True)
@@ -208,9 +208,9 @@ def groups_of(bound: BoundPolicy, by: str) -> Groups:
         if family.size is None:
             raise PolicyError(f"The components of {family.name} differ between samples: weights can only be by term.")
         sizes.append(family.size)
-    if sum(sizes) > MOST_COMPONENTS:
+    if sum(sizes) > MOST_SEPARATE_WEIGHTS:
         raise PolicyError(
-            f"'{bound.policy}' has {sum(sizes)} components; at most {MOST_COMPONENTS} can have separate weights. "
+            f"'{bound.policy}' has {sum(sizes)} components; at most {MOST_SEPARATE_WEIGHTS} can have separate weights. "
             "Use by='term'."
         )
     if len(bound.families) != terms:
