@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fieldfit.api.prepare import prepare
 from fieldfit.api.refine import refined_again
 from fieldfit.api.result import Fit
 from fieldfit.types import DataError
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
 #: Relative difference of the objective at θ̂ beyond which the samples are others than those that were fitted.
 _SAME = 1e-6
 
 
 def attach(
-    fit: Fit, data: Any, *, sample_weight: Any = None, weight_kind: str = "importance", groups: Any = None
+    fit: Fit,
+    data: Any,
+    *,
+    sample_weight: ArrayLike | str | None = None,
+    weight_kind: str = "importance",
+    groups: ArrayLike | str | None = None,
 ) -> Fit:
     """The fit with the samples that it was made from; DataError where its objective does not come out for them."""
     dataset = fit.model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)

@@ -38,7 +38,7 @@ def fit(
     l1: ByParameter = None,
     weights: Sequence[float] | Literal["auto"] | AutoWeights | None = None,
     random_state: int = 0,
-    sample_weight: Any = None,
+    sample_weight: ArrayLike | str | None = None,
     weight_kind: str = "importance",
     groups: ArrayLike | str | None = None,
     start: ArrayLike | None = None,

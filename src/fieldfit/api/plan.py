@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fieldfit.api.contrasts import NamedFunctionals
 from fieldfit.api.prepare import refuse_constant
@@ -31,7 +32,7 @@ def plan(
     policies: Sequence[Policy | str] | Policy | str | None = None,
     functionals: Any = None,
     sigma2: Any = None,
-    sample_weight: Any = None,
+    sample_weight: ArrayLike | str | None = None,
     weight_kind: str = "importance",
     tol: float = 1e-6,
     random_state: int = 0,

@@ -30,7 +30,7 @@ def cross_validate(
     score: Policy | str = "FL",
     folds: int = 5,
     random_state: int = 0,
-    sample_weight: Any = None,
+    sample_weight: ArrayLike | str | None = None,
     weight_kind: str = "importance",
     groups: ArrayLike | str | None = None,
     **options: Any,

@@ -265,7 +265,7 @@ class FieldModel(Model):
         """Exact inference over the whole graph. Raises WidthError if the graph is too wide."""
         return ExactInference(self.graph, name="The full field", largest_table=self.largest_table)
 
-    def log_tables(self, theta: Any) -> FloatArray:
+    def log_tables(self, theta: ArrayLike) -> FloatArray:
         """Compute log φ at θ, the log tables of all factors in one array.
 
         Parameters
@@ -285,7 +285,7 @@ class FieldModel(Model):
         """
         return self.field_arrays.log_tables(self.check_theta(theta))
 
-    def log_partition(self, theta: Any, evidence: Any = None) -> float:
+    def log_partition(self, theta: ArrayLike, evidence: Any = None) -> float:
         """Compute the log-partition function log Z(θ).
 
         Parameters
@@ -314,7 +314,7 @@ class FieldModel(Model):
         """
         return self.exact.log_partition(self.log_tables(theta), self._evidence(evidence))
 
-    def joint_probabilities(self, theta: Any) -> tuple[Int32Array, FloatArray]:
+    def joint_probabilities(self, theta: ArrayLike) -> tuple[Int32Array, FloatArray]:
         """List all joint states with their probabilities. For small models.
 
         Parameters
@@ -342,7 +342,7 @@ class FieldModel(Model):
         weights = np.exp(logs - logs.max())
         return codes, weights / weights.sum()
 
-    def marginals(self, theta: Any, evidence: Any = None) -> list[FloatArray]:
+    def marginals(self, theta: ArrayLike, evidence: Any = None) -> list[FloatArray]:
         """Compute p(x_j | evidence) for every variable.
 
         Parameters
@@ -382,7 +382,7 @@ class FieldModel(Model):
             result.append(vector)
         return result
 
-    def clique_marginals(self, theta: Any, evidence: Any = None) -> list[FloatArray]:
+    def clique_marginals(self, theta: ArrayLike, evidence: Any = None) -> list[FloatArray]:
         """Compute p(x_C | evidence) for every factor.
 
         Parameters
@@ -412,7 +412,7 @@ class FieldModel(Model):
             for f, scope in enumerate(self.graph.scopes)
         ]
 
-    def map_state(self, theta: Any, evidence: Any = None) -> NDArray[Any]:
+    def map_state(self, theta: ArrayLike, evidence: Any = None) -> NDArray[Any]:
         """Find the most probable joint state given the evidence.
 
         Parameters
@@ -437,7 +437,7 @@ class FieldModel(Model):
         values: NDArray[Any] = self.decode(codes[None, :])[0]
         return values
 
-    def conditional(self, theta: Any, x: Any, target: Sequence[int], given: Sequence[int] = ()) -> FloatArray:
+    def conditional(self, theta: ArrayLike, x: Any, target: Sequence[int], given: Sequence[int] = ()) -> FloatArray:
         """Compute the log-likelihood component S_θ(A, B) = log p_θ(x_A | x_B) of each sample.
 
         Parameters
@@ -469,7 +469,7 @@ class FieldModel(Model):
 
     def sample(
         self,
-        theta: Any,
+        theta: ArrayLike,
         n: int,
         random_state: int = 0,
         *,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from fieldfit.report.figures import INK, MUTED, figure
 from fieldfit.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _ROW = 0.235  # inches
@@ -97,7 +98,7 @@ def _shade(cost: float, low: float, high: float) -> float:
     return 0.88 - 0.76 * position
 
 
-def _draw_box(axes: Any, box: SelectionBox, top: float, low: float, high: float) -> None:
+def _draw_box(axes: Axes, box: SelectionBox, top: float, low: float, high: float) -> None:
     from matplotlib.patches import Rectangle
 
     samples = box.selected.shape[1]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fieldfit.report.figures import INK, MUTED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Half the size of a marker and the gap between names, in points (1/72 inch).
 _MARKER, _GAP = 4.0, 1.5
@@ -13,7 +16,7 @@ Box = tuple[float, float, float, float]
 
 
 def name_points(
-    axes: Any,
+    axes: Axes,
     names: Sequence[tuple[str, float, float]],
     points: Sequence[tuple[float, float]],
     size: float = 8.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from fieldfit.report.panels import COLOURS, lower_left
 from fieldfit.types import FloatArray
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _MARKS = ("o", "^", "s", "D", "v", "P")
@@ -21,7 +22,7 @@ _MARKS = ("o", "^", "s", "D", "v", "P")
 class Drawable(Protocol):
     """A panel that draws itself on a pair of axes."""
 
-    def draw(self, axes: Any) -> None:
+    def draw(self, axes: Axes) -> None:
         """Draw on matplotlib axes."""
 
 
@@ -37,7 +38,7 @@ class ContourPanel:
     x_label: str = "β"
     y_label: str = "λ"
 
-    def draw(self, axes: Any) -> None:
+    def draw(self, axes: Axes) -> None:
         """Filled contours, lighter is less, with a cross at the least z."""
         levels = np.asarray(self.levels)
         axes.contourf(self.x, self.y, self.z, levels=levels, cmap="viridis_r", extend="both", alpha=0.75)
@@ -61,7 +62,7 @@ class ShadedCurves:
     name: str = "λ"
     y_range: tuple[float, float] | None = None
 
-    def draw(self, axes: Any) -> None:
+    def draw(self, axes: Axes) -> None:
         """Grey curves; the legend has the first and the last."""
         count = len(self.values)
         for k, (value, row) in enumerate(zip(self.values, self.z, strict=True)):
@@ -96,7 +97,7 @@ class TradeOffPanel:
     y_range: tuple[float, float] | None = None
     zero: bool = False  # a line at 0 in place of the region: what is below it is better
 
-    def draw(self, axes: Any) -> None:
+    def draw(self, axes: Axes) -> None:
         """The region is a staircase below the points that nothing beats."""
         axes.set_xscale("log" if self.log_x else "linear")
         for k, cloud in enumerate(self.clouds):
@@ -139,7 +140,7 @@ class DiagonalPanel:
     x_label: str
     y_label: str
 
-    def draw(self, axes: Any) -> None:
+    def draw(self, axes: Axes) -> None:
         """Points, and the diagonal dashed."""
         values = np.concatenate([np.concatenate([c.x, c.y]) for c in self.clouds])
         low, high = float(values.min()), float(values.max())
@@ -164,7 +165,7 @@ class BarPanel:
     values: FloatArray
     x_label: str
 
-    def draw(self, axes: Any) -> None:
+    def draw(self, axes: Axes) -> None:
         """The first name on top."""
         places = np.arange(len(self.names))[::-1]
         axes.barh(places, self.values, color=BLUE, height=0.7)
@@ -176,12 +177,12 @@ class BarPanel:
         _frame(axes, self.title, self.x_label, "")
 
 
-def _legend_below(axes: Any) -> None:
+def _legend_below(axes: Axes) -> None:
     """Under the axis, because a cloud leaves no free corner."""
     axes.legend(fontsize=7, frameon=False, ncol=3, loc="upper center", bbox_to_anchor=(0.5, -0.17), handletextpad=0.3)
 
 
-def _frame(axes: Any, title: str, x_label: str, y_label: str) -> None:
+def _frame(axes: Axes, title: str, x_label: str, y_label: str) -> None:
     axes.set_title(title, fontsize=9, loc="left")
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
