@@ -379,8 +379,8 @@ class Model(ABC):
         return None
 
     def expected_states(
-        self, theta: FloatArray, dataset: Any, most: int
-    ) -> tuple[Any, FloatArray, FloatArray] | None:
+        self, theta: FloatArray, dataset: Dataset, most: int
+    ) -> tuple[Dataset, FloatArray, FloatArray] | None:
         """All samples that could stand in the place of those of ``dataset``, with the sums of w p and of w² p.
 
         See `fieldfit.models.field_expectations`. None where there are more than ``most``, or no list of them.
