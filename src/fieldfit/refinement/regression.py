@@ -69,7 +69,12 @@ def regression_weights(moments: ScoreMoments, own: FloatArray, ridge: float) -> 
 def covariance_of(matrix: FloatArray, moments: ScoreMoments) -> FloatArray:
     """The covariance (AK)⁻¹ A V Aᵀ (AK)⁻ᵀ of √n(θ̂ − θ₀) for the weights A."""
     bread = matrix @ moments.K
-    inverse = np.linalg.pinv(bread, rcond=1e-10)
+    try:
+        inverse = np.linalg.inv(bread)
+        if np.abs(inverse).max() * np.abs(bread).max() > 1e10:
+            inverse = np.linalg.pinv(bread, rcond=1e-10)
+    except np.linalg.LinAlgError:
+        inverse = np.linalg.pinv(bread, rcond=1e-10)
     covariance: FloatArray = inverse @ (matrix @ moments.V @ matrix.T) @ inverse.T
     return (covariance + covariance.T) / 2
 
@@ -97,11 +102,11 @@ def choose_weights(
             continue
         parts = [half.restricted(used) for half in halves]
         Lambda = own[:, used]
-        tried = [
-            (_predicted(parts, Lambda, ridge, information), ridge)
-            for ridge in (RIDGES if len(parts) == 2 else (0.0,))
-        ]
-        (predicted, first), ridge = min(tried)
+        ridge = 0.0
+        if len(parts) == 2:
+            metric = pseudo_inverse(information)[0]
+            ridge = min(RIDGES, key=lambda rho: _prediction_error(parts, Lambda, rho, metric))
+        predicted, first = _predicted(parts, Lambda, ridge, information)
         if best is None or predicted < best.predicted * (1 - WORTH):
             whole = everything.restricted(used)
             matrix = np.zeros(own.shape)
@@ -109,6 +114,15 @@ def choose_weights(
             best = Weights(matrix, used, predicted, first, ridge, limit)
     assert best is not None
     return best
+
+
+def _prediction_error(parts: Sequence[ScoreMoments], own: FloatArray, ridge: float, metric: FloatArray) -> float:
+    """E ‖f − Ag‖² in the metric of I⁻¹, up to a constant, each half's weights used in the other half."""
+    total = 0.0
+    for part, other in zip(parts, reversed(parts), strict=True):
+        matrix = regression_weights(part, own, ridge)
+        total += float(np.sum(metric * ((matrix @ other.V) @ matrix.T - 2 * matrix @ other.K)))
+    return total
 
 
 def _predicted(
