@@ -1,0 +1,61 @@
+"""A process that ends with compiled problems in its caches, cycles and tracebacks releases them all."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+import functools
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+import fieldfit as ff
+from fieldfit import _kernels, inference
+
+x = np.random.default_rng(0).integers(2, size=(40, 4))
+
+
+@functools.lru_cache
+def fitted(kind):
+    model = ff.BoltzmannMachine(4, states=(0, 1)) if kind == "pairwise" else ff.Potts(4, 2)
+    model.log_partition(np.zeros(model.n_parameters))
+    return model, ff.fit(model, x, policy="PL1 + FL")
+
+
+class Cycle:
+    def __init__(self, content):
+        self.content, self.itself = content, self
+
+
+def fails():
+    inside = fitted("potts")
+    raise ValueError(inside)
+
+
+kept = [Cycle(fitted("pairwise")), Cycle(fitted("potts"))]
+Cycle.shared = kept
+try:
+    fails()
+except ValueError as error:
+    kept.append(error)
+with ThreadPoolExecutor(2) as pool:
+    kept += pool.map(fitted, ["pairwise", "potts"])
+for wrong in ({}, {"n": 0}):
+    try:
+        _kernels.PairwiseBlocks(**wrong)
+    except TypeError as error:
+        kept.append(error)
+graph = inference.FactorGraph([2, 2, 2], [(0, 1), (1, 2)])
+programs = inference.ProgramSet(graph, [inference.ProgramCompiler(graph).compile([1])])
+kept.append(programs.configure([np.zeros((2, 3), dtype=np.int32)]))
+programs.kept = kept
+kept[-1].kernel
+fails()
+"""
+
+
+def test_nothing_is_left_when_the_interpreter_ends():
+    ended = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "ValueError: (" in ended.stderr, ended.stderr
+    assert "leaked" not in ended.stderr
