@@ -50,6 +50,8 @@ NB_MODULE(_kernels, module) {
     ff::bind_gibbs(module);
     ff::bind_selection(module);
     ff::bind_pairwise(module);
+    ff::bind_potts(module);
+    ff::bind_identity(module);
     ff::bind_pairwise_moments(module);
     ff::bind_pairwise_information(module);
     ff::bind_name_table(module);

@@ -15,13 +15,11 @@ from functools import cached_property
 import numpy as np
 
 from fieldfit.models.base import Problem
+from fieldfit.optim.preconditioner import InverseProduct, StagedPreconditioner
 from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError
 
 #: A number for each parameter as users write it, see `by_parameter`.
 ByParameter = float | Sequence[float | None] | FloatArray | Mapping[str | None, float | None] | None
-
-#: Precision of the penalty, for each sample, up to which a preconditioner that knows no penalty is still a good one.
-_WEAK_PENALTY = 0.01
 
 
 @dataclass(frozen=True)
@@ -79,12 +77,19 @@ class Objective:
         return self._reduced(self.precision * direction - product)
 
     @property
-    def preconditioner(self) -> Callable[[FloatArray], FloatArray] | None:
-        """The problem's own operator near H⁻¹ at the start, where it fits: nothing fixed or weighted, a weak penalty."""
-        weak = float(self.precision.max(initial=0.0)) <= _WEAK_PENALTY * self.problem.n_samples
-        if not (self._everything_free and self.row_weight is None and weak):
+    def preconditioner(self) -> InverseProduct | None:
+        """The problem's own operator near H⁻¹ at the start, with a better one for fits that take long.
+
+        None if some parameters are fixed or the problem has none.
+        """
+        if not self._everything_free:
             return None
-        return self.problem.preconditioner(self.start, self.precision)
+        first = self.problem.preconditioner(self.start, self.precision, self.row_weight)
+        if first is None:
+            return None
+        return StagedPreconditioner(
+            first, lambda x: self.problem.late_preconditioner(x, self.precision, self.row_weight)
+        )
 
     @property
     def hessian_diagonal(self) -> Callable[[FloatArray], FloatArray] | None:

@@ -197,11 +197,19 @@ class Problem(ABC):
         """A sparse matrix X (rows, n_parameters) with XᵀX near −Σ_i w_i ∇² m_θ, for preconditioning; else None."""
         return None
 
-    def preconditioner(self, theta: FloatArray, precision: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
-        """v ↦ M⁻¹ v with M near P − Σ_i ∇² m_θ, where that is far cheaper than an evaluation; else None.
+    def preconditioner(
+        self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None
+    ) -> Callable[[FloatArray], FloatArray] | None:
+        """v ↦ M⁻¹ v with M near P − Σ_i w_i ∇² m_θ, where that is far cheaper than an evaluation; else None.
 
         P is diagonal with the ``precision`` (n_parameters,) of the penalty.
         """
+        return None
+
+    def late_preconditioner(
+        self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None
+    ) -> Callable[[FloatArray], FloatArray] | None:
+        """A better M⁻¹ that costs many evaluations, for fits that are still far from the optimum after some; else None."""
         return None
 
 

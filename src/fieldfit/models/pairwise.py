@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fieldfit import _kernels
 from fieldfit.models.base import Problem
 from fieldfit.models.equal_samples import equal_samples
+from fieldfit.models.node_blocks import NodeBlocks, fits_blocks
 from fieldfit.models.pairwise_curvature import curvature_matrix, has_matrix_products
 from fieldfit.models.pairwise_information import information_matrix, is_fast, layout_codes
 from fieldfit.models.pairwise_layout import (
@@ -44,6 +45,8 @@ _NONE: FloatArray = np.empty(0)
 # Edge by edge costs what the edges cost; the dense product costs about a sixth as much for each entry of the matrix.
 _DENSE_FROM = 0.15
 _MOST_EXACT_TIED = 32
+#: Precision of the penalty, for each sample, up to which a preconditioner that knows no penalty is still a good one.
+_WEAK = 0.01
 #: Samples of which the layouts for scores are kept.
 _FEW_SAMPLES = 20_000
 #: Numbers in a chunk of scores of which the products are summed, and the share of distinct samples that is worth a sort.
@@ -267,11 +270,16 @@ class PairwiseProblem(Problem):
             uses += np.bincount(self.bias_parameter, minlength=self.n_parameters)
         return uses
 
-    def preconditioner(self, theta: FloatArray, precision: FloatArray) -> SylvesterPreconditioner | None:
+    def preconditioner(
+        self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None
+    ) -> SylvesterPreconditioner | None:
         """v ↦ M⁻¹ v with M near P − Σ_i ∇² m_θ(X_i, Z_i), for dense graphs without shared parameters; else None.
 
-        It costs about one evaluation, and each use four products of m × m matrices.
+        It costs about one evaluation, and each use four products of m × m matrices. With weights of
+        samples, or a penalty that is not weak, there is none.
         """
+        if row_weight is not None or precision.max(initial=0.0) > _WEAK * self.n_samples:
+            return None
         if not self._dense or not (self._uses == 1).all():
             return None
         _, curvature = self._diagonal(theta, None)
@@ -287,6 +295,35 @@ class PairwiseProblem(Problem):
             self.gap**2 * second + shared + self.state0**2,
             float(precision[self.edge_parameter].mean()) if len(self.edges) else 0.0,
         )
+
+    def late_preconditioner(
+        self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None
+    ) -> NodeBlocks | None:
+        """H⁻¹ at θ from the Hessian's block of each node, for PL1 on dense graphs without shared parameters; else None."""
+        if not (self._dense and (self._uses == 1).all() and fits_blocks(self.n_variables)):
+            return None
+        beta = np.zeros(self.n_variables)
+        for part in self._parts:
+            if not part.everything or getattr(part.family, "block_size", None) != 1:
+                return None
+            family = cast(BlockFamily, part.family)
+            own = np.broadcast_to(np.asarray(part.beta, dtype=np.float64), family.size)
+            beta += sums_by(family.blocks(np.arange(family.size))[1], own, self.n_variables)
+        # Evenly spaced samples are enough for a preconditioner, and bound its memory.
+        most = max(_FEW_SAMPLES, 40 * self.n_variables)
+        step = max(1, self.n_samples // most)
+        codes = self._bits[::step].astype(np.float32)
+        weight = np.ones(len(codes)) if row_weight is None else self._checked_weight(row_weight)[::step]
+        q, bias = self._to_field(theta)
+        matrix = np.zeros((self.n_variables, self.n_variables), dtype=np.float32)
+        matrix[self.edges[:, 0], self.edges[:, 1]] = matrix[self.edges[:, 1], self.edges[:, 0]] = q
+        with one_blas_thread():
+            field = codes @ matrix + bias.astype(np.float32)
+        share = np.exp(-np.abs(field))
+        variance = share / np.square(1.0 + share) * np.float32(self.gap**2)
+        variance *= (step * weight[:, None] * beta).astype(np.float32)
+        values = np.float32(self.state0) + np.float32(self.gap) * codes
+        return NodeBlocks.of(values, variance, self.edges, self.edge_parameter, self.bias_parameter, precision)
 
     # -- numbers for each sample -------------------------------------------------------------------------------------
 

@@ -16,12 +16,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.data.dataset import Dataset
 from fieldfit.data.lazy_names import LazyNames
+from fieldfit.data.samples import as_table
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.ragged import Ragged
+from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
+from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.graphs import check_edges, grid_edges, networkx_edges, pairwise_scopes
+from fieldfit.models.potts_problem import PottsProblem, potts_supports, worth_a_kernel
+from fieldfit.models.potts_tables import PottsTables
+from fieldfit.models.sum_problem import SumProblem
+from fieldfit.policies.selection import Selection
 from fieldfit.types import IntArray, ModelError
 
 if TYPE_CHECKING:
@@ -220,6 +228,40 @@ class Potts(FieldModel):
         """Return the same model with other names for its sites."""
         header, arrays = self.specification()
         return Potts.from_specification(header | {"names": list(names)}, arrays)
+
+    @cached_property
+    def tables(self) -> PottsTables:
+        """How θ becomes a table of couplings for each edge and a line of fields for each site."""
+        return PottsTables(
+            m=self.m,
+            q=self.q,
+            edges=np.ascontiguousarray(self.edge_array, dtype=np.int32),
+            edge_group=self.edge_group,
+            n_groups=len(self.edge_array) if self._groups is None else len(self._groups),
+            agree=self.couplings == "agree",
+            fields=self.fields,
+            tied=self.tied,
+        )
+
+    def compile(self, dataset: Dataset, selection: Selection) -> Problem:
+        """Return the problem of one fit: sites given the rest by the Potts kernel where that is faster."""
+        codes = as_table(dataset).codes
+        large = (
+            not dataset.has_missing and self.q <= 256 and worth_a_kernel(dataset.n, self.m, self.q, self.edge_array)
+        )
+        fast = [place for place, part in enumerate(selection.parts) if large and potts_supports(part)]
+        slow = [place for place in range(len(selection.parts)) if place not in fast]
+        problems: list[Problem] = []
+        places: list[list[int]] = []
+        if fast:
+            parts = [selection.parts[place] for place in fast]
+            problems.append(PottsProblem(codes, self.tables, parts))
+            places.append(fast)
+        if slow:
+            rest = Selection(selection.n, tuple(selection.parts[place] for place in slow), selection.start)
+            problems.append(FieldProblem(self.field_arrays, codes, rest))
+            places.append(slow)
+        return problems[0] if len(problems) == 1 else SumProblem(problems, places)
 
     def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Describe the model: the constructor's arguments, and the edges as an array."""

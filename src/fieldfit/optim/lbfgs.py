@@ -14,7 +14,14 @@ from fieldfit import _kernels
 from fieldfit.optim.descent import Descent, Point
 from fieldfit.optim.line_search import SearchOutcome, wolfe_search
 from fieldfit.optim.memory import Memory
-from fieldfit.optim.preconditioner import InverseProduct, Preconditioner, split_preconditioner
+from fieldfit.optim.preconditioner import (
+    STAGES,
+    InverseProduct,
+    Preconditioner,
+    StagedPreconditioner,
+    checked_operator,
+    split_preconditioner,
+)
 from fieldfit.optim.run import Run, ValueGradient, start_point
 from fieldfit.optim.solution import Callback, Solution, Status
 from fieldfit.threads import get_threads
@@ -47,7 +54,8 @@ def minimise_lbfgs(
     x = start_point(x0)
     diagonal, operator = split_preconditioner(preconditioner, x.size)
     run = Run(fun, x.size, callback)
-    descent = _Descent(run, x, Memory(x.size, history, diagonal), diagonal is not None, operator)
+    staged = preconditioner if isinstance(preconditioner, StagedPreconditioner) else None
+    descent = _Descent(run, x, Memory(x.size, history, diagonal), diagonal is not None, operator, staged)
     return descent.minimise(gtol, ftol, max_iter)
 
 
@@ -61,8 +69,11 @@ class _Descent(Descent):
         memory: Memory,
         scaled: bool,
         operator: InverseProduct | None,
+        staged: StagedPreconditioner | None,
     ) -> None:
         super().__init__(run, x)
+        self._staged = staged
+        self._steps = 0
         self._memory = memory
         self._scaled = scaled or operator is not None
         self._operator = operator
@@ -73,6 +84,7 @@ class _Descent(Descent):
 
     def step(self, gtol: float) -> Status | None:
         """A line search along the memory's direction; once more along the gradient before giving up."""
+        self._refresh()
         while True:
             outcome, value = self._search()
             if outcome is SearchOutcome.UNBOUNDED:
@@ -97,6 +109,17 @@ class _Descent(Descent):
         self.current = Point(x, gradient, value, norm)
         if self._operator is not None:
             self._image = self._operator(gradient)
+
+    def _refresh(self) -> None:
+        """Ask for a better preconditioner where it is time for one; pairs scaled by the old one are forgotten."""
+        self._steps += 1
+        if self._staged is None or self._steps - 1 not in STAGES:
+            return
+        later = self._staged.later(self.current.x)
+        if later is not None:
+            self._operator = checked_operator(later, self.current.x.size)
+            self._memory.clear()
+            self._image = self._operator(self.current.gradient)
 
     def _search(self) -> tuple[SearchOutcome, float]:
         """Find a better point and leave it in the trial buffers; also gives its value."""

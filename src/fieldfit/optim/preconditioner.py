@@ -9,6 +9,7 @@ pseudo-likelihood of a dense pairwise field it takes the iterations from over a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +19,24 @@ from fieldfit.types import FieldfitError, FloatArray
 InverseProduct = Callable[[FloatArray], FloatArray]
 Preconditioner = FloatArray | InverseProduct
 
+#: Iterations after which a staged preconditioner is made anew at the point reached.
+STAGES = (12, 36, 80)
+
+
+@dataclass(frozen=True, eq=False)
+class StagedPreconditioner:
+    """A cheap operator first; a fit that has not converged after some iterations gets a better one, made where it is.
+
+    ``later(x)`` gives v ↦ M⁻¹v at x, or None where there is no better one.
+    """
+
+    first: InverseProduct
+    later: Callable[[FloatArray], InverseProduct | None]
+
+    def __call__(self, v: FloatArray) -> FloatArray:
+        """M⁻¹v of the first stage."""
+        return self.first(v)
+
 
 def split_preconditioner(
     preconditioner: Preconditioner | None, size: int
@@ -26,17 +45,7 @@ def split_preconditioner(
     if preconditioner is None:
         return None, None
     if callable(preconditioner):
-        operator = preconditioner
-
-        def apply(v: FloatArray) -> FloatArray:
-            image = np.array(operator(v), dtype=np.float64, order="C")
-            if image.shape != (size,):
-                raise FieldfitError(
-                    f"The preconditioner returned shape {image.shape}; with {size} parameters it must be ({size},)."
-                )
-            return image
-
-        return None, apply
+        return None, checked_operator(preconditioner, size)
     diagonal = np.ascontiguousarray(preconditioner, dtype=np.float64)
     if diagonal.shape != (size,):
         raise FieldfitError(
@@ -50,3 +59,17 @@ def split_preconditioner(
             "entries to a positive floor first."
         )
     return diagonal, None
+
+
+def checked_operator(operator: InverseProduct, size: int) -> InverseProduct:
+    """The operator with its results copied and their shape checked."""
+
+    def apply(v: FloatArray) -> FloatArray:
+        image = np.array(operator(v), dtype=np.float64, order="C")
+        if image.shape != (size,):
+            raise FieldfitError(
+                f"The preconditioner returned shape {image.shape}; with {size} parameters it must be ({size},)."
+            )
+        return image
+
+    return apply

@@ -1,0 +1,327 @@
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "bindings.hpp"
+#include "potts.hpp"
+#include "thread_number.hpp"
+
+namespace ff {
+
+static void need(bool condition, const char* message) {
+    if (!condition) throw nb::value_error(message);
+}
+
+// Samples, graph and selected components, checked once; evaluations then bring parameters only.
+class PottsField {
+  public:
+    PottsField(In2<uint8_t> columns, In2<int32_t> edges, int64_t q, In<int64_t> pointer, In<int64_t> samples)
+        : columns_(columns),
+          edges_(edges),
+          pointer_(pointer),
+          samples_(samples),
+          m_(static_cast<int64_t>(columns.shape(0))),
+          n_(static_cast<int64_t>(columns.shape(1))),
+          n_edges_(static_cast<int64_t>(edges.shape(0))),
+          q_(q),
+          padded_(potts_padded(q)) {
+        need(q >= 2 && q <= 256, "a site must have 2 to 256 states");
+        need(m_ >= 1 && n_ >= 1, "there must be at least one site and one sample");
+        need(n_edges_ == 0 || edges.shape(1) == 2, "edges must have two columns");
+        uint8_t largest = 0;
+        for (int64_t i = 0; i < m_ * n_; ++i) largest = std::max(largest, columns.data()[i]);
+        need(largest < q, "a sample has a state that does not exist");
+        listed_ = pointer.shape(0) != 0;
+        if (listed_) {
+            need(static_cast<int64_t>(pointer.shape(0)) == m_ + 1, "pointer needs one number for each site and one");
+            const int64_t* p = pointer.data();
+            need(p[0] == 0 && p[m_] == static_cast<int64_t>(samples.shape(0)), "pointer must run over all samples");
+            for (int64_t j = 0; j < m_; ++j) need(p[j] <= p[j + 1], "pointer must not decrease");
+            for (int64_t i = 0; i < p[m_]; ++i)
+                need(samples.data()[i] >= 0 && samples.data()[i] < n_, "a listed sample does not exist");
+        }
+        start_.assign(static_cast<size_t>(m_) + 1, 0);
+        const int32_t* ends = edges.data();
+        for (int64_t e = 0; e < 2 * n_edges_; ++e) {
+            need(ends[e] >= 0 && ends[e] < m_, "an edge names a site that does not exist");
+            ++start_[static_cast<size_t>(ends[e]) + 1];
+        }
+        for (int64_t e = 0; e < n_edges_; ++e) need(ends[2 * e] != ends[2 * e + 1], "an edge joins a site to itself");
+        for (int64_t j = 0; j < m_; ++j) {
+            degree_ = std::max(degree_, start_[static_cast<size_t>(j) + 1]);
+            start_[static_cast<size_t>(j) + 1] += start_[static_cast<size_t>(j)];
+        }
+        half_.resize(static_cast<size_t>(2 * n_edges_));
+        std::vector<int64_t> next(start_.begin(), start_.end() - 1);
+        for (int64_t e = 0; e < 2 * n_edges_; ++e) half_[static_cast<size_t>(next[static_cast<size_t>(ends[e])]++)] = e;
+        // Tasks depend on the sizes only, so that the sums are the same for any number of threads.
+        const int64_t size = std::max<int64_t>(2 * n_edges_ * q_ * padded_ + m_ * padded_, 1);
+        slices_ = m_ >= 16 ? 1 : std::min<int64_t>((31 + m_) / m_, std::max<int64_t>(1, (int64_t{1} << 22) / size));
+        slices_ = std::clamp<int64_t>(n_ / (4 * potts_chunk), 1, slices_);
+    }
+
+    // Value; adds nothing to what `couplings_out` and `fields_out` held before: they are set.
+    double sums(int mode, In<double> couplings, In<double> fields, In<double> couplings_direction,
+                In<double> fields_direction, In<double> beta, In<double> sample_weight, In<double> entry_weight,
+                Out<double> couplings_out, Out<double> fields_out, int n_threads) const {
+        need(mode >= 0 && mode <= 2, "sums are for the modes gradient, hessian and diagonal");
+        const Call call = checked(static_cast<PottsMode>(mode), couplings, fields, couplings_direction,
+                                  fields_direction, beta, sample_weight, n_threads);
+        need(entry_weight.shape(0) == 0 || (listed_ && entry_weight.shape(0) == samples_.shape(0)),
+             "entry_weight needs one number for each listed sample");
+        need(static_cast<int64_t>(couplings_out.shape(0)) == n_edges_ * q_ * q_ &&
+                 static_cast<int64_t>(fields_out.shape(0)) == m_ * q_,
+             "the results need the shapes of couplings and fields");
+        nb::gil_scoped_release release;
+        double* by_edge = couplings_out.data();
+        std::fill(by_edge, by_edge + n_edges_ * q_ * q_, 0.0);
+        const int64_t tasks = m_ * slices_, width = q_ * padded_;
+        std::vector<double> values(static_cast<size_t>(tasks));
+        const int threads = static_cast<int>(std::min<int64_t>(n_threads, tasks));
+        const Workers workers(*this, threads, call.directed, slices_ == 1);
+        std::vector<double> partial(
+            slices_ == 1 ? 0 : static_cast<size_t>(slices_ * (2 * n_edges_ * width + m_ * padded_)));
+        const std::unique_ptr<std::atomic<bool>[]> busy(new std::atomic<bool>[static_cast<size_t>(n_edges_ + 1)]);
+        for (int64_t e = 0; e < n_edges_; ++e) busy[static_cast<size_t>(e)].store(false, std::memory_order_relaxed);
+        const double* weights = entry_weight.shape(0) ? entry_weight.data() : nullptr;
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
+        for (int64_t t = 0; t < tasks; ++t) {
+            const int64_t j = t / slices_, slice = t % slices_;
+            const int64_t begin = start_[static_cast<size_t>(j)], degree = start_[static_cast<size_t>(j) + 1] - begin;
+            const Worker own = workers.at(thread_number());
+            PottsTask task = prepared(call, j, own);
+            if (slices_ == 1) {
+                task.gradient = own.gradient;
+                task.field_gradient = own.gradient + degree * width;
+            } else {
+                double* block = partial.data() + slice * (2 * n_edges_ * width + m_ * padded_);
+                task.gradient = block + begin * width;
+                task.field_gradient = block + 2 * n_edges_ * width + j * padded_;
+            }
+            std::fill(task.gradient, task.gradient + degree * width, 0.0);
+            std::fill(task.field_gradient, task.field_gradient + padded_, 0.0);
+            const int64_t all = listed_ ? pointer_.data()[j + 1] - pointer_.data()[j] : n_;
+            const int64_t from = all * slice / slices_, to = all * (slice + 1) / slices_;
+            if (listed_) task.samples = samples_.data() + pointer_.data()[j] + from;
+            if (weights) task.entry_weight = weights + pointer_.data()[j] + from;
+            task.first = from;
+            task.count = to - from;
+            values[static_cast<size_t>(t)] = FF_CALL(potts_task)(task);
+            if (slices_ == 1) {
+                std::copy(task.field_gradient, task.field_gradient + q_, fields_out.data() + j * q_);
+                for (int64_t k = 0; k < degree; ++k) {
+                    // Two ends add to an edge, and a + b = b + a: the order does not matter, only that they take turns.
+                    const int64_t half = half_[static_cast<size_t>(begin + k)];
+                    std::atomic<bool>& taken = busy[static_cast<size_t>(half / 2)];
+                    while (taken.exchange(true, std::memory_order_acquire)) {
+                    }
+                    add_block(half, task.gradient + k * width, by_edge);
+                    taken.store(false, std::memory_order_release);
+                }
+            }
+        }
+        double value = 0.0;
+        for (const double part : values) value += part;
+        if (slices_ > 1) {
+            const int64_t size = 2 * n_edges_ * width + m_ * padded_;
+            for (int64_t slice = 1; slice < slices_; ++slice)
+                for (int64_t i = 0; i < size; ++i)
+                    partial[static_cast<size_t>(i)] += partial[static_cast<size_t>(slice * size + i)];
+            for (int64_t place = 0; place < 2 * n_edges_; ++place)
+                add_block(half_[static_cast<size_t>(place)], partial.data() + place * width, by_edge);
+            for (int64_t j = 0; j < m_; ++j) {
+                const double* from = partial.data() + 2 * n_edges_ * width + j * padded_;
+                std::copy(from, from + q_, fields_out.data() + j * q_);
+            }
+        }
+        return value;
+    }
+
+    // Numbers of each component of the samples first..first + count - 1, whatever is listed.
+    void components(int mode, int64_t first, int64_t count, In<double> couplings, In<double> fields,
+                    In<double> couplings_direction, In<double> fields_direction, In<double> beta, Out<double> out,
+                    int n_threads) const {
+        need(mode >= 3 && mode <= 5, "components are for the modes values, products and residuals");
+        const Call call = checked(static_cast<PottsMode>(mode), couplings, fields, couplings_direction,
+                                  fields_direction, beta, In<double>(), n_threads);
+        need(first >= 0 && count >= 0 && first + count <= n_, "the samples must exist");
+        const int64_t numbers = call.mode == PottsMode::residuals ? q_ : 1;
+        need(static_cast<int64_t>(out.shape(0)) == m_ * count * numbers, "out has the wrong length");
+        nb::gil_scoped_release release;
+        const int threads = static_cast<int>(std::min<int64_t>(n_threads, m_));
+        const Workers workers(*this, threads, call.directed, false);
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
+        for (int64_t j = 0; j < m_; ++j) {
+            PottsTask task = prepared(call, j, workers.at(thread_number()));
+            task.first = first;
+            task.count = count;
+            task.out = out.data() + j * count * numbers;
+            FF_CALL(potts_task)(task);
+        }
+    }
+
+  private:
+    struct Call {
+        PottsMode mode;
+        bool directed;
+        const double *couplings, *fields, *couplings_direction, *fields_direction, *beta, *sample_weight;
+    };
+
+    struct Worker {
+        double *rows, *direction, *gradient, *field, *field_direction, *scratch;
+        uint8_t* gathered;
+        const uint8_t **columns, **pointers;
+    };
+
+    // The memory of all threads, allocated before they start.
+    class Workers {
+      public:
+        Workers(const PottsField& of, int threads, bool directed, bool gradient)
+            : table_((of.degree_ * of.q_ * of.padded_ + of.padded_ + 7) / 8 * 8),
+              scratch_((potts_scratch(of.q_) + 7) / 8 * 8),
+              padded_((of.padded_ + 7) / 8 * 8),
+              degree_(of.degree_),
+              directed_(directed),
+              size_(table_ * (1 + directed + gradient) + 2 * padded_ + scratch_),
+              numbers_(static_cast<size_t>(threads * size_ + 8)),
+              bytes_(of.listed_ ? static_cast<size_t>(threads * potts_chunk * (of.degree_ + 1)) : 0),
+              pointers_(static_cast<size_t>(threads * 2 * of.degree_)) {}
+
+        Worker at(int thread) const {
+            Worker own{};
+            const uintptr_t address = reinterpret_cast<uintptr_t>(numbers_.data());
+            double* base = const_cast<double*>(numbers_.data()) + (64 - address % 64) % 64 / 8 + thread * size_;
+            own.scratch = base;
+            own.field = base + scratch_;
+            own.field_direction = own.field + padded_;
+            own.rows = own.field_direction + padded_;
+            own.direction = directed_ ? own.rows + table_ : nullptr;
+            own.gradient = own.rows + table_ * (1 + directed_);
+            own.gathered =
+                const_cast<uint8_t*>(bytes_.data()) + (bytes_.empty() ? 0 : thread * potts_chunk * (degree_ + 1));
+            own.columns = const_cast<const uint8_t**>(pointers_.data()) + thread * 2 * degree_;
+            own.pointers = own.columns + degree_;
+            return own;
+        }
+
+      private:
+        int64_t table_, scratch_, padded_, degree_;
+        bool directed_;
+        int64_t size_;
+        std::vector<double> numbers_;
+        std::vector<uint8_t> bytes_;
+        std::vector<const uint8_t*> pointers_;
+    };
+
+    Call checked(PottsMode mode, const In<double>& couplings, const In<double>& fields,
+                 const In<double>& couplings_direction, const In<double>& fields_direction, const In<double>& beta,
+                 const In<double>& sample_weight, int n_threads) const {
+        const bool directed = mode == PottsMode::hessian || mode == PottsMode::products;
+        const int64_t table = n_edges_ * q_ * q_;
+        need(static_cast<int64_t>(couplings.shape(0)) == table && static_cast<int64_t>(fields.shape(0)) == m_ * q_,
+             "couplings need a table for each edge and fields a line for each site");
+        if (directed)
+            need(static_cast<int64_t>(couplings_direction.shape(0)) == table &&
+                     static_cast<int64_t>(fields_direction.shape(0)) == m_ * q_,
+                 "the direction needs the shapes of couplings and fields");
+        need(static_cast<int64_t>(beta.shape(0)) == m_, "beta needs one number for each site");
+        const bool weighted = sample_weight.is_valid() && sample_weight.shape(0) != 0;
+        need(!weighted || static_cast<int64_t>(sample_weight.shape(0)) == n_,
+             "sample_weight needs one number for each sample");
+        need(n_threads >= 1, "there must be at least one thread");
+        return Call{mode,
+                    directed,
+                    couplings.data(),
+                    fields.data(),
+                    couplings_direction.data(),
+                    fields_direction.data(),
+                    beta.data(),
+                    weighted ? sample_weight.data() : nullptr};
+    }
+
+    // The rows of a site's couplings: of edge (a, b) by the state of b where the site is a, and the other way round.
+    void lay_out(int64_t j, const double* couplings, double* rows) const {
+        const int64_t begin = start_[static_cast<size_t>(j)], end = start_[static_cast<size_t>(j) + 1];
+        for (int64_t place = begin; place < end; ++place, rows += q_ * padded_) {
+            const int64_t half = half_[static_cast<size_t>(place)];
+            const double* table = couplings + half / 2 * q_ * q_;
+            const int64_t by_other = half % 2 ? q_ : 1, by_own = half % 2 ? 1 : q_;
+            for (int64_t s = 0; s < q_; ++s) {
+                double* row = rows + s * padded_;
+                for (int64_t a = 0; a < q_; ++a) row[a] = table[s * by_other + a * by_own];
+                for (int64_t a = q_; a < padded_; ++a) row[a] = 0.0;
+            }
+        }
+    }
+
+    void add_block(int64_t half, const double* rows, double* by_edge) const {
+        double* table = by_edge + half / 2 * q_ * q_;
+        const int64_t by_other = half % 2 ? q_ : 1, by_own = half % 2 ? 1 : q_;
+        for (int64_t s = 0; s < q_; ++s)
+            for (int64_t a = 0; a < q_; ++a) table[s * by_other + a * by_own] += rows[s * padded_ + a];
+    }
+
+    PottsTask prepared(const Call& call, int64_t j, const Worker& own) const {
+        const int64_t begin = start_[static_cast<size_t>(j)];
+        PottsTask task{};
+        task.mode = call.mode;
+        task.q = q_;
+        task.padded = padded_;
+        task.degree = start_[static_cast<size_t>(j) + 1] - begin;
+        task.own = columns_.data() + j * n_;
+        for (int64_t k = 0; k < task.degree; ++k) {
+            const int64_t half = half_[static_cast<size_t>(begin + k)];
+            own.columns[k] = columns_.data() + edges_.data()[half ^ 1] * n_;
+        }
+        task.columns = own.columns;
+        task.pointers = own.pointers;
+        task.gathered = own.gathered;
+        task.scratch = own.scratch;
+        task.sample_weight = call.sample_weight;
+        task.beta = call.beta[j];
+        lay_out(j, call.couplings, own.rows);
+        std::copy(call.fields + j * q_, call.fields + (j + 1) * q_, own.field);
+        std::fill(own.field + q_, own.field + padded_, -std::numeric_limits<double>::infinity());
+        task.rows = own.rows;
+        task.field = own.field;
+        if (call.directed) {
+            lay_out(j, call.couplings_direction, own.direction);
+            std::copy(call.fields_direction + j * q_, call.fields_direction + (j + 1) * q_, own.field_direction);
+            std::fill(own.field_direction + q_, own.field_direction + padded_, 0.0);
+            task.direction = own.direction;
+            task.field_direction = own.field_direction;
+        }
+        return task;
+    }
+
+    In2<uint8_t> columns_;
+    In2<int32_t> edges_;
+    In<int64_t> pointer_, samples_;
+    int64_t m_, n_, n_edges_, q_, padded_, slices_ = 1, degree_ = 0;
+    bool listed_ = false;
+    std::vector<int64_t> start_,
+        half_;  // the edges of each site: half 2 e is the first end of edge e, 2 e + 1 the second
+};
+
+void bind_potts(nb::module_& module) {
+    nb::class_<PottsField>(
+        module, "PottsField",
+        "The samples, graph and selected components of a Potts field, checked once.\n\n"
+        "columns (sites, samples) are the states; pointer and samples list the samples of each site's\n"
+        "component, or are empty for all. Modes are those of kernels/potts.hpp.")
+        .def(nb::init<In2<uint8_t>, In2<int32_t>, int64_t, In<int64_t>, In<int64_t>>(), nb::arg("columns"),
+             nb::arg("edges"), nb::arg("q"), nb::arg("pointer"), nb::arg("samples"))
+        .def("sums", &PottsField::sums, nb::arg("mode"), nb::arg("couplings"), nb::arg("fields"),
+             nb::arg("couplings_direction"), nb::arg("fields_direction"), nb::arg("beta"), nb::arg("sample_weight"),
+             nb::arg("entry_weight"), nb::arg("couplings_out").noconvert(), nb::arg("fields_out").noconvert(),
+             nb::arg("n_threads"),
+             "Set the results to sums over samples and return the value (modes gradient, hessian, diagonal).")
+        .def("components", &PottsField::components, nb::arg("mode"), nb::arg("first"), nb::arg("count"),
+             nb::arg("couplings"), nb::arg("fields"), nb::arg("couplings_direction"), nb::arg("fields_direction"),
+             nb::arg("beta"), nb::arg("out").noconvert(), nb::arg("n_threads"),
+             "Numbers of each component of some samples (modes values, products, residuals).");
+}
+
+}  // namespace ff

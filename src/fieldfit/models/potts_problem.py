@@ -1,0 +1,288 @@
+"""Potts fields by their own kernel: each site given all the rest, from one byte a cell.
+
+    log p(x_j | rest) = h_j(x_j) + Σ_k J_jk(x_j, x_k) − log Σ_a exp( h_j(a) + Σ_k J_jk(a, x_k) )
+
+An evaluation costs 2·n·Σ_j degree(j) additions of rows of q numbers, whatever the samples are, and holds the samples as
+bytes (n·m), the couplings once for each thread and site, and a few hundred rows of fields (kernels/potts.hpp). The general
+engine is better where few configurations of the neighbours occur; `worth_a_kernel` tells the two apart.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit import _kernels
+from fieldfit.models.base import Problem
+from fieldfit.models.pairwise_layout import BlockFamily, sums_by
+from fieldfit.models.potts_preconditioner import CentredPreconditioner, state_frequencies
+from fieldfit.models.potts_tables import PottsTables
+from fieldfit.policies.selection import FamilySelection
+from fieldfit.threads import get_threads
+from fieldfit.types import DataError, FloatArray, IntArray
+
+_GRADIENT, _HESSIAN, _DIAGONAL, _VALUES, _PRODUCTS, _RESIDUALS = range(6)
+_NONE: FloatArray = np.empty(0)
+_NO_PLACES: IntArray = np.empty(0, dtype=np.int64)
+#: Configurations of neighbours up to which the general engine is at least as fast, absolute and for each sample and site;
+#: and the most places (samples × edges) that it lists.
+_FEW_CONFIGURATIONS, _FEW_SHARE, _MOST_PLACES = 20_000, 0.02, 50_000_000
+#: Numbers of a block of components, for sums of each sample.
+_BLOCK = 1 << 22
+_MOST_EXACT_TIED = 32
+
+
+def potts_supports(part: FamilySelection) -> bool:
+    """Whether all components of this part are single sites given all the rest."""
+    family = cast(Any, part.family)
+    return bool(
+        family.size is not None
+        and getattr(family, "conditions_on_rest", False)
+        and hasattr(family, "blocks")
+        and getattr(family, "block_size", None) == 1
+    )
+
+
+def worth_a_kernel(n: int, m: int, q: int, edges: IntArray) -> bool:
+    """Whether the neighbours of the sites have too many configurations for the general engine, which sums each once."""
+    degree = np.bincount(edges.ravel(), minlength=m)
+    configurations = np.minimum(float(n), float(q) ** np.minimum(degree, 60)).sum()
+    return bool(configurations > max(_FEW_CONFIGURATIONS, _FEW_SHARE * n * m) or float(n) * len(edges) > _MOST_PLACES)
+
+
+def bytes_of_an_evaluation(n: int, tables: PottsTables) -> int:
+    """Bytes that a problem and one evaluation of it hold at most: samples, couplings and results, rows of each thread."""
+    rows = int(np.bincount(tables.edges.ravel(), minlength=tables.m).max(initial=0)) * tables.q * (tables.q + 7)
+    return n * tables.m + 8 * (3 * tables.n_entries + 3 * tables.n_parameters + 3 * get_threads() * rows)
+
+
+def _refuse_too_large(n: int, tables: PottsTables) -> None:
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return
+    needed = bytes_of_an_evaluation(n, tables)
+    if needed > memory:
+        raise DataError(
+            f"{n:,} samples of {tables.m:,} sites with {tables.q} states and {len(tables.edges):,} edges need {needed:,} "
+            f"bytes for one evaluation, and this machine has {memory:,}. Use fewer edges, states or samples."
+        )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One family as the kernel has it: a handle, the weight of each site, and the weights of listed entries.
+
+    ``rows`` (k,) are the samples that the handle holds, None for all; ``entry_sample`` the sample of each listed entry.
+    """
+
+    selected: FamilySelection
+    handle: Any
+    beta: FloatArray
+    rows: IntArray | None
+    entry_beta: FloatArray
+
+
+class PottsProblem(Problem):
+    """A Potts field compiled with samples and selected sites.
+
+    Parameters
+    ----------
+    codes : (n, m) states from 0 to q − 1; nothing is missing
+    tables : how θ becomes couplings and fields
+    parts : the selected components; `potts_supports` must hold for each
+    """
+
+    def __init__(self, codes: NDArray[Any], tables: PottsTables, parts: Sequence[FamilySelection]) -> None:
+        self.tables = tables
+        self.n_samples, self.n_variables = codes.shape
+        self.n_parameters = tables.n_parameters
+        self.n_families = len(parts)
+        if codes.min(initial=0) < 0:
+            raise DataError("A sample has a missing value; the Potts kernel needs complete samples.")
+        _refuse_too_large(self.n_samples, tables)
+        self._columns = np.ascontiguousarray(codes.astype(np.uint8).T)
+        self._parts = tuple(self._compiled(part) for part in parts)
+        self._whole = next((part.handle for part in self._parts if part.selected.everything), None)
+        self._betas = np.array([1.0 if np.ndim(part.beta) else float(part.beta) for part in parts])
+        self._written = self._betas
+
+    def _compiled(self, part: FamilySelection) -> _Part:
+        m = self.n_variables
+        family = cast(BlockFamily, part.family)
+        sites = family.blocks(np.arange(family.size))[1]
+        own = np.ones(family.size) if not np.ndim(part.beta) else np.asarray(part.beta, dtype=np.float64)
+        edges = self.tables.edges
+        if part.indices is None:
+            rows = None if part.rows is None else np.flatnonzero(part.rows)
+            columns = self._columns if rows is None else np.ascontiguousarray(self._columns[:, rows])
+            if columns.shape[1] == 0:
+                columns, rows = self._columns[:, :1].copy(), None
+                own = np.zeros_like(own)
+            handle = _kernels.PottsField(columns, edges, self.tables.q, _NO_PLACES, _NO_PLACES)
+            return _Part(part, handle, sums_by(sites, own, m), rows, _NONE)
+        pointer, samples = part.component_rows(self.n_samples)
+        # The components by site: usually they are in that order already.
+        component = np.repeat(np.arange(family.size), np.diff(pointer))
+        order = np.argsort(sites[component], kind="stable")
+        samples, component = np.ascontiguousarray(samples[order]), component[order]
+        start = np.concatenate(([0], np.cumsum(np.bincount(sites[component], minlength=m)))).astype(np.int64)
+        handle = _kernels.PottsField(self._columns, edges, self.tables.q, start, samples)
+        entry_beta = _NONE if (own == 1.0).all() else np.ascontiguousarray(own[component])
+        return _Part(part, handle, np.ones(m), None, entry_beta)
+
+    @property
+    def betas(self) -> FloatArray:
+        """The weight β of each family; 1 where the components have their own."""
+        return self._betas
+
+    def with_betas(self, betas: FloatArray) -> PottsProblem:
+        """The same samples and sites with other weights of the families."""
+        other = copy(self)
+        other._betas = np.asarray(betas, dtype=np.float64)
+        return other
+
+    # -- sums over samples -------------------------------------------------------------------------------------------
+
+    def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
+        """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
+        value, couplings, fields = self._sums(_GRADIENT, theta, None, row_weight)
+        return value, self.tables.to_parameters(couplings, fields)
+
+    def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ∇² m_θ(X_i, Z_i) v."""
+        _, couplings, fields = self._sums(_HESSIAN, theta, v, row_weight)
+        return self.tables.to_parameters(couplings, fields)
+
+    def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """The diagonal of −Σ_i w_i ∇² m_θ(X_i, Z_i), not negative.
+
+        Exact for parameters of one edge or one site. Of those that are shared, the first 32 are exact too (a Hessian
+        product each); the rest leave out the covariances between the edges that share them.
+        """
+        _, couplings, fields = self._sums(_DIAGONAL, theta, None, row_weight)
+        diagonal = self.tables.to_parameters(couplings, fields)
+        if self.tables.tied:
+            unit = np.zeros(self.n_parameters)
+            for shared in range(min(self.n_parameters, _MOST_EXACT_TIED)):
+                unit[shared] = 1.0
+                diagonal[shared] = -self.hessian_product(theta, unit, row_weight)[shared]
+                unit[shared] = 0.0
+        return np.maximum(diagonal, 0.0)
+
+    @property
+    def exact_diagonal(self) -> bool:
+        """Whether few enough parameters are shared."""
+        return not self.tables.tied or self.n_parameters <= _MOST_EXACT_TIED
+
+    def preconditioner(
+        self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None
+    ) -> CentredPreconditioner | None:
+        """v ↦ M⁻¹ v with M near −Σ_i w_i ∇² m_θ + 1/σ², where no edges share parameters; else None."""
+        tables = self.tables
+        if tables.tied or tables.agree:
+            return None
+        frequencies = state_frequencies(self._columns, tables.q, row_weight)
+        total = np.zeros(self.n_variables)
+        weight = np.ones(self.n_samples) if row_weight is None else np.asarray(row_weight)
+        for part, beta in zip(self._parts, self._betas, strict=True):
+            rows = max(1, (1 << 22) // self.n_variables)
+            for start in range(0, self.n_samples, rows):
+                stop = min(start + rows, self.n_samples)
+                total += beta * (weight[start:stop] @ self._use(part, start, stop))
+        return CentredPreconditioner.of(tables, frequencies, total, precision)
+
+    def _sums(
+        self, mode: int, theta: FloatArray, v: FloatArray | None, row_weight: FloatArray | None
+    ) -> tuple[float, FloatArray, FloatArray]:
+        couplings, fields = self.tables.to_tables(theta)
+        moved = (_NONE, _NONE) if v is None else self.tables.to_tables(v)
+        weight = _NONE
+        if row_weight is not None:
+            weight = np.ascontiguousarray(row_weight, dtype=np.float64)
+            if weight.shape != (self.n_samples,):
+                raise DataError(f"row_weight must have the shape ({self.n_samples},); it has {weight.shape}.")
+        total: tuple[float, FloatArray, FloatArray] | None = None
+        for part, beta in zip(self._parts, self._betas, strict=True):
+            if beta == 0 and not (total is None and part is self._parts[-1]):
+                continue
+            out, field_out = np.empty_like(couplings), np.empty_like(fields)
+            own = weight if part.rows is None or not len(weight) else np.ascontiguousarray(weight[part.rows])
+            value = part.handle.sums(
+                mode, couplings, fields, *moved, beta * part.beta, own, part.entry_beta, out, field_out, get_threads()
+            )
+            total = (
+                (value, out, field_out) if total is None else (total[0] + value, total[1] + out, total[2] + field_out)
+            )
+        assert total is not None
+        return total
+
+    # -- numbers for each sample -------------------------------------------------------------------------------------
+
+    def row_values(self, theta: FloatArray) -> FloatArray:
+        """m_θ(X_i, Z_i) for each sample."""
+        return self._by_sample(_VALUES, theta, None)
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """ψ_iᵀ v for each sample."""
+        return self._by_sample(_PRODUCTS, theta, v)
+
+    def _by_sample(self, mode: int, theta: FloatArray, v: FloatArray | None) -> FloatArray:
+        result = np.zeros(self.n_samples)
+        size = max(1, _BLOCK // self.n_variables)
+        for start in range(0, self.n_samples, size):
+            stop = min(start + size, self.n_samples)
+            numbers = self._components(mode, theta, v, start, stop)  # (m, k)
+            for part, beta in zip(self._parts, self._betas, strict=True):
+                if beta:
+                    result[start:stop] += beta * np.einsum("ij,ji->i", self._use(part, start, stop), numbers)
+        return result
+
+    def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
+        """Scores of the samples start..stop by family, without β."""
+        residual = self._components(_RESIDUALS, theta, None, start, stop)  # (m, k, q)
+        scores = np.zeros((stop - start, self.n_families, self.n_parameters))
+        for f, part in enumerate(self._parts):
+            used = residual * self._use(part, start, stop).T[:, :, None]
+            scores[:, f] = self.tables.scores(used, self._columns[:, start:stop])
+        return scores
+
+    @property
+    def block_rows(self) -> int:
+        """Samples in a block of scores: the tables of the edges may be far larger than the scores."""
+        return max(1, min(super().block_rows, 4_000_000 // max(1, self.tables.n_entries)))
+
+    def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
+        """Stream the scores as (first sample, block)."""
+        return super().score_blocks(theta, self.block_rows if rows is None else rows)
+
+    def _components(self, mode: int, theta: FloatArray, v: FloatArray | None, start: int, stop: int) -> FloatArray:
+        """A number for each site and sample (m, k), or q of them: of all components, whatever is selected."""
+        couplings, fields = self.tables.to_tables(theta)
+        moved = (_NONE, _NONE) if v is None else self.tables.to_tables(v)
+        m, q = self.n_variables, self.tables.q
+        out = np.empty(m * (stop - start) * (q if mode == _RESIDUALS else 1))
+        if self._whole is None:
+            self._whole = _kernels.PottsField(self._columns, self.tables.edges, q, _NO_PLACES, _NO_PLACES)
+        self._whole.components(mode, start, stop - start, couplings, fields, *moved, np.ones(m), out, get_threads())
+        return out.reshape((m, stop - start, q) if mode == _RESIDUALS else (m, stop - start))
+
+    def _use(self, part: _Part, start: int, stop: int) -> FloatArray:
+        """With what weight, without the family's β, each site of each of these samples counts (k, m)."""
+        selected = part.selected
+        if selected.indices is None or selected.indptr is None:
+            used = np.broadcast_to(part.beta, (stop - start, self.n_variables))
+            return used if selected.rows is None else used * selected.rows[start:stop, None]
+        family = cast(BlockFamily, selected.family)
+        pointer = selected.indptr[start : stop + 1]
+        chosen = selected.indices[pointer[0] : pointer[-1]]
+        own = np.ones(len(chosen)) if not np.ndim(selected.beta) else np.asarray(selected.beta)[chosen]
+        row = np.repeat(np.arange(stop - start), np.diff(pointer))
+        places = row * self.n_variables + family.blocks(chosen)[1]
+        return sums_by(places, own, (stop - start) * self.n_variables).reshape(stop - start, self.n_variables)

@@ -1,0 +1,95 @@
+"""Alignment files in three formats, what is refused, and sequence weights against a double loop."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fieldfit.data.alignments import ALPHABETS, Alignment, read_alignment, sequence_weights
+from fieldfit.threads import use_threads
+from fieldfit.types import DataError, FileFormatError
+
+A2M = ">one/1-5 something\nACD.ef\nGH\n>two\nAC-..cGY\n>three\n-XD...GH\n"
+A3M = ">one/1-5\nACDefGH\n>two\nAC-cGY\n>three\n-XDGH\n"
+
+
+@pytest.mark.parametrize("text", [A2M, A3M])
+def test_formats_agree(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "family.txt"
+    path.write_text(text)
+    found = read_alignment(path)
+    assert found.names == ("one/1-5", "two")
+    assert found.dropped == ("three",)
+    assert [found.sequence(i) for i in range(found.n)] == ["ACDGH", "AC-GY"]
+    assert found.alphabet == ALPHABETS["protein"]
+    assert found.codes.dtype == np.uint8
+    packed = tmp_path / "family.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    np.testing.assert_array_equal(read_alignment(packed).codes, found.codes)
+
+
+def test_focus_and_gaps(tmp_path: Path) -> None:
+    path = tmp_path / "f.fasta"
+    path.write_text(">a\nAC-GH\r\n>b\nA-DG-\r\n>c\nA--GH\r\n")
+    focus = read_alignment(path, focus="b")
+    assert (focus.focus, focus.columns.tolist(), focus.sequence(0)) == (1, [0, 2, 3], "A-G")
+    assert read_alignment(path, most_gaps=0.4).columns.tolist() == [0, 3, 4]
+
+
+def test_rna_reads_thymine_as_uracil(tmp_path: Path) -> None:
+    path = tmp_path / "r.fa"
+    path.write_text(">a\nACGT-\n>b\nACGUU\n")
+    found = read_alignment(path, alphabet="rna")
+    assert [found.sequence(i) for i in (0, 1)] == ["ACGU-", "ACGUU"]
+    assert read_alignment(path, alphabet="-ACGTU").n == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("# STOCKHOLM 1.0\n", "does not begin with '>'"),
+        ("", "does not begin with '>'"),
+        (">a\nACD\n>b\nAC\n", "'b' of .* has 2 columns, and 'a' has 3"),
+        (">a\nACD\n>b\n", "'b' of .* is empty"),
+        (">\nACD\n", "Sequence 1 of .* has no identifier"),
+        (">a\nacd\n", "has no upper case letter"),
+        (">a\nXXX\n", "outside the alphabet"),
+        (">a\nA\n", "at least two"),
+    ],
+)
+def test_bad_files_get_a_sentence(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "bad.fasta"
+    path.write_text(text)
+    with pytest.raises((FileFormatError, DataError), match=message):
+        read_alignment(path)
+
+
+def test_bad_arguments_get_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "good.fasta"
+    path.write_text(">a\nACD\n>b\nACX\n")
+    with pytest.raises(DataError, match="'z' is not there"):
+        read_alignment(path, focus="z")
+    with pytest.raises(DataError, match="'b' has letters outside"):
+        read_alignment(path, focus="b")
+    with pytest.raises(DataError, match="alphabet is 'AA'"):
+        read_alignment(path, alphabet="AA")
+    with pytest.raises(DataError, match="threshold is 0"):
+        sequence_weights(read_alignment(path), 0.0)
+
+
+@pytest.mark.parametrize(("n", "length"), [(70, 33), (150, 64), (5, 300), (3, 9000)])
+@pytest.mark.parametrize("identity", [0.5, 0.8, 1.0])
+def test_weights_against_a_double_loop(n: int, length: int, identity: float) -> None:
+    random = np.random.default_rng(n)
+    codes = random.integers(0, 3, (n, length)).astype(np.uint8)
+    codes[1] = codes[0]
+    codes[2] = np.where(random.random(length) < 0.85, codes[0], 4)
+    family = Alignment(tuple(map(str, range(n))), codes, ALPHABETS["protein"], np.arange(length))
+    same = (codes[:, None] == codes[None]).sum(axis=2)
+    expected = 1.0 / (same >= identity * length - 1e-9).sum(axis=1)
+    for threads in (1, 2):
+        with use_threads(threads):
+            np.testing.assert_array_equal(sequence_weights(family, identity), expected)

@@ -1,0 +1,126 @@
+"""The preconditioners of pairwise fields: near the inverse Hessian, positive, and worth their cost on correlated data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.models.node_blocks import NodeBlocks
+from fieldfit.models.pairwise import PairwiseProblem
+from fieldfit.models.potts_problem import PottsProblem
+from fieldfit.objective import Objective
+from fieldfit.optim import minimise
+from fieldfit.policies import Policy
+
+
+def correlated(n: int, m: int, seed: int = 0) -> np.ndarray:
+    """Binary rows of long runs: a threshold of a smooth random curve."""
+    random = np.random.default_rng(seed)
+    steps = random.normal(size=(n, m)).cumsum(axis=1) / np.sqrt(m) + random.normal(size=(n, 1))
+    return (steps + 0.1 * random.normal(size=(n, m)) > 0).astype(int)
+
+
+def objective(model: ff.BoltzmannMachine, codes: np.ndarray, sigma2: float, weight=None) -> Objective:
+    data = model.read(codes)
+    problem = model.compile(data, Policy.parse("PL1").bind(model.structure()).draw(0, 0, len(codes)))
+    r = model.n_parameters
+    return Objective(problem, np.full(r, 1 / sigma2), np.zeros(r), np.ones(r, dtype=bool), weight)
+
+
+@pytest.mark.parametrize("biases", [False, True])
+@pytest.mark.parametrize("states", [(0, 1), (-1, 1)])
+def test_blocks_solve_with_the_hessian(states, biases) -> None:
+    model = ff.BoltzmannMachine(12, biases=biases, states=states)
+    codes = np.array(states)[correlated(600, 12)]
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, 600)
+    own = objective(model, codes, 0.8, weight)
+    random = np.random.default_rng(2)
+    theta, v = random.normal(size=(2, model.n_parameters)) * 0.3
+    found = own.problem.late_preconditioner(theta, own.precision, weight)
+    assert isinstance(found, NodeBlocks)
+    hessian = -own.problem.hessian_matrix(theta, weight) + np.diag(own.precision)
+    exact = np.linalg.solve(hessian, v)
+    error = found(v) - exact
+    assert np.sqrt(error @ hessian @ error) < 0.02 * np.sqrt(exact @ hessian @ exact)
+    # A product with the blocks is a product with the Hessian, up to single precision and the ridge.
+    np.testing.assert_allclose(found._product(found.blocks, v, None), hessian @ v, rtol=1e-4, atol=1e-3)
+
+
+def test_blocks_on_a_graph_with_missing_edges() -> None:
+    edges = [(j, k) for j in range(9) for k in range(j + 1, 9) if (j, k) not in {(0, 1), (3, 7)}]
+    model = ff.BoltzmannMachine(9, edges, biases=True)
+    own = objective(model, correlated(400, 9), 1.0)
+    v = np.random.default_rng(2).normal(size=model.n_parameters)
+    found = own.problem.late_preconditioner(np.zeros(model.n_parameters), own.precision)
+    assert isinstance(found, NodeBlocks)
+    hessian = -own.problem.hessian_matrix(np.zeros(model.n_parameters)) + np.diag(own.precision)
+    exact = np.linalg.solve(hessian, v)
+    assert np.linalg.norm(found(v) - exact) < 0.05 * np.linalg.norm(exact)
+
+
+def test_where_there_are_no_blocks() -> None:
+    model = ff.BoltzmannMachine(8)
+    data = model.read(correlated(100, 8))
+    for text in ("PL2", "0.5*PL1"):
+        problem = model.compile(data, Policy.parse(text).bind(model.structure()).draw(0, 0, 100))
+        assert isinstance(problem, PairwiseProblem)
+        assert problem.late_preconditioner(np.zeros(28), np.zeros(28)) is None
+
+
+def test_images_of_digits_need_few_evaluations() -> None:
+    from sklearn.datasets import load_digits
+
+    images = (load_digits().data > 7).astype(int)
+    images = images[:, (images.min(axis=0) < 1) & (images.max(axis=0) > 0)]
+    n, m = images.shape
+    model = ff.BoltzmannMachine(m, biases=True)
+    own = objective(model, images, 1.0)
+    start = np.zeros(model.n_parameters)
+    near = own.preconditioner
+    assert near is not None
+    staged = minimise(own.value_grad, start, preconditioner=near, gtol=1e-6 * n)
+    plain = minimise(own.value_grad, start, preconditioner=lambda v: near(v), gtol=1e-6 * n)  # the first stage only
+    assert staged.converged
+    assert staged.evaluations <= 40 < plain.evaluations / 2
+    assert staged.value == pytest.approx(plain.value, rel=1e-8)
+
+
+def test_the_centred_operator_of_a_potts_field_is_symmetric_and_positive() -> None:
+    model = ff.Potts(6, 4)
+    random = np.random.default_rng(0)
+    codes = (random.integers(0, 2, (300, 6)) + random.integers(0, 3, (300, 1))).clip(0, 3)
+    parts = Policy.parse("PL1@2").bind(model.structure()).draw(0, 0, 300).parts
+    problem = PottsProblem(model.read(codes).codes, model.tables, parts)
+    precision = random.uniform(0.5, 2.0, model.n_parameters)
+    operator = problem.preconditioner(np.zeros(model.n_parameters), precision)
+    assert operator is not None
+    matrix = np.array([operator(unit) for unit in np.eye(model.n_parameters)])
+    np.testing.assert_allclose(matrix, matrix.T, atol=1e-12)
+    assert np.linalg.eigvalsh(matrix)[0] > 0
+    assert (
+        PottsProblem(codes, ff.Potts(6, 4, tied=True).tables, parts).preconditioner(np.zeros(20), np.zeros(20))
+        is None
+    )
+
+
+def test_potts_fits_take_fewer_evaluations_with_it() -> None:
+    model = ff.Potts(30, 12)
+    random = np.random.default_rng(1)
+    codes = (random.poisson(1.0, (800, 30)) + random.poisson(1.0, (800, 1))).clip(0, 11)
+    parts = Policy.parse("PL1").bind(model.structure()).draw(0, 0, 800).parts
+    problem = PottsProblem(model.read(codes).codes, model.tables, parts)
+    r = model.n_parameters
+    precision = np.full(r, 5.0)
+    precision[model.n_couplings :] = 0.02
+    own = Objective(problem, precision, np.zeros(r), np.ones(r, dtype=bool))
+    near, diagonal = own.preconditioner, own.hessian_diagonal
+    assert near is not None
+    assert diagonal is not None
+    centred = minimise(own.value_grad, np.zeros(r), method="lbfgs", preconditioner=near, gtol=1e-5 * 800)
+    plain = minimise(
+        own.value_grad, np.zeros(r), method="lbfgs", preconditioner=diagonal(np.zeros(r)), gtol=1e-5 * 800
+    )
+    assert centred.converged
+    assert centred.evaluations < 0.7 * plain.evaluations
+    assert centred.value == pytest.approx(plain.value, rel=1e-6)
