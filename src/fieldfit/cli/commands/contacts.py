@@ -1,0 +1,111 @@
+"""`fieldfit contacts FAMILY.fasta`: contacts and mutation effects from an alignment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fieldfit.cli.options import Json, Threads, limit_threads
+
+
+def contacts(
+    path: Annotated[Path, typer.Argument(metavar="FAMILY", help="Alignment: a FASTA, A2M or A3M file.")],
+    distances: Annotated[
+        Path | None,
+        typer.Option(
+            "--distances", metavar="FILE", help="CSV file of column, column, distance in Å, columns from 0."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Write tables, picture and parameters here.")
+    ] = None,
+    alphabet: Annotated[
+        str, typer.Option("--alphabet", help="protein, rna, dna, or the letters themselves with the gap first.")
+    ] = "protein",
+    focus: Annotated[
+        str | None,
+        typer.Option("--focus", metavar="NAME", help="Keep only the columns where this sequence has a letter."),
+    ] = None,
+    identity: Annotated[
+        float, typer.Option("--identity", help="Sequences equal in at least this share of columns share one weight.")
+    ] = 0.8,
+    penalty: Annotated[
+        str, typer.Option("--penalty", help="Strength of the penalty: evcouplings, plmc or ccmpred.")
+    ] = "evcouplings",
+    closest: Annotated[float, typer.Option("--closest", help="Pairs below this distance in Å are in contact.")] = 8.0,
+    separation: Annotated[
+        int, typer.Option("--separation", min=1, help="Pairs closer than this along the sequence do not count.")
+    ] = 6,
+    tol: Annotated[float, typer.Option("--tol", help="Gradient for each sequence at which the fit stops.")] = 1e-3,
+    max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Most iterations.")] = 200,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Pairs to print, the highest scores first.")] = 20,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Predict contacts from a family of sequences, and compare them with a structure."""
+    from fieldfit import proteins
+    from fieldfit.cli.output import note, print_json, print_table
+    from fieldfit.cli.progress import shown_progress
+    from fieldfit.report.contact_map import draw_contact_map
+    from fieldfit.report.figures import make_folder, save_figure
+    from fieldfit.report.table import PlainTable
+
+    limit_threads(threads)
+    family = proteins.read_alignment(path, alphabet=alphabet, focus=focus)
+    known = None if distances is None else proteins.read_distances(distances, int(family.columns.max()) + 1)
+    if known is not None:
+        known = known[family.columns][:, family.columns]
+    folder = None if out is None else make_folder(out)
+    with shown_progress(None, json, max_iter) as progress:
+        fitted = proteins.fit_family(
+            family, identity=identity, penalty=penalty, tol=tol, max_iter=max_iter, progress=progress
+        )
+    edges, scores = fitted.model.edge_array, fitted.contact_scores
+    precision = {}
+    if known is not None:
+        precision = proteins.contact_precision(scores, edges, known, closest=closest, separation=separation)
+    table = fitted.scores()
+    table = table[table["j"] - table["i"] >= separation]
+    if known is not None:
+        table = table.assign(distance=known[table["i"], table["j"]])
+    if folder is not None:
+        table.to_csv(folder / "contacts.csv", index=False)
+        fitted.mutations().to_csv(folder / "mutations.csv", index=False)
+        fitted.to_plmc(folder / "parameters.plmc")
+        fitted.fit.save(folder / "model.ff")
+        drawing = draw_contact_map(scores, edges, family.length, known, closest=closest, separation=separation)
+        save_figure(drawing, folder, "contact_map")
+    shown = {f"L*{share:g}": value for share, value in precision.items()}
+    if json:
+        print_json(
+            {
+                "sequences": family.n,
+                "dropped": len(family.dropped),
+                "columns": family.length,
+                "effective": fitted.effective,
+                "objective": fitted.fit.objective,
+                "converged": fitted.fit.converged,
+                "evaluations": fitted.fit.evaluations,
+                "precision": shown,
+                "pairs": table.head(rows).to_dict("records"),
+            }
+        )
+        return
+    columns = tuple(map(str, table.columns))
+    formats = tuple(".3f" if name in ("norm", "score", "distance") else "d" for name in columns)
+    told = f"{family.n} sequences (effective number {fitted.effective:.1f}), {family.length} columns."
+    if family.dropped:
+        told += f" {len(family.dropped)} sequences with letters outside the alphabet were left out."
+    if precision:
+        told += " Share of contacts among the top " + ", ".join(f"{name}: {p:.2f}" for name, p in shown.items()) + "."
+    lines = tuple(tuple(line) for line in table.head(rows).itertuples(index=False))
+    print_table(PlainTable(f"Pairs with the highest scores in {path.name}", columns, lines, told, formats))
+    if folder is not None:
+        note(f"Wrote contacts.csv, mutations.csv, parameters.plmc, model.ff and contact_map to {folder}.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("contacts")(contacts)

@@ -1,0 +1,82 @@
+"""Predicted contacts against a structure: distances of pairs of columns, and the precision of the top pairs."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from fieldfit.types import DataError, FileFormatError, FloatArray, IntArray
+
+
+def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
+    """A symmetric matrix (length, length) of distances from a CSV file of column, column, distance; NaN where unknown.
+
+    Columns count from 0. The first line may have names.
+    """
+    from fieldfit.data.textfile import read_text
+
+    shown = os.fspath(path)
+    matrix = np.full((length, length), np.nan)
+    lines = read_text(path).splitlines()
+    for number, line in enumerate(lines, start=1):
+        cells = line.replace("\t", ",").split(",")
+        if not line.strip():
+            continue
+        try:
+            j, k, distance = int(cells[0]), int(cells[1]), float(cells[2])
+        except (ValueError, IndexError):
+            if number == 1:
+                continue
+            raise FileFormatError(
+                f"Line {number} of {shown} is {line[:60]!r}; a line has two columns of the alignment and a distance."
+            ) from None
+        if not (0 <= j < length and 0 <= k < length):
+            raise DataError(
+                f"Line {number} of {shown} names the columns {j} and {k}; the alignment has the columns 0 to {length - 1}."
+            )
+        matrix[j, k] = matrix[k, j] = distance
+    if np.isnan(matrix).all():
+        raise FileFormatError(f"{shown} has no distance.")
+    return matrix
+
+
+def contact_precision(
+    scores: FloatArray,
+    edges: IntArray,
+    distances: FloatArray,
+    *,
+    closest: float = 8.0,
+    separation: int = 6,
+    shares: tuple[float, ...] = (0.2, 0.5, 1.0),
+) -> dict[float, float]:
+    """The share of true contacts among the pairs with the highest scores.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (pairs,)
+        Higher is more likely a contact.
+    edges : ndarray of shape (pairs, 2)
+        The columns of each pair.
+    distances : ndarray of shape (L, L)
+        Distances in Å, NaN where unknown; such pairs do not count.
+    closest : float, default 8.0
+        A pair is in contact below this distance.
+    separation : int, default 6
+        Pairs closer than this along the sequence do not count.
+    shares : tuple of float, default (0.2, 0.5, 1.0)
+        How many pairs to take, as shares of the number of columns L.
+
+    Returns
+    -------
+    dict
+        The precision for each share.
+    """
+    between = distances[edges[:, 0], edges[:, 1]]
+    counted = (np.abs(edges[:, 1] - edges[:, 0]) >= separation) & np.isfinite(between)
+    if not counted.any():
+        raise DataError(f"No pair is at least {separation} columns apart and has a known distance.")
+    order = np.argsort(-scores[counted], kind="stable")
+    close = between[counted][order] < closest
+    length = len(distances)
+    return {share: float(close[: max(1, int(share * length))].mean()) for share in shares}

@@ -1,0 +1,217 @@
+"""Fit a Potts model to an alignment by pseudo-likelihood, and read contacts and mutation effects from it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldfit.api.fitting import fit
+from fieldfit.api.result import Fit
+from fieldfit.data.alignments import Alignment, sequence_weights
+from fieldfit.data.samples import Table
+from fieldfit.models.potts import Potts
+from fieldfit.models.potts_preconditioner import state_frequencies
+from fieldfit.optim import Progress
+from fieldfit.proteins.couplings import average_product_correction, frobenius_norms
+from fieldfit.proteins.parameter_file import PlmcParameters, write_plmc
+from fieldfit.proteins.penalties import Penalty, as_penalty
+from fieldfit.types import DataError, FloatArray
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def fit_family(
+    alignment: Alignment,
+    *,
+    identity: float | None = 0.8,
+    penalty: Penalty | str = "evcouplings",
+    tol: float = 1e-4,
+    max_iter: int = 500,
+    progress: Callable[[Progress], object] | bool | None = None,
+) -> FamilyFit:
+    """Fit a Potts model with fields and all couplings to an alignment by penalised pseudo-likelihood.
+
+    Parameters
+    ----------
+    alignment : Alignment
+        From `read_alignment`.
+    identity : float or None, default 0.8
+        Sequences that are equal in at least this share of columns share one weight; None gives every sequence weight 1.
+    penalty : str or Penalty, default "evcouplings"
+        Strength of the penalty: "evcouplings", "plmc", "ccmpred" or numbers of your own.
+    tol, max_iter, progress
+        As in `fieldfit.fit`. A gradient of 1e-4 for each sequence is enough for contacts; use 1e-6 for standard errors.
+
+    Returns
+    -------
+    FamilyFit
+    """
+    length, letters = alignment.length, alignment.alphabet
+    chosen = as_penalty(penalty)
+    weights = np.ones(alignment.n) if identity is None else sequence_weights(alignment, identity)
+    names = [str(column) for column in alignment.columns]
+    model = Potts(length, len(letters), states=tuple(letters), names=names)
+    frequencies = state_frequencies(np.ascontiguousarray(alignment.codes.T), len(letters), weights)
+    start = np.zeros(model.n_parameters)
+    logs = np.log(frequencies)
+    start[model.n_couplings :] = (logs - logs.mean(axis=1, keepdims=True)).ravel()
+    table = Table(alignment.codes.astype(np.int32), tuple(names), model.states, sample_weight=weights)
+    found = fit(
+        model,
+        table,
+        "PL1",
+        sigma2=chosen.variances(model),
+        start=start,
+        tol=tol,
+        max_iter=max_iter,
+        progress=progress,
+    )
+    return FamilyFit(alignment, weights, chosen, found, identity)
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyFit:
+    """A fitted family. ``fit`` has everything that any fit has, standard errors of single couplings included."""
+
+    alignment: Alignment
+    weights: FloatArray
+    penalty: Penalty
+    fit: Fit
+    identity: float | None
+
+    @property
+    def effective(self) -> float:
+        """The effective number of sequences: the sum of the weights."""
+        return float(self.weights.sum())
+
+    @cached_property
+    def model(self) -> Potts:
+        """The Potts model."""
+        model = self.fit.model
+        assert isinstance(model, Potts)
+        return model
+
+    @property
+    def couplings(self) -> FloatArray:
+        """Couplings (pairs, q, q), pairs in the order of ``model.edge_array``."""
+        return self.fit.theta[: self.model.n_couplings].reshape(-1, self.model.q, self.model.q)
+
+    @property
+    def fields(self) -> FloatArray:
+        """Fields (L, q)."""
+        return self.fit.theta[self.model.n_couplings :].reshape(self.model.m, self.model.q)
+
+    @cached_property
+    def contact_scores(self) -> FloatArray:
+        """Frobenius norm with average product correction for each pair (pairs,); gaps do not count."""
+        return average_product_correction(frobenius_norms(self.couplings), self.model.edge_array, self.model.m)
+
+    def scores(self) -> pandas.DataFrame:
+        """Return the scores of all pairs, the highest first.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``i`` and ``j`` (places in the alignment), ``column_i`` and ``column_j`` (columns of the file), ``norm``
+            (Frobenius norm in the zero-sum gauge) and ``score`` (after the average product correction).
+        """
+        import pandas
+
+        edges = self.model.edge_array
+        frame = pandas.DataFrame(
+            {
+                "i": edges[:, 0],
+                "j": edges[:, 1],
+                "column_i": self.alignment.columns[edges[:, 0]],
+                "column_j": self.alignment.columns[edges[:, 1]],
+                "norm": frobenius_norms(self.couplings),
+                "score": self.contact_scores,
+            }
+        )
+        return frame.sort_values("score", ascending=False, kind="stable", ignore_index=True)
+
+    def mutations(self, sequence: int | str | None = None) -> pandas.DataFrame:
+        """Return the change of log-probability of every single substitution in a sequence.
+
+        Parameters
+        ----------
+        sequence : int or str, optional
+            Its place or its name in the alignment. Default: the focus sequence, or the first one.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``column``, ``from``, ``to`` and ``delta``: log p(mutant) − log p(sequence), negative where the model
+            finds the substitution harmful. Substitutions by gaps and columns with gaps are left out.
+        """
+        import pandas
+
+        place = self._place(sequence)
+        codes = self.alignment.codes[place].astype(np.int64)
+        m, q = self.model.m, self.model.q
+        energy = self.fields.copy()  # log p of each letter at each site, up to a constant, the rest as it is
+        a, b = self.model.edge_array.T
+        pairs = np.arange(len(a))
+        np.add.at(energy, a, self.couplings[pairs, :, codes[b]])
+        np.add.at(energy, b, self.couplings[pairs, codes[a], :])
+        delta = energy - energy[np.arange(m), codes][:, None]
+        site, letter = np.divmod(np.arange(m * q), q)
+        kept = (codes[site] != 0) & (letter != 0) & (letter != codes[site])
+        letters = np.array(list(self.alignment.alphabet))
+        return pandas.DataFrame(
+            {
+                "column": self.alignment.columns[site[kept]],
+                "from": letters[codes[site[kept]]],
+                "to": letters[letter[kept]],
+                "delta": delta.ravel()[kept],
+            }
+        )
+
+    def _place(self, sequence: int | str | None) -> int:
+        names = self.alignment.names
+        if sequence is None:
+            return 0 if self.alignment.focus is None else self.alignment.focus
+        if isinstance(sequence, str):
+            if sequence not in names:
+                raise DataError(f"The alignment has no sequence {sequence!r}; the first one is {names[0]!r}.")
+            return names.index(sequence)
+        if not 0 <= sequence < len(names):
+            raise DataError(
+                f"The alignment has the sequences 0 to {len(names) - 1}; there is no sequence {sequence}."
+            )
+        return sequence
+
+    def to_plmc(self, path: str | os.PathLike[str]) -> None:
+        """Write the parameters in plmc's binary format, for EVcouplings and other tools that read it.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        """
+        alignment, q = self.alignment, self.model.q
+        columns = np.ascontiguousarray(alignment.codes.T)
+        total = self.weights.sum()
+        single = np.stack([np.bincount(column, self.weights, q) for column in columns]) / total
+        pairs = np.empty((len(self.model.edge_array), q, q))
+        for place, (j, k) in enumerate(self.model.edge_array.tolist()):
+            keys = columns[j].astype(np.int64) * q + columns[k]
+            pairs[place] = np.bincount(keys, self.weights, q * q).reshape(q, q) / total
+        fields, couplings = self.penalty.strengths(self.model.m, q)
+        target = (
+            alignment.alphabet[0] * self.model.m if alignment.focus is None else alignment.sequence(alignment.focus)
+        )
+        write_plmc(
+            path,
+            PlmcParameters(
+                alignment.alphabet, target, alignment.columns + 1, self.weights, single, self.fields, pairs,
+                self.couplings, 0, self.fit.iterations,
+                -1.0 if self.identity is None else 1.0 - self.identity, fields, couplings,
+            ),
+        )  # fmt: skip

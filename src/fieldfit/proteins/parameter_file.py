@@ -1,0 +1,112 @@
+"""The binary parameter file of plmc: export for tools that read it, and import of its fits.
+
+Little-endian: five int32 (sites, letters, sequences, skipped sequences, iterations), five float32 (θ, λ_h, λ_J, group λ,
+effective sequences), the letters, the neighbours of each sequence (float32), the target sequence, its numbering (int32),
+then float32 tables: frequencies and fields (L, q), pair frequencies and couplings (L (L − 1) / 2, q, q), pairs in
+row-major order.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fieldfit.data.atomic import atomic_writer
+from fieldfit.types import FileAccessError, FileFormatError, FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class PlmcParameters:
+    """What the file holds. Pairs are in row-major order, as the edges of a complete Potts model."""
+
+    alphabet: str
+    target: str
+    numbering: IntArray  # (L,)
+    weights: FloatArray  # (sequences,) 1 / neighbours, 0 for skipped ones
+    frequencies: FloatArray  # (L, q)
+    fields: FloatArray  # (L, q)
+    pair_frequencies: FloatArray  # (pairs, q, q)
+    couplings: FloatArray  # (pairs, q, q)
+    skipped: int = 0
+    iterations: int = 0
+    divergence: float = 0.2
+    lambda_fields: float = 0.0
+    lambda_couplings: float = 0.0
+    lambda_groups: float = 0.0
+
+    @property
+    def theta(self) -> FloatArray:
+        """θ of `Potts(L, q)`: the couplings, then the fields."""
+        return np.concatenate([self.couplings.ravel(), self.fields.ravel()])
+
+
+def write_plmc(path: str | os.PathLike[str], parameters: PlmcParameters) -> None:
+    """Write plmc's parameter file."""
+    p = parameters
+    length, q = p.fields.shape
+    kept = p.weights[p.weights > 0]
+    neighbours = np.divide(1.0, p.weights, out=np.zeros_like(p.weights), where=p.weights > 0)
+    head = np.array([length, q, len(p.weights) - p.skipped, p.skipped, p.iterations], dtype="<i4")
+    numbers = [p.divergence, p.lambda_fields, p.lambda_couplings, p.lambda_groups, float(kept.sum())]
+    with atomic_writer(path) as file:
+        file.write(head.tobytes())
+        file.write(np.array(numbers, dtype="<f4").tobytes())
+        file.write(p.alphabet.encode("ascii"))
+        file.write(neighbours.astype("<f4").tobytes())
+        file.write(p.target.encode("ascii"))
+        file.write(p.numbering.astype("<i4").tobytes())
+        for table in (p.frequencies, p.fields, p.pair_frequencies, p.couplings):
+            file.write(table.astype("<f4").tobytes())
+
+
+def read_plmc(path: str | os.PathLike[str]) -> PlmcParameters:
+    """Read plmc's parameter file."""
+    shown = os.fspath(path)
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise FileAccessError(f"{shown} cannot be opened: {error.strerror}. Check the path.") from error
+    wrong = FileFormatError(f"{shown} is no parameter file of plmc, or it is cut off.")
+    if len(data) < 40:
+        raise wrong
+    length, q, sequences, skipped, iterations = np.frombuffer(data, "<i4", 5).tolist()
+    divergence, fields, couplings, groups, _ = np.frombuffer(data, "<f4", 5, 20).astype(float).tolist()
+    if min(length, q, sequences, skipped) < 0 or length < 2 or q < 2:
+        raise wrong
+    pairs = length * (length - 1) // 2
+    total = sequences + skipped
+    if len(data) != 40 + q + 4 * total + 5 * length + 4 * (2 * length * q + 2 * pairs * q * q):
+        raise wrong
+    at = 40
+
+    def take(kind: str, count: int) -> FloatArray:
+        nonlocal at
+        found = np.frombuffer(data, kind, count, at)
+        at += found.nbytes
+        return found.astype(np.float64)
+
+    alphabet = data[at : at + q].decode("ascii", errors="replace")
+    at += q
+    neighbours = take("<f4", total)
+    target = data[at : at + length].decode("ascii", errors="replace")
+    at += length
+    numbering = take("<i4", length).astype(np.int64)
+    return PlmcParameters(
+        alphabet,
+        target,
+        numbering,
+        np.divide(1.0, neighbours, out=np.zeros_like(neighbours), where=neighbours > 0),
+        take("<f4", length * q).reshape(length, q),
+        take("<f4", length * q).reshape(length, q),
+        take("<f4", pairs * q * q).reshape(pairs, q, q),
+        take("<f4", pairs * q * q).reshape(pairs, q, q),
+        skipped,
+        iterations,
+        divergence,
+        fields,
+        couplings,
+        groups,
+    )

@@ -1,0 +1,61 @@
+"""Strengths of the penalty λ_h Σ h² + λ_J Σ J² as other programs set them, by name.
+
+Each J_jk(a, b) counts once. In this library's terms σ² = 1 / (2λ). L is the number of columns, q the number of letters.
+
+| name        | λ_h  | λ_J                  | who                                    |
+|-------------|------|----------------------|----------------------------------------|
+| evcouplings | 0.01 | 0.01 (q − 1) (L − 1) | EVcouplings, which runs plmc           |
+| plmc        | 0.01 | 100                  | plmc without options                   |
+| ccmpred     | 0.01 | 0.2 (L − 1)          | CCMpred without options                |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldfit.models.potts import Potts
+from fieldfit.types import FloatArray, ModelError
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """λ of fields and couplings: constants, and for couplings a factor of (q − 1)(L − 1) or of (L − 1)."""
+
+    fields: float = 0.01
+    couplings: float = 0.0
+    for_each_column: float = 0.0
+    for_each_column_and_letter: float = 0.0
+
+    def strengths(self, length: int, letters: int) -> tuple[float, float]:
+        """(λ_h, λ_J) for this many columns and letters."""
+        columns = length - 1
+        couplings = self.couplings + self.for_each_column * columns
+        couplings += self.for_each_column_and_letter * columns * (letters - 1)
+        if not (self.fields > 0 and couplings > 0):
+            raise ModelError(f"The penalties are λ_h = {self.fields} and λ_J = {couplings}; both must be above 0.")
+        return self.fields, couplings
+
+    def variances(self, model: Potts) -> FloatArray:
+        """σ² of each parameter of a Potts model (r,)."""
+        fields, couplings = self.strengths(model.m, model.q)
+        sigma2 = np.full(model.n_parameters, 1.0 / (2.0 * couplings))
+        sigma2[model.n_couplings :] = 1.0 / (2.0 * fields)
+        return sigma2
+
+
+PENALTIES = {
+    "evcouplings": Penalty(for_each_column_and_letter=0.01),
+    "plmc": Penalty(couplings=100.0),
+    "ccmpred": Penalty(for_each_column=0.2),
+}
+
+
+def as_penalty(penalty: Penalty | str) -> Penalty:
+    """A penalty by its name, or as it is."""
+    if isinstance(penalty, Penalty):
+        return penalty
+    if penalty not in PENALTIES:
+        raise ModelError(f"The penalty {penalty!r} is unknown; use {', '.join(map(repr, PENALTIES))}, or a Penalty.")
+    return PENALTIES[penalty]

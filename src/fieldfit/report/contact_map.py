@@ -1,0 +1,58 @@
+"""A contact map: predicted pairs on one side of the diagonal, the structure's contacts on the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldfit.report.figures import ACCENT, BLUE, MUTED, figure
+from fieldfit.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def draw_contact_map(
+    scores: FloatArray,
+    edges: IntArray,
+    length: int,
+    distances: FloatArray | None = None,
+    *,
+    closest: float = 8.0,
+    separation: int = 6,
+    top: int | None = None,
+) -> Figure:
+    """Draw the pairs with the highest scores above the diagonal, and below it the contacts of the structure.
+
+    ``scores`` (pairs,), ``edges`` (pairs, 2), ``distances`` (length, length) or None; ``top`` pairs, by default ``length``.
+    Predicted pairs that are contacts are filled, the others open; grey are pairs without a known distance.
+    """
+    far = np.abs(edges[:, 1] - edges[:, 0]) >= separation
+    order = np.argsort(-np.where(far, scores, -np.inf), kind="stable")[: min(top or length, int(far.sum()))]
+    i, j = edges[order].T
+    with figure(5.2, 5.2) as drawing:
+        axes = drawing.add_axes((0.11, 0.1, 0.86, 0.82))
+        size = 2400.0 / length
+        if distances is None:
+            axes.scatter(j, i, s=size, color=BLUE, linewidths=0)
+        else:
+            found = distances[i, j]
+            close, unknown = found < closest, np.isnan(found)
+            wrong = ~close & ~unknown
+            axes.scatter(j[close], i[close], s=size, color=BLUE, linewidths=0, label="predicted, in contact")
+            axes.scatter(j[wrong], i[wrong], s=size, facecolors="none", edgecolors=ACCENT, linewidths=0.9,
+                         label="predicted, not in contact")  # fmt: skip
+            if unknown.any():
+                axes.scatter(j[unknown], i[unknown], s=size, color="0.75", linewidths=0, label="distance unknown")
+            row, column = np.nonzero(np.nan_to_num(distances, nan=np.inf) < closest)
+            below = row - column >= separation
+            axes.scatter(column[below], row[below], s=size, color=MUTED, linewidths=0, marker="s", label="structure")
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.1), ncols=2, frameon=False, fontsize=8)
+        axes.plot([0, length - 1], [0, length - 1], color="0.8", linewidth=0.8)
+        axes.set_xlim(-1, length)
+        axes.set_ylim(length, -1)
+        axes.set_aspect("equal")
+        axes.set_xlabel("column")
+        axes.set_ylabel("column")
+    return drawing

@@ -1,0 +1,50 @@
+"""`fieldfit contacts`: from an alignment file to a table, a picture and files that other tools read."""
+
+import numpy as np
+import pytest
+
+LETTERS = "-ACGU"
+
+
+@pytest.fixture
+def family(tmp_path):
+    """An alignment in which the columns 0 and 8, and 1 and 7, agree most of the time, and the distances."""
+    random = np.random.default_rng(0)
+    codes = random.integers(1, 5, (300, 9))
+    for left, right in ((0, 8), (1, 7)):
+        same = random.random(300) < 0.8
+        codes[same, right] = codes[same, left]
+    path, distances = tmp_path / "family.fasta", tmp_path / "distances.csv"
+    path.write_text("".join(f">s{i}\n{''.join(LETTERS[c] for c in row)}\n" for i, row in enumerate(codes)))
+    near = {(0, 8), (1, 7)}
+    lines = [f"{j},{k},{5 if (j, k) in near else 20}\n" for j in range(9) for k in range(j + 1, 9)]
+    distances.write_text("column_i,column_j,distance\n" + "".join(lines))
+    return path, distances
+
+
+def test_json(run, family):
+    path, distances = family
+    options = ("--alphabet", "rna", "--penalty", "ccmpred", "--distances", distances, "--threads", 1, "--json")
+    found = run("contacts", path, *options)
+    assert found.code == 0, found.err
+    assert (found.json["sequences"], found.json["columns"]) == (300, 9)
+    assert found.json["precision"]["L*0.2"] == 1.0
+    assert {(pair["i"], pair["j"]) for pair in found.json["pairs"][:2]} == {(0, 8), (1, 7)}
+
+
+def test_files(run, family, tmp_path):
+    path, distances = family
+    out = tmp_path / "out"
+    found = run("contacts", path, "--alphabet", "rna", "--distances", distances, "--out", out, "--threads", 1)
+    assert found.code == 0, found.err
+    assert "300 sequences" in found.out
+    assert {entry.name for entry in out.iterdir()} == {
+        "contacts.csv", "mutations.csv", "parameters.plmc", "model.ff", "contact_map.png", "contact_map.svg"
+    }  # fmt: skip
+    assert (out / "contacts.csv").read_text().startswith("i,j,column_i,column_j,norm,score,distance\n")
+
+
+def test_a_file_that_is_no_alignment(run, family):
+    found = run("contacts", family[1])
+    assert found.code == 2
+    assert "does not begin with '>'" in found.err

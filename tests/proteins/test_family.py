@@ -1,0 +1,186 @@
+"""From an alignment to contacts: gauge, scores, penalties, mutation effects, plmc's file, and real families."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fieldfit import proteins
+from fieldfit.data.alignments import ALPHABETS
+from fieldfit.models.potts import Potts
+from fieldfit.types import DataError, FieldfitError, ModelError
+
+LETTERS = ALPHABETS["rna"]
+
+
+def family(n: int = 300, length: int = 9, seed: int = 0) -> proteins.Alignment:
+    """Sequences in which the columns 0 and 8, and 1 and 7, agree most of the time."""
+    random = np.random.default_rng(seed)
+    codes = random.integers(1, 5, (n, length)).astype(np.uint8)
+    for left, right in ((0, 8), (1, 7)):
+        same = random.random(n) < 0.8
+        codes[same, right] = codes[same, left]
+    codes[random.random((n, length)) < 0.03] = 0
+    return proteins.Alignment(tuple(f"s{i}" for i in range(n)), codes, LETTERS, np.arange(length) + 3)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> proteins.FamilyFit:
+    return proteins.fit_family(family(), penalty="ccmpred", tol=1e-7)
+
+
+def test_zero_sum_gauge_and_norms() -> None:
+    couplings = np.random.default_rng(0).normal(size=(3, 4, 4))
+    centred = proteins.zero_sum(couplings)
+    np.testing.assert_allclose(centred.sum(axis=1), 0, atol=1e-12)
+    np.testing.assert_allclose(centred.sum(axis=2), 0, atol=1e-12)
+    shifted = couplings + np.arange(4)[:, None] * 0.7 - np.arange(4) ** 2 * 0.1 + 3.0
+    np.testing.assert_allclose(proteins.zero_sum(shifted), centred, atol=1e-12)
+    np.testing.assert_allclose(proteins.frobenius_norms(couplings, None), np.linalg.norm(centred, axis=(1, 2)))
+    np.testing.assert_allclose(proteins.frobenius_norms(couplings), np.linalg.norm(centred[:, 1:, 1:], axis=(1, 2)))
+
+
+def test_average_product_correction_against_loops() -> None:
+    length = 6
+    edges = Potts(length, 2).edge_array
+    scores = np.random.default_rng(1).uniform(size=len(edges))
+    full = np.zeros((length, length))
+    for (j, k), score in zip(edges.tolist(), scores, strict=True):
+        full[j, k] = full[k, j] = score
+    mean = [full[j].sum() / (length - 1) for j in range(length)]
+    overall = full.sum() / (length * (length - 1))
+    expected = [full[j, k] - mean[j] * mean[k] / overall for j, k in edges.tolist()]
+    np.testing.assert_allclose(proteins.average_product_correction(scores, edges, length), expected)
+
+
+def test_penalties_by_name() -> None:
+    assert proteins.PENALTIES["evcouplings"].strengths(49, 21) == pytest.approx((0.01, 9.6))
+    assert proteins.PENALTIES["ccmpred"].strengths(101, 21) == pytest.approx((0.01, 20.0))
+    assert proteins.PENALTIES["plmc"].strengths(10, 5) == (0.01, 100.0)
+    sigma2 = proteins.Penalty(fields=0.5, couplings=2.0).variances(Potts(3, 2))
+    assert sigma2.tolist() == [0.25] * 12 + [1.0] * 6
+    with pytest.raises(ModelError, match="'plm' is unknown; use 'evcouplings'"):
+        proteins.fit_family(family(), penalty="plm")
+    with pytest.raises(ModelError, match="both must be above 0"):
+        proteins.Penalty(fields=0.0, couplings=1.0).strengths(3, 3)
+
+
+def test_planted_pairs_come_first(fitted: proteins.FamilyFit) -> None:
+    assert fitted.fit.converged
+    top = fitted.scores().head(2)
+    assert {(int(i), int(j)) for i, j in zip(top["i"], top["j"], strict=True)} == {(0, 8), (1, 7)}
+    assert top["column_i"].tolist() == [i + 3 for i in top["i"]]
+    assert fitted.effective == pytest.approx(proteins.sequence_weights(fitted.alignment).sum())
+
+
+def test_the_fit_is_that_of_the_weighted_penalised_pseudo_likelihood(fitted: proteins.FamilyFit) -> None:
+    """The gradient by an oracle that goes through samples and sites one by one."""
+    codes, q, m = fitted.alignment.codes, 5, 9
+    fields = np.zeros((m, q))
+    couplings = {tuple(e): np.zeros((q, q)) for e in fitted.model.edge_array.tolist()}
+    table = dict(zip(couplings, fitted.couplings, strict=True))
+    for x, w in zip(codes, fitted.weights, strict=True):
+        for j in range(m):
+            logits = fitted.fields[j].copy()
+            for k in range(m):
+                if k != j:
+                    logits += table[j, k][:, x[k]] if j < k else table[k, j][x[k]]
+            residual = -np.exp(logits - np.log(np.exp(logits).sum()))
+            residual[x[j]] += 1
+            fields[j] += w * residual
+            for k in range(m):
+                if k > j:
+                    couplings[j, k][:, x[k]] += w * residual
+                elif k < j:
+                    couplings[k, j][x[k]] += w * residual
+    np.testing.assert_allclose(fields, 2 * 0.01 * fitted.fields, atol=2e-4)
+    np.testing.assert_allclose(np.stack(list(couplings.values())), 2 * 0.2 * 8 * fitted.couplings, atol=2e-4)
+
+
+def test_mutation_effects_are_differences_of_energy(fitted: proteins.FamilyFit) -> None:
+    model, theta = fitted.model, fitted.fit.theta
+    logs = model.log_tables(theta)
+    frame = fitted.mutations("s4")
+    codes = fitted.alignment.codes[4].astype(np.int64)
+
+    def energy(x: np.ndarray) -> float:
+        return float(logs[model.graph.entries(x[None, :])].sum())
+
+    assert len(frame) == 3 * int((codes != 0).sum())
+    for line in frame.sample(8, random_state=0).itertuples(index=False):
+        column, before, after, delta = line
+        changed = codes.copy()
+        assert LETTERS[codes[column - 3]] == before
+        changed[column - 3] = LETTERS.index(after)
+        assert delta == pytest.approx(energy(changed) - energy(codes), abs=1e-9)
+    assert fitted.mutations().equals(fitted.mutations(0))
+    with pytest.raises(DataError, match="no sequence 'zz'"):
+        fitted.mutations("zz")
+    with pytest.raises(DataError, match="0 to 299"):
+        fitted.mutations(300)
+
+
+def test_plmc_file_comes_back(fitted: proteins.FamilyFit, tmp_path: Path) -> None:
+    path = tmp_path / "family.params"
+    fitted.to_plmc(path)
+    found = proteins.read_plmc(path)
+    np.testing.assert_allclose(found.theta, fitted.fit.theta, atol=1e-6)
+    np.testing.assert_allclose(found.weights, fitted.weights, rtol=1e-6)
+    np.testing.assert_allclose(found.frequencies.sum(axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(found.pair_frequencies[0].sum(axis=1), found.frequencies[0], atol=1e-5)
+    assert (found.alphabet, found.target) == (LETTERS, "-" * 9)
+    assert found.numbering.tolist() == list(range(4, 13))
+    assert (found.lambda_fields, found.lambda_couplings) == pytest.approx((0.01, 1.6))
+    again = tmp_path / "again.params"
+    proteins.write_plmc(again, found)
+    assert again.read_bytes() == path.read_bytes()
+    for damaged in (b"", path.read_bytes()[:-3], b"x" * 100):
+        again.write_bytes(damaged)
+        with pytest.raises(FieldfitError, match="parameter file of plmc"):
+            proteins.read_plmc(again)
+    with pytest.raises(FieldfitError, match="cannot be opened"):
+        proteins.read_plmc(tmp_path / "none")
+
+
+def test_distances_and_precision(tmp_path: Path) -> None:
+    path = tmp_path / "d.csv"
+    path.write_text("column_i,column_j,cb_distance\n0,7,5.0\n0,8,9.5\n1,8,7.9\n")
+    distances = proteins.read_distances(path, 9)
+    assert distances[8, 1] == 7.9
+    assert np.isnan(distances[0, 1])
+    edges = np.array([[0, 7], [0, 8], [1, 8], [0, 1]])
+    scores = np.array([3.0, 2.0, 1.0, 9.0])
+    found = proteins.contact_precision(scores, edges, distances, shares=(0.12, 0.25, 1.0))
+    assert found == {0.12: 1.0, 0.25: 0.5, 1.0: pytest.approx(2 / 3)}
+    with pytest.raises(DataError, match="No pair is at least 20"):
+        proteins.contact_precision(scores, edges, distances, separation=20)
+    path.write_text("0,7,5.0\n0,eight,2\n")
+    with pytest.raises(FieldfitError, match="Line 2 of"):
+        proteins.read_distances(path, 9)
+    path.write_text("0,17,5.0\n")
+    with pytest.raises(DataError, match="columns 0 to 8"):
+        proteins.read_distances(path, 9)
+
+
+def test_mutual_information_of_equal_and_independent_columns() -> None:
+    random = np.random.default_rng(0)
+    codes = random.integers(0, 4, (4000, 3)).astype(np.uint8)
+    codes[:, 1] = codes[:, 0]
+    found = proteins.mutual_information(codes, 4, Potts(3, 4).edge_array, pseudo=1e-9)
+    assert found[0] == pytest.approx(np.log(4), abs=0.01)
+    assert found[1:].max() < 0.01
+
+
+@pytest.mark.slow
+def test_a_real_family() -> None:
+    folder = Path(os.environ.get("FIELDFIT_DATA", "")) / "msa"
+    if not (folder / "PF00018.fasta").exists():
+        pytest.skip("FIELDFIT_DATA has no msa/PF00018.fasta")
+    alignment = proteins.read_alignment(folder / "PF00018.fasta")
+    distances = proteins.read_distances(folder / "PF00018.distances.csv", alignment.length)
+    fitted = proteins.fit_family(alignment, tol=1e-3)
+    precision = proteins.contact_precision(fitted.contact_scores, fitted.model.edge_array, distances)
+    assert precision[0.5] >= 0.79
