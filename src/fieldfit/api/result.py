@@ -110,7 +110,16 @@ class Fit(StandardErrors):
         Raises
         ------
         PolicyError
-            If the fit has no second stage with moment conditions, or a penalty.
+            If the fit has no second stage with moment conditions, a penalty, or samples in groups.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine.grid(2, 3, states=(-1, 1))
+        >>> x = model.sample([0.5] * 7, 500, random_state=0).values
+        >>> fit = ff.fit(model, x, "PL1 >> optimal(1)")
+        >>> fit.specification_test().degrees_of_freedom
+        6
         """
         if self.refinement is None or not self.refined:
             raise PolicyError(
