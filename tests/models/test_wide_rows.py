@@ -67,7 +67,7 @@ def compiles(model, data, policy, row):
 @pytest.mark.parametrize(
     ("graph", "policy"),
     [
-        (graph, policy)
+        pytest.param(graph, policy, marks=pytest.mark.slow if graph != "complete" and policy != "PL1" else ())
         for graph in ("complete", "grid", "potts")
         for policy in ("PL1", "PL2@0.5 + PL1", "0.3*PL3", "Partition(2)", "FL")
         if (graph, policy) != ("complete", "FL")  # too wide for every sample

@@ -78,6 +78,7 @@ def determined(model, theta, text):
     return not ff.asymptotics(model, theta, text).undetermined
 
 
+@pytest.mark.slow
 def test_every_example_of_every_law_agrees_with_the_theory(five):
     model, _, x = five
     plan = ff.plan(model, x[:600], policies=EXAMPLES)
@@ -133,6 +134,7 @@ def test_a_law_without_its_lam_and_beta_is_put_together_again(policy):
     assert unit.unit() == (unit, 1.0, 1.0)
 
 
+@pytest.mark.slow
 def test_sequences_take_laws_whose_lam_depends_on_the_length():
     random = np.random.default_rng(0)
     offsets = np.concatenate(([0], np.cumsum(random.integers(2, 8, 300))))

@@ -55,7 +55,7 @@ def moments(count, *shape):
 def test_the_effort_of_the_edge_depends_on_the_problem_alone():
     """The more a joint optimum takes, the fewer there are; no clock has a say."""
     assert edge_costs(Criterion.log_determinant(moments(2, 5, 5))) == 33
-    counts = [edge_costs(Criterion.log_determinant(moments(9, d, d))) for d in (5, 40, 60, 100, 200)]
+    counts = [edge_costs(Criterion.log_determinant(moments(9, d, d))) for d in (5, 40, 60, 100)]
     assert counts == sorted(counts, reverse=True)
     assert (counts[0], counts[-1]) == (33, 3)
     assert edge_costs(Criterion.log_diagonal(moments(9, 5000))) == 33
