@@ -31,7 +31,6 @@ from fieldfit.models.boltzmann_chain import BoltzmannChain
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.cost import expected_flops
 from fieldfit.planner.candidates import ENOUGH
-from fieldfit.planner.costs import sample_flops
 from fieldfit.policies import Policy
 from fieldfit.report.figures import figure, make_folder, save_figure
 from fieldfit.report.labels import name_points
@@ -106,7 +105,7 @@ class ChainCase:
         parts = []
         for family, lam in zip(bound.families, bound.lams(0), strict=True):
             alone = Policy.parse(family.name.split("/")[0]).bind(self.model.structure(self.rows))
-            parts.append(float(np.mean(lam)) * sample_flops(self.model, alone, self.rows))
+            parts.append(float(np.mean(lam)) * self.model.sample_flops(alone, self.rows))
         return sum(parts)
 
 

@@ -10,10 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.api.contrasts import NamedFunctionals
-from fieldfit.api.prepare import refuse_constant
-from fieldfit.data.samples import as_table
 from fieldfit.models.base import Model
-from fieldfit.models.field import FieldModel
 from fieldfit.models.work import clock
 from fieldfit.objective import precision_of
 from fieldfit.planner.planning import check_enough, make_plan
@@ -99,9 +96,7 @@ def plan(
     chosen = None if functionals is None else NamedFunctionals(functionals, names)
     precision = None if sigma2 is None else precision_of(sigma2, names)
     check_enough(dataset.n_copies)
-    if isinstance(model, FieldModel) and (precision is None or not np.all(precision > 0)):
-        free = np.ones(len(names), dtype=bool) if precision is None else precision == 0
-        refuse_constant(model, as_table(dataset), free)
+    model.refuse_constant(dataset, np.ones(len(names), dtype=bool) if precision is None else precision == 0)
     compared = [policies] if isinstance(policies, str | Policy) else policies
     return make_plan(
         Request(

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.data.dataset import Dataset
-from fieldfit.data.samples import Table, constant_columns
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.objective import Objective, Penalty
@@ -160,27 +159,11 @@ def starting_point(
 
 def check_estimable(model: Model, dataset: Dataset, bound: BoundPolicy, estimated: BoolArray) -> None:
     """Refuse unpenalised parameters (``estimated``) that samples or policy leave without a finite, unique estimate."""
-    if isinstance(model, FieldModel) and isinstance(dataset, Table) and estimated.any():
-        refuse_constant(model, dataset, estimated)
-        check_identified(model, bound, ~estimated)
-
-
-def refuse_constant(model: FieldModel, dataset: Table, unpenalised: BoolArray) -> None:
-    """Refuse columns that never change where an unpenalised parameter has only factors that touch them."""
-    constant = constant_columns(dataset)
-    if not constant:
+    if not estimated.any():
         return
-    still = np.array([name in constant for name in dataset.names])
-    scopes = model.graph.scope_matrix
-    touching = np.any(np.where(scopes >= 0, still[scopes], False), axis=1)
-    elsewhere = model.features[~np.repeat(touching, model.graph.table_sizes)]
-    if np.any(unpenalised & (np.diff(elsewhere.tocsc().indptr) == 0)):
-        shown = ", ".join(map(str, constant[:10])) + (", …" if len(constant) > 10 else "")
-        raise DataError(
-            f"{len(constant)} column{'s' if len(constant) > 1 else ''} never change{'' if len(constant) > 1 else 's'}: "
-            f"{shown}. Without a penalty the parameters there have no finite estimate: leave constant columns out or "
-            "give sigma2."
-        )
+    model.refuse_constant(dataset, estimated)
+    if isinstance(model, FieldModel):  # chains have weights only for what was observed
+        check_identified(model, bound, ~estimated)
 
 
 def refuse_nothing(prepared: Prepared) -> None:

@@ -7,6 +7,7 @@ optimisers, standard errors, weights, shards) needs only the sums over samples t
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,12 +20,15 @@ from numpy.typing import ArrayLike, NDArray
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
 from fieldfit.policies.selection import Selection
-from fieldfit.policies.structure import Structure
+from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.threads import one_blas_thread
-from fieldfit.types import FloatArray, IntArray, ModelError
+from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+    from fieldfit.models.work import FamilyWork
+    from fieldfit.policies.policy import BoundPolicy
 
 
 class Problem(ABC):
@@ -195,6 +199,10 @@ class Problem(ABC):
 
     def hessian_factor(self, theta: FloatArray, row_weight: FloatArray | None = None) -> csr_array | None:
         """A sparse matrix X (rows, n_parameters) with XᵀX near −Σ_i w_i ∇² m_θ, for preconditioning; else None."""
+        return None
+
+    def family_work(self, family: BoundFamily, dataset: Dataset) -> FamilyWork | None:
+        """The counted work of one family on ``dataset``, from this problem with all of it selected; None: time it."""
         return None
 
     def preconditioner(
@@ -398,6 +406,31 @@ class Model(ABC):
     def selection_cost(self, selection: Selection) -> Cost | None:
         """What one evaluation of a selection costs in the paper's operations; None for models that it does not count."""
         return None
+
+    def candidate_policies(self, structure: Structure) -> tuple[str, ...]:
+        """The terms of policies that a plan compares by default, the most useful first."""
+        return ("PL1", "PL1/row", "FL")
+
+    def sample_flops(self, bound: BoundPolicy, dataset: Dataset) -> float:
+        """The paper's FLOPs of one sample in the mean over Z; by default the parameters of each selected component."""
+        return float(bound.expected_counts(0).sum()) * self.n_parameters
+
+    def states_at_once(self, bound: BoundPolicy) -> float:
+        """Joint states that a policy sums over in one table without any independence; 0 where it does not."""
+        return 0.0
+
+    @property
+    def n_states(self) -> float:
+        """The number of samples that there can be; infinite where they cannot be listed."""
+        return math.inf
+
+    def weighted_samples(self, theta: FloatArray) -> tuple[Dataset, FloatArray]:
+        """Every sample that there can be, with its probability at θ; for models with a finite `n_states`."""
+        raise ModelError(f"The samples of a {self.kind} model cannot be listed.")
+
+    def refuse_constant(self, dataset: Dataset, unpenalised: BoolArray) -> None:
+        """Raise DataError where values that never change leave an ``unpenalised`` parameter without an estimate."""
+        return
 
     @abstractmethod
     def structure(self, dataset: Dataset) -> Structure:

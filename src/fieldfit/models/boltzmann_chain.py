@@ -27,7 +27,10 @@ from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import LANE
 from fieldfit.models.chain_problem import Windows, selected_windows
 from fieldfit.models.chain_sampling import sample_labels
+from fieldfit.models.cost import SEQUENCE_POLICIES, sequence_flops
+from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
+from fieldfit.policies.structure import Structure
 from fieldfit.policies.windows import SequenceStructure
 from fieldfit.types import DataError, FloatArray, Int32Array, ModelError
 
@@ -189,6 +192,14 @@ class BoltzmannChain(Model):
         sequences = self._checked(data)
         symbols_of(sequences)
         return sequences.weighted(sample_weight, weight_kind).grouped(groups)
+
+    def candidate_policies(self, structure: Structure) -> tuple[str, ...]:
+        """Windows of one to three tokens, whole sequences drawn at once, and the full likelihood."""
+        return SEQUENCE_POLICIES
+
+    def sample_flops(self, bound: BoundPolicy, dataset: Dataset) -> float:
+        """The multiply–adds of the textbook recursions for one sequence."""
+        return sequence_flops(self.n_labels, bound, as_sequences(dataset))
 
     def structure(self, dataset: Dataset) -> SequenceStructure:
         """Return the lengths of the sequences, as policies need them."""

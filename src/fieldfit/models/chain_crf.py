@@ -28,7 +28,10 @@ from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import ChainLayout, ChainNames, observed_columns
 from fieldfit.models.chain_problem import ChainProblem, Windows, chain_tokens
 from fieldfit.models.chain_sampling import sample_labels
+from fieldfit.models.cost import SEQUENCE_POLICIES, sequence_flops
+from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
+from fieldfit.policies.structure import Structure
 from fieldfit.policies.windows import SequenceStructure
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelError
@@ -298,6 +301,14 @@ class ChainCRF(Model):
                 "to some of them; those of the others are summed out."
             )
         return self.observe(sequences) if self._layout is None else self
+
+    def candidate_policies(self, structure: Structure) -> tuple[str, ...]:
+        """Windows of one to three tokens, whole sequences drawn at once, and the full likelihood."""
+        return SEQUENCE_POLICIES
+
+    def sample_flops(self, bound: BoundPolicy, dataset: Dataset) -> float:
+        """The multiply–adds of the textbook recursions for one sequence."""
+        return sequence_flops(self.n_labels, bound, as_sequences(dataset))
 
     def structure(self, dataset: Dataset) -> SequenceStructure:
         """Return the lengths of the sequences, as policies need them."""

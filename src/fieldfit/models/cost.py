@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.data.sequences import Sequences
 from fieldfit.models.base import Cost
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
@@ -74,3 +75,23 @@ def expected_flops(model: FieldModel, policy: BoundPolicy) -> float:
         each = family_flops(model, family)
         total += float(count) * float(each[0]) if len(each) == 1 else float((lam * each).sum())
     return total
+
+
+#: The policies that a plan compares for sequences by default.
+SEQUENCE_POLICIES = ("PL1", "PL1/sentence", "FL", "PL2", "PL3")
+
+
+def sequence_flops(n_labels: int, policy: BoundPolicy, sequences: Sequences) -> float:
+    """The multiply–adds of the textbook recursions for one sequence, in the mean over Z.
+
+    A window of k tokens with L labels: 6 k L² (forward, backward, expectations) + 4 k L for each feature of a token.
+    """
+    tokens = max(1, sequences.n_tokens)
+    features = len(sequences.indices) / tokens
+    total = 0.0
+    for family, share in zip(policy.families, policy.shares(), strict=True):
+        sizes = family.sizes(0, sequences.n).astype(float)
+        width = float(getattr(family, "width", 1))
+        covered = float(tokens) if width == 0 else float(sizes.sum()) * width
+        total += share.lam * covered * (6 * n_labels**2 + 4 * features * n_labels)
+    return float(total / max(1, sequences.n))

@@ -25,14 +25,16 @@ from fieldfit.inference import ExactInference, FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.gibbs import BURN_IN, CHAINS, THIN, gibbs_sample
 from fieldfit.models.base import Cost, Draws, Model, Problem
-from fieldfit.models.cost import selection_cost
+from fieldfit.models.cost import expected_flops, selection_cost
+from fieldfit.models.field_candidates import candidate_policies, refuse_constant, states_at_once
 from fieldfit.models.field_compiler import FieldArrays
 from fieldfit.models.field_expectations import expected_states
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.policies.families import Components
+from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.policies.structure import FieldStructure
-from fieldfit.types import DataError, FloatArray, Int32Array, ModelError, WidthError
+from fieldfit.policies.structure import FieldStructure, Structure
+from fieldfit.types import BoolArray, DataError, FloatArray, Int32Array, ModelError, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -234,6 +236,32 @@ class FieldModel(Model):
     def selection_cost(self, selection: Selection) -> Cost:
         """The selected components and their FLOPs."""
         return selection_cost(self, selection)
+
+    def candidate_policies(self, structure: Structure) -> tuple[str, ...]:
+        """Families, partitions and the full likelihood, as far as their components are not too many."""
+        return candidate_policies(self)
+
+    def sample_flops(self, bound: BoundPolicy, dataset: Dataset) -> float:
+        """The paper's FLOPs of one sample, in the mean over Z."""
+        return expected_flops(self, bound)
+
+    def states_at_once(self, bound: BoundPolicy) -> float:
+        """The joint states that the only component of a policy sums over at once in a complete graph; else 0."""
+        return states_at_once(self, bound)
+
+    @property
+    def n_states(self) -> float:
+        """The number of joint states; infinite where the model conditions on some variables."""
+        return float(math.prod(self.graph.cardinalities)) if self.joint else math.inf
+
+    def weighted_samples(self, theta: FloatArray) -> tuple[Table, FloatArray]:
+        """Every joint state with its probability."""
+        codes, probability = self.joint_probabilities(theta)
+        return Table(codes, self.names, self.states), probability
+
+    def refuse_constant(self, dataset: Dataset, unpenalised: BoolArray) -> None:
+        """Raise DataError where columns that never change leave an unpenalised parameter without an estimate."""
+        refuse_constant(self, as_table(dataset), unpenalised)
 
     def complete(self, dataset: Dataset) -> FieldModel:
         """Return the model with the names of the data's columns, unless it has names already."""

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.data.dataset import Dataset
 from fieldfit.inference import Configurations, ProgramSet, check_tables
 from fieldfit.models.base import Problem
 from fieldfit.models.equal_samples import equal_samples
@@ -37,7 +38,9 @@ from fieldfit.models.field_information import (
     small_covariances,
     state_entries,
 )
+from fieldfit.models.work import FamilyWork
 from fieldfit.policies.selection import Selection
+from fieldfit.policies.structure import BoundFamily
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, WidthError
 
 if TYPE_CHECKING:
@@ -206,6 +209,12 @@ class FieldProblem(Problem):
         self.programs.run(log_tables, self._used, direction=direction, slope=slope)
         result: FloatArray = self._counts @ direction + self._usage @ slope
         return result
+
+    def family_work(self, family: BoundFamily, dataset: Dataset) -> FamilyWork:
+        """The counted work of one family on ``dataset``."""
+        from fieldfit.models.elimination_work import EliminationWork
+
+        return EliminationWork.of(self, family, dataset.n)
 
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) = Σ_c (Rᵀ w)_c Cov_c(F) as a dense matrix.

@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit import _kernels
+from fieldfit.data.dataset import Dataset
+from fieldfit.data.samples import as_table
 from fieldfit.models.base import Problem
 from fieldfit.models.equal_samples import equal_samples
 from fieldfit.models.node_blocks import NodeBlocks, fits_blocks
@@ -34,7 +36,9 @@ from fieldfit.models.pairwise_layout import (
     sums_by,
 )
 from fieldfit.models.pairwise_preconditioner import SylvesterPreconditioner, code_moments
+from fieldfit.models.work import FamilyWork
 from fieldfit.policies.selection import FamilySelection
+from fieldfit.policies.structure import BoundFamily
 from fieldfit.threads import get_threads, one_blas_thread
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelError
 
@@ -156,6 +160,12 @@ class PairwiseProblem(Problem):
         else:
             return super().hessian_matrix(theta, row_weight)
         return -self._in_parameters(information)
+
+    def family_work(self, family: BoundFamily, dataset: Dataset) -> FamilyWork:
+        """The counted work of one family on ``dataset``."""
+        from fieldfit.models.pairwise_work import PairwiseWork
+
+        return PairwiseWork.of(self, family, as_table(dataset).codes)
 
     def score_moment(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ψ_i ψ_iᵀ, by products of chunks of scores that are laid out by edge and variable."""

@@ -11,12 +11,11 @@ from functools import partial
 import numpy as np
 
 from fieldfit.data.dataset import Dataset
-from fieldfit.models.base import Model, Problem
-from fieldfit.models.field import FieldModel
+from fieldfit.models.base import Problem
 from fieldfit.models.work import FamilyWork, clock, least_seconds
 from fieldfit.planner.convergence import Steps, steps_of
-from fieldfit.planner.costs import TIMED_PASSES, family_work, sample_flops
-from fieldfit.planner.ingredients import FitWork, Ingredient, is_complete
+from fieldfit.planner.costs import TIMED_PASSES, family_work
+from fieldfit.planner.ingredients import FitWork, Ingredient
 from fieldfit.planner.pilot import PILOT_POLICY, Pilot
 from fieldfit.planner.request import Request
 from fieldfit.policies import Policy
@@ -116,7 +115,7 @@ class Builder:
             bound=bound,
             problem=compiled.problem,
             compile_problem=partial(model.compile, self.rows),
-            flops=sample_flops(model, bound, self.rows),
+            flops=model.sample_flops(bound, self.rows),
             selected=FitWork(compiled.works, compiled.steps),
             together=together,
         )
@@ -131,14 +130,14 @@ class Builder:
         optional = bool(self._compiled) and not self._named
         if optional and self._left() <= 0:
             return Skipped(f"{law}: skipped, no time left in the pilot's share of the budget.", for_time=True)
-        flops = self.passes * count * sample_flops(request.model, bound, self.rows)
+        flops = self.passes * count * request.model.sample_flops(bound, self.rows)
         if optional and flops > self.flops:
             return Skipped(
                 f"{law}: skipped, estimating its variance alone would take about {flops:.2g} FLOPs, more than is left of "
                 "the pilot's share of the budget.",
                 for_time=True,
             )
-        compiling = _COMPILING * _states_at_once(request.model, bound)
+        compiling = _COMPILING * request.model.states_at_once(bound)
         if optional and compiling > self._left():
             return Skipped(f"{law}: skipped, compiling it alone would take about {compiling:.2g} s.", for_time=True)
         began = clock()
@@ -209,19 +208,11 @@ class Builder:
             alone, rows = problem, None
             if len(bound.families) > 1:
                 alone = model.compile(self.rows, Selection(count, (FamilySelection(family, 1.0),)))
-            if self._hurried and not isinstance(model, FieldModel):
+            if self._hurried and alone.family_work(family, dataset) is None:
                 each = least_seconds(alone, theta, repeats=1) / count
                 rows = int(_TIMING_SHARE * max(self._left(), 0.0) / (TIMED_PASSES * max(each, 1e-9)))
             works.append(family_work(model, alone, family, dataset, theta, rows))
         return tuple(works)
-
-
-def _states_at_once(model: Model, bound: BoundPolicy) -> float:
-    """The joint states that the only component of a law sums over at once in a complete graph; else 0."""
-    family = bound.families[0]
-    if family.size != 1 or not isinstance(model, FieldModel) or not is_complete(model):
-        return 0.0
-    return float(math.prod(model.graph.cardinalities[v] for v in family.component(0).target))
 
 
 def _mean_key(law: Law, bound: BoundPolicy) -> Hashable:

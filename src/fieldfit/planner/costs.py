@@ -17,21 +17,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.data.dataset import Dataset
-from fieldfit.data.samples import Table, as_table
-from fieldfit.data.sequences import as_sequences
+from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, Problem
-from fieldfit.models.cost import expected_flops
-from fieldfit.models.elimination_work import EliminationWork
 from fieldfit.models.field import FieldModel
-from fieldfit.models.field_problem import FieldProblem
-from fieldfit.models.pairwise import PairwiseProblem
-from fieldfit.models.pairwise_work import PairwiseWork
 from fieldfit.models.work import TASKS, FamilyWork, Line, TimedWork, Work, clock, combine, typical_seconds
 from fieldfit.planner.calibration import Calibration
 from fieldfit.planner.convergence import Steps
 from fieldfit.planner.ingredients import Ingredient
 from fieldfit.policies import Policy
-from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import BoundFamily
 from fieldfit.types import FloatArray
@@ -98,26 +91,6 @@ class FitCosts:
         return float(max((steps.count for steps in self._steps(lam)), default=0) * counted)
 
 
-def sample_flops(model: Model, bound: BoundPolicy, rows: Dataset) -> float:
-    """The paper's FLOPs of one sample; for sequences the multiply–adds of the textbook recursions.
-
-    A window of k tokens with L labels: 6 k L² (forward, backward, expectations) + 4 k L for each feature of a token.
-    """
-    if isinstance(model, FieldModel):
-        return expected_flops(model, bound)
-    labels = int(getattr(model, "n_labels", 1))
-    sequences = as_sequences(rows)
-    tokens = max(1, sequences.n_tokens)
-    features = len(sequences.indices) / tokens
-    total = 0.0
-    for family, share in zip(bound.families, bound.shares(), strict=True):
-        sizes = family.sizes(0, rows.n).astype(float)
-        width = float(getattr(family, "width", 1))
-        covered = float(tokens) if width == 0 else float(sizes.sum()) * width
-        total += share.lam * covered * (6 * labels**2 + 4 * features * labels)
-    return float(total / max(1, rows.n))
-
-
 def family_work(
     model: Model,
     problem: Problem,
@@ -128,12 +101,11 @@ def family_work(
 ) -> FamilyWork:
     """The work of a family on all of ``dataset``, from ``problem``: the family compiled whole on some of it.
 
-    Families of fields are counted, those of sequences timed, on at most ``most_rows`` of them.
+    Problems that do not count their work are timed, on at most ``most_rows`` samples.
     """
-    if isinstance(problem, PairwiseProblem):
-        return PairwiseWork.of(problem, family, as_table(dataset).codes)
-    if isinstance(problem, FieldProblem):
-        return EliminationWork.of(problem, family, dataset.n)
+    counted = problem.family_work(family, dataset)
+    if counted is not None:
+        return counted
     return timed_work(model, dataset, family.name, theta, most_rows)
 
 

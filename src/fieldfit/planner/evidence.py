@@ -21,9 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from fieldfit.data.dataset import Dataset
-from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
-from fieldfit.models.field import FieldModel
 from fieldfit.planner import pilot as piloting
 from fieldfit.planner.directions import determined, named_metric, random_directions, solved_basis
 from fieldfit.planner.ingredients import Ingredient
@@ -214,13 +212,11 @@ class _Gathering:
     def enumerated(self) -> _Reduced:
         """Sums over all states."""
         model, theta = self.request.model, self.pilot.theta
-        assert isinstance(model, FieldModel)
-        codes, probability = model.joint_probabilities(theta)
-        table = Table(codes, model.names, model.states)
+        samples, probability = model.weighted_samples(theta)
         moments = MixtureMoments.enumerated(
             [Policy((part.law,)) for part in self.ingredients],
-            model.structure(),
-            lambda z: model.compile(table, z),
+            model.structure(samples),
+            lambda z: model.compile(samples, z),
             theta,
             probability,
         )
@@ -344,8 +340,7 @@ def evidence_passes(model: Model, rows: Dataset, effort: Effort, directions: int
     """About how many evaluations on the pilot's samples the moments of one family take."""
     r = model.n_parameters
     if enumerated:
-        assert isinstance(model, FieldModel)
-        return (r + 3.0) * math.prod(model.graph.cardinalities) / rows.n
+        return (r + 3.0) * model.n_states / rows.n
     return moment_passes(r, directions or effort.probes, effort.cg_steps)
 
 
@@ -356,8 +351,6 @@ def fewest_to_compare(r: int) -> int:
 
 def can_enumerate(model: Model, rows: Dataset) -> bool:
     """Whether expectations can be sums over all states; importance weights belong to samples, not to states."""
-    if not isinstance(model, FieldModel) or model.observed or rows.has_missing:
+    if rows.has_missing or rows.relative_weight is not None or model.n_parameters > piloting.MOST_DENSE_PARAMETERS:
         return False
-    if model.n_parameters > piloting.MOST_DENSE_PARAMETERS or rows.relative_weight is not None:
-        return False
-    return math.prod(model.graph.cardinalities) <= MOST_PLANNED_STATES
+    return model.n_states <= MOST_PLANNED_STATES

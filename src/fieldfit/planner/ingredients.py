@@ -7,27 +7,20 @@ selection adds, how it draws its families, and how it is written.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from fieldfit.models.base import Model, Problem
-from fieldfit.models.field import FieldModel
 from fieldfit.models.work import FamilyWork
 from fieldfit.planner.convergence import Steps
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law, Noise
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
-from fieldfit.policies.structure import FieldStructure, Structure
+from fieldfit.policies.structure import Structure
 from fieldfit.types import FieldfitError, FloatArray
-
-#: Components × states of a block up to which a family of blocks is a candidate without being named.
-MOST_BLOCK_STATES = 60_000
-#: Joint states of a complete graph up to which FL is one of the first candidates.
-MOST_EARLY_STATES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -113,34 +106,5 @@ def split_policy(policy: Policy) -> tuple[Term, ...]:
 
 
 def candidate_laws(model: Model, structure: Structure) -> list[Law]:
-    """The families and partitions that are compared by default, the most useful first.
-
-    What comes late is skipped where time is short. Families with too many components are not among them.
-    """
-    if not isinstance(model, FieldModel) or not isinstance(structure, FieldStructure):
-        return _laws("PL1", "PL1/sentence", "FL", "PL2", "PL3")
-    free = len(structure.free)
-    cards = model.graph.cardinalities
-    pairs, complete = _pairs(model), is_complete(model)
-    blocks = [f"PL{k}" for k in (2, 3) if free > k and math.comb(free, k) * max(cards) ** k <= MOST_BLOCK_STATES]
-    partitions = [f"Partition({block[2:]})" for block in blocks]
-    if not complete and free > 2 and not blocks and pairs * max(cards) ** 2 <= MOST_BLOCK_STATES:
-        blocks.append("PL2(connected)")
-    families = [*partitions[:1], *blocks[:1], *partitions[1:], *blocks[1:]]
-    # Compiling one sum over all states of a complete graph may take longer than all other families together.
-    late = complete and math.prod(cards) > MOST_EARLY_STATES
-    order = ["PL1", "PL1/row", *families, "FL"] if late else ["PL1", "PL1/row", "FL", *families]
-    return _laws(*order, *(f"{name}/row" for name in blocks))
-
-
-def _pairs(model: FieldModel) -> int:
-    return sum(map(len, model.graph.neighbours)) // 2
-
-
-def is_complete(model: FieldModel) -> bool:
-    """Whether every two variables are neighbours."""
-    return _pairs(model) == model.m * (model.m - 1) // 2
-
-
-def _laws(*texts: str) -> list[Law]:
-    return [Policy.parse(text).laws[0] for text in texts]
+    """The laws that are compared by default, the most useful first: what comes late is skipped where time is short."""
+    return [Policy.parse(text).laws[0] for text in model.candidate_policies(structure)]

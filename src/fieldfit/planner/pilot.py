@@ -33,7 +33,6 @@ from fieldfit.planner.convergence import (
     penalised,
     pilot_evaluations,
 )
-from fieldfit.planner.costs import sample_flops
 from fieldfit.planner.request import Request
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError, FloatArray, ModelError
@@ -239,7 +238,7 @@ def run_pilot(request: Request) -> Pilot:
         refuse_if_too_small(effort, r, target.seconds, speed, time.perf_counter() - started)
         deadline = time.perf_counter() + 1.5 * PILOT * target.seconds
     elif target.flops is not None:
-        each = sample_flops(model, PILOT_POLICY.bind(model.structure(rows)), rows)
+        each = model.sample_flops(PILOT_POLICY.bind(model.structure(rows)), rows)
         effort = affordable_effort(r, rows.n, target.flops, Line(0.0, each), request.n_functionals)
         most = refuse_flops_if_too_small(effort, rows.n, r, target.flops, each)
     if effort.rows < rows.n:

@@ -12,12 +12,11 @@ from functools import partial
 
 import numpy as np
 
-from fieldfit.models.field import FieldModel
 from fieldfit.models.work import clock
 from fieldfit.planner.building import Builder, Skipped
 from fieldfit.planner.calibration import Calibration, calibration
 from fieldfit.planner.candidates import SEARCH_SHARE, Comparison, Origin, choose, thinned
-from fieldfit.planner.costs import FitCosts, sample_flops
+from fieldfit.planner.costs import FitCosts
 from fieldfit.planner.evidence import Evidence, can_enumerate, evidence_passes, gather
 from fieldfit.planner.ingredients import Ingredient, Term, candidate_laws, split_policy
 from fieldfit.planner.pilot import (
@@ -75,7 +74,7 @@ class Survey:
         if unit == "seconds":
             return time.perf_counter() - self.request.began
         model, rows = self.request.model, self.pilot.rows
-        first = sample_flops(model, PILOT_POLICY.bind(model.structure(rows)), rows)
+        first = model.sample_flops(PILOT_POLICY.bind(model.structure(rows)), rows)
         compiled = {id(part.problem): part.flops for part in self.ingredients}
         moments = self.evidence.evaluations * sum(compiled.values())
         return float(self.pilot.spent * self.pilot.n * first + moments)
@@ -96,7 +95,7 @@ class Survey:
                 notes.append(skipped.reason)
             elif name == full:
                 notes.append(f"{name}: skipped. {skipped.reason}")
-        if isinstance(self.request.model, FieldModel) and self.evidence.reference != full:
+        if self.evidence.reference != full:
             notes.append(f"Variances are relative to {self.evidence.reference}, not to maximum likelihood.")
         return tuple(dict.fromkeys(notes))
 
@@ -138,7 +137,7 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
         named = (term.law for policy in terms for term in policy)
         laws = list(dict.fromkeys([*named, *PILOT_POLICY.laws, *_FULL.laws]))
     flops = math.inf if target.flops is None else SURVEY_FLOPS * target.flops
-    plain = sample_flops(model, PILOT_POLICY.bind(model.structure(rows)), rows)
+    plain = model.sample_flops(PILOT_POLICY.bind(model.structure(rows)), rows)
     flops -= pilot.spent * pilot.n * plain
     enumerated = can_enumerate(model, rows)
     if enumerated and math.isfinite(flops) and terms is None:
