@@ -31,6 +31,12 @@ RUNS = {
     "pairwise": Section(
         "Pairwise fields against matrix products and scikit-learn", ["pairwise.py", "a", "b", "c", "small"]
     ),
+    "potts": Section(
+        "Potts fields against sparse products, and fits on correlated images",
+        ["potts.py"],
+        """The limit counts the vector loads and stores of the rows of couplings that an evaluation adds and scatters,
+at the cycles that a matrix product in the same run implies; exponentials are not in it.""",
+    ),
     "chains": Section("One evaluation of a chain", ["chains.py"]),
     "labels": Section(
         "One FL evaluation against labels and tokens, compared with the machine's limit",

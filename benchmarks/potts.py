@@ -1,0 +1,135 @@
+"""Potts fields: one evaluation against sparse one-hot products and the machine's rates, growth, and fits on images.
+
+CPU seconds of one thread, best of a few runs in turn, so that a busy machine slows both sides alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+import fieldfit as ff
+from fieldfit.models.potts_problem import PottsProblem
+from fieldfit.policies import Policy
+from fieldfit.threads import use_threads
+
+#: Vector loads and stores of one row of 24 doubles: six loads at two a cycle, then six loads and six stores at one a cycle.
+_CYCLES_OF_A_ROW = 3 + 6
+#: Floating-point operations in a cycle of a matrix product with 256-bit multiply-adds.
+_PRODUCT_FLOPS = 16
+
+
+def cpu(run: Callable[[], object]) -> float:
+    """CPU seconds of one call."""
+    began = time.process_time()
+    run()
+    return time.process_time() - began
+
+
+def compiled(n: int, model: ff.Potts) -> PottsProblem:
+    """Independent uniform states: the kernel's work does not depend on them."""
+    codes = np.random.default_rng(0).integers(0, model.q, (n, model.m), dtype=np.int32)
+    parts = Policy.parse("PL1").bind(model.structure()).draw(0, 0, n).parts
+    return PottsProblem(codes, model.tables, parts)
+
+
+def one_evaluation(n: int = 5000, m: int = 100, q: int = 21) -> None:
+    """One value and gradient, the same sums by sparse products, and what the machine's rate of loads and stores allows."""
+    model = ff.Potts(m, q)
+    problem = compiled(n, model)
+    random = np.random.default_rng(1)
+    theta = random.normal(scale=0.05, size=model.n_parameters)
+    columns = problem._columns
+    places = (columns.T + q * np.arange(m)).ravel()
+    onehot = sp.csr_array((np.ones(n * m), (np.repeat(np.arange(n), m), places)), shape=(n, m * q))
+    transposed = onehot.T.tocsr()
+    weights = random.normal(size=(m * q, m * q))
+    square = random.normal(size=(512, 512))
+    ours, theirs, rate = [], [], []
+    with threadpool_limits(1), use_threads(1):
+        for _ in range(3):
+            ours.append(cpu(lambda: problem.value_grad(theta)))
+            theirs.append(cpu(lambda: transposed @ (onehot @ weights)))
+            rate.append(20 * 2 * 512**3 / cpu(lambda: [square @ square for _ in range(20)]))
+    cycles = max(rate) / _PRODUCT_FLOPS
+    limit = n * m * (m - 1) * _CYCLES_OF_A_ROW / cycles
+    print(f"PL1 value and gradient, n={n:,}, m={m}, q={q}, one thread, CPU seconds")
+    print(
+        f"  ours {min(ours):.3f}, sparse one-hot products alone {min(theirs):.3f}: ratio {min(theirs) / min(ours):.1f}"
+    )
+    print(f"  limit {limit:.3f} (n m (m-1) rows x {_CYCLES_OF_A_ROW} cycles, {cycles / 1e9:.2f} G cycles a second from a "
+          f"matrix product at {max(rate) / 1e9:.0f} GF/s): {min(ours) / limit:.1f} times the limit")  # fmt: skip
+
+
+def growth() -> None:
+    """Seconds against samples, sites and edges, with slopes on logarithmic axes."""
+
+    def measured(sizes: list[int], make: Callable[[int], tuple[int, ff.Potts]]) -> tuple[list[float], float]:
+        seconds = []
+        for size in sizes:
+            n, model = make(size)
+            problem, theta = compiled(n, model), np.zeros(model.n_parameters)
+            with use_threads(1):
+                seconds.append(min(cpu(lambda p=problem, t=theta: p.value_grad(t)) for _ in range(3)))
+        return seconds, float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+    def sparse(edges: int) -> tuple[int, ff.Potts]:
+        random = np.random.default_rng(0)
+        pairs = np.unique(np.sort(random.integers(0, 10_000, (2 * edges, 2)), axis=1), axis=0)
+        pairs = random.permutation(pairs[pairs[:, 0] != pairs[:, 1]])[:edges]
+        return 500, ff.Potts(10_000, 4, pairs)
+
+    print("Growth of one evaluation, one thread, CPU seconds")
+    for name, sizes, make in (
+        ("samples (m=50, q=21)", [2000, 4000, 8000], lambda n: (n, ff.Potts(50, 21))),
+        ("sites (n=2,000, q=21)", [30, 60, 120], lambda m: (2000, ff.Potts(m, 21))),
+        ("edges (10,000 sites, n=500, q=4)", [12_500, 25_000, 50_000], sparse),
+    ):
+        seconds, slope = measured(sizes, make)
+        row = ", ".join(f"{size:,}: {value:.3f}" for size, value in zip(sizes, seconds, strict=True))
+        print(f"  {name}: {row}; slope {slope:.2f}")
+
+
+def shapes(n: int, side: int) -> NDArray[np.int64]:
+    """Images of overlapping rounded shapes with a little noise: neighbouring pixels are nearly copies."""
+    random = np.random.default_rng(0)
+    y, x = np.mgrid[:side, :side] / (side - 1)
+    images = np.zeros((n, side, side), dtype=bool)
+    for image in images:
+        for _ in range(random.integers(1, 4)):
+            (cx, cy), (a, b), turn = (
+                random.uniform(0.25, 0.75, 2),
+                random.uniform(0.12, 0.4, 2),
+                random.uniform(0, 3.14),
+            )
+            u = (x - cx) * np.cos(turn) + (y - cy) * np.sin(turn)
+            v = (y - cy) * np.cos(turn) - (x - cx) * np.sin(turn)
+            image |= np.abs(u / a) ** 3 + np.abs(v / b) ** 3 < 1
+        image ^= random.random((side, side)) < 0.005
+    return images.reshape(n, -1).astype(np.int64)
+
+
+def images() -> None:
+    """Evaluations and CPU seconds of binary PL1 fits to images."""
+    from sklearn.datasets import load_digits
+
+    print("Binary PL1 fits to images, sigma2=1, gradient 1e-6 for each sample")
+    for name, data in (("digits, 8x8", (load_digits().data > 7).astype(int)), ("shapes, 14x14", shapes(4000, 14))):
+        kept = data[:, (data.min(axis=0) < 1) & (data.max(axis=0) > 0)]
+        model = ff.BoltzmannMachine(kept.shape[1], biases=True)
+        with use_threads(1):
+            began = time.process_time()
+            fit = ff.fit(model, kept, "PL1", sigma2=1.0)
+            seconds = time.process_time() - began
+        print(f"  {name}: n={len(kept):,}, m={kept.shape[1]}: {fit.evaluations} evaluations, {seconds:.1f} s")
+
+
+if __name__ == "__main__":
+    one_evaluation()
+    growth()
+    images()
