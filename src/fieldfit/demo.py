@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +88,8 @@ def run(out: Path) -> None:
 
 
 def _show(table: PlainTable, page: Page) -> None:
-    print("\n" + aligned_text(table), flush=True)
+    note = textwrap.fill(table.note, 80)
+    print("\n" + aligned_text(replace(table, note=note)), flush=True)
     page.table(table)
 
 
@@ -110,8 +113,9 @@ def _plan(images: NDArray[np.int64], folder: Path, page: Page) -> str:
     plan = ff.plan(model, _split(images)[0], BUDGET, sigma2=SIGMA2)
     page.heading(f"A plan for a budget of {BUDGET}")
     _show(plan.plain_table(12), page)
-    print("\n" + plan.explain(), flush=True)
+    print(flush=True)
     for line in plan.explain().split("\n"):
+        print(textwrap.fill(line, 80), flush=True)
         page.paragraph(line)
     caption = (
         "Cost against variance, predicted from a pilot. No policy reaches the shaded region; diamond: recommended."
@@ -172,7 +176,7 @@ def _free_grid(images: NDArray[np.int64], recommended: str, folder: Path, page: 
         images.mean(axis=0).reshape(SIDE, SIDE),
         f"Couplings of neighbouring pixels ({recommended})",
     )
-    caption = "Couplings: red pixels tend to be inked together, blue ones not. The wider a line, the larger its |z|. "
+    caption = "A red line joins pixels that tend to be inked together, a blue line pixels that do not. Width: |z|. "
     _picture(drawing, folder, "couplings", caption + "Shade: how often a pixel is inked.", page)
 
 
@@ -247,7 +251,7 @@ def _each_digit(images: NDArray[np.int64], label: NDArray[np.int64], folder: Pat
         drawn.append(draws.values)
     seconds = time.perf_counter() - began
     text = f"Ten fields, one for each digit, fitted by PL1 and sampled in {seconds:.1f} s: {', '.join(methods)}."
-    print(f"\n{text}")
+    print("\n" + textwrap.fill(text, 80))
     page.heading("Samples")
     page.paragraph(text)
     drawing = draw_images([("data", _tiles(real)), ("samples", _tiles(drawn))], [str(d) for d in range(10)])

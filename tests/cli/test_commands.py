@@ -65,6 +65,24 @@ def test_fit_options_reach_the_fit(run, votes, tmp_path):
     assert [parameter["name"] for parameter in weighted["parameter"]] == ["été:b", "été:c", "b:c"]
 
 
+def test_a_fit_may_stop_by_its_sampling_error(run, votes):
+    ran = run("fit", "boltzmann", votes, "--tol", "statistical")
+    assert ran.code == 0
+    assert "of the sampling error" in ran.out
+    assert all(len(line) <= 80 for line in ran.out.splitlines())
+    wrong = run("fit", "boltzmann", votes, "--tol", "small")
+    assert wrong.code == 2
+    assert wrong.err == "fieldfit: --tol is 'small'; it must be a number above 0, such as 1e-6, or statistical.\n"
+
+
+def test_few_groups_are_named(run, votes, tmp_path):
+    lines = votes.read_text(encoding="utf-8").splitlines()
+    path = tmp_path / "grouped.csv"
+    header, rows = lines[0] + ",clinic", [f"{line},{place % 4}" for place, line in enumerate(lines[1:])]
+    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    assert "few groups: standard errors may be too small" in run("fit", path, "--groups", "clinic").out
+
+
 def test_groups_give_cluster_robust_errors(run, tmp_path):
     random = np.random.default_rng(0)
     rows = np.repeat(random.integers(0, 2, (80, 3)), 4, axis=0)

@@ -64,7 +64,7 @@ class Sensitivity(Shown):
         where = f"reached at the state {self.state}" if self.exact else f"namely sample {self.state}"
         over = "over all states" if self.exact else "over the fitted samples, a lower bound"
         lines = [
-            f"gross-error sensitivity {self.total:.4g} of {len(self.each)} parameter{'s' * (len(self.each) > 1)}, {over}",
+            f"gross-error sensitivity of {len(self.each)} parameter{'s' * (len(self.each) > 1)}: {self.total:.4g}, {over}",
             f"{who} {self.total:.4g}/n = {self.total / self.n:.4g} (Euclidean length), {where}; standardised "
             f"{self.standardised:.4g}.",
         ]

@@ -7,8 +7,7 @@ average: both in units of H. A fit has converged statistically when
     γᵀ H⁻¹ γ ≤ fraction² · tr(H⁻¹ M).
 
 γᵀH⁻¹γ comes from conjugate gradients on Hessian products, and tr(H⁻¹M) from sᵀH⁻¹s with s = Σ ε_i ψ_i, ε random signs.
-Both are computed only at iterations at which the gradient has become several times smaller than at the last one that was
-looked at.
+Both are computed only at iterations at which the gradient is several times smaller than when they were last computed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from fieldfit.types import FloatArray
 
 #: The optimisation error at which a fit has converged, as a part of the sampling error.
 FRACTION = 0.05
-#: The gradient is this many times smaller at the next iteration that is looked at.
+#: How many times smaller the gradient must be before both are computed again.
 _APART = 4.0
 #: Vectors of random signs behind tr(H⁻¹M), relative residual of a solve, and products of a solve at most.
 _PROBES, _RESIDUAL, _MOST_PRODUCTS = 2, 0.2, 200
@@ -65,8 +64,8 @@ class StatisticalStop:
         if not self.stopped:
             return counted
         message = (
-            f"converged: optimisation error {100 * self.error:.2g}% of the sampling error (gradient "
-            f"{solution.gradient_norm / gtol:.2g} times the tolerance 1e-6)"
+            f"converged: optimisation error {100 * self.error:.2g}% of the sampling error, gradient "
+            f"{solution.gradient_norm / gtol:.2g} times the tolerance 1e-6"
         )
         return replace(counted, converged=True, message=message)
 

@@ -47,7 +47,15 @@ class FitOptions:
     ] = None
     seed: Seed = 0
     method: Annotated[Method, typer.Option("--method", help="Optimiser.")] = Method.auto
-    tol: Annotated[float, typer.Option("--tol", help="Largest gradient entry per sample at convergence.")] = 1e-6
+    tol: Annotated[
+        str,
+        typer.Option(
+            "--tol",
+            metavar="NUMBER|statistical",
+            help="Largest gradient entry per sample at convergence; or statistical: stop when the optimisation error is "
+            "5% of the sampling error.",
+        ),
+    ] = "1e-6"
     max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Largest number of iterations.")] = 1000
     wide_rows: Annotated[
         WideRows,
@@ -66,17 +74,19 @@ class FitOptions:
 def run_fit(read: Callable[[], tuple[Model, Table]], options: FitOptions) -> None:
     """Fit the model and samples of ``read``, save and print. Ctrl-C keeps the estimate so far and exits with 130."""
     from fieldfit.cli.showing import fit_document, print_fit
+    from fieldfit.cli.values import as_tolerance
     from fieldfit.cli.weighting import weights_option
     from fieldfit.policies import as_estimator
 
     limit_threads(options.threads)
     policy = as_estimator(options.policy)
     betas = weights_option(options.weights)
+    tol = as_tolerance(options.tol)
     check_folder(options.out)
     model, table = read()
     from fieldfit.api.fitting import fit
 
-    target = options.tol * table.total_weight
+    target = (1e-6 if tol == "statistical" else tol) * table.total_weight
     with (
         collected_warnings() as warned,
         shown_progress(options.progress, options.json, options.max_iter, target) as progress,
@@ -89,7 +99,7 @@ def run_fit(read: Callable[[], tuple[Model, Table]], options: FitOptions) -> Non
             weights=betas,
             random_state=options.seed,
             method=options.method.value,
-            tol=options.tol,
+            tol=tol,
             max_iter=options.max_iter,
             wide_rows=options.wide_rows.value,
             progress=progress,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,7 +71,8 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> Non
     """How the fit went, and its parameters in a table."""
     say(f"{fit.model.kind}: {fit.size}, {fit.model.n_parameters:,} parameters")
     say(f"policy: {fit.estimator}")
-    say(f"{fit.message} ({fit.iterations} iterations, {fit.evaluations} evaluations, {fit.seconds:.2f} s)")
+    say(textwrap.fill(fit.message, 80))
+    say(f"{_count(fit.iterations, 'iteration')}, {_count(fit.evaluations, 'evaluation')}, {fit.seconds:.2f} s")
     say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")
     if fit.cost is not None:
         say(f"an evaluation: {fit.cost.components:,} components, {fit.cost.flops:,.0f} of the paper's FLOPs")
@@ -82,7 +84,8 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> Non
     if fit.penalised:
         say("penalised: estimates and intervals are shrunk towards 0")
     if rows and few_samples(fit, "robust") and np.isfinite(accuracy(fit, level)[0]).any():
-        say("few samples per parameter: standard errors may be too small")
+        what = "few samples per parameter" if fit.size.groups is None else "few groups"
+        say(f"{what}: standard errors may be too small")
     if len(fit.dropped_rows):
         shown = ", ".join(map(str, fit.dropped_rows[:10])) + (", …" if len(fit.dropped_rows) > 10 else "")
         say(f"dropped, too many missing values to sum out: {len(fit.dropped_rows)} rows ({shown})")
@@ -91,6 +94,10 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> Non
     if rows:
         say("")
         print_table(parameter_table(fit, rows, order, level))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def parameter_rows(fit: Fit, rows: int) -> list[tuple[str, float]]:

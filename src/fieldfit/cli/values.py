@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fieldfit.types import DataError, FieldfitError, ModelError
 
@@ -45,6 +45,19 @@ def as_numbers(text: str, option: str) -> list[float]:
                 f"{option} has {part[:40]!r}, which is not a number; separate numbers by commas, such as -1x5,1,0.5."
             ) from None
     return numbers
+
+
+def as_tolerance(text: str) -> float | Literal["statistical"]:
+    """A number above 0, or ``statistical``."""
+    if text == "statistical":
+        return "statistical"
+    try:
+        tolerance = float(text)
+    except ValueError:
+        tolerance = 0.0
+    if not 0 < tolerance < float("inf"):
+        raise FieldfitError(f"--tol is {text[:40]!r}; it must be a number above 0, such as 1e-6, or statistical.")
+    return tolerance
 
 
 def as_theta(text: str) -> FloatArray:

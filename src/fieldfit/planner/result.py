@@ -198,7 +198,7 @@ class Plan:
             lines.append("Plain pseudo-likelihood is the best choice here: no mixture is more accurate at this cost.")
         elif best.policy == "FL":
             lines.append(
-                f"Plain maximum likelihood is the best choice here: {compared} more accurate"
+                f"Plain maximum likelihood is the best choice here: {compared} clearly more accurate"
                 + (", and it is within the budget." if math.isfinite(self.budget) else ".")
             )
         better = self.next_better

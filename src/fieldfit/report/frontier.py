@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fieldfit.report.figures import ACCENT, BLUE, INK, MUTED, figure, figure_bytes
-from fieldfit.report.labels import name_points
+from fieldfit.report.labels import backing, name_points
 from fieldfit.report.page import Page
 from fieldfit.report.table import PlainTable
 from fieldfit.report.ticks import plain_ticks
@@ -76,11 +76,13 @@ def draw_frontier(
             x, y = _outline(edge, left, right, 2 * top)
             axes.fill_between(x, y, bottom, step="pre", color=_SHADE, linewidth=0, zorder=0)
             axes.step(x, y, where="pre", color=ACCENT, linewidth=1.2, zorder=2)
-            axes.text(0.015, 0.02, "no policy is here", transform=axes.transAxes, fontsize=8.5, color=MUTED)
+            axes.text(0.015, 0.02, "no policy is here", transform=axes.transAxes, fontsize=8.5, color=MUTED, zorder=5,
+                      bbox=backing(_SHADE))  # fmt: skip
         if len(shown) < len(points):
             more = len(points) - len(shown)
             text = f"{more} less accurate polic{'y is' if more == 1 else 'ies are'} above"
-            axes.text(0.99, 0.98, text, transform=axes.transAxes, fontsize=8.5, color=MUTED, ha="right", va="top")
+            axes.text(0.99, 0.98, text, transform=axes.transAxes, fontsize=8.5, color=MUTED, ha="right", va="top", zorder=5,
+                      bbox=backing())  # fmt: skip
         if floor is not None:
             axes.axhline(
                 floor, color=MUTED, linewidth=0.8, linestyle=(0, (4, 4)), zorder=1, label="maximum likelihood"
@@ -109,7 +111,7 @@ def draw_frontier(
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=5, fontsize=8, frameon=False, borderaxespad=0.3,
                     handletextpad=0.4, columnspacing=1.2)  # fmt: skip
         named = [(_short(point.name), point.cost, point.variance) for point in _named(shown, best)]
-        name_points(axes, named, [(point.cost, point.variance) for point in shown])
+        name_points(axes, named, [(point.cost, point.variance) for point in shown], backed=True)
     return drawing
 
 

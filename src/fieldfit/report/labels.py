@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fieldfit.report.figures import INK, MUTED
 
@@ -22,11 +22,13 @@ def name_points(
     size: float = 8.0,
     *,
     below: bool = True,
+    backed: bool = False,
 ) -> list[str]:
     """Write ``names`` (text, x, y), the most important first, and return those that were written.
 
     The limits and scales of the axes must be final. ``points`` are all that is drawn. A name far from its point gets a
-    thin line; one for which there is no place is left out. ``below`` allows names under their points.
+    thin line; one for which there is no place is left out. ``below`` allows names under their points. ``backed`` names
+    have a white box behind them, for axes with lines that names may cross.
     """
     scale = 72.0 / axes.figure.dpi
     corner = axes.transAxes.transform([(0.0, 0.0), (1.0, 1.0)]) * scale
@@ -46,9 +48,14 @@ def name_points(
             far = (dy if dy >= 0 else -dy - high) > 8  # points between the name and its own point
             line = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 4} if far else None
             axes.annotate(text, (x, y), (dx, dy), textcoords="offset points", fontsize=size, color=INK, zorder=5,
-                          va="bottom", arrowprops=line)  # fmt: skip
+                          va="bottom", arrowprops=line, bbox=backing() if backed else None)  # fmt: skip
             break
     return written
+
+
+def backing(colour: str = "white") -> dict[str, Any]:
+    """A box behind a text, in the colour of the background, so that no line crosses the letters."""
+    return {"boxstyle": "square,pad=0.08", "facecolor": colour, "edgecolor": "none", "alpha": 0.85}
 
 
 def _places(wide: float, high: float, below: bool) -> Iterator[tuple[float, float]]:

@@ -31,7 +31,7 @@ def separated_parameters(
     """Unpenalised parameters whose optimum is at infinity.
 
     Such an optimum is a direction along which the objective is flat far out. Several parameters may run away together
-    (a bias to −∞ as a coupling goes to +∞), so the curvature is looked at over all parameters that are far out.
+    (a bias to −∞ as a coupling goes to +∞), so the test uses the curvature over all parameters that are far out.
     ``hessian_product`` is that of the objective over the ``free`` parameters, whose values are ``x``; ``units`` (r,) are
     the sizes of the features (all 1 if None).
     """

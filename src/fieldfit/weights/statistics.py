@@ -194,7 +194,7 @@ def take_sample(drawn: DrawnPolicy, part: Callable[[IntArray], Part] | None, r: 
 
 
 def samples_needed(groups: Groups, selection: Selection, r: int) -> int:
-    """So many that of each group enough are selected."""
+    """Enough samples that of each group enough are selected."""
     enough = max(ENOUGH, FOR_EACH_WEIGHT * groups.count, FOR_EACH_PARAMETER * r)
     shares = []
     for chosen in groups.drawn(selection):
