@@ -86,7 +86,7 @@ def by_sentence(flat: list[Any], offsets: np.ndarray) -> list[list[Any]]:
 def crfsuite_trainer(data: Sequences, labels: list[str], layout: str, iterations: int, epsilon: float = 0.0) -> Any:
     """CRFsuite with the sentences in it, set to the same model and penalty.
 
-    It stops after so many iterations, or where ‖gradient‖ is at most ``epsilon`` times ‖θ‖.
+    It stops at the largest number of iterations, or where ‖gradient‖ is at most ``epsilon`` times ‖θ‖.
     """
     import pycrfsuite
 

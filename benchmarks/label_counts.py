@@ -38,7 +38,7 @@ FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "chain-evaluation.png"
 
 
 def sentences(tokens: int, labels: int) -> Sequences:
-    """About so many tokens, with as many features as were drawn."""
+    """About this number of tokens, with as many features as were drawn."""
     rng = np.random.default_rng(tokens)
     offsets = np.concatenate(([0], np.cumsum(rng.integers(10, 40, max(1, 2 * tokens // 49)))))
     n = int(offsets[-1])

@@ -45,7 +45,7 @@ CHAIN_GRID = ("PL1", "PL2", "PL3", "FL", "0.1*PL1/sentence", "0.3*PL1/sentence",
 NAMED = ("PL1", "FL", "PL2", "Partition(2)", "0.3*PL1/row")
 #: Budgets as multiples of what a fit by PL1 costs.
 SECONDS, FLOPS = (0.6, 1.2, 3.0, 12.0), (0.4, 1.5, 20.0)
-#: A policy that takes so many seconds is too dear for this benchmark: it is dearer than anything recommended here.
+#: A policy that takes this many seconds is too slow for this benchmark: it costs more than anything recommended here.
 SLOW = 0.2
 
 
@@ -66,7 +66,7 @@ class Case:
         return self.rows[start : start + self.n]
 
     def metric(self) -> np.ndarray:
-        """The information of FL at the true θ, or of PL1 where that is out of reach."""
+        """The information of FL at the true θ, or of PL1 where that cannot be computed."""
         theory = ff.asymptotics(self.model, self.theta, "PL1", n_simulated=4000)
         return theory.bread if theory.mle_covariance is None else np.linalg.pinv(theory.mle_covariance)
 

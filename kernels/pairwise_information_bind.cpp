@@ -8,7 +8,7 @@
 
 namespace ff {
 
-// Samples are split into so many ranges, whatever the number of threads.
+// Samples are split into this many ranges, whatever the number of threads.
 constexpr int64_t information_ranges = 8;
 constexpr int64_t information_largest = 12;
 

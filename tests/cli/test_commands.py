@@ -25,6 +25,13 @@ def test_help_lists_every_command_and_version_is_the_package_s(run):
         assert "--json" in described.out
 
 
+@pytest.mark.parametrize("group", [(), ("fit",), ("plan",), ("sweep",)])
+def test_the_line_of_a_command_in_help_is_a_whole_sentence(run, group):
+    lines = run(*group, "--help").out.split("Commands:\n")[1].splitlines()
+    assert lines
+    assert [line for line in lines if not line.endswith(".") or line.endswith("...")] == []
+
+
 def test_fit_gives_what_the_library_gives_and_saves_it(run, votes, samples, tmp_path):
     out = tmp_path / "model.ff"
     policy = "PL1 + 0.2*PL2"

@@ -27,7 +27,7 @@ def check(
     *,
     samples: SampleOptions,
 ) -> None:
-    """Set statistics of the data beside those of datasets simulated from the fit."""
+    """Check goodness of fit with datasets simulated from the fit."""
     from fieldfit.cli.output import collected_warnings, print_json, print_table
     from fieldfit.cli.saved import frame_table, load_with, records
 

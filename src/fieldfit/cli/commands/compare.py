@@ -21,7 +21,7 @@ def compare(
     *,
     samples: SampleOptions,
 ) -> None:
-    """Compare saved fits by CLAIC and CLBIC, and test each against the largest where it lies inside it."""
+    """Compare saved fits by CLAIC, CLBIC and likelihood ratios. Each is tested against the largest that contains it."""
     from textwrap import fill
 
     from fieldfit.api.comparison import compare as criteria

@@ -44,7 +44,7 @@ def contacts(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Predict contacts from a family of sequences, and compare them with a structure."""
+    """Predict contacts from a family of sequences. With --distances they are compared with a structure."""
     from fieldfit import proteins
     from fieldfit.cli.output import note, print_json, print_table
     from fieldfit.cli.progress import shown_progress

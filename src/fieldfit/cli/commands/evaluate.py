@@ -35,7 +35,7 @@ def evaluate(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Tag the sentences of a labelled file and compare; a label that training never saw counts as wrong."""
+    """Score a saved tagger on a labelled file. A label that training never saw counts as wrong."""
     from fieldfit.cli.output import note, print_json, say
     from fieldfit.data.chunks import chunk_scores
     from fieldfit.data.label_scores import label_scores

@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
         typer.Typer(cls=ModelGroup, help=text, no_args_is_help=True, rich_markup_mode=None)
         for text in (
             "Fit a field to a table of samples, or a tagger to sentences. Default model: boltzmann.",
-            "Predict cost and accuracy of policies before a fit, and recommend one. Default model: boltzmann.",
+            "Predict cost and accuracy of policies, and recommend one. Default model: boltzmann.",
         )
     )
     for module in sorted(pkgutil.iter_modules(fieldfit.cli.models.__path__), key=lambda entry: entry.name):

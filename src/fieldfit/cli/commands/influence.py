@@ -26,7 +26,7 @@ def influence(
     *,
     samples: SampleOptions,
 ) -> None:
-    """Show which samples move a fit most, which parameter each moves, and the most that one observation can do."""
+    """Show which samples change a fit most. Also which parameter, and the most that one observation can do."""
     from fieldfit.api.accuracies import fits_matrices
     from fieldfit.api.robustness import distances
     from fieldfit.cli.output import note, print_json, print_table, say

@@ -39,7 +39,7 @@ def predict(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Tag sentences: each line with its predicted label as the last column."""
+    """Tag sentences: the predicted label becomes the last column."""
     from fieldfit.cli.output import check_folder, note, print_json
     from fieldfit.data.atomic import atomic_writer
     from fieldfit.types import FieldfitError

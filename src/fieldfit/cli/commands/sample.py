@@ -42,7 +42,7 @@ def sample(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Draw samples as CSV, and say whether they are exact or from Gibbs sampling."""
+    """Draw samples from a saved fit as CSV. A note says whether they are exact or from Gibbs sampling."""
     from fieldfit.api.files import load
     from fieldfit.cli.output import check_folder, note, print_json
     from fieldfit.cli.values import as_evidence

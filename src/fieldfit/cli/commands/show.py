@@ -47,7 +47,7 @@ def show(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show a saved fit: how it went, and its parameters with standard errors."""
+    """Show a saved fit: its parameters with standard errors."""
     from fieldfit.api.files import load
     from fieldfit.cli.output import note, print_json, print_table, say
     from fieldfit.cli.saved import frame_table, records

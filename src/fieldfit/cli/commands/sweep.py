@@ -32,7 +32,7 @@ def run(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Compute the cells that the store does not have yet; after any interruption run the same command to continue."""
+    """Compute the cells that the store does not have yet. After any interruption run the same command to continue."""
     from fieldfit.cli.output import print_json, say
     from fieldfit.sweep import read_sweep, run_sweep
 

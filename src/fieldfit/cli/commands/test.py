@@ -19,7 +19,7 @@ def wald(
     ],
     json: Json = False,
 ) -> None:
-    """Test hypotheses about the parameters of a saved fit, all of them together, with robust standard errors."""
+    """Test hypotheses about parameters (Wald test). All are tested together, with robust standard errors."""
     from fieldfit.api.files import load
     from fieldfit.cli.output import print_json, say
 

@@ -54,7 +54,10 @@ def theory(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Compare policies at a θ: variance relative to maximum likelihood, and cost in the paper's FLOPs."""
+    """Compare the variance and cost of policies without data.
+
+    Variance is relative to maximum likelihood, cost in the paper's FLOPs.
+    """
     from fieldfit.api.theory import asymptotics
     from fieldfit.cli.output import print_json, print_table
     from fieldfit.models.cost import expected_flops

@@ -32,7 +32,7 @@ def validate(
     *,
     samples: SampleOptions,
 ) -> None:
-    """Cross-validate: the negative log-likelihood of held-out samples, for each policy and penalty."""
+    """Cross-validate policies and penalties by held-out likelihood."""
     from fieldfit.api.files import load
     from fieldfit.api.validation import cross_validate
     from fieldfit.cli.output import collected_warnings, print_json, print_table

@@ -64,13 +64,13 @@ class BoltzmannOptions:
 
 @with_options
 def fit(data: DataFile, model: BoltzmannOptions, table: TableOptions, options: FitOptions) -> None:
-    """Fit a Boltzmann machine (binary variables, a coupling for each edge)."""
+    """Fit a Boltzmann machine (binary variables)."""
     run_fit(lambda: model.read(data, table), options)
 
 
 @with_options
 def plan(data: DataFile, model: BoltzmannOptions, table: TableOptions, options: PlanOptions) -> None:
-    """Compare policies for a Boltzmann machine (binary variables, a coupling for each edge)."""
+    """Compare policies for a Boltzmann machine."""
     run_plan(lambda: model.read(data, table), options)
 
 

@@ -37,7 +37,7 @@ class SymbolOptions:
 
 @with_options
 def fit(train: LabelledFile, model: SymbolOptions, options: TrainingOptions) -> None:
-    """Fit a Boltzmann chain (labels, and a symbol for each) to labelled sentences; the label is the last column."""
+    """Fit a Boltzmann chain (labels, and a symbol for each). The label is the last column of the file."""
     from fieldfit.cli.output import collected_warnings, print_json, print_table, say
     from fieldfit.cli.progress import shown_progress
     from fieldfit.cli.showing import parameter_rows
@@ -87,7 +87,7 @@ def fit(train: LabelledFile, model: SymbolOptions, options: TrainingOptions) -> 
 
 @with_options
 def plan(train: LabelledFile, model: SymbolOptions, options: ChainPlanOptions) -> None:
-    """Compare policies for a Boltzmann chain (labels, and a symbol for each)."""
+    """Compare policies for a Boltzmann chain."""
     from fieldfit.estimators.symbol_tagger import learn_chain
 
     run_plan(lambda: learn_chain(model.text(train), model.symbol)[1:], options)

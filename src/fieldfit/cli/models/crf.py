@@ -111,7 +111,7 @@ class StoppingOptions:
 
 @with_options
 def fit(train: LabelledFile, model: CRFOptions, stopping: StoppingOptions, options: TrainingOptions) -> None:
-    """Fit a linear-chain CRF (a tagger) to labelled sentences; the label is the last column."""
+    """Fit a linear-chain CRF (a tagger) to sentences. The label is the last column of the file."""
     from fieldfit.cli.output import collected_warnings, print_json
     from fieldfit.cli.progress import shown_progress
     from fieldfit.cli.weighting import weights_option

@@ -29,13 +29,13 @@ def read(network: Path, data: Path, table: TableOptions) -> tuple[MarkovRandomFi
 
 @with_options
 def fit(network: NetworkFile, data: DataFile, table: TableOptions, options: FitOptions) -> None:
-    """Fit a field with the cliques of a UAI file: a table for each, entries of 0 stay forbidden."""
+    """Fit a field with the cliques of a UAI file. Each clique has a table; entries of 0 stay forbidden."""
     run_fit(lambda: read(network, data, table), options)
 
 
 @with_options
 def plan(network: NetworkFile, data: DataFile, table: TableOptions, options: PlanOptions) -> None:
-    """Compare policies for a field with the cliques of a UAI file."""
+    """Compare policies for a field of a UAI file."""
     run_plan(lambda: read(network, data, table), options)
 
 

@@ -70,7 +70,7 @@ def fit(data: DataFile, model: PottsOptions, table: TableOptions, options: FitOp
 
 @with_options
 def plan(data: DataFile, model: PottsOptions, table: TableOptions, options: PlanOptions) -> None:
-    """Compare policies for a Potts model (variables with the same q states)."""
+    """Compare policies for a Potts model."""
     run_plan(lambda: model.read(data, table), options)
 
 
