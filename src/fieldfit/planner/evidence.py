@@ -283,7 +283,7 @@ class _Gathering:
             basis,
             projected.T @ projected / len(chosen),
             float(products + 2 * basis.shape[1]),
-            f"{len(theta):,} parameters; random directions: {len(chosen)}, solves: {basis.shape[1]}.",
+            f"{len(theta):,} parameters; directions: {len(chosen)}, solves: {basis.shape[1]}.",
             probes=projected if directions is None else None,
         )
 
