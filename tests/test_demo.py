@@ -24,7 +24,8 @@ def test_the_demo_prints_and_writes_everything(tmp_path, monkeypatch, capsys):
     assert "std. error" in printed
     assert "Plan for boltzmann: 200 samples, 274 parameters" in printed
     assert "(recommended)" in printed
-    assert "independent exact draws" in printed
+    assert "independent exact draws" in " ".join(printed.split())
+    assert max(map(len, printed.splitlines()[:-1])) <= 80
     assert sorted(path.name for path in out.iterdir()) == [
         "cost-variance.png", "couplings.png", "index.html", "plan.png", "samples.png",
     ]  # fmt: skip
