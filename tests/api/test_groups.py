@@ -121,6 +121,9 @@ def test_sentences_of_one_document_are_a_group():
         ([0, 1], "one group for each sample"),
         (np.where(np.arange(300) == 7, np.nan, 1.0), "row 7"),
         ([None if row == 3 else "a" for row in range(300)], "no label in row 3"),
+        (["" if row == 3 else "a" for row in range(300)], "no label in row 3"),
+        (np.where(np.arange(300) == 3, np.datetime64("NaT"), np.datetime64("2020-01-01")), "no label in row 3"),
+        (np.zeros(300), "All 300 samples are in one group"),
         ("nobody", "nobody"),
     ],
 )

@@ -8,6 +8,8 @@ import pytest
 import fieldfit as ff
 from fieldfit.types import IdentifiabilityError, SeparationWarning
 from fieldfit.variance import range_inverse
+from fieldfit.variance.criterion import Criterion
+from fieldfit.variance.mixture_moments import MixtureMoments
 
 FACTORS = [1e-8, 1e-5, 1e-3, 2e4, 1e5, 1e8]
 BOTH = np.array([[0, 0], [0, 1.0]])
@@ -171,3 +173,57 @@ def test_rounding_on_the_diagonal_is_no_information():
     np.testing.assert_array_equal(found.reached, [True, False, True])
     found = range_inverse(matrix, np.array([1.0, 1e-8, 1.0]))
     assert found.reached.all()
+
+
+@pytest.mark.parametrize("scale", FACTORS)
+def test_refined_estimates(scale):
+    fit, expected = fitted(scale, "PL1 >> optimal(1)"), fitted(1.0, "PL1 >> optimal(1)")
+    assert expected.refinement.accepted
+    assert fit.refinement.accepted
+    np.testing.assert_allclose(fit.theta * sizes(scale), expected.theta, rtol=1e-6)
+    np.testing.assert_allclose(fit.standard_errors() * sizes(scale), expected.standard_errors(), rtol=1e-6)
+    theory = ff.asymptotics(chain(scale), THETA / sizes(scale), "PL1 >> optimal(1)")
+    reference = ff.asymptotics(chain(1.0), THETA, "PL1 >> optimal(1)")
+    np.testing.assert_allclose(theory.standard_errors(1) * sizes(scale), reference.standard_errors(1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", FACTORS)
+@pytest.mark.parametrize("form", ["exact", "diagonal"])
+def test_automatic_weights(scale, form):
+    weights = ff.AutoWeights(form=form)
+    expected = fitted(1.0, "0.5*PL1 + 0.5*PL2", weights=weights).weights.beta
+    assert 0.01 < expected[1] < 0.99
+    np.testing.assert_allclose(fitted(scale, "0.5*PL1 + 0.5*PL2", weights=weights).weights.beta, expected, atol=1e-4)
+    best = ff.best_weights(chain(scale), THETA / sizes(scale), "0.5*PL1 + 0.5*PL2").beta
+    np.testing.assert_allclose(best, ff.best_weights(chain(1.0), THETA, "0.5*PL1 + 0.5*PL2").beta, atol=1e-4)
+
+
+@pytest.mark.parametrize("scale", FACTORS)
+def test_planned_variances(scale):
+    samples = chain(1.0).sample(THETA, 2000, 0).codes
+
+    def variances(factor: float) -> dict[str, float]:
+        plan = ff.plan(chain(factor), samples, flops=1e9, policies=["PL1", "0.3*PL2", "Partition(2)", "FL"])
+        return {str(candidate.policy): candidate.variance for candidate in plan.candidates}
+
+    expected, scaled = variances(1.0), variances(scale)
+    for policy in ("PL1", "0.3*PL2", "Partition(2)", "FL"):
+        assert scaled[policy] == pytest.approx(expected[policy], rel=1e-3)
+
+
+def test_moments_in_whitened_coordinates():
+    """Also with a gauge freedom the criterion is log det M − 2 log det B on an orthonormal basis of the range."""
+    rng = np.random.default_rng(3)
+    range_basis = np.linalg.qr(rng.normal(size=(5, 3)))[0]
+    units = np.array([1.0, 30.0, 0.02, 5.0, 1.0])
+    null = np.linalg.qr(np.linalg.qr(range_basis, mode="complete")[0][:, 3:] / units[:, None])[0]
+    parts = [units[:, None] * range_basis @ rng.normal(size=(3, 3)) for _ in range(4)]
+    squares = np.stack([part @ part.T for part in parts])
+    K = np.zeros((2, 2, 5, 5))
+    K[0, 0], K[1, 1] = squares[2:]
+    moments = MixtureMoments(("a", "b"), squares[:2], K, np.zeros((2, 5, 5)), np.zeros((2, 5, 5)))
+    orthonormal = np.linalg.qr(null, mode="complete")[0][:, 2:]
+    beta = np.array([0.3, 0.7])
+    bread, meat = (orthonormal.T @ matrix[0] @ orthonormal for matrix in moments.moments(np.ones((1, 2)), beta[None]))
+    expected = np.linalg.slogdet(meat)[1] - 2 * np.linalg.slogdet(bread)[1]
+    assert Criterion.log_determinant(moments).value(np.ones(2), beta) == pytest.approx(expected, rel=1e-9)

@@ -166,6 +166,15 @@ def check_estimable(model: Model, dataset: Dataset, bound: BoundPolicy, estimate
         check_identified(model, bound, ~estimated)
 
 
+def refuse_one_group(dataset: Dataset) -> None:
+    """Refuse samples that are all in one group: nothing then tells how much the estimate varies."""
+    if dataset.n_groups == 1 and dataset.n > 1:
+        raise DataError(
+            f"All {dataset.n:,} samples are in one group, and the variance between groups needs at least two of them. "
+            "Give smaller groups, or groups=None if the samples are independent."
+        )
+
+
 def refuse_nothing(prepared: Prepared) -> None:
     """Refuse a selection without a single component: without a penalty every θ would be an optimum."""
     if prepared.open.any() and prepared.selection.count() == 0:

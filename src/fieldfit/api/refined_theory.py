@@ -10,6 +10,7 @@ from fieldfit.refinement.control import control_stack
 from fieldfit.refinement.optimal import model_weights
 from fieldfit.refinement.points import drawn_points, is_exact
 from fieldfit.refinement.regression import covariance_of
+from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.score_moments import score_moments
 from fieldfit.refinement.stacking import Stack
 from fieldfit.types import FloatArray, IdentifiabilityError, ModelError, PolicyError
@@ -110,11 +111,16 @@ def _optimal(
 
 def _inverse(matrix: FloatArray) -> FloatArray:
     """The inverse of a symmetric matrix on its range."""
-    return np.asarray(np.linalg.pinv(matrix, rcond=_ROUNDING, hermitian=True), dtype=np.float64)
+    inverse = bread_inverse(matrix, tolerance=_ROUNDING)
+    return (inverse + inverse.T) / 2
 
 
 def _range(matrix: FloatArray) -> FloatArray:
-    """An orthonormal basis (r, d) of the range of a symmetric matrix."""
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    basis: FloatArray = vectors[:, values > _ROUNDING * float(values[-1])]
-    return basis
+    """An orthonormal basis (r, d) of the range of a symmetric matrix, whatever the units of its variables."""
+    diagonal = np.diag(matrix)
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2 * scale[:, None] * scale)
+    null = scale[:, None] * vectors[:, values <= _ROUNDING * float(values[-1])]
+    if not null.shape[1]:
+        return np.eye(len(matrix))
+    return np.asarray(np.linalg.qr(null, mode="complete")[0][:, null.shape[1] :])

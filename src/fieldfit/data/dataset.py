@@ -20,6 +20,8 @@ from fieldfit.types import DataError, FloatArray, IntArray
 MOST_COPIES = 200_000_000
 #: Whole numbers above this are not exact as doubles.
 _LARGEST_COUNT = 2**53
+#: The sum of weights is at most this and at least 1 over this.
+_LARGEST_WEIGHT = 1e100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -167,6 +169,8 @@ def checked_weight(weight: ArrayLike | None, kind: str, n: int) -> FloatArray | 
     if weight is None:
         return None
     try:
+        if np.iscomplexobj(weight):
+            raise TypeError
         numbers = np.array(weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError("sample_weight does not consist of numbers. Give one number ≥ 0 for each row.") from error
@@ -193,6 +197,11 @@ def checked_weight(weight: ArrayLike | None, kind: str, n: int) -> FloatArray | 
         )
     if not np.isfinite(total):
         raise DataError("The sum of sample_weight is not finite. Divide all weights by the largest of them.")
+    if n and not 1 / _LARGEST_WEIGHT <= total <= _LARGEST_WEIGHT:
+        raise DataError(
+            f"The weights in sample_weight add up to {total:.3g}, and their products would leave the range of numbers. "
+            "Divide all weights by the largest of them."
+        )
     numbers.setflags(write=False)
     return numbers
 
@@ -202,6 +211,8 @@ def checked_groups(groups: ArrayLike | None, n: int) -> IntArray | None:
     if groups is None:
         return None
     labels = np.asarray(groups)
+    if labels.dtype.kind in "UMm":
+        labels = labels.astype(object)
     if labels.shape != (n,):
         raise DataError(
             f"groups has shape {labels.shape}, and there are {n} samples. Give one group for each sample."

@@ -180,6 +180,7 @@ class Builder:
                 rows.total_weight,
                 request.precision,
                 row_weight=weight,
+                units=request.model.feature_units,
                 tol=request.tol,
                 deadline=limit,
             )

@@ -73,14 +73,21 @@ def growth(evaluations: float, fewer_evaluations: float, ratio: float) -> float:
 
 
 def penalised(
-    problem: Problem, scale: float, precision: FloatArray | None, row_weight: FloatArray | None = None
+    problem: Problem,
+    scale: float,
+    precision: FloatArray | None,
+    row_weight: FloatArray | None = None,
+    units: FloatArray | None = None,
 ) -> Objective:
-    """The objective of a pilot: the penalty of the fit to come, and a trace of a ridge. ``scale`` is the sum of weights."""
+    """The objective of a pilot: the penalty of the fit to come, and a trace of a ridge.
+
+    ``scale`` is the sum of weights; ``units`` (r,) are the sizes of the features (None: all 1).
+    """
     r = problem.n_parameters
-    weight = np.full(r, RIDGE * scale)
+    weight = RIDGE * scale * (np.ones(r) if units is None else units**2)
     if precision is not None:
         weight = np.maximum(weight, precision)
-    return Objective(problem, weight, np.zeros(r), _seen(problem, row_weight), row_weight)
+    return Objective(problem, weight, np.zeros(r), _seen(problem, row_weight), row_weight, units)
 
 
 def _seen(problem: Problem, row_weight: FloatArray | None) -> BoolArray:
@@ -131,6 +138,7 @@ def maximise(
         gtol=tol * max(scale, 1e-300),
         max_iter=PILOT_ITERATIONS,
         callback=None if math.isinf(deadline) and math.isinf(most_evaluations) else late,
+        units=objective.free_units,
     )
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt  # a pilot that somebody stopped is nothing to plan with
@@ -164,11 +172,12 @@ def steps_of(
     precision: FloatArray | None,
     *,
     row_weight: FloatArray | None = None,
+    units: FloatArray | None = None,
     tol: float = TOL,
     deadline: float = math.inf,
 ) -> Steps:
     """Fit the problem and count its steps: Hessian products and preconditioners in units of evaluations."""
-    objective = penalised(problem, scale, precision, row_weight)
+    objective = penalised(problem, scale, precision, row_weight, units)
     began = clock()
     solution = maximise(objective, scale, tol, deadline)
     seconds = clock() - began

@@ -273,7 +273,7 @@ def _fit(
 ) -> tuple[Solution, FloatArray, Steps, float]:
     """The fit of PL1, its θ̂, its steps to convergence, and the evaluations that it took."""
     scale = rows.total_weight
-    objective = penalised(problem, scale, request.precision, rows.sample_weight)
+    objective = penalised(problem, scale, request.precision, rows.sample_weight, request.model.feature_units)
     began = clock()
     solution = maximise(objective, scale, request.tol, deadline, most)
     steps = account(objective, solution, scale, request.tol, clock() - began)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.sample_conditions import SampleConditions
 from fieldfit.refinement.score_moments import ScoreMoments
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray
@@ -29,7 +30,7 @@ def symmetric(
     bread = -weights @ derivative[:, keep]
     gamma = (bread + bread.T) / 2
     P = np.diag(penalty[keep])
-    turned = (gamma + P) @ np.linalg.pinv(bread + P, rcond=1e-10) @ weights
+    turned = (gamma + P) @ bread_inverse(bread + P) @ weights
     r = len(free)
     whole, rows = np.zeros((r, r)), np.zeros((r, matrix.shape[1]))
     whole[np.ix_(keep, keep)] = gamma

@@ -110,7 +110,8 @@ def _feature_coefficients(model: FieldModel, functions: tuple[FloatArray, ...]) 
         (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=(size, size)
     ).tocsr()
     expanded: csr_array = (transforms @ model.features).tocsr()
-    largest = np.abs(expanded.data).max(initial=0.0)
-    expanded.data[np.abs(expanded.data) <= _ROUNDING * largest] = 0.0
+    largest = np.zeros(expanded.shape[1])
+    np.maximum.at(largest, expanded.indices, np.abs(expanded.data))
+    expanded.data[np.abs(expanded.data) <= _ROUNDING * largest[expanded.indices]] = 0.0
     expanded.eliminate_zeros()
     return expanded

@@ -18,7 +18,7 @@ from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.refinement.points import MOST_STATES, Points, all_points, drawn_points, is_exact, statistics
-from fieldfit.refinement.pseudo_inverse import pseudo_inverse
+from fieldfit.refinement.pseudo_inverse import bread_inverse, pseudo_inverse
 from fieldfit.refinement.regression import WORTH, Weights, choose_weights, covariance_of, relative_variance
 from fieldfit.refinement.sample_conditions import SampleConditions
 from fieldfit.refinement.score_moments import ScoreMoments, pooled, score_moments
@@ -342,7 +342,7 @@ def _solve(
 
 def _inverse(matrix: FloatArray) -> FloatArray:
     """The inverse on the range, for models with a gauge freedom."""
-    return np.asarray(np.linalg.pinv(matrix, rcond=1e-9), dtype=np.float64)
+    return bread_inverse(matrix, tolerance=1e-9)
 
 
 def _worse(
@@ -362,7 +362,8 @@ def _worse(
     lengths = []
     for weights in (matrix[keep], first[keep]):
         inverse = _inverse(weights @ derivative)
-        root = np.linalg.cholesky(information + 1e-12 * np.trace(information) * np.eye(len(keep)))
+        size = np.diag(information)
+        root = np.linalg.cholesky(information + np.diag(1e-12 * len(keep) * np.where(size > 0, size, 1.0)))
         influence = np.concatenate([block for _, block in some.scores(theta, root.T @ inverse @ weights)])
         lengths.append(np.sum(influence**2, axis=1))
     difference = lengths[0] - lengths[1]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.refinement.pseudo_inverse import pseudo_inverse
+from fieldfit.refinement.pseudo_inverse import bread_inverse, pseudo_inverse
 from fieldfit.refinement.score_moments import ScoreMoments, pooled
 from fieldfit.types import FloatArray, IntArray
 
@@ -69,12 +69,7 @@ def regression_weights(moments: ScoreMoments, own: FloatArray, ridge: float) -> 
 def covariance_of(matrix: FloatArray, moments: ScoreMoments) -> FloatArray:
     """The covariance (AK)⁻¹ A V Aᵀ (AK)⁻ᵀ of √n(θ̂ − θ₀) for the weights A."""
     bread = matrix @ moments.K
-    try:
-        inverse = np.linalg.inv(bread)
-        if np.abs(inverse).max() * np.abs(bread).max() > 1e10:
-            inverse = np.linalg.pinv(bread, rcond=1e-10)
-    except np.linalg.LinAlgError:
-        inverse = np.linalg.pinv(bread, rcond=1e-10)
+    inverse = bread_inverse(bread)
     covariance: FloatArray = inverse @ (matrix @ moments.V @ matrix.T) @ inverse.T
     return (covariance + covariance.T) / 2
 

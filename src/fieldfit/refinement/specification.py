@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.score_moments import ScoreMoments
 from fieldfit.types import FloatArray
 
@@ -63,7 +64,7 @@ def hansen_test(
     """J from ḡ(θ̂) (p,), the weights A (r, p) and the moments at θ̂; ``n`` is the effective number of samples."""
     from scipy.stats import chi2
 
-    bread = np.linalg.pinv(matrix @ moments.K, rcond=1e-10)
+    bread = bread_inverse(matrix @ moments.K)
     V = moments.V - moments.K @ (bread @ (matrix @ moments.V))
     covariance = V - (V @ matrix.T) @ bread.T @ moments.K.T
     diagonal = np.diag(moments.V)

@@ -101,7 +101,7 @@ class Criterion:
     """log C(λ, β): the ``size`` of the variance minus ``reference``.
 
     ``penalty`` (d, d) is what is added to the bread, P for each sample, and ``prior`` what is added to the meat: the same
-    where samples have no weights. ``information`` (terms,) is the trace of each term's J in the parameters' own units.
+    where samples have no weights. ``information`` (terms,) is the size of each term's J in coordinates without units.
     """
 
     moments: MixtureMoments
@@ -115,7 +115,8 @@ class Criterion:
     def log_determinant(cls, moments: MixtureMoments) -> Criterion:
         """log det M − 2 log det B on the directions that some term has information on."""
         basis, constant = moments.whitening()
-        return cls(moments.projected(basis), LogDeterminant(), moments.information, constant)
+        whitened = moments.projected(basis)
+        return cls(whitened, LogDeterminant(), whitened.information, constant)
 
     @classmethod
     def log_diagonal(cls, moments: MixtureMoments, copies: FloatArray | None = None) -> Criterion:
@@ -127,7 +128,8 @@ class Criterion:
         few = MixtureMoments(
             moments.names, moments.J[:, kept], moments.K[:, :, kept], moments.N[:, kept], moments.O[:, kept]
         )
-        information = moments.information if copies is None else np.maximum(moments.J @ copies, 0.0)
+        shares = few.J / np.maximum(few.J.max(axis=0, initial=0.0), 1e-300)
+        information = np.maximum(shares.sum(axis=1) if copies is None else shares @ copies[kept], 0.0)
         return cls(few, LogDiagonal(None if copies is None else copies[kept]), information)
 
     @property
@@ -230,8 +232,9 @@ class WeightsCriterion:
 def counted_parameters(moments: MixtureMoments) -> BoolArray:
     """Which parameters of diagonal moments count (d,)."""
     scores = np.einsum("ffd->fd", moments.K)
-    scale = moments.J.max(axis=1, keepdims=True, initial=0.0)
-    informed = _ZERO * np.maximum(scale, 1e-300) < moments.J
+    # A parameter's information is compared among the terms only: that of others has other units.
+    most = moments.J.max(axis=0, initial=0.0)
+    informed = _ZERO * np.maximum(most, 1e-300) < moments.J
     return np.asarray(informed.any(axis=0) & ~np.any(informed & (scores <= 0), axis=0))
 
 
