@@ -71,3 +71,18 @@ def test_where_the_samples_contradict_the_model_variances_are_robust():
     assert plan.table.set_index("policy")["variance"]["PL1"] < 1
     right = model.sample(fits["FL"].theta, 6000, random_state=2).values
     assert "do not follow" not in ff.plan(model, right, policies=["PL1", "PL2", "FL"]).explain()
+
+
+@pytest.mark.parametrize("seed", [2, 7, 9])
+def test_the_noise_of_a_law_is_no_evidence_against_the_model(seed):
+    """Rare selections with large weights: a few draws of Z say little about their noise, and nothing about the model."""
+    rng = np.random.default_rng(8)
+    scopes = [(0,), (1,), (0, 1), (1, 2), (2, 3), (0, 3)]
+    for q in (2, 3):
+        tables = [rng.normal(size=(q,) * len(scope)) for scope in scopes]
+        theta = 0.7 * rng.normal(size=len(scopes))
+    model = ff.MarkovRandomField([3] * 4, [ff.Factor(*pair) for pair in zip(scopes, tables, strict=True)])
+    samples = model.sample(theta, 1900, random_state=100 + seed).values
+    policies = ["[0.1,0.9,0.5,1]*PL1@[1,2,1,3] + 0.3*FL", "FL"]
+    plan = ff.plan(model, samples, flops=1e10, policies=policies, random_state=seed)
+    assert "do not follow" not in plan.explain()

@@ -189,7 +189,7 @@ def test_refined_estimates(scale):
 
 @pytest.mark.parametrize("scale", FACTORS)
 @pytest.mark.parametrize("form", ["exact", "diagonal"])
-def test_automatic_weights(scale, form):
+def test_weights_in_both_forms(scale, form):
     weights = ff.AutoWeights(form=form)
     expected = fitted(1.0, "0.5*PL1 + 0.5*PL2", weights=weights).weights.beta
     assert 0.01 < expected[1] < 0.99

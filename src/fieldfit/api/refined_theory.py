@@ -9,8 +9,8 @@ from fieldfit.policies import Nodewise, Optimal, Policy, Simulated, Staged
 from fieldfit.refinement.control import control_stack
 from fieldfit.refinement.optimal import model_weights
 from fieldfit.refinement.points import drawn_points, is_exact
-from fieldfit.refinement.regression import covariance_of
 from fieldfit.refinement.pseudo_inverse import bread_inverse
+from fieldfit.refinement.regression import covariance_of
 from fieldfit.refinement.score_moments import score_moments
 from fieldfit.refinement.stacking import Stack
 from fieldfit.types import FloatArray, IdentifiabilityError, ModelError, PolicyError

@@ -236,12 +236,13 @@ class _Gathering:
     def robust_if_needed(self, exact: _Reduced) -> _Reduced:
         """Means over the samples where they contradict the sums over states, which assume the model.
 
-        Both are compared in the same form, tr(J·covariance) of each ingredient alone relative to the reference.
+        Both are compared in the same form, tr(J·covariance) of each ingredient alone relative to the reference, in the
+        mean over Z: the selection noise of a few draws has an error of its own, and says nothing about the model.
         """
         robust = self._dense_means(inside=False)
-        by_samples = robust.evidence.criterion.relative_to(self.reference)
+        by_samples = _in_the_mean(robust.evidence.criterion).relative_to(self.reference)
         metric = exact.evidence.criterion.moments.J[self.reference]
-        by_states = replace(exact.evidence.criterion, size=LogTrace(metric)).relative_to(self.reference)
+        by_states = replace(_in_the_mean(exact.evidence.criterion), size=LogTrace(metric)).relative_to(self.reference)
         sampled = replace(robust.evidence, criterion=by_samples)
         largest = 0.0
         for unit in np.eye(len(self.names)):
@@ -354,3 +355,9 @@ def can_enumerate(model: Model, rows: Dataset) -> bool:
     if rows.has_missing or rows.relative_weight is not None or model.n_parameters > piloting.MOST_DENSE_PARAMETERS:
         return False
     return model.n_states <= MOST_PLANNED_STATES
+
+
+def _in_the_mean(criterion: Criterion) -> Criterion:
+    """The same without the noise of laws that have no free λ."""
+    moments = criterion.moments
+    return replace(criterion, moments=replace(moments, O=np.zeros_like(moments.O)))
