@@ -320,6 +320,8 @@ def test_bad_policies(policy):
         ({"sample_weight": [1.0, 2.0]}, DataError, "weight"),
         ({"sample_weight": np.full(400, -1.0)}, DataError, "weight"),
         ({"sample_weight": np.zeros(400)}, DataError, "sample_weight is zero in every row"),
+        ({"sample_weight": np.full(400, 1e200)}, DataError, "add up to 4e.202.*Divide all weights by the largest"),
+        ({"sample_weight": np.full(400, 1e-200)}, DataError, "add up to 4e-198.*Divide all weights by the largest"),
         ({"wide_rows": "maybe"}, DataError, "'refuse' or 'drop'"),
         ({"weights": [1.0, 2.0]}, PolicyError, "1 terms|one for each"),
         ({"random_state": -1}, PolicyError, "seed"),

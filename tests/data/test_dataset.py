@@ -106,8 +106,5 @@ def test_too_many_copies_are_refused_in_a_sentence(make):
         make(2, sample_weight=[1e300, 3], weight_kind="counts")
     with pytest.raises(DataError, match="sum of sample_weight is not finite"):
         make(2, sample_weight=[1.5e308, 1.5e308])
-    for weight in (1e301, 1e-301):
-        with pytest.raises(DataError, match="Divide all weights by the largest"):
-            make(2, sample_weight=[weight, weight])
     with pytest.raises(DataError, match="does not consist of numbers"):
         make(2, sample_weight=[1.0, 1j])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.data.sequences import Sequences
 from fieldfit.types import IdentifiabilityError, SeparationWarning
 from fieldfit.variance import range_inverse
 from fieldfit.variance.criterion import Criterion
@@ -227,3 +228,27 @@ def test_moments_in_whitened_coordinates():
     bread, meat = (orthonormal.T @ matrix[0] @ orthonormal for matrix in moments.moments(np.ones((1, 2)), beta[None]))
     expected = np.linalg.slogdet(meat)[1] - 2 * np.linalg.slogdet(bread)[1]
     assert Criterion.log_determinant(moments).value(np.ones(2), beta) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("pairs", ["observed", "all"])
+@pytest.mark.parametrize("scale", FACTORS)
+def test_real_valued_attributes_of_tokens(scale, pairs, tmp_path):
+    rng = np.random.default_rng(4)
+    offsets = np.arange(0, 801, 4)
+    labels = rng.integers(0, 2, 800)
+    values = np.stack([labels + rng.normal(size=800), rng.normal(size=800)], axis=1)
+
+    def fit(factor: float) -> ff.Fit:
+        features = (values * [factor, 1.0]).ravel()
+        data = Sequences(offsets, np.arange(801) * 2, np.tile([0, 1], 800), features, labels, 2, 2)
+        return ff.fit(ff.ChainCRF(2, 2, pairs=pairs), data, "PL1", tol=1e-9)
+
+    scaled, expected = fit(scale), fit(1.0)
+    assert scaled.converged
+    assert scaled.separated == ()
+    for contrast, unit in (({"x0:y1": 1, "x0:y0": -1}, scale), ({"x1:y1": 1, "x1:y0": -1}, 1.0)):
+        found, wanted = scaled.functional(contrast), expected.functional(contrast)
+        assert found.estimate * unit == pytest.approx(wanted.estimate, rel=1e-5)
+        assert found.standard_error * unit == pytest.approx(wanted.standard_error, rel=1e-5)
+    scaled.save(tmp_path / "fit")
+    np.testing.assert_array_equal(ff.load(tmp_path / "fit").model.feature_units, scaled.model.feature_units)

@@ -14,7 +14,15 @@ from typing import Any, Literal, cast
 
 from numpy.typing import ArrayLike
 
-from fieldfit.api.prepare import Prepared, check_estimable, prepare, refuse_nothing, refuse_one_group, starting_point
+from fieldfit.api.prepare import (
+    Prepared,
+    check_estimable,
+    prepare,
+    refuse_extreme_weights,
+    refuse_nothing,
+    refuse_one_group,
+    starting_point,
+)
 from fieldfit.api.result import Fit
 from fieldfit.api.solve import Method, Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
@@ -151,6 +159,7 @@ def fit(
     if automatic is None and weights is not None:
         chosen = chosen.with_betas(cast(Sequence[float], weights))
     dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
+    refuse_extreme_weights(dataset)
     refuse_one_group(dataset)
     model = model.complete(dataset)
     penalty = Penalty.of(sigma2, l1, model.parameter_names)

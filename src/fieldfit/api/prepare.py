@@ -26,6 +26,9 @@ from fieldfit.policies.selection import Selection
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray, ModelError, PolicyError, WidthError
 from fieldfit.variance.identification import check_identified
 
+#: The sum of sample weights is at most this and at least 1 over this.
+_LARGEST_WEIGHT = 1e100
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -164,6 +167,16 @@ def check_estimable(model: Model, dataset: Dataset, bound: BoundPolicy, estimate
     model.refuse_constant(dataset, estimated)
     if isinstance(model, FieldModel):  # chains have weights only for what was observed
         check_identified(model, bound, ~estimated)
+
+
+def refuse_extreme_weights(dataset: Dataset) -> None:
+    """Refuse sample weights whose squares, which variances need, leave the range of numbers."""
+    total = dataset.total_weight
+    if dataset.sample_weight is not None and not 1 / _LARGEST_WEIGHT <= total <= _LARGEST_WEIGHT:
+        raise DataError(
+            f"The weights in sample_weight add up to {total:.3g}, and their squares would leave the range of numbers. "
+            "Divide all weights by the largest of them."
+        )
 
 
 def refuse_one_group(dataset: Dataset) -> None:

@@ -20,8 +20,6 @@ from fieldfit.types import DataError, FloatArray, IntArray
 MOST_COPIES = 200_000_000
 #: Whole numbers above this are not exact as doubles.
 _LARGEST_COUNT = 2**53
-#: The sum of weights is at most this and at least 1 over this.
-_LARGEST_WEIGHT = 1e100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -197,11 +195,6 @@ def checked_weight(weight: ArrayLike | None, kind: str, n: int) -> FloatArray | 
         )
     if not np.isfinite(total):
         raise DataError("The sum of sample_weight is not finite. Divide all weights by the largest of them.")
-    if n and not 1 / _LARGEST_WEIGHT <= total <= _LARGEST_WEIGHT:
-        raise DataError(
-            f"The weights in sample_weight add up to {total:.3g}, and their products would leave the range of numbers. "
-            "Divide all weights by the largest of them."
-        )
     numbers.setflags(write=False)
     return numbers
 

@@ -12,6 +12,7 @@ possible states.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from fieldfit.data.packing import pack_text, unpack_text
 from fieldfit.data.sequences import Sequences, as_sequences
 from fieldfit.models.base import Model
 from fieldfit.models.chain_decoding import ScoredChains
-from fieldfit.models.chain_layout import ChainLayout, ChainNames, observed_columns
+from fieldfit.models.chain_layout import ChainLayout, ChainNames, feature_sizes, observed_columns
 from fieldfit.models.chain_problem import ChainProblem, Windows, chain_tokens
 from fieldfit.models.chain_sampling import sample_labels
 from fieldfit.models.cost import SEQUENCE_POLICIES, sequence_flops
@@ -170,6 +171,7 @@ class ChainCRF(Model):
             self.end,
             column_ptr,
             column_pairs,
+            feature_sizes(dataset),
         )
         return self._with(layout, self.labels, self.features)
 
@@ -300,7 +302,16 @@ class ChainCRF(Model):
                 f"None of the {sequences.n_tokens} tokens has a known label, so the model cannot be fitted. Give labels "
                 "to some of them; those of the others are summed out."
             )
-        return self.observe(sequences) if self._layout is None else self
+        if self._layout is None:
+            return self.observe(sequences)
+        if self._layout.sizes is not None or (sizes := feature_sizes(self._checked(sequences))) is None:
+            return self
+        return self._with(replace(self._layout, sizes=sizes), self.labels, self.features)
+
+    @property
+    def feature_units(self) -> FloatArray | None:
+        """The size of the feature behind each weight (r,) in training; None: all are of size 1."""
+        return None if self._layout is None else self._layout.units
 
     def candidate_policies(self, structure: Structure) -> tuple[str, ...]:
         """Windows of one to three tokens, whole sequences drawn at once, and the full likelihood."""
@@ -524,8 +535,6 @@ class ChainCRF(Model):
         >>> model.simulate(data, theta, random_state=0).labels.shape
         (5,)
         """
-        from dataclasses import replace
-
         random = np.random.Generator(np.random.Philox(random_state))
         sequences = as_sequences(dataset)
         labels = self._gather(
@@ -688,7 +697,7 @@ class ChainCRF(Model):
                 pack_text(arrays, name, list(map(str, names)))
         if not isinstance(self.label_pairs, bool):
             arrays["label_pairs"] = np.array(self.label_pairs, dtype=np.int64)
-        for name in ("pair_ptr", "pair_labels", "column_ptr", "column_pairs"):
+        for name in ("pair_ptr", "pair_labels", "column_ptr", "column_pairs", "sizes"):
             if getattr(layout, name) is not None:
                 arrays[name] = getattr(layout, name)
         return header, arrays
@@ -706,6 +715,7 @@ class ChainCRF(Model):
             header["end"],
             arrays.get("column_ptr"),
             arrays.get("column_pairs"),
+            arrays.get("sizes"),
         )
         names: dict[str, Any] = {
             name: unpack_text(arrays, name) if f"{name}.ends" in arrays else None for name in ("labels", "features")

@@ -31,7 +31,8 @@ class ChainLayout:
 
     ``pair_ptr`` (n_features + 1,) and ``pair_labels`` are the labels that have a weight with each feature (None: all).
     ``transition_pairs`` are the pairs i·K + j that have a weight. ``column_ptr`` (n_features + 1,) and
-    ``column_pairs`` (i·K + j) are the label pairs that have a weight with each feature (None: none).
+    ``column_pairs`` (i·K + j) are the label pairs that have a weight with each feature (None: none). ``sizes``
+    (n_features,) are the powers of two nearest to the largest |value| of each feature in training (None: all 1).
     """
 
     n_labels: int
@@ -43,6 +44,20 @@ class ChainLayout:
     end: bool = True
     column_ptr: IntArray | None = None
     column_pairs: IntArray | None = None
+    sizes: FloatArray | None = None
+
+    @property
+    def units(self) -> FloatArray | None:
+        """The size of the feature behind each weight (r,), in θ's order; None: all are 1."""
+        if self.sizes is None:
+            return None
+        labels = self.n_labels if self.pair_ptr is None else np.diff(self.pair_ptr)
+        state = np.repeat(self.sizes, labels)
+        columns = np.empty(0) if self.column_ptr is None else np.repeat(self.sizes, np.diff(self.column_ptr))
+        units = np.ones(self.n_parameters)
+        units[: len(state)] = state
+        units[len(units) - len(columns) :] = columns
+        return units
 
     @property
     def padded(self) -> int:
@@ -188,3 +203,13 @@ def observed_columns(sequences: Sequences, chosen: IntArray | None) -> tuple[Int
     pointer = np.zeros(sequences.n_features + 1, dtype=np.int64)
     np.cumsum(np.bincount(features, minlength=sequences.n_features), out=pointer[1:])
     return pointer, columns
+
+
+def feature_sizes(dataset: Sequences) -> FloatArray | None:
+    """The power of two nearest to the largest |value| of each feature (n_features,); None where all are 1."""
+    if dataset.values is None:
+        return None
+    largest = np.zeros(dataset.n_features)
+    np.maximum.at(largest, dataset.indices, np.abs(dataset.values))
+    sizes: FloatArray = np.exp2(np.round(np.log2(np.where(largest > 0, largest, 1.0))))
+    return sizes if np.any(sizes != 1.0) else None
