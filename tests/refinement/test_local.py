@@ -49,7 +49,7 @@ def test_as_accurate_as_dense_weights_with_honest_errors(monkeypatch: pytest.Mon
         near.specification_test()
     assert "local regressions" in near.summary()
     # Above the size of matrices: the same numbers by sparse solves.
-    monkeypatch.setattr(local, "MOST_DENSE", 5)
+    monkeypatch.setattr(local, "MOST_DENSE_PARAMETERS", 5)
     with monkeypatch.context() as patched:
         patched.setattr("fieldfit.api.refine.needs_local", lambda *_: True)
         sparse = ff.refine(first, "optimal(2)")

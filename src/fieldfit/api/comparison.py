@@ -184,8 +184,8 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
     >>> print(ff.likelihood_ratio(fit, null))
     Composite likelihood-ratio test: 0.2576, p = 0.6779 (1.49 times χ²₁)
     """
-    for one in (full, null):
-        refuse_refined(one, "A likelihood ratio", "Use a Wald test: fit.wald_test(…).")
+    for fit in (full, null):
+        refuse_refined(fit, "A likelihood ratio", "Use a Wald test: fit.wald_test(…).")
     for fit in (full, null):
         _without_penalty(fit, "likelihood-ratio")
     same_selection = str(full.policy) == str(null.policy) and full.random_state == null.random_state

@@ -91,9 +91,9 @@ def _optimal(fit: Fit, second: Optimal) -> Fit:
             f"The first stage has its optimum at infinity for {', '.join(fit.separated[:5])}; a second stage needs a "
             f"finite estimate. Give sigma2, or fix or drop these parameters."
         )
-    found: Refined | LocalRefined
+    refined: Refined | LocalRefined
     if needs_local(model, prepared.bound, second.distance):
-        found = refine_locally(
+        refined = refine_locally(
             model,
             dataset,
             prepared.bound,
@@ -105,7 +105,7 @@ def _optimal(fit: Fit, second: Optimal) -> Fit:
             random_state=fit.random_state,
         )
     else:
-        found = refine_optimal(
+        refined = refine_optimal(
             model,
             dataset,
             prepared.bound,
@@ -117,15 +117,15 @@ def _optimal(fit: Fit, second: Optimal) -> Fit:
             row_weight=dataset.sample_weight,
             random_state=fit.random_state,
         )
-    value, gradient = prepared.objective.value_grad(found.theta[fit.free])
+    value, gradient = prepared.objective.value_grad(refined.theta[fit.free])
     convergence = replace(
         fit.convergence,
         objective=-value,
         gradient_norm=float(np.abs(gradient).max(initial=0.0)),
-        seconds=fit.seconds + found.account.seconds,
+        seconds=fit.seconds + refined.account.seconds,
     )
-    refinement = Refinement(second, fit.theta, found.account, found)
-    return replace(fit, theta=found.theta, convergence=convergence, refinement=refinement)
+    refinement = Refinement(second, fit.theta, refined.account, refined)
+    return replace(fit, theta=refined.theta, convergence=convergence, refinement=refinement)
 
 
 def _steps(fit: Fit, second: Policy) -> Fit:
@@ -159,7 +159,7 @@ def _controlled(fit: Fit, second: Policy, bound: BoundPolicy) -> Fit:
     """``A >> λ*B``."""
     model, dataset = checked_samples(fit, f"'{fit.policy} >> {second}'")
     prepared = fit.needed
-    found = refine_optimal(
+    refined = refine_optimal(
         model,
         dataset,
         prepared.bound,
@@ -172,15 +172,15 @@ def _controlled(fit: Fit, second: Policy, bound: BoundPolicy) -> Fit:
         given=control_stack(model, prepared.bound, bound),
         mask=control_mask(bound.draw(fit.random_state, 0, dataset.n)),
     )
-    value, gradient = prepared.objective.value_grad(found.theta[fit.free])
+    value, gradient = prepared.objective.value_grad(refined.theta[fit.free])
     convergence = replace(
         fit.convergence,
         objective=-value,
         gradient_norm=float(np.abs(gradient).max(initial=0.0)),
-        seconds=fit.seconds + found.account.seconds,
+        seconds=fit.seconds + refined.account.seconds,
     )
-    refinement = Refinement(second, fit.theta, found.account, found)
-    return replace(fit, theta=found.theta, convergence=convergence, refinement=refinement)
+    refinement = Refinement(second, fit.theta, refined.account, refined)
+    return replace(fit, theta=refined.theta, convergence=convergence, refinement=refinement)
 
 
 def refined_again(fit: Fit) -> Fit:

@@ -15,9 +15,8 @@ from fieldfit.refinement.score_moments import score_moments
 from fieldfit.refinement.stacking import Stack
 from fieldfit.types import FloatArray, IdentifiabilityError, ModelError, PolicyError
 from fieldfit.variance import Asymptotics
+from fieldfit.variance.moments import MOST_ENUMERATED_STATES
 
-#: Joint states up to which expectations over X are exact sums.
-_MOST_STATES = 1 << 16
 #: Eigenvalues below this part of the largest are rounding.
 _ROUNDING = 1e-10
 
@@ -72,9 +71,9 @@ def _optimal(
         # To first order the separate estimates are linear in the scores, so the best combinations are the same.
         first, distance = Policy.parse("PL1"), 1
     bound = first.bind(model.structure())
-    exact = is_exact(model, _MOST_STATES)
+    exact = is_exact(model, MOST_ENUMERATED_STATES)
     if method == "enumeration" and not exact:
-        raise ModelError(f"The model has too many joint states; enumeration stops at {_MOST_STATES:,}.")
+        raise ModelError(f"The model has too many joint states; enumeration stops at {MOST_ENUMERATED_STATES:,}.")
     simulate = method == "simulation" or not exact
     stack, weights, halves, source = model_weights(
         model,
@@ -83,7 +82,7 @@ def _optimal(
         distance=distance,
         random_state=random_state,
         draws=n_simulated if simulate else None,
-        most_states=_MOST_STATES,
+        most_states=MOST_ENUMERATED_STATES,
         given=given,
     )
     moments = halves[0]

@@ -96,8 +96,8 @@ class Fit(StandardErrors):
     @property
     def known_specification_test(self) -> SpecificationTest | None:
         """Hansen's J where it has been computed already."""
-        found: SpecificationTest | None = self.__dict__.get("_specification_test")
-        return found
+        test: SpecificationTest | None = self.__dict__.get("_specification_test")
+        return test
 
     def specification_test(self) -> SpecificationTest:
         """Hansen's J of a refined fit: do the conditional distributions agree with one model?

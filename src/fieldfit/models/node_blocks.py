@@ -77,10 +77,10 @@ class NodeBlocks:
 
     def _product(self, matrices: NDArray[np.float32], v: FloatArray, share: NDArray[np.float32] | None) -> FloatArray:
         """Σ_j R_jᵀ D_j A_j D_j R_j v."""
-        own = np.append(v, 0.0).astype(np.float32)[self.places]
+        node_vectors = np.append(v, 0.0).astype(np.float32)[self.places]
         if share is not None:
-            own *= share
-        image = np.matmul(matrices, own[:, :, None])[:, :, 0]
+            node_vectors *= share
+        image = np.matmul(matrices, node_vectors[:, :, None])[:, :, 0]
         if share is not None:
             image *= share
         return sums_by(self.places.ravel(), image.ravel(), self.n_parameters + 1)[:-1]

@@ -124,8 +124,8 @@ class PairwiseProblem(Problem):
         m = self.n_variables
         self._dense = 2 * len(self.edges) > _DENSE_FROM * m * m
         self._ends = self.edges.ravel().astype(np.int64)
-        own = [p.beta if np.ndim(p.beta) else 1.0 for p in parts]
-        self._unit = lay_out(self._bits, parts, own, self._edge_number, dense=self._dense, merge=True)
+        component_betas = [p.beta if np.ndim(p.beta) else 1.0 for p in parts]
+        self._unit = lay_out(self._bits, parts, component_betas, self._edge_number, dense=self._dense, merge=True)
         self._layout = self._unit.with_betas(self.betas)
         self._kept_layouts: list[tuple[NDArray[np.uint8], list[Layout]]] = []
 
@@ -317,8 +317,8 @@ class PairwiseProblem(Problem):
             if not part.everything or getattr(part.family, "block_size", None) != 1:
                 return None
             family = cast(BlockFamily, part.family)
-            own = np.broadcast_to(np.asarray(part.beta, dtype=np.float64), family.size)
-            beta += sums_by(family.blocks(np.arange(family.size))[1], own, self.n_variables)
+            component_beta = np.broadcast_to(np.asarray(part.beta, dtype=np.float64), family.size)
+            beta += sums_by(family.blocks(np.arange(family.size))[1], component_beta, self.n_variables)
         # Evenly spaced samples are enough for a preconditioner, and bound its memory.
         most = max(_FEW_SAMPLES, 40 * self.n_variables)
         step = max(1, self.n_samples // most)
@@ -421,19 +421,19 @@ class PairwiseProblem(Problem):
         if equal is not None:
             summed = np.bincount(equal[1], row_weight, len(rows)).astype(np.float64)
         for place, start in enumerate(range(0, len(rows), size)):
-            own = slice(start, min(start + size, len(rows)))
+            block = slice(start, min(start + size, len(rows)))
             if place < len(self._kept_layouts):
                 codes, layouts = self._kept_layouts[place]
             else:
-                codes = np.ascontiguousarray(self._bits[rows[own]])
+                codes = np.ascontiguousarray(self._bits[rows[block]])
                 if equal is None:
-                    parts = [_of_samples(part, own.start, own.stop) for part in self._parts]
+                    parts = [_of_samples(part, block.start, block.stop) for part in self._parts]
                 else:
-                    parts = [_of_rows(part, rows[own]) for part in self._parts]
+                    parts = [_of_rows(part, rows[block]) for part in self._parts]
                 layouts = [self._score_layout(codes, part) for part in parts]
                 if len(rows) <= _FEW_SAMPLES:
                     self._kept_layouts.append((codes, layouts))
-            yield None if summed is None else summed[own], codes, layouts
+            yield None if summed is None else summed[block], codes, layouts
 
     def _score_layout(self, codes: NDArray[np.uint8], part: FamilySelection) -> Layout:
         """One family as the kernel takes it for scores: without its β, unless the components have their own."""

@@ -57,9 +57,9 @@ class _Part:
         first, last = int(pointer[start]), int(pointer[stop])
         sample = np.repeat(np.arange(stop - start), np.diff(pointer[start : stop + 1]))
         chosen = component[first:last].astype(np.int64)
-        own = self.beta[chosen] if weight is None else self.beta[chosen] * weight[first:last]
+        entry_weight = self.beta[chosen] if weight is None else self.beta[chosen] * weight[first:last]
         size = stop - start
-        return sums_by(chosen * size + sample, own, len(self.beta) * size).reshape(len(self.beta), size)
+        return sums_by(chosen * size + sample, entry_weight, len(self.beta) * size).reshape(len(self.beta), size)
 
 
 def curvature_matrix(
@@ -102,8 +102,8 @@ def _parts(layout: Layout, m: int, weight: FloatArray | None) -> Iterator[_Part]
             continue
         indptr = layout.indptr[pointer : pointer + layout.n + 1]
         chosen = layout.entry_component[entry : entry + int(indptr[-1])]
-        own = entry_weight[entry_start : entry_start + len(chosen)] if entry_start >= 0 else None
-        yield _Part(blocks, beta, None, (indptr, chosen, own))
+        chosen_weight = entry_weight[entry_start : entry_start + len(chosen)] if entry_start >= 0 else None
+        yield _Part(blocks, beta, None, (indptr, chosen, chosen_weight))
 
 
 def _chunks(n: int, widest: int) -> Iterator[tuple[int, int]]:
@@ -126,20 +126,20 @@ def _sparse(
     m = len(bias)
     size = int(number.max()) + 1
     columns = [np.flatnonzero(number[j] >= 0) for j in range(m)]
-    sums = [np.zeros((len(own), len(own))) for own in columns]
+    sums = [np.zeros((len(node_columns), len(node_columns))) for node_columns in columns]
     for start, stop in _chunks(len(codes), m + 1):
         x = np.ones((m + 1, stop - start))
         x[:m] = codes[start:stop].T
         total = np.zeros((m, stop - start))
         for part in parts:
             np.add.at(total, part.blocks[:, 0], part.weight(start, stop))
-        for j, own in enumerate(columns):
-            near = x[own]
-            variance = _variances(couplings[j, own[:-1]] @ near[:-1] + bias[j]) * total[j]
+        for j, node_columns in enumerate(columns):
+            near = x[node_columns]
+            variance = _variances(couplings[j, node_columns[:-1]] @ near[:-1] + bias[j]) * total[j]
             sums[j] += (near * variance) @ near.T
     result = np.zeros((size, size))
-    for j, own in enumerate(columns):
-        result[np.ix_(number[j, own], number[j, own])] += sums[j]
+    for j, node_columns in enumerate(columns):
+        result[np.ix_(number[j, node_columns], number[j, node_columns])] += sums[j]
     return result
 
 
@@ -172,7 +172,7 @@ class _Dense:
     def matrix(self) -> FloatArray:
         """The sums over all samples, each put where it belongs."""
         m, widest = self.m, max([self.n_products, *(len(part.blocks) for part in self.doubles)])
-        own = np.zeros((m, self.n_products))
+        single_sums = np.zeros((m, self.n_products))
         pairs = [_PairSums.of(part, m, self.n_products, self.number) for part in self.doubles]
         k, l = self.upper  # noqa: E741
         for start, stop in _chunks(len(self.codes), widest):
@@ -187,11 +187,11 @@ class _Dense:
             for part, sums in zip(self.doubles, pairs, strict=True):
                 weight = part.weight(start, stop)
                 variances += sums.add(part, weight, x, products, field, self.couplings)
-            own += variances @ products
+            single_sums += variances @ products
         size = int(self.number.max()) + 1
         result = np.zeros((size, size))
         for j in range(m):
-            terms = own[j][self.place]
+            terms = single_sums[j][self.place]
             for sums in pairs:
                 out = sums.inside[j]
                 terms -= out + out.T - np.diag(np.diag(out))
@@ -234,10 +234,10 @@ class _PairSums:
     ) -> FloatArray:
         """Add a chunk; the variances of single variables, summed over blocks (m, samples), are handed back."""
         a, b = part.blocks.T
-        own = q[a, b][:, None]
-        field_a = field[a] - own * x[b]
-        field_b = field[b] - own * x[a]
-        both = field_a + field_b + own
+        coupling = q[a, b][:, None]
+        field_a = field[a] - coupling * x[b]
+        field_b = field[b] - coupling * x[a]
+        both = field_a + field_b + coupling
         top = np.maximum(np.maximum(field_a, field_b), np.maximum(both, 0.0))
         p_a, p_b, p_ab, none = (np.exp(state - top) for state in (field_a, field_b, both, np.zeros(1)))
         mass = p_a + p_b + p_ab + none

@@ -48,20 +48,20 @@ def information_matrix(
         if k == 1 and not listed:
             targets = np.arange(m, dtype=np.int32)[:, None]
         rows = row_weight[row_start : row_start + layout.n] if row_start >= 0 and not listed else NO_FLOATS
-        indptr, chosen, own = NO_INTS, _NO_COMPONENTS, NO_FLOATS
+        indptr, chosen, chosen_weight = NO_INTS, _NO_COMPONENTS, NO_FLOATS
         if listed:
             indptr = layout.indptr[pointer : pointer + layout.n + 1]
             chosen = layout.entry_component[entry : entry + int(indptr[-1])]
-            own = entry_weight[entry_start : entry_start + len(chosen)] if entry_start >= 0 else NO_FLOATS
+            chosen_weight = entry_weight[entry_start : entry_start + len(chosen)] if entry_start >= 0 else NO_FLOATS
         samples = codes
         if k == m:
             # Given nothing: one sample with the weight of all stands for them.
             if listed:
-                total = float(own.sum()) if len(own) else float(len(chosen))
+                total = float(chosen_weight.sum()) if len(chosen_weight) else float(len(chosen))
             else:
                 total = float(rows.sum()) if len(rows) else float(layout.n)
             samples, rows = codes[:1], np.array([total])
-            indptr, chosen, own = NO_INTS, _NO_COMPONENTS, NO_FLOATS
+            indptr, chosen, chosen_weight = NO_INTS, _NO_COMPONENTS, NO_FLOATS
         _kernels.pairwise_information(
             codes=samples,
             edge_number=number,
@@ -72,7 +72,7 @@ def information_matrix(
             row_weight=rows,
             indptr=indptr,
             component=chosen,
-            entry_weight=own,
+            entry_weight=chosen_weight,
             out=out,
             n_threads=get_threads(),
         )

@@ -125,10 +125,12 @@ class Layout:
         entries = [NO_FLOATS]
         for part in self.parts:
             if part.entries is not None:
-                own = weight[part.entries.samples]
+                entry_weights = weight[part.entries.samples]
                 merged = part.entries.kernel_entry
                 entries.append(
-                    own if merged is None else sums_by(merged, own, len(cast(FloatArray, part.entries.counts)))
+                    entry_weights
+                    if merged is None
+                    else sums_by(merged, entry_weights, len(cast(FloatArray, part.entries.counts)))
                 )
         return np.concatenate(lines), np.concatenate(entries)
 
@@ -156,8 +158,8 @@ class Layout:
                 stop = part.first_entry + (
                     len(samples) if merged is None else len(cast(FloatArray, part.entries.counts))
                 )
-                own = entry_out[part.first_entry : stop]
-                total += sums_by(samples, own if merged is None else own[merged], n_samples)
+                entry_values = entry_out[part.first_entry : stop]
+                total += sums_by(samples, entry_values if merged is None else entry_values[merged], n_samples)
         return total
 
 
@@ -175,9 +177,9 @@ class EdgeNumbers:
     @cached_property
     def adjacency(self) -> tuple[IntArray, Int32Array, Int32Array]:
         """The neighbours of each variable: (pointers, neighbours, numbers of the edges)."""
-        own, other = self.edges.ravel(), self.edges[:, ::-1].ravel()
-        order = np.argsort(own, kind="stable")
-        pointers = np.concatenate(([0], np.cumsum(np.bincount(own, minlength=self.m))))
+        end, other = self.edges.ravel(), self.edges[:, ::-1].ravel()
+        order = np.argsort(end, kind="stable")
+        pointers = np.concatenate(([0], np.cumsum(np.bincount(end, minlength=self.m))))
         return pointers, np.ascontiguousarray(other[order]), (order // 2).astype(np.int32)
 
     @property
@@ -280,11 +282,11 @@ def lay_out(
             if listed:
                 number = np.full(len(used), -1, dtype=np.int64)
                 number[these] = np.arange(len(these))
-                own = number[component_of]
-                samples, own = sample_of[own >= 0], own[own >= 0]
-                entries, row, own = merge_entries(samples, own, len(these), inverse)
+                entry_component = number[component_of]
+                samples, entry_component = sample_of[entry_component >= 0], entry_component[entry_component >= 0]
+                entries, row, entry_component = merge_entries(samples, entry_component, len(these), inverse)
                 indptr.append(np.searchsorted(row, np.arange(n + 1)))
-                components.append(own.astype(np.int32))
+                components.append(entry_component.astype(np.int32))
             block_beta = weights[these]
             if k == 1 and not listed:
                 block_beta = sums_by(blocks[:, 0], block_beta, m)

@@ -47,7 +47,7 @@ _TILE, _CHUNK, _FEWEST_TASKS, _MOST_TASKS, _HELD = 64, 512, 8, 32, 1 << 21
 #: Bytes of lists of members from which on they are rather out of the cache than in it.
 _CACHE = 1e6
 #: Blocks whose sizes are counted one by one.
-_MOST_LISTED = 1_000
+_MOST_COUNTED_BLOCKS = 1_000
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class PairwiseWork:
         repeats = None if inverse is None else np.bincount(inverse, minlength=len(distinct)).astype(float)
         size, k = int(family.size or 1), getattr(family, "block_size", 1)
         if k is None:
-            k = max(len(family.component(j).target) for j in range(min(size, _MOST_LISTED)))
+            k = max(len(family.component(j).target) for j in range(min(size, _MOST_COUNTED_BLOCKS)))
         return cls(len(codes), codes.shape[1], len(problem.edges), problem.dense, k, size, repeats)
 
     def work(self, share: Share) -> Work:

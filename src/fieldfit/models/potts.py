@@ -149,8 +149,8 @@ class Potts(FieldModel):
         columns = [(self.edge_group[:, None] * self.block + feature).ravel()]
         if self.fields:
             rows.append(n_edges * q * q + np.arange(self.m * q))
-            own = np.tile(np.arange(q), self.m) if self.tied else np.arange(self.m * q)
-            columns.append(self.n_couplings + own)
+            field_parameter = np.tile(np.arange(q), self.m) if self.tied else np.arange(self.m * q)
+            columns.append(self.n_couplings + field_parameter)
         row, column = np.concatenate(rows), np.concatenate(columns)
         shape = (self.graph.table_size, self.n_parameters)
         return csr_array((np.ones(len(row)), (row, column)), shape=shape)

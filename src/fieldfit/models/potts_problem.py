@@ -117,16 +117,16 @@ class PottsProblem(Problem):
         m = self.n_variables
         family = cast(BlockFamily, part.family)
         sites = family.blocks(np.arange(family.size))[1]
-        own = np.ones(family.size) if not np.ndim(part.beta) else np.asarray(part.beta, dtype=np.float64)
+        component_beta = np.ones(family.size) if not np.ndim(part.beta) else np.asarray(part.beta, dtype=np.float64)
         edges = self.tables.edges
         if part.indices is None:
             rows = None if part.rows is None else np.flatnonzero(part.rows)
             columns = self._columns if rows is None else np.ascontiguousarray(self._columns[:, rows])
             if columns.shape[1] == 0:
                 columns, rows = self._columns[:, :1].copy(), None
-                own = np.zeros_like(own)
+                component_beta = np.zeros_like(component_beta)
             handle = _kernels.PottsField(columns, edges, self.tables.q, _NO_PLACES, _NO_PLACES)
-            return _Part(part, handle, sums_by(sites, own, m), rows, _NONE)
+            return _Part(part, handle, sums_by(sites, component_beta, m), rows, _NONE)
         pointer, samples = part.component_rows(self.n_samples)
         # The components by site: usually they are in that order already.
         component = np.repeat(np.arange(family.size), np.diff(pointer))
@@ -134,7 +134,7 @@ class PottsProblem(Problem):
         samples, component = np.ascontiguousarray(samples[order]), component[order]
         start = np.concatenate(([0], np.cumsum(np.bincount(sites[component], minlength=m)))).astype(np.int64)
         handle = _kernels.PottsField(self._columns, edges, self.tables.q, start, samples)
-        entry_beta = _NONE if (own == 1.0).all() else np.ascontiguousarray(own[component])
+        entry_beta = _NONE if (component_beta == 1.0).all() else np.ascontiguousarray(component_beta[component])
         return _Part(part, handle, np.ones(m), None, entry_beta)
 
     @property
@@ -213,9 +213,18 @@ class PottsProblem(Problem):
             if beta == 0 and not (total is None and part is self._parts[-1]):
                 continue
             out, field_out = np.empty_like(couplings), np.empty_like(fields)
-            own = weight if part.rows is None or not len(weight) else np.ascontiguousarray(weight[part.rows])
+            part_weight = weight if part.rows is None or not len(weight) else np.ascontiguousarray(weight[part.rows])
             value = part.handle.sums(
-                mode, couplings, fields, *moved, beta * part.beta, own, part.entry_beta, out, field_out, get_threads()
+                mode,
+                couplings,
+                fields,
+                *moved,
+                beta * part.beta,
+                part_weight,
+                part.entry_beta,
+                out,
+                field_out,
+                get_threads(),
             )
             total = (
                 (value, out, field_out) if total is None else (total[0] + value, total[1] + out, total[2] + field_out)
@@ -282,7 +291,7 @@ class PottsProblem(Problem):
         family = cast(BlockFamily, selected.family)
         pointer = selected.indptr[start : stop + 1]
         chosen = selected.indices[pointer[0] : pointer[-1]]
-        own = np.ones(len(chosen)) if not np.ndim(selected.beta) else np.asarray(selected.beta)[chosen]
+        chosen_beta = np.ones(len(chosen)) if not np.ndim(selected.beta) else np.asarray(selected.beta)[chosen]
         row = np.repeat(np.arange(stop - start), np.diff(pointer))
         places = row * self.n_variables + family.blocks(chosen)[1]
-        return sums_by(places, own, (stop - start) * self.n_variables).reshape(stop - start, self.n_variables)
+        return sums_by(places, chosen_beta, (stop - start) * self.n_variables).reshape(stop - start, self.n_variables)

@@ -54,12 +54,12 @@ class PottsTables:
         if theta.shape != (self.n_parameters,):
             raise ModelError(f"θ must have the shape ({self.n_parameters},); it has {theta.shape}.")
         q = self.q
-        own = theta[: self.n_couplings]
+        coupling_theta = theta[: self.n_couplings]
         if self.agree:
             couplings = np.zeros((len(self.edges), q * q))
-            couplings[:, :: q + 1] = own[self.edge_group][:, None]
+            couplings[:, :: q + 1] = coupling_theta[self.edge_group][:, None]
         else:
-            couplings = own if not self.tied else own.reshape(-1, q * q)[self.edge_group]
+            couplings = coupling_theta if not self.tied else coupling_theta.reshape(-1, q * q)[self.edge_group]
         fields = np.zeros(self.m * q)
         if self.fields:
             rest = theta[self.n_couplings :]
@@ -96,8 +96,8 @@ class PottsTables:
         by_edge[edge, sample, columns[a], :] += residual[b]
         result = np.zeros((k, self.n_parameters))
         if self.agree:
-            own = np.einsum("ekss->ek", by_edge)
-            np.add.at(result.T, self.edge_group, own)
+            agreement = np.einsum("ekss->ek", by_edge)
+            np.add.at(result.T, self.edge_group, agreement)
         elif self.tied:
             shared = np.zeros((self.n_groups, k, q, q))
             np.add.at(shared, self.edge_group, by_edge)
@@ -105,6 +105,6 @@ class PottsTables:
         else:
             result[:, : self.n_couplings] = by_edge.transpose(1, 0, 2, 3).reshape(k, -1)
         if self.fields:
-            own = residual.transpose(1, 0, 2)
-            result[:, self.n_couplings :] = own.sum(axis=1) if self.tied else own.reshape(k, -1)
+            by_site = residual.transpose(1, 0, 2)
+            result[:, self.n_couplings :] = by_site.sum(axis=1) if self.tied else by_site.reshape(k, -1)
         return result

@@ -62,7 +62,7 @@ def fit_family(
     logs = np.log(frequencies)
     start[model.n_couplings :] = (logs - logs.mean(axis=1, keepdims=True)).ravel()
     table = Table(alignment.codes.astype(np.int32), tuple(names), model.states, sample_weight=weights)
-    found = fit(
+    fitted = fit(
         model,
         table,
         "PL1",
@@ -72,7 +72,7 @@ def fit_family(
         max_iter=max_iter,
         progress=progress,
     )
-    return FamilyFit(alignment, weights, chosen, found, identity)
+    return FamilyFit(alignment, weights, chosen, fitted, identity)
 
 
 @dataclass(frozen=True, eq=False)

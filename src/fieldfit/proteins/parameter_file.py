@@ -84,9 +84,9 @@ def read_plmc(path: str | os.PathLike[str]) -> PlmcParameters:
 
     def take(kind: str, count: int) -> FloatArray:
         nonlocal at
-        found = np.frombuffer(data, kind, count, at)
-        at += found.nbytes
-        return found.astype(np.float64)
+        values = np.frombuffer(data, kind, count, at)
+        at += values.nbytes
+        return values.astype(np.float64)
 
     alphabet = data[at : at + q].decode("ascii", errors="replace")
     at += q

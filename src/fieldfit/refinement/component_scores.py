@@ -46,9 +46,9 @@ class ScoreConditions:
         for place, (target, given) in enumerate(self.components):
             touched = _reached(structure.neighbours, target, frozenset(given))
             near = np.array([any(v in touched for v in scope) for scope in scopes])
-            found = np.flatnonzero(near[factor_of])
-            component += [place] * len(found)
-            feature += found.tolist()
+            near_features = np.flatnonzero(near[factor_of])
+            component += [place] * len(near_features)
+            feature += near_features.tolist()
         self.component: IntArray = np.array(component, dtype=np.int64)
         self._feature = np.array(feature, dtype=np.int64)
         self.distance: IntArray = np.ones(len(component), dtype=np.int64)
@@ -75,9 +75,9 @@ class ScoreConditions:
         """Stream g as (samples, block (k, p))."""
         problem, untied, rows = self._problem(codes, self._parts), self._ties.T @ theta, self.rows_per_block()
         for start in range(0, len(codes), rows):
-            own = slice(start, min(start + rows, len(codes)))
-            scores = problem.family_scores(untied, own.start, own.stop)
-            yield own, scores[:, self.component, self._feature]
+            samples = slice(start, min(start + rows, len(codes)))
+            scores = problem.family_scores(untied, samples.start, samples.stop)
+            yield samples, scores[:, self.component, self._feature]
 
     def sums(
         self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
@@ -85,9 +85,9 @@ class ScoreConditions:
         """Σ_i w_i Z_ic g_i (p,)."""
         untied = self._ties.T @ theta
         total = np.zeros(self.size)
-        for place, own, problem, scale in self._by_component(codes, weight, mask):
+        for place, conditions, problem, scale in self._by_component(codes, weight, mask):
             del place
-            total[own] = problem.value_grad(untied, scale)[1][self._feature[own]]
+            total[conditions] = problem.value_grad(untied, scale)[1][self._feature[conditions]]
         return total
 
     def derivative(
@@ -96,9 +96,9 @@ class ScoreConditions:
         """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters)."""
         untied = self._ties.T @ theta
         total = np.zeros((self.size, self.n_parameters))
-        for place, own, problem, scale in self._by_component(codes, weight, mask):
+        for place, conditions, problem, scale in self._by_component(codes, weight, mask):
             del place
-            total[own] = (self._ties @ problem.hessian_matrix(untied, scale)[:, self._feature[own]]).T
+            total[conditions] = (self._ties @ problem.hessian_matrix(untied, scale)[:, self._feature[conditions]]).T
         return total
 
     def _by_component(
@@ -107,11 +107,11 @@ class ScoreConditions:
         ends = np.searchsorted(self.component, np.arange(len(self.components) + 1))
         whole = self._problem(codes, self._parts) if len(self.components) == 1 else None
         for place, part in enumerate(self._parts):
-            own = slice(int(ends[place]), int(ends[place + 1]))
+            conditions = slice(int(ends[place]), int(ends[place + 1]))
             scale = weight
             if mask is not None:
                 scale = mask[:, place].astype(np.float64) if weight is None else weight * mask[:, place]
-            yield place, own, whole or self._problem(codes, [part]), scale
+            yield place, conditions, whole or self._problem(codes, [part]), scale
 
 
 class StackedConditions:
@@ -127,8 +127,8 @@ class StackedConditions:
         self.component: IntArray = np.concatenate(shifted)
         self.distance: IntArray = np.concatenate([part.distance for part in parts])
         # Only the first part's scores are those of the first stage.
-        own = [parts[0].own] + [part.own * 0.0 for part in parts[1:]]
-        self.own: csr_array = hstack(own, format="csr")
+        coefficients = [parts[0].own] + [part.own * 0.0 for part in parts[1:]]
+        self.own: csr_array = hstack(coefficients, format="csr")
         self._ends = np.concatenate(([0], np.cumsum([part.size for part in parts])))
 
     @property
@@ -149,11 +149,12 @@ class StackedConditions:
         """Stream g as (samples, block (k, p))."""
         rows = self.rows_per_block()
         for start in range(0, len(codes), rows):
-            own = slice(start, min(start + rows, len(codes)))
-            found = [
-                np.concatenate([block for _, block in part.value_blocks(codes[own], theta)]) for part in self.parts
+            samples = slice(start, min(start + rows, len(codes)))
+            part_blocks = [
+                np.concatenate([block for _, block in part.value_blocks(codes[samples], theta)])
+                for part in self.parts
             ]
-            yield own, np.concatenate(found, axis=1)
+            yield samples, np.concatenate(part_blocks, axis=1)
 
     def sums(
         self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from fieldfit.models.field import FieldModel
 from fieldfit.types import FloatArray, IntArray
 
-#: Share of non-zero couplings from which a dense product is faster than a sparse one, and the largest dense matrix.
-_DENSE_FROM, _MOST_DENSE = 0.05, 2_000
+#: Share of non-zero couplings from which a dense product is faster than a sparse one, and variables up to which the matrix
+#: is dense in any case.
+_DENSE_FROM, _MOST_DENSE_VARIABLES = 0.05, 2_000
 
 
 class Conditionals:
@@ -71,7 +72,7 @@ class Conditionals:
         weight = t[:, 3] - t[:, 2] - t[:, 1] + t[:, 0]
         full = coo_array((np.tile(weight, 2), (np.r_[a, b], np.r_[b, a])), shape=(m, m)).tocsc()
         matrix: Any = full[:, self.nodes]
-        if m <= _MOST_DENSE or matrix.nnz >= _DENSE_FROM * m * len(self.nodes):
+        if m <= _MOST_DENSE_VARIABLES or matrix.nnz >= _DENSE_FROM * m * len(self.nodes):
             matrix = matrix.toarray()
         return constant[self.nodes], matrix
 
@@ -81,9 +82,9 @@ class Conditionals:
         graph = self.model.graph
         pairs = [(int(graph.offsets[f]), *scope) for f, scope in enumerate(graph.scopes) if len(scope) == 2]
         single = [(int(graph.offsets[f]), scope[0]) for f, scope in enumerate(graph.scopes) if len(scope) == 1]
-        two = np.array(pairs, dtype=np.int64).reshape(-1, 3)
-        one = np.array(single, dtype=np.int64).reshape(-1, 2)
-        return two[:, 0], two[:, 1:], (one[:, 0], one[:, 1])
+        pair_rows = np.array(pairs, dtype=np.int64).reshape(-1, 3)
+        single_rows = np.array(single, dtype=np.int64).reshape(-1, 2)
+        return pair_rows[:, 0], pair_rows[:, 1:], (single_rows[:, 0], single_rows[:, 1])
 
     def _by_tables(self, codes: NDArray[Any], tables: FloatArray, node: int) -> FloatArray:
         graph = self.model.graph

@@ -40,13 +40,13 @@ _MOST_PRODUCTS = 4_000_000
 
 def balls(structure: FieldStructure, node: int, distance: int) -> dict[int, int]:
     """The modelled and observed variables within this graph distance of ``node``, each with its distance, without it."""
-    found, frontier = {node: 0}, [node]
+    distance_of, frontier = {node: 0}, [node]
     for step in range(1, distance + 1):
-        reached = {w for v in frontier for w in structure.neighbours[v] if w not in found}
+        reached = {w for v in frontier for w in structure.neighbours[v] if w not in distance_of}
         frontier = sorted(reached)
-        found |= dict.fromkeys(frontier, step)
-    del found[node]
-    return found
+        distance_of |= dict.fromkeys(frontier, step)
+    del distance_of[node]
+    return distance_of
 
 
 class Conditions(Protocol):
@@ -123,13 +123,13 @@ class NodeConditions:
             by_node.setdefault(function[0], {})[(function[1], product)] = (1, number)
         structure = model.structure()
         for node in dict.fromkeys(self.nodes.tolist()):
-            found = by_node.setdefault(node, {})
+            node_conditions = by_node.setdefault(node, {})
             if distance > 1:
                 around = balls(structure, node, distance)
                 for b in range(1, self.functions[node].shape[1] + 1):
                     for other, step in around.items():
                         for k in range(1, self.functions[other].shape[1] + 1):
-                            found.setdefault((b, ((other, k),)), (max(step, 2), -1))
+                            node_conditions.setdefault((b, ((other, k),)), (max(step, 2), -1))
         columns: dict[tuple[Function, ...], int] = {}
         component, residual, instrument, distances, source = [], [], [], [], []
         offsets = np.concatenate(([0], np.cumsum([self.functions[v].shape[1] for v in self.nodes.tolist()])))
@@ -206,9 +206,9 @@ class NodeConditions:
 
     def values(self, evaluated: Evaluated) -> FloatArray:
         """g (n, p)."""
-        found: FloatArray = evaluated.residuals[:, self.residual]
-        found *= evaluated.instruments[:, self.instrument]
-        return found
+        values: FloatArray = evaluated.residuals[:, self.residual]
+        values *= evaluated.instruments[:, self.instrument]
+        return values
 
     def blocks(
         self, codes: NDArray[Any], theta: FloatArray, rows: int | None = None
@@ -216,13 +216,13 @@ class NodeConditions:
         """Stream the samples."""
         size = self.rows_per_block() if rows is None else rows
         for start in range(0, len(codes), size):
-            own = slice(start, min(start + size, len(codes)))
-            yield own, self.evaluate(codes[own], theta)
+            samples = slice(start, min(start + size, len(codes)))
+            yield samples, self.evaluate(codes[samples], theta)
 
     def value_blocks(self, codes: NDArray[Any], theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p))."""
-        for own, found in self.blocks(codes, theta):
-            yield own, self.values(found)
+        for samples, evaluated in self.blocks(codes, theta):
+            yield samples, self.values(evaluated)
 
     def sums(
         self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
@@ -232,32 +232,32 @@ class NodeConditions:
         together = int(self.offsets[-1]) * len(self.products) <= _MOST_PRODUCTS
         column = np.repeat(np.arange(len(self.nodes)), np.diff(self.offsets))
         rows = max(256, _BLOCK // max(1, len(self.products) + int(self.offsets[-1])))
-        for own, found in self.blocks(codes, theta, rows):
-            residuals = found.residuals
+        for samples, evaluated in self.blocks(codes, theta, rows):
+            residuals = evaluated.residuals
             if mask is not None:
-                residuals = residuals * mask[own][:, column]
+                residuals = residuals * mask[samples][:, column]
             if weight is not None:
-                residuals = residuals * weight[own, None]
+                residuals = residuals * weight[samples, None]
             if together:
-                total += (residuals.T @ found.instruments)[self.residual, self.instrument]
+                total += (residuals.T @ evaluated.instruments)[self.residual, self.instrument]
             else:
-                left, right = np.ascontiguousarray(residuals.T), np.ascontiguousarray(found.instruments.T)
+                left, right = np.ascontiguousarray(residuals.T), np.ascontiguousarray(evaluated.instruments.T)
                 step = max(1, _BLOCK // max(1, residuals.shape[0]))
                 for first in range(0, self.size, step):
                     some = slice(first, first + step)
                     total[some] += np.einsum("pi,pi->p", left[self.residual[some]], right[self.instrument[some]])
         return total
 
-    def node_block(self, found: Evaluated, place: int, weight: FloatArray | None = None) -> FloatArray:
+    def node_block(self, evaluated: Evaluated, place: int, weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i C_j h hᵀ of one component: its block of V, and minus its derivatives by the coefficients of scores."""
-        own = self.slices[place]
-        instruments = found.instruments[:, self.instrument[own]]
-        number = self.residual[own] - self.offsets[place]
-        if not isinstance(found.covariances, tuple):
-            scale = found.covariances[:, place] if weight is None else found.covariances[:, place] * weight
+        conditions = self.slices[place]
+        instruments = evaluated.instruments[:, self.instrument[conditions]]
+        number = self.residual[conditions] - self.offsets[place]
+        if not isinstance(evaluated.covariances, tuple):
+            scale = evaluated.covariances[:, place] if weight is None else evaluated.covariances[:, place] * weight
             return (instruments * scale[:, None]).T @ instruments
         block = np.empty((len(number), len(number)))
-        covariance = found.covariances[place]
+        covariance = evaluated.covariances[place]
         for b in range(covariance.shape[1]):
             for c in range(covariance.shape[1]):
                 scale = covariance[:, b, c] if weight is None else covariance[:, b, c] * weight
@@ -276,12 +276,12 @@ class NodeConditions:
         total = np.zeros((self.size, self.n_parameters))
         blocks = [np.zeros((s.stop - s.start, s.stop - s.start)) for s in self.slices]
         rows = max(256, _BLOCK // max(1, len(self.products) + int(self.offsets[-1])))
-        for own, found in self.blocks(codes, theta, rows):
+        for samples, evaluated in self.blocks(codes, theta, rows):
             for place in range(len(self.nodes)):
-                scale = None if weight is None else weight[own]
+                scale = None if weight is None else weight[samples]
                 if mask is not None:
-                    scale = mask[own][:, place] if scale is None else scale * mask[own][:, place]
-                blocks[place] += self.node_block(found, place, scale)
-        for block, own in zip(blocks, self.slices, strict=True):
-            total[own] = -(self.own[:, own] @ block).T
+                    scale = mask[samples][:, place] if scale is None else scale * mask[samples][:, place]
+                blocks[place] += self.node_block(evaluated, place, scale)
+        for block, conditions in zip(blocks, self.slices, strict=True):
+            total[conditions] = -(self.own[:, conditions] @ block).T
         return total

@@ -70,9 +70,11 @@ class ControlConditions:
         first, second = self._problems(codes)
         rows = self.rows_per_block()
         for start in range(0, len(codes), rows):
-            own = slice(start, min(start + rows, len(codes)))
-            one, other = (problem.scores(theta, own.start, own.stop) for problem in (first, second))
-            yield own, np.concatenate([one, one, other], axis=1)
+            samples = slice(start, min(start + rows, len(codes)))
+            first_scores, second_scores = (
+                problem.scores(theta, samples.start, samples.stop) for problem in (first, second)
+            )
+            yield samples, np.concatenate([first_scores, first_scores, second_scores], axis=1)
 
     def sums(
         self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None

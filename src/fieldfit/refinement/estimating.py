@@ -77,8 +77,8 @@ class RefinedScores:
     def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
         """Stream ψ as (first sample, block); the conditions set the size of the blocks."""
         del rows
-        for own, block in self.samples.scores(theta, self.weights):
-            yield own.start, block
+        for samples, block in self.samples.scores(theta, self.weights):
+            yield samples.start, block
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """ψ_iᵀ v for each sample."""

@@ -38,7 +38,7 @@ _CLUSTER, _DRAWS_PER_CONDITION, _FEWEST, _MOST, _RIDGE = 4, 12, 2_000, 6_000, 0.
 #: Graph distance of the instruments that is the default here, and conditions of a cluster at most.
 DISTANCE, _MOST_LOCAL = 2, 1_500
 #: Parameters up to which covariances are matrices.
-MOST_DENSE = 3_000
+MOST_DENSE_PARAMETERS = 3_000
 #: Step, in standard errors, at which the estimate is stable; and the most steps.
 _STABLE, _MOST_STEPS = 1e-4, 50
 
@@ -99,13 +99,13 @@ def clusters(model: FieldModel, free: BoolArray) -> list[Cluster]:
         cluster = int(home[min(scope)])
         parameters[cluster].append(parameter)
         scopes[cluster] |= scope
-    found = []
+    all_clusters = []
     observed = set(model.observed)
-    for own, scope in zip(parameters, scopes, strict=True):
-        if own:
+    for cluster_parameters, scope in zip(parameters, scopes, strict=True):
+        if cluster_parameters:
             ring = scope | {int(w) for v in scope for w in neighbours[v]}
-            found.append(Cluster(np.array(own), np.array(sorted(ring - observed))))
-    return found
+            all_clusters.append(Cluster(np.array(cluster_parameters), np.array(sorted(ring - observed))))
+    return all_clusters
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class LocalRefined:
         """Γ and T (r, r) as in `estimating`: T A g has the symmetric bread Γ. None above 3,000 parameters."""
         keep = np.flatnonzero(self.free)
         r = len(self.free)
-        if r > MOST_DENSE:
+        if r > MOST_DENSE_PARAMETERS:
             return None
         P = np.diag(self.precision[keep] / self.samples.total)
         whole = _bread(self.samples, self.matrix, self.theta, self.free, self.precision).toarray()
@@ -154,9 +154,11 @@ def local_weights(
     """A (r, p), the number of draws, how many clusters kept own scores, and the variances of the statistics (r,)."""
     from scipy.sparse import coo_array
 
-    found = clusters(model, free)
+    all_clusters = clusters(model, free)
     place = {int(node): slice_ for node, slice_ in zip(conditions.nodes.tolist(), conditions.slices, strict=True)}
-    sizes = [sum(place[v].stop - place[v].start for v in one.nodes.tolist() if v in place) for one in found]
+    sizes = [
+        sum(place[v].stop - place[v].start for v in cluster.nodes.tolist() if v in place) for cluster in all_clusters
+    ]
     if max(sizes, default=0) > _MOST_LOCAL:
         raise PolicyError(
             f"A variable and its neighbours have {max(sizes):,} moment conditions; local weights take at most "
@@ -166,19 +168,21 @@ def local_weights(
     points = drawn_points(model, theta, dataset, size, seed, 0)
     evaluated = conditions.evaluate(points.codes, theta)
     half = len(points.codes) // 2
-    own = conditions.own.tocsr()
+    coefficients = conditions.own.tocsr()
     rows, columns, values, kept = [], [], [], 0
     variances = np.ones(conditions.n_parameters)
-    for one in found:
-        index = np.concatenate([np.arange(place[v].start, place[v].stop) for v in one.nodes.tolist() if v in place])
+    for cluster in all_clusters:
+        index = np.concatenate(
+            [np.arange(place[v].start, place[v].stop) for v in cluster.nodes.tolist() if v in place]
+        )
         g = (
             evaluated.residuals[:, conditions.residual[index]]
             * evaluated.instruments[:, conditions.instrument[index]]
         )
-        f = _statistics(model, points, one.parameters)
+        f = _statistics(model, points, cluster.parameters)
         f -= f.mean(axis=0)
-        variances[one.parameters] = f.var(axis=0)
-        first = own[one.parameters][:, index].toarray()
+        variances[cluster.parameters] = f.var(axis=0)
+        first = coefficients[cluster.parameters][:, index].toarray()
         psi = g @ first.T
         with np.errstate(divide="ignore", invalid="ignore"):
             scale = np.where((psi**2).sum(axis=0) > 0, (psi * f).sum(axis=0) / (psi**2).sum(axis=0), 0.0)
@@ -194,8 +198,8 @@ def local_weights(
         kept += int(worse.any())
         both = _ridge(sides[0][0] + sides[1][0], sides[0][1] + sides[1][1])
         block = start + np.where(worse[:, None], 0.0, both)
-        rows.append(np.repeat(one.parameters, len(index)))
-        columns.append(np.tile(index, len(one.parameters)))
+        rows.append(np.repeat(cluster.parameters, len(index)))
+        columns.append(np.tile(index, len(cluster.parameters)))
         values.append(block.ravel())
     shape = (conditions.n_parameters, conditions.size)
     matrix = coo_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
@@ -225,11 +229,11 @@ def _statistics(model: FieldModel, points: Points, parameters: IntArray) -> Floa
     factors = np.unique(factor_of_entry)
     entries = graph.entries(points.codes, factors)
     dense = columns.tocsr()
-    found = np.zeros((len(points.codes), len(parameters)))
+    totals = np.zeros((len(points.codes), len(parameters)))
     for column in range(len(factors)):
         start, stop = int(graph.offsets[factors[column]]), int(graph.offsets[factors[column] + 1])
-        found += dense[start:stop].toarray()[entries[:, column] - start]
-    return found
+        totals += dense[start:stop].toarray()[entries[:, column] - start]
+    return totals
 
 
 def sparse_derivative(samples: SampleConditions, theta: FloatArray) -> csr_array:
@@ -241,13 +245,13 @@ def sparse_derivative(samples: SampleConditions, theta: FloatArray) -> csr_array
     sizes = [s.stop - s.start for s in conditions.slices]
     blocks = [np.zeros((size, size)) for size in sizes]
     rows = max(64, 20_000_000 // max(1, len(conditions.products) + int(conditions.offsets[-1])))
-    for own, found in conditions.blocks(samples.codes, theta, rows):
+    for block, evaluated in conditions.blocks(samples.codes, theta, rows):
         for place in range(len(conditions.nodes)):
-            scale = None if samples.weight is None else samples.weight[own]
+            scale = None if samples.weight is None else samples.weight[block]
             if samples.mask is not None:
-                chosen = samples.mask[own][:, place]
+                chosen = samples.mask[block][:, place]
                 scale = chosen if scale is None else scale * chosen
-            blocks[place] += conditions.node_block(found, place, scale)
+            blocks[place] += conditions.node_block(evaluated, place, scale)
     matrix: csr_array = (-(block_diag(blocks, format="csr") @ conditions.own.T.tocsr()) / samples.total).tocsr()
     return matrix
 
@@ -287,7 +291,7 @@ def refine_locally(
         conditions = NodeConditions(model, nodes, reach)
         matrix, draws, kept, variances = local_weights(model, theta, conditions, free, dataset, random_state)
         samples = SampleConditions(conditions, dataset.codes, None, row_weight)
-        found, converged, steps = _solve(samples, matrix, theta, free, precision, variances)
+        refined_theta, converged, steps = _solve(samples, matrix, theta, free, precision, variances)
     message = "" if converged else "the moment conditions have no solution near the first estimate"
     source = f"{draws:,} draws of the model, local regressions" + (
         f" ({kept:,} clusters keep some of the first stage's scores)" if kept else ""
@@ -306,7 +310,7 @@ def refine_locally(
         message=message,
     )
     stack = Stack(conditions, np.empty((0, 0)), None, None, 0)
-    return LocalRefined(found if converged else theta, account, stack, samples, matrix, free, precision)
+    return LocalRefined(refined_theta if converged else theta, account, stack, samples, matrix, free, precision)
 
 
 def _solve(

@@ -35,8 +35,8 @@ class LocalScores:
     def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
         """Stream A g as (first sample, block); the conditions set the size of the blocks."""
         del rows
-        for own, block in self._refined.samples.scores(theta, self._refined.matrix):
-            yield own.start, block if self._turn is None else block @ self._turn.T
+        for samples, block in self._refined.samples.scores(theta, self._refined.matrix):
+            yield samples.start, block if self._turn is None else block @ self._turn.T
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """vᵀA g_i for each sample, from the conditions with a weight only."""
@@ -45,8 +45,11 @@ class LocalScores:
         conditions = self._refined.samples.conditions
         assert isinstance(conditions, NodeConditions)
         parts = []
-        for _, found in conditions.blocks(self._refined.samples.codes, theta, 1_000):
-            g = found.residuals[:, conditions.residual[used]] * found.instruments[:, conditions.instrument[used]]
+        for _, evaluated in conditions.blocks(self._refined.samples.codes, theta, 1_000):
+            g = (
+                evaluated.residuals[:, conditions.residual[used]]
+                * evaluated.instruments[:, conditions.instrument[used]]
+            )
             parts.append(g @ weights[used])
         return np.concatenate(parts)
 
@@ -58,8 +61,8 @@ class LocalScores:
 
     def scores_of(self, theta: FloatArray, rows: np.ndarray) -> FloatArray:
         """A g of some samples (rows, r)."""
-        found = self._refined.samples.subset(rows).scores(theta, self._refined.matrix)
-        scores = np.concatenate([block for _, block in found])
+        blocks = self._refined.samples.subset(rows).scores(theta, self._refined.matrix)
+        scores = np.concatenate([block for _, block in blocks])
         return scores if self._turn is None else scores @ self._turn.T
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
-from fieldfit.refinement.points import MOST_STATES, Points, all_points, drawn_points, is_exact, statistics
+from fieldfit.refinement.points import MOST_SUMMED_STATES, Points, all_points, drawn_points, is_exact, statistics
 from fieldfit.refinement.pseudo_inverse import bread_inverse, pseudo_inverse
 from fieldfit.refinement.regression import WORTH, Weights, choose_weights, covariance_of, relative_variance
 from fieldfit.refinement.sample_conditions import SampleConditions
@@ -90,7 +90,7 @@ def model_weights(
     free: BoolArray | None = None,
     random_state: int = 0,
     draws: int | None = None,
-    most_states: int = MOST_STATES,
+    most_states: int = MOST_SUMMED_STATES,
     given: Stack | None = None,
 ) -> tuple[Stack, Weights, Sequence[ScoreMoments], str]:
     """The best weights at θ, the moments they come from (two halves of the draws, or exact) and how those were made.
@@ -117,13 +117,13 @@ def model_weights(
             if best is not None and (p > _MOST_TRIED or p == best[0].conditions.size):
                 break
             halves, source = moments_at(model, theta, conditions, dataset, random_state, draws, free, most_states)
-            found = choose_weights(
+            weights = choose_weights(
                 halves, _free_rows(conditions.first, free), conditions.conditions.distance, [limit]
             )
-            if best is not None and found.predicted > best[1].predicted * (1 - WORTH):
+            if best is not None and weights.predicted > best[1].predicted * (1 - WORTH):
                 break
-            best = (conditions, found, halves, source)
-            if found.predicted < 1 + _NEAR:
+            best = (conditions, weights, halves, source)
+            if weights.predicted < 1 + _NEAR:
                 break
         assert best is not None
         return best
@@ -138,7 +138,7 @@ def first_efficiency(
     from conditional covariances; without products of all pairs of conditions.
     """
     keep = np.flatnonzero(free)
-    own = conditions.first[keep]
+    coefficients = conditions.first[keep]
     information, covariances, derivatives = [], [], []
     for batch in range(2):
         points = drawn_points(model, theta, dataset, FEWEST_DRAWS // 2, seed, 10_000 + batch)
@@ -146,13 +146,14 @@ def first_efficiency(
         f -= f.mean(axis=0)
         information.append((f.T @ f) / len(f))
         score = np.concatenate(
-            [block @ own.T for _, block in conditions.conditions.value_blocks(points.codes, theta)]
+            [block @ coefficients.T for _, block in conditions.conditions.value_blocks(points.codes, theta)]
         )
         covariances.append((score.T @ score) / len(score))
         derivatives.append(conditions.conditions.derivative(points.codes, theta, points.weight, None)[:, keep])
-    inverse = _inverse(own @ (derivatives[0] + derivatives[1]) / 2)
+    inverse = _inverse(coefficients @ (derivatives[0] + derivatives[1]) / 2)
     middle = [inverse @ K @ inverse.T for K in reversed(covariances)]
-    return float(np.mean([np.sum(one * other) for one, other in zip(information, middle, strict=True)]) / len(keep))
+    traces = [np.sum(half * covariance) for half, covariance in zip(information, middle, strict=True)]
+    return float(np.mean(traces) / len(keep))
 
 
 def _free_rows(matrix: FloatArray, free: BoolArray | None) -> FloatArray:
@@ -167,20 +168,22 @@ def moments_at(
     random_state: int,
     draws: int | None,
     free: BoolArray | None,
-    most_states: int = MOST_STATES,
+    most_states: int = MOST_SUMMED_STATES,
     *,
     fixed: int | None = None,
 ) -> tuple[list[ScoreMoments], str]:
     """Exact moments, or those of two halves of as many draws as needed; or of ``fixed`` draws where they are not exact."""
 
     def of(points: Points) -> ScoreMoments:
-        found = score_moments(conditions.conditions, points, theta)
+        moments = score_moments(conditions.conditions, points, theta)
         if free is not None and not free.all():
             keep = np.flatnonzero(free)
-            found = ScoreMoments(found.V, found.K[:, keep], found.information[np.ix_(keep, keep)], found.draws)
+            moments = ScoreMoments(
+                moments.V, moments.K[:, keep], moments.information[np.ix_(keep, keep)], moments.draws
+            )
         if conditions.mean is not None and conditions.second is not None:
-            found = found.selected(conditions.mean, conditions.second, conditions.conditions.component)
-        return found
+            moments = moments.selected(conditions.mean, conditions.second, conditions.conditions.component)
+        return moments
 
     if is_exact(model, most_states) and draws is None:
         points = all_points(model, theta)
@@ -193,8 +196,8 @@ def moments_at(
     while True:
         drawn = [drawn_points(model, theta, dataset, -(-size // 2), random_state, batch + k) for k in range(2)]
         batch += 2
-        total += sum(len(one.codes) for one in drawn)
-        fresh = [of(one) for one in drawn]
+        total += sum(len(half.codes) for half in drawn)
+        fresh = [of(half) for half in drawn]
         halves = fresh if not halves else [pooled(old, new) for old, new in zip(halves, fresh, strict=True)]
         if draws is not None or total * 2 > MOST_DRAWS or not _noisy(halves, conditions, free):
             break
@@ -208,8 +211,8 @@ def _noisy(halves: Sequence[ScoreMoments], conditions: Stack, free: BoolArray | 
     A half's weights have twice the noise of both halves' weights, and their own half is as much too good as the other is
     too bad.
     """
-    own = _free_rows(conditions.first, free)
-    chosen = choose_weights(halves, own, np.ones(own.shape[1], dtype=np.int64), [1])
+    coefficients = _free_rows(conditions.first, free)
+    chosen = choose_weights(halves, coefficients, np.ones(coefficients.shape[1], dtype=np.int64), [1])
     both = pooled(halves[0], halves[1])
     inside = relative_variance(covariance_of(chosen.matrix, both), both.information)
     return chosen.predicted - inside > 4 * _NOISE
@@ -237,12 +240,12 @@ def refine(
     """
     began = time.perf_counter()
     if given is None and not model.observed and bound.everything and not is_exact(model):
-        own = stack(model, bound, 1)
-        if own.conditions.size > _MANY:
+        first_stack = stack(model, bound, 1)
+        if first_stack.conditions.size > _MANY:
             with one_blas_thread():
-                relative = first_efficiency(model, theta, own, dataset, free, random_state)
+                relative = first_efficiency(model, theta, first_stack, dataset, free, random_state)
             if relative < 1 + _ENOUGH:
-                return _unchanged(own, dataset, row_weight, theta, relative, time.perf_counter() - began)
+                return _unchanged(first_stack, dataset, row_weight, theta, relative, time.perf_counter() - began)
     conditions, weights, halves, source = model_weights(
         model, theta, bound, distance=distance, dataset=dataset, free=free, random_state=random_state, draws=draws,
         given=given,
@@ -255,12 +258,12 @@ def refine(
             conditions.conditions, dataset.codes, conditions.mask(selection) if given is None else mask, row_weight
         )
         information = halves[0].information if len(halves) == 1 else pooled(halves[0], halves[1]).information
-        found, converged, steps = _solve(samples, matrix, theta, free, precision, information)
+        refined_theta, converged, steps = _solve(samples, matrix, theta, free, precision, information)
         message = ""
         accepted = converged
         if not converged:
             message = "the moment conditions have no solution near the first estimate"
-        elif _worse(samples, matrix, conditions.first, found, free, information):
+        elif _worse(samples, matrix, conditions.first, refined_theta, free, information):
             accepted = False
             message = "over the data the refined estimate would be less accurate than the first"
     account = Account(
@@ -276,20 +279,25 @@ def refine(
         seconds=time.perf_counter() - began,
         message=message,
     )
-    return Refined(found if accepted else theta, account, conditions, samples, matrix)
+    return Refined(refined_theta if accepted else theta, account, conditions, samples, matrix)
 
 
 def _unchanged(
-    own: Stack, dataset: Table, row_weight: FloatArray | None, theta: FloatArray, found: float, seconds: float
+    first_stack: Stack,
+    dataset: Table,
+    row_weight: FloatArray | None,
+    theta: FloatArray,
+    predicted: float,
+    seconds: float,
 ) -> Refined:
     """A's own estimate, where there is next to nothing to gain."""
-    relative = max(found, 1.0)  # smaller by the noise of the draws only
+    relative = max(predicted, 1.0)  # smaller by the noise of the draws only
     message = (
         f"its predicted variance is {relative:.2f} times that of maximum likelihood, so there is nothing to refine"
     )
     account = Account(
         distance=1,
-        conditions=own.conditions.size,
+        conditions=first_stack.conditions.size,
         draws=FEWEST_DRAWS,
         source=f"{FEWEST_DRAWS:,} draws",
         ridge=0.0,
@@ -300,8 +308,8 @@ def _unchanged(
         seconds=seconds,
         message=message,
     )
-    samples = SampleConditions(own.conditions, dataset.codes, None, row_weight)
-    return Refined(theta, account, own, samples, own.first)
+    samples = SampleConditions(first_stack.conditions, dataset.codes, None, row_weight)
+    return Refined(theta, account, first_stack, samples, first_stack.first)
 
 
 def _solve(

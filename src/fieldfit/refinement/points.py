@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fieldfit.data.table import Table
 
 #: Joint states up to which expectations are exact sums.
-MOST_STATES = 1 << 14
+MOST_SUMMED_STATES = 1 << 14
 #: Gibbs sweeps from a sample of the data to a draw of the model.
 SWEEPS = 20
 _STREAM = 0x5EED
@@ -42,7 +42,7 @@ class Points:
     copies: int = 0
 
 
-def is_exact(model: FieldModel, most: int = MOST_STATES) -> bool:
+def is_exact(model: FieldModel, most: int = MOST_SUMMED_STATES) -> bool:
     """Whether expectations are sums over all states, of which there are at most ``most``."""
     return not model.observed and math.prod(model.graph.cardinalities) <= most
 
@@ -94,5 +94,5 @@ def statistics(model: FieldModel, points: Points, rows: slice | None = None) -> 
     pointer = np.arange(len(codes) + 1) * entries.shape[1]
     shape = (len(codes), model.graph.table_size)
     counts = csr_array((np.ones(entries.size), entries.ravel(), pointer), shape=shape)
-    found: FloatArray = (counts @ model.features).toarray()
-    return found
+    totals: FloatArray = (counts @ model.features).toarray()
+    return totals

@@ -46,13 +46,13 @@ class Weights:
     distance: int
 
 
-def regression_weights(moments: ScoreMoments, own: FloatArray, ridge: float) -> FloatArray:
-    """A for the moments; ``own`` is Λ (r, p)."""
+def regression_weights(moments: ScoreMoments, coefficients: FloatArray, ridge: float) -> FloatArray:
+    """A for the moments; ``coefficients`` are Λ (r, p)."""
     from scipy.linalg import cho_factor, cho_solve
 
     V, K = moments.V, moments.K
-    score = own @ V @ own.T
-    start: FloatArray = (K.T @ own.T) @ pseudo_inverse(score, tolerance=1e-12)[0] @ own
+    score = coefficients @ V @ coefficients.T
+    start: FloatArray = (K.T @ coefficients.T) @ pseudo_inverse(score, tolerance=1e-12)[0] @ coefficients
     diagonal = np.diag(V)
     scale = np.where(diagonal > 0, 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 1.0)
     scaled = V * scale[:, None] * scale
@@ -81,12 +81,12 @@ def relative_variance(covariance: FloatArray, information: FloatArray) -> float:
 
 
 def choose_weights(
-    halves: Sequence[ScoreMoments], own: FloatArray, distance: IntArray, distances: Sequence[int]
+    halves: Sequence[ScoreMoments], coefficients: FloatArray, distance: IntArray, distances: Sequence[int]
 ) -> Weights:
     """The weights of least predicted variance over ridges and distances.
 
-    ``halves`` are the moments of two halves of the draws, or the exact moments alone; ``own`` is Λ (r, p), ``distance``
-    (p,) that of each condition. Of two distances the smaller is chosen unless the larger is better by `WORTH`.
+    ``halves`` are the moments of two halves of the draws, or the exact moments alone; ``coefficients`` are Λ (r, p),
+    ``distance`` (p,) that of each condition. Of two distances the smaller is chosen unless the larger is better by `WORTH`.
     """
     everything = halves[0] if len(halves) == 1 else pooled(halves[0], halves[1])
     information = everything.information
@@ -96,7 +96,7 @@ def choose_weights(
         if best is not None and len(used) == len(best.conditions):
             continue
         parts = [half.restricted(used) for half in halves]
-        Lambda = own[:, used]
+        Lambda = coefficients[:, used]
         ridge = 0.0
         if len(parts) == 2:
             metric = pseudo_inverse(information)[0]
@@ -104,29 +104,33 @@ def choose_weights(
         predicted, first = _predicted(parts, Lambda, ridge, information)
         if best is None or predicted < best.predicted * (1 - WORTH):
             whole = everything.restricted(used)
-            matrix = np.zeros(own.shape)
+            matrix = np.zeros(coefficients.shape)
             matrix[:, used] = regression_weights(whole, Lambda, ridge)
             best = Weights(matrix, used, predicted, first, ridge, limit)
     assert best is not None
     return best
 
 
-def _prediction_error(parts: Sequence[ScoreMoments], own: FloatArray, ridge: float, metric: FloatArray) -> float:
+def _prediction_error(
+    parts: Sequence[ScoreMoments], coefficients: FloatArray, ridge: float, metric: FloatArray
+) -> float:
     """E ‖f − Ag‖² in the metric of I⁻¹, up to a constant, each half's weights used in the other half."""
     total = 0.0
     for part, other in zip(parts, reversed(parts), strict=True):
-        matrix = regression_weights(part, own, ridge)
+        matrix = regression_weights(part, coefficients, ridge)
         total += float(np.sum(metric * ((matrix @ other.V) @ matrix.T - 2 * matrix @ other.K)))
     return total
 
 
 def _predicted(
-    parts: Sequence[ScoreMoments], own: FloatArray, ridge: float, information: FloatArray
+    parts: Sequence[ScoreMoments], coefficients: FloatArray, ridge: float, information: FloatArray
 ) -> tuple[float, float]:
     """Predicted relative variance of refined and first estimate, each half's weights used in the other half."""
     refined, first = [], []
     for place, part in enumerate(parts):
         other = parts[1 - place] if len(parts) == 2 else part
-        refined.append(relative_variance(covariance_of(regression_weights(part, own, ridge), other), information))
-        first.append(relative_variance(covariance_of(own, other), information))
+        refined.append(
+            relative_variance(covariance_of(regression_weights(part, coefficients, ridge), other), information)
+        )
+        first.append(relative_variance(covariance_of(coefficients, other), information))
     return float(np.mean(refined)), float(np.mean(first))

@@ -36,10 +36,10 @@ class SampleConditions:
 
     def scores(self, theta: FloatArray, matrix: Any) -> Iterator[tuple[slice, FloatArray]]:
         """Stream A g_i, without the sample's weight, as (samples, block (k, rows of A))."""
-        for own, block in self.conditions.value_blocks(self.codes, theta):
+        for samples, block in self.conditions.value_blocks(self.codes, theta):
             if self.mask is not None:
-                block = block * self.mask[own][:, self.conditions.component]
-            yield own, block @ matrix.T
+                block = block * self.mask[samples][:, self.conditions.component]
+            yield samples, block @ matrix.T
 
     def subset(self, rows: IntArray) -> SampleConditions:
         """Some of the samples."""

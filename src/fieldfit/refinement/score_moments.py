@@ -45,14 +45,14 @@ class ScoreMoments:
         )
 
 
-def pooled(one: ScoreMoments, other: ScoreMoments) -> ScoreMoments:
+def pooled(first: ScoreMoments, second: ScoreMoments) -> ScoreMoments:
     """Moments of all draws together."""
-    if one.draws is None or other.draws is None:
-        return one
-    total = one.draws + other.draws
-    a, b = one.draws / total, other.draws / total
+    if first.draws is None or second.draws is None:
+        return first
+    total = first.draws + second.draws
+    a, b = first.draws / total, second.draws / total
     return ScoreMoments(
-        a * one.V + b * other.V, a * one.K + b * other.K, a * one.information + b * other.information, total
+        a * first.V + b * second.V, a * first.K + b * second.K, a * first.information + b * second.information, total
     )
 
 
@@ -62,10 +62,10 @@ def score_moments(conditions: Conditions, points: Points, theta: FloatArray) -> 
     centre = _centre(conditions, points)
     p, r = conditions.size, conditions.n_parameters
     V, K, information = np.zeros((p, p)), np.zeros((p, r)), np.zeros((r, r))
-    for own, g in conditions.value_blocks(points.codes, theta):
-        f = statistics(model, points, own)
-        f -= centre if centre.ndim == 1 else centre[np.arange(own.start, own.stop) % len(centre)]
-        root = np.sqrt(points.weight[own])[:, None]
+    for samples, g in conditions.value_blocks(points.codes, theta):
+        f = statistics(model, points, samples)
+        f -= centre if centre.ndim == 1 else centre[np.arange(samples.start, samples.stop) % len(centre)]
+        root = np.sqrt(points.weight[samples])[:, None]
         g = g * root
         f *= root
         V += g.T @ g
@@ -79,12 +79,12 @@ def _centre(conditions: Conditions, points: Points) -> FloatArray:
     model, rows = conditions.model, conditions.rows_per_block()
     if points.copies:
         samples = len(points.codes) // points.copies
-        found = np.zeros((samples, conditions.n_parameters))
+        sums = np.zeros((samples, conditions.n_parameters))
         for copy in range(points.copies):
-            found += statistics(model, points, slice(copy * samples, (copy + 1) * samples))
-        return found / points.copies
+            sums += statistics(model, points, slice(copy * samples, (copy + 1) * samples))
+        return sums / points.copies
     total = np.zeros(conditions.n_parameters)
     for start in range(0, len(points.codes), rows):
-        own = slice(start, min(start + rows, len(points.codes)))
-        total += points.weight[own] @ statistics(model, points, own)
+        block = slice(start, min(start + rows, len(points.codes)))
+        total += points.weight[block] @ statistics(model, points, block)
     return total

@@ -41,12 +41,12 @@ class Stack:
         for part in selection.parts:
             size = part.family.size
             assert size is not None
-            found = np.zeros((selection.n, size))
+            selected = np.zeros((selection.n, size))
             if part.indices is not None and part.indptr is not None:
-                found[np.repeat(np.arange(selection.n), np.diff(part.indptr)), part.indices] = 1.0
+                selected[np.repeat(np.arange(selection.n), np.diff(part.indptr)), part.indices] = 1.0
             else:
-                found[...] = 1.0 if part.rows is None else part.rows[:, None]
-            columns.append(found)
+                selected[...] = 1.0 if part.rows is None else part.rows[:, None]
+            columns.append(selected)
         if self.extra:
             columns.append(np.ones((selection.n, self.extra)))
         return np.concatenate(columns, axis=1)
@@ -54,8 +54,8 @@ class Stack:
 
 def only_nodes(bound: BoundPolicy) -> bool:
     """Whether every component is one variable given all others."""
-    found = _field_families(bound)
-    return len(found) == len(bound.families) and all(f.block_size == 1 and f.conditions_on_rest for f in found)
+    families = _field_families(bound)
+    return len(families) == len(bound.families) and all(f.block_size == 1 and f.conditions_on_rest for f in families)
 
 
 def _field_families(bound: BoundPolicy) -> list[FieldFamily]:
@@ -77,12 +77,12 @@ def stack(model: FieldModel, bound: BoundPolicy, distance: int) -> Stack:
         nodes = np.concatenate(members)
         conditions = NodeConditions(model, nodes, distance)
     else:
-        found = [family.component(k) for family in bound.families for k in range(family.size or 0)]
-        conditions = ScoreConditions(model, found)
+        components = [family.component(k) for family in bound.families for k in range(family.size or 0)]
+        conditions = ScoreConditions(model, components)
         if distance > 1:
             free = model.structure().free
             conditions = StackedConditions(
-                [conditions, NodeConditions(model, free, distance)], [len(found), len(free)]
+                [conditions, NodeConditions(model, free, distance)], [len(components), len(free)]
             )
             extra = len(free)
     weight = np.concatenate([beta, np.zeros(extra)])[conditions.component]
