@@ -21,6 +21,7 @@ from fieldfit_paper import (
     figure6,
     figure13,
     figure14,
+    refined_frontier,
     selection_noise,
 )
 from fieldfit_paper.chain_figures import reproduce_grids, reproduce_heuristic, reproduce_trade_off
@@ -44,6 +45,7 @@ EXPERIMENTS: dict[str, Callable[[Path | None, str], Reproduction]] = {
     "figure-13": figure13.reproduce,
     "figure-14": figure14.reproduce,
     "selection-noise": selection_noise.reproduce,
+    "refined-frontier": refined_frontier.reproduce,
     "report": claims.reproduce,
 }
 

@@ -45,7 +45,12 @@ def test_components_are_named_in_the_order_of_the_figure(boxes):
 
 
 def test_every_figure_has_a_line_in_the_table():
-    assert list(EXPERIMENTS) == [*(f"figure-{k}" for k in range(1, 15)), "selection-noise", "report"]
+    assert list(EXPERIMENTS) == [
+        *(f"figure-{k}" for k in range(1, 15)),
+        "selection-noise",
+        "refined-frontier",
+        "report",
+    ]
 
 
 def test_selection_picture_has_a_diamond_for_each_selection():

@@ -24,7 +24,7 @@ MARKS = ("o", "^", "s", "D", "v", "P")
 
 @dataclass(frozen=True)
 class Series:
-    """Points (x, y) with a name: a curve (``kind="line"``), a cloud ("points"), or black circles ("circles")."""
+    """Points (x, y) with a name: a curve (``kind="line"``), a cloud ("points"), large marks ("marks"), or black circles."""
 
     label: str
     x: FloatArray
@@ -86,7 +86,8 @@ def _draw(axes: Any, panel: Panel) -> None:
             _draw_coloured(axes, series, coloured)
             coloured += 1
         for x, y, text in zip(series.x, series.y, series.texts, strict=bool(series.texts)):
-            axes.annotate(text, (x, y), (6, 5), textcoords="offset points", fontsize=8.5, color=INK, zorder=6)
+            axes.annotate(text, (x, y), (7, 5), textcoords="offset points", fontsize=8.5, color=INK, zorder=6,
+                          bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8})  # fmt: skip
     for level in panel.levels:
         axes.axhline(level.y, color=MUTED, linewidth=1.1, linestyle="--", label=level.label, zorder=1)
     if panel.x_range is not None:
@@ -107,6 +108,9 @@ def _draw_coloured(axes: Any, series: Series, number: int) -> None:
     if series.kind == "line":
         dash = _DASHES[number % len(_DASHES)]
         axes.plot(series.x, series.y, color=colour, linewidth=1.5, linestyle=dash, label=series.label)
+    elif series.kind == "marks":
+        mark = MARKS[number % len(MARKS)]
+        axes.plot(series.x, series.y, mark, color=colour, markersize=9, label=series.label, zorder=4)
     else:
         mark = MARKS[number % len(MARKS)]
         # A thousand points are smaller as pixels, also in a file of vectors.
