@@ -250,6 +250,23 @@ class Cost:
         return {"components": self.components, "flops": self.flops}
 
 
+#: Questions that other layers ask of a model. Authors of models override them; users have no need to call them.
+QUESTIONS = frozenset(
+    {
+        "all_samples",
+        "candidate_policies",
+        "expected_states",
+        "read_file",
+        "refuse_constant",
+        "sample_flops",
+        "selection_cost",
+        "states_at_once",
+        "weighted_samples",
+        "with_input_names",
+    }
+)
+
+
 class Model(ABC):
     """An exponential family with parameters θ: the base class of all models.
 

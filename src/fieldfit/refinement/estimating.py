@@ -1,16 +1,18 @@
 """The refined estimate as the root of an estimating function with a symmetric bread.
 
-The estimate solves A ḡ(θ) − Pθ/n = 0. With B = −A ∂ḡ/∂θ and Γ the symmetric part of B, the estimating function
+The estimate solves A ḡ(θ) − Pθ/n = 0. With B = −A ∂ḡ/∂θ and any symmetric Γ, the estimating function
 
     ψ = (Γ + P/n)(B + P/n)⁻¹ A g
 
 has the same root, the same covariance of the estimate and the symmetric bread Γ, so that bread, meat and influence are
-those of any other fit.
+those of any other fit. Γ is the symmetric part of B where that is positive. Large weights on nearly redundant conditions
+can make B far from symmetric, although its inverse is well determined; Γ is then the covariance A V Aᵀ of A g, which is
+equal to B at the optimal weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,15 +22,27 @@ from fieldfit.refinement.sample_conditions import SampleConditions
 from fieldfit.refinement.score_moments import ScoreMoments
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray
 
+#: An eigenvalue of the symmetric part of B below this, relative to the largest, in units of its diagonal, is negative.
+_NEGATIVE = -1e-9
+
 
 def symmetric(
-    matrix: FloatArray, derivative: FloatArray, free: BoolArray, penalty: FloatArray
+    matrix: FloatArray,
+    derivative: FloatArray,
+    free: BoolArray,
+    penalty: FloatArray,
+    covariance: Callable[[FloatArray], FloatArray],
 ) -> tuple[FloatArray, FloatArray]:
-    """(Γ, weights of ψ) for the weights A (r, p) and the derivative (p, r) of ḡ; ``penalty`` (r,) is P/n."""
+    """(Γ, weights of ψ) for the weights A (r, p) and the derivative (p, r) of ḡ.
+
+    ``penalty`` (r,) is P/n, and ``covariance(A)`` is A V Aᵀ.
+    """
     keep = np.flatnonzero(free)
     weights = matrix[keep]
     bread = -weights @ derivative[:, keep]
     gamma = (bread + bread.T) / 2
+    if not _is_positive(gamma):
+        gamma = covariance(weights)
     P = np.diag(penalty[keep])
     turned = (gamma + P) @ bread_inverse(bread + P) @ weights
     r = len(free)
@@ -36,6 +50,16 @@ def symmetric(
     whole[np.ix_(keep, keep)] = gamma
     rows[keep] = turned
     return whole, rows
+
+
+def _is_positive(matrix: FloatArray) -> bool:
+    """Whether a symmetric matrix is positive semi-definite up to rounding, whatever the units."""
+    diagonal = np.diag(matrix)
+    if np.any(diagonal < 0):
+        return False
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    values = np.linalg.eigvalsh(matrix * scale[:, None] * scale)
+    return bool(values[0] >= _NEGATIVE * max(float(values[-1]), 0.0)) if len(values) else True
 
 
 @dataclass(frozen=True)
@@ -52,7 +76,11 @@ class RefinedScores:
         cls, samples: SampleConditions, matrix: FloatArray, theta: FloatArray, free: BoolArray, precision: FloatArray
     ) -> RefinedScores:
         """The estimating function of the fitted samples for the weights A (r, p)."""
-        bread, weights = symmetric(matrix, samples.derivative(theta), free, precision / samples.total)
+
+        def covariance(weights: FloatArray) -> FloatArray:
+            return samples.covariance(theta, weights)
+
+        bread, weights = symmetric(matrix, samples.derivative(theta), free, precision / samples.total, covariance)
         return cls(samples, theta, bread, weights)
 
     def at(self, codes: Int32Array, mean: FloatArray | None) -> RefinedScores:
@@ -94,6 +122,6 @@ def expected_moments(
     matrix: FloatArray, moments: ScoreMoments, free: BoolArray, penalty: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Bread Γ and meat of ψ expected under the model, from V and K = −D."""
-    gamma, weights = symmetric(matrix, -moments.K, free, penalty)
+    gamma, weights = symmetric(matrix, -moments.K, free, penalty, lambda rows: rows @ moments.V @ rows.T)
     meat = weights @ moments.V @ weights.T
     return gamma, (meat + meat.T) / 2

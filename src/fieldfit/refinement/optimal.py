@@ -17,9 +17,10 @@ import numpy as np
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
+from fieldfit.refinement.acceptance import is_worse
 from fieldfit.refinement.points import MOST_SUMMED_STATES, Points, all_points, drawn_points, is_exact, statistics
 from fieldfit.refinement.pseudo_inverse import bread_inverse, pseudo_inverse
-from fieldfit.refinement.regression import WORTH, Weights, choose_weights, covariance_of, relative_variance
+from fieldfit.refinement.regression import RIDGES, WORTH, Weights, choose_weights, covariance_of, relative_variance
 from fieldfit.refinement.sample_conditions import SampleConditions
 from fieldfit.refinement.score_moments import ScoreMoments, pooled, score_moments
 from fieldfit.refinement.stacking import Stack, stack
@@ -41,8 +42,6 @@ _NOISE = 0.01
 _NEAR = 0.005
 #: With more conditions than this the first stage is judged alone first; it stays where its excess is below this.
 _MANY, _ENOUGH = 300, 0.01
-#: Samples on which refined and first estimate are compared.
-_COMPARED = 4_000
 #: Step, in standard errors, at which the estimate is stable; and the most steps.
 _STABLE, _MOST_STEPS = 1e-5, 50
 
@@ -92,12 +91,14 @@ def model_weights(
     draws: int | None = None,
     most_states: int = MOST_SUMMED_STATES,
     given: Stack | None = None,
+    exact_ridge: float = 0.0,
 ) -> tuple[Stack, Weights, Sequence[ScoreMoments], str]:
     """The best weights at θ, the moments they come from (two halves of the draws, or exact) and how those were made.
 
     ``distance=None`` increases the graph distance while that reduces the predicted variance by `WORTH`, and up to 1,200
     conditions. ``draws`` is a fixed number of draws; by default there are 8 for each condition and at least 4,000, and more
     (up to 30,000) while their noise matters. ``given`` are other conditions than those of the policy.
+    ``exact_ridge`` is the ridge where the moments are exact: 0 for theory, small for the finite samples of a fit.
     """
     with one_blas_thread():
         best: tuple[Stack, Weights, Sequence[ScoreMoments], str] | None = None
@@ -118,7 +119,7 @@ def model_weights(
                 break
             halves, source = moments_at(model, theta, conditions, dataset, random_state, draws, free, most_states)
             weights = choose_weights(
-                halves, _free_rows(conditions.first, free), conditions.conditions.distance, [limit]
+                halves, _free_rows(conditions.first, free), conditions.conditions.distance, [limit], exact_ridge
             )
             if best is not None and weights.predicted > best[1].predicted * (1 - WORTH):
                 break
@@ -248,7 +249,7 @@ def refine(
                 return _unchanged(first_stack, dataset, row_weight, theta, relative, time.perf_counter() - began)
     conditions, weights, halves, source = model_weights(
         model, theta, bound, distance=distance, dataset=dataset, free=free, random_state=random_state, draws=draws,
-        given=given,
+        given=given, exact_ridge=RIDGES[0],
     )  # fmt: skip
     matrix = np.zeros((model.n_parameters, conditions.conditions.size))
     matrix[free] = weights.matrix
@@ -263,7 +264,7 @@ def refine(
         accepted = converged
         if not converged:
             message = "the moment conditions have no solution near the first estimate"
-        elif _worse(samples, matrix, conditions.first, refined_theta, free, information):
+        elif is_worse(samples, matrix, conditions.first, refined_theta, free, information):
             accepted = False
             message = "over the data the refined estimate would be less accurate than the first"
     account = Account(
@@ -351,30 +352,3 @@ def _solve(
 def _inverse(matrix: FloatArray) -> FloatArray:
     """The inverse on the range, for models with a gauge freedom."""
     return bread_inverse(matrix, tolerance=1e-9)
-
-
-def _worse(
-    samples: SampleConditions,
-    matrix: FloatArray,
-    first: FloatArray,
-    theta: FloatArray,
-    free: BoolArray,
-    information: FloatArray,
-) -> bool:
-    """Whether the refined estimate has a larger variance over the data than the first one, beyond twice its error."""
-    n = len(samples.codes)
-    rows = np.arange(n) if n <= _COMPARED else np.linspace(0, n - 1, _COMPARED).astype(np.int64)
-    some = samples.subset(rows)
-    keep = np.flatnonzero(free)
-    derivative = some.derivative(theta)[:, keep]
-    lengths = []
-    for weights in (matrix[keep], first[keep]):
-        inverse = _inverse(weights @ derivative)
-        size = np.diag(information)
-        root = np.linalg.cholesky(information + np.diag(1e-12 * len(keep) * np.where(size > 0, size, 1.0)))
-        influence = np.concatenate([block for _, block in some.scores(theta, root.T @ inverse @ weights)])
-        lengths.append(np.sum(influence**2, axis=1))
-    difference = lengths[0] - lengths[1]
-    if some.weight is not None:
-        difference = difference * some.weight**2
-    return bool(difference.mean() > 2 * difference.std() / np.sqrt(len(rows)))

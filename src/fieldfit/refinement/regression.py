@@ -22,8 +22,10 @@ from fieldfit.refinement.pseudo_inverse import bread_inverse, pseudo_inverse
 from fieldfit.refinement.score_moments import ScoreMoments, pooled
 from fieldfit.types import FloatArray, IntArray
 
-#: Ridges that are compared where the moments come from draws, and the one that only removes redundant conditions.
+#: Ridges that are compared where the moments come from draws. The smallest is that of fits with exact moments: without it
+#: nearly redundant conditions get large weights that cancel under the model but not over a few thousand samples.
 RIDGES = (1e-5, 1e-3, 1e-2, 1e-1)
+#: The ridge that only removes redundant conditions.
 _LEAST = 1e-11
 #: A larger distance must reduce the predicted variance by this part to be chosen.
 WORTH = 0.01
@@ -81,12 +83,17 @@ def relative_variance(covariance: FloatArray, information: FloatArray) -> float:
 
 
 def choose_weights(
-    halves: Sequence[ScoreMoments], coefficients: FloatArray, distance: IntArray, distances: Sequence[int]
+    halves: Sequence[ScoreMoments],
+    coefficients: FloatArray,
+    distance: IntArray,
+    distances: Sequence[int],
+    exact_ridge: float = 0.0,
 ) -> Weights:
     """The weights of least predicted variance over ridges and distances.
 
     ``halves`` are the moments of two halves of the draws, or the exact moments alone; ``coefficients`` are Λ (r, p),
     ``distance`` (p,) that of each condition. Of two distances the smaller is chosen unless the larger is better by `WORTH`.
+    ``exact_ridge`` is the ridge of exact moments.
     """
     everything = halves[0] if len(halves) == 1 else pooled(halves[0], halves[1])
     information = everything.information
@@ -97,7 +104,7 @@ def choose_weights(
             continue
         parts = [half.restricted(used) for half in halves]
         Lambda = coefficients[:, used]
-        ridge = 0.0
+        ridge = exact_ridge
         if len(parts) == 2:
             metric = pseudo_inverse(information)[0]
             ridge = min(RIDGES, key=lambda rho: _prediction_error(parts, Lambda, rho, metric))

@@ -1,0 +1,96 @@
+"""Whether a refined estimate is accepted: its variance over the data is compared with that of the first estimate.
+
+    d = tr(I·Cov_refined) − tr(I·Cov_first),      Cov = (A D̂)⁻¹ A V̂ Aᵀ (A D̂)⁻ᵀ
+
+with the derivative D̂ and the covariance V̂ of the conditions over the data, and the information I of the full likelihood.
+The refined estimate is worse where d is positive beyond twice its error, by two estimates of that error: the scatter of
+the samples' terms, and a jackknife over blocks of samples. Large weights that nearly cancel make A D̂ noisy, so that d is
+biased upwards; the first error does not know that, the jackknife corrects it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fieldfit.refinement.pseudo_inverse import bread_inverse
+from fieldfit.refinement.sample_conditions import SampleConditions
+from fieldfit.types import BoolArray, FloatArray, IntArray
+
+#: Samples on which refined and first estimate are compared, and the blocks of the jackknife.
+_COMPARED, _BLOCKS = 4_000, 20
+#: Standard errors of d from which on the refined estimate is worse.
+_ERRORS = 2.0
+
+
+def is_worse(
+    samples: SampleConditions,
+    matrix: FloatArray,
+    first: FloatArray,
+    theta: FloatArray,
+    free: BoolArray,
+    information: FloatArray,
+) -> bool:
+    """Whether the weights ``matrix`` give a larger variance over the data than those of the first stage, beyond noise."""
+    n = len(samples.codes)
+    rows = np.arange(n) if n <= _COMPARED else np.linspace(0, n - 1, _COMPARED).astype(np.int64)
+    some = samples.subset(rows)
+    keep = np.flatnonzero(free)
+    both = (matrix[keep], first[keep])
+    derivative = some.derivative(theta)[:, keep]
+    terms = [_terms(some, weights, derivative, theta, information) for weights in both]
+    difference = terms[0] - terms[1]
+    if not difference.mean() > _ERRORS * difference.std() / np.sqrt(len(rows)):
+        return False
+    blocks = min(_BLOCKS, len(rows))
+    return blocks < 2 or _worse_by_jackknife(some, both, theta, keep, information, blocks)
+
+
+def _terms(
+    samples: SampleConditions, weights: FloatArray, derivative: FloatArray, theta: FloatArray, information: FloatArray
+) -> FloatArray:
+    """What each sample adds to tr(I·Cov) (n,)."""
+    size = np.diag(information)
+    root = np.linalg.cholesky(information + np.diag(1e-12 * len(size) * np.where(size > 0, size, 1.0)))
+    turned = root.T @ _inverse(weights @ derivative) @ weights
+    influence = np.concatenate([block for _, block in samples.scores(theta, turned)])
+    lengths: FloatArray = np.sum(influence**2, axis=1)
+    return lengths if samples.weight is None else lengths * samples.weight**2
+
+
+def _worse_by_jackknife(
+    samples: SampleConditions,
+    both: tuple[FloatArray, FloatArray],
+    theta: FloatArray,
+    keep: IntArray,
+    information: FloatArray,
+    blocks: int,
+) -> bool:
+    """Whether d, corrected for its bias, is positive beyond twice its jackknife error."""
+    derivatives, covariances, totals = [], [], []
+    for block in range(blocks):
+        part = samples.subset(np.arange(block, len(samples.codes), blocks))
+        totals.append(part.total)
+        derivatives.append(part.derivative(theta)[:, keep] * part.total)
+        scores = [np.concatenate([values for _, values in part.scores(theta, weights)]) for weights in both]
+        scale = 1.0 if part.weight is None else part.weight[:, None]
+        covariances.append([(scale * values).T @ (scale * values) for values in scores])
+    D, V, total = np.stack(derivatives), np.array(covariances), np.array(totals)
+
+    def difference(kept: BoolArray) -> float:
+        sizes = []
+        for place, weights in enumerate(both):
+            inverse = _inverse(weights @ D[kept].sum(axis=0))
+            spread = inverse @ V[kept, place].sum(axis=0) @ inverse.T
+            sizes.append(total[kept].sum() * float(np.sum(information * spread)))
+        return sizes[0] - sizes[1]
+
+    whole = difference(np.ones(blocks, dtype=bool))
+    parts = np.array([difference(np.arange(blocks) != block) for block in range(blocks)])
+    corrected = blocks * whole - (blocks - 1) * parts.mean()
+    error = np.sqrt((blocks - 1) * np.mean((parts - parts.mean()) ** 2))
+    return bool(corrected > _ERRORS * error)
+
+
+def _inverse(matrix: FloatArray) -> FloatArray:
+    """The inverse on the range, for models with a gauge freedom."""
+    return bread_inverse(matrix, tolerance=1e-9)
