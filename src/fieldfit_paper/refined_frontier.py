@@ -58,7 +58,7 @@ class Case:
 
 def cases() -> tuple[Case, ...]:
     """The machine of Figure 3 and a grid of as many nodes."""
-    # The signs of benchmarks/refined_estimators.py; with others fewer samples are refined (docs/beyond-the-paper.md).
+    # The signs of benchmarks/refined_estimators.py.
     signs = np.array([1.0 if (5 * k + 3).bit_count() % 2 else -1.0 for k in range(12)])
     grid = BoltzmannMachine.grid(3, 3, states=(-1, 1))
     # In the field of Figure 3 two nodes are both 1 once in 100,000 samples, so its fits need many samples.

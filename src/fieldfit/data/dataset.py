@@ -167,9 +167,10 @@ def checked_weight(weight: ArrayLike | None, kind: str, n: int) -> FloatArray | 
     if weight is None:
         return None
     try:
-        if np.iscomplexobj(weight):
-            raise TypeError
-        numbers = np.array(weight, dtype=np.float64)
+        given = np.asarray(weight)
+        if given.dtype.kind == "c":
+            raise TypeError("complex numbers")
+        numbers = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError("sample_weight does not consist of numbers. Give one number ≥ 0 for each row.") from error
     if numbers.shape != (n,):
