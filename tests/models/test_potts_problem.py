@@ -41,7 +41,7 @@ def compiled(name: str, text: str, n: int = 300) -> tuple[PottsProblem, FieldPro
 
 
 @pytest.mark.parametrize("text", POLICIES)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", list(MODELS))
 def test_agrees_with_the_general_engine(name: str, text: str) -> None:
     fast, slow, random = compiled(name, text, 60 if name == "many sites" else 300)
     r = fast.n_parameters
@@ -65,7 +65,7 @@ def test_agrees_with_the_general_engine(name: str, text: str) -> None:
     np.testing.assert_allclose(left.value_grad(theta)[1], right.value_grad(theta)[1], rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", list(MODELS))
 def test_diagonal_is_that_of_the_hessian_products(name: str) -> None:
     fast, _, random = compiled(name, "PL1", 40)
     theta = random.normal(size=fast.n_parameters) * 0.5

@@ -62,7 +62,7 @@ SOLVERS = [lbfgs, lbfgs_diagonal, lbfgs_operator, newton, newton_diagonal, newto
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.__name__)
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", list(PROBLEMS))
 def test_reaches_the_optimum(name, solver):
     problem = PROBLEMS[name]
     calls = {"fun": 0}

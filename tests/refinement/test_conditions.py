@@ -35,7 +35,7 @@ def theta_of(model: FieldModel, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=model.n_parameters) * 0.6
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", list(MODELS))
 @pytest.mark.parametrize(("policy", "distance"), CASES)
 def test_moments_under_the_model(name: str, policy: str, distance: int) -> None:
     model = MODELS[name]
@@ -49,7 +49,7 @@ def test_moments_under_the_model(name: str, policy: str, distance: int) -> None:
     np.testing.assert_allclose(moments.K, -derivative, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", list(MODELS))
 @pytest.mark.parametrize(("policy", "distance"), CASES)
 def test_sums_and_derivatives_of_samples(name: str, policy: str, distance: int) -> None:
     model = MODELS[name]

@@ -76,7 +76,7 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", list(CASES))
 @pytest.mark.parametrize("distance", [1, 2, 3])
 def test_equal_to_enumeration(name: str, distance: int) -> None:
     m, edges, couplings, biases, states = CASES[name]

@@ -65,7 +65,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", list(MODELS))
 @pytest.mark.parametrize("missing", [False, True])
 def test_hessian_matrices_state_by_state_are_those_of_the_products(name, missing):
     model, policy = MODELS[name]
