@@ -24,6 +24,7 @@ def data(model: ff.BoltzmannMachine, theta: object, n: int, seed: int) -> np.nda
     return np.asarray(model.sample(theta, n, seed).values)
 
 
+@pytest.mark.slow
 def test_a_chain_is_as_accurate_as_maximum_likelihood() -> None:
     """150 fits: PL1's mean squared error is 1.2 times that of maximum likelihood, the refined one's is the same."""
     errors = np.zeros((3, 150))
@@ -43,6 +44,7 @@ def test_a_chain_is_as_accurate_as_maximum_likelihood() -> None:
     assert abs(covered / 600 - 0.95) < 0.045
 
 
+@pytest.mark.slow
 def test_wrong_weights_cost_accuracy_but_no_bias() -> None:
     """Weights of a field with other couplings: the estimate stays centred and its robust errors are right."""
     bound = Policy.parse("PL1").bind(CHAIN.structure())
@@ -71,6 +73,7 @@ def test_wrong_weights_cost_accuracy_but_no_bias() -> None:
     assert np.all(spread > 0.9 * best)
 
 
+@pytest.mark.slow
 def test_size_and_power_of_the_specification_test() -> None:
     model = ff.BoltzmannMachine(4, [(0, 1), (1, 2), (2, 3)], states=(-1, 1))
     triple = ff.MarkovRandomField(

@@ -59,6 +59,7 @@ def test_information_of_control_variates(lam: float) -> None:
     )
 
 
+@pytest.mark.slow
 def test_fits_reach_that_information() -> None:
     """100 fits of a chain: squared errors in the metric of the predicted information add up to χ² with 300 degrees."""
     chain = ff.BoltzmannMachine(4, [(0, 1), (1, 2), (2, 3)], states=(-1, 1))

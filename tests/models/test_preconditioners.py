@@ -104,6 +104,7 @@ def test_the_centred_operator_of_a_potts_field_is_symmetric_and_positive() -> No
     )
 
 
+@pytest.mark.slow
 def test_potts_fits_take_fewer_evaluations_with_it() -> None:
     model = ff.Potts(30, 12)
     random = np.random.default_rng(1)

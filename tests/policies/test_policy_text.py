@@ -84,6 +84,7 @@ laws = st.recursive(
 
 @settings(deadline=None)
 @given(sums(laws).filter(lambda found: any(law.can_count() for law in found)).map(Policy))
+@pytest.mark.slow
 def test_text_reads_back_as_the_same_policy(policy: Policy) -> None:
     assert Policy.parse(str(policy)) == policy
     assert hash(Policy.parse(str(policy))) == hash(policy)

@@ -77,11 +77,11 @@ def _worse_by_jackknife(
     D, V, total = np.stack(derivatives), np.array(covariances), np.array(totals)
 
     def difference(kept: BoolArray) -> float:
-        sizes = []
+        sizes: list[float] = []
         for place, weights in enumerate(both):
             inverse = _inverse(weights @ D[kept].sum(axis=0))
             spread = inverse @ V[kept, place].sum(axis=0) @ inverse.T
-            sizes.append(total[kept].sum() * float(np.sum(information * spread)))
+            sizes.append(float(total[kept].sum() * np.sum(information * spread)))
         return sizes[0] - sizes[1]
 
     whole = difference(np.ones(blocks, dtype=bool))
