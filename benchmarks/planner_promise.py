@@ -29,7 +29,7 @@ import fieldfit as ff
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.boltzmann_chain import BoltzmannChain
 from fieldfit.models.chain_crf import ChainCRF
-from fieldfit.models.cost import expected_flops
+from fieldfit.models.cost import sample_flops
 from fieldfit.planner.candidates import ENOUGH
 from fieldfit.policies import Policy
 from fieldfit.report.figures import figure, make_folder, save_figure
@@ -72,7 +72,7 @@ class Case:
 
     def flops(self, policy: str) -> float:
         """The paper's, of a sample."""
-        return expected_flops(self.model, Policy.parse(policy).bind(self.model.structure()))
+        return sample_flops(self.model, Policy.parse(policy).bind(self.model.structure()))
 
 
 @dataclass

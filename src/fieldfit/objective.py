@@ -164,6 +164,8 @@ def precision_of(sigma2: ByParameter, names: Sequence[str]) -> FloatArray:
 
 def _variances(sigma2: ByParameter, names: Sequence[str]) -> FloatArray:
     """σ² for each parameter (r,), infinite where there is no penalty."""
+    if sigma2 is None:
+        return np.full(len(names), np.inf)
     kind = _Kind("sigma2", "must be a positive number, or None for no penalty", np.inf)
     values = by_parameter(sigma2, names, kind)
     kind.refuse(~(values > 0), values, names)

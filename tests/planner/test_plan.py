@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.models.cost import expected_flops
+from fieldfit.models.cost import sample_flops
 from fieldfit.planner import evidence as gathering
 from fieldfit.planner import pilot as piloting
 from fieldfit.planner.candidates import ENOUGH
@@ -39,7 +39,7 @@ def judged(five):
     plan = ff.plan(model, x, flops=1e9)
     rows = []
     for text in grid():
-        flops = expected_flops(model, Policy.parse(text).bind(model.structure()))
+        flops = sample_flops(model, Policy.parse(text).bind(model.structure()))
         rows.append((text, flops, ff.asymptotics(model, plan.theta, text).efficiency("root")))
     return plan, rows
 
@@ -54,7 +54,7 @@ def test_no_policy_of_a_grid_beats_the_recommendation_in_counted_operations(five
     # The recommendation means what it says: its own theory and cost, from its text.
     bound = Policy.parse(plan.best).bind(model.structure())
     each = plan.evaluations * plan.n
-    assert best.flops == pytest.approx(each * expected_flops(model, bound), rel=1e-9)
+    assert best.flops == pytest.approx(each * sample_flops(model, bound), rel=1e-9)
     exact = ff.asymptotics(model, plan.theta, plan.best).efficiency("root")
     assert best.variance == pytest.approx(exact, rel=1e-7)
     left = budget - plan.spent

@@ -55,10 +55,6 @@ class Ring(FieldModel):
         """In the order of θ."""
         return ["coupling", "bias"]
 
-    def with_names(self, names: Sequence[str]) -> Ring:
-        """The same model with other names for its sites."""
-        return Ring(self.sites, names=names)
-
     def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What `from_specification` needs: plain JSON values, and arrays where there is much of it."""
         return {"sites": list(self.sites), "names": list(self.names) if self.named else None}, {}

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
+from fieldfit.models.identification import check_identified, with_open_weights
 from fieldfit.policies import Policy, as_policy
 from fieldfit.types import ModelError
-from fieldfit.variance.identification import check_identified, with_open_weights
 from fieldfit.variance.moments import MOST_ENUMERATED_STATES
 from fieldfit.weights.expected import expected_weights
 from fieldfit.weights.groups import groups_of

@@ -181,10 +181,11 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             random_state=header["random_state"],
             separated=tuple(header["separated"]),
             dropped_rows=arrays["dropped_rows"],
-            cost=None if header["cost"] is None else Cost(**header["cost"]),
             weights=weights,
             encoder=encoder,
-            saved=Saved(moments, str(header["fingerprint"])),
+            saved=Saved(
+                moments, str(header["fingerprint"]), None if header["cost"] is None else Cost(**header["cost"])
+            ),
             refinement=refinement,
             started_from=None if header["started_from"] is None else Policy.parse(header["started_from"]),
         )

@@ -14,25 +14,18 @@ from typing import Any, Literal, cast
 
 from numpy.typing import ArrayLike
 
-from fieldfit.api.prepare import (
-    Prepared,
-    check_estimable,
-    prepare,
-    refuse_extreme_weights,
-    refuse_nothing,
-    refuse_one_group,
-    starting_point,
-)
+from fieldfit.api.prepare import Prepared, check_samples, prepare, refuse_nothing, starting_point
+from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
 from fieldfit.api.solve import Method, Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
 from fieldfit.models.base import Model
+from fieldfit.models.identification import with_open_weights
 from fieldfit.objective import ByParameter, Penalty
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.policies import Policy, Staged, as_estimator
 from fieldfit.types import ConvergenceWarning, FieldfitError, FloatArray, IntArray, SeparationWarning
-from fieldfit.variance.identification import with_open_weights
 from fieldfit.variance.separation import separated_parameters, separation_message
 from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, as_options, automatic_weights
 
@@ -146,7 +139,7 @@ def fit(
     if isinstance(tol, str) and tol != "statistical":
         raise FieldfitError(f"tol is {tol!r}; it must be a number or 'statistical'.")
     numeric = 1e-6 if isinstance(tol, str) else tol
-    chosen, automatic = as_estimator(policy), as_options(weights)
+    chosen, automatic = as_estimator(policy), None if weights is None else as_options(weights)
     if isinstance(chosen, Staged):
         from fieldfit.api.refine import fit_stages
 
@@ -159,15 +152,14 @@ def fit(
     if automatic is None and weights is not None:
         chosen = chosen.with_betas(cast(Sequence[float], weights))
     dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
-    refuse_extreme_weights(dataset)
-    refuse_one_group(dataset)
+    check_samples(dataset)
     model = model.complete(dataset)
     penalty = Penalty.of(sigma2, l1, model.parameter_names)
     initial, free = starting_point(model, start, fixed)
     bound = chosen.bind(model.structure(dataset))
     # Automatic weights are still open: every term may get one.
     judged = bound if automatic is None else with_open_weights(chosen, automatic.by).bind(model.structure(dataset))
-    check_estimable(model, dataset, judged, free & ~penalty.penalised)
+    model.check_estimable(dataset, judged, free & ~penalty.penalised)
     prepared = prepare(
         model,
         dataset,
@@ -181,7 +173,9 @@ def fit(
     refuse_nothing(prepared)
     # Automatic weights add up to 1, whatever was written.
     scale = prepared.scale if automatic is None else prepared.dataset.total_weight
-    settings = Settings.of(method, numeric * scale, max_iter, progress, stopping, statistical=isinstance(tol, str))
+    gtol = numeric * scale
+    tell = None if progress is None else as_callback(progress, max_iter, gtol)
+    settings = Settings(method, gtol, max_iter, tell, stopping, statistical=isinstance(tol, str))
     weights_found = None
     if automatic is not None:
         prepared, weights_found = choose_weights(prepared, automatic, settings, numeric)
@@ -217,7 +211,7 @@ def choose_weights(
         callback=None if tell is None else lambda state, x: tell(state),
     )
     bound = weights_found.policy.bind(prepared.model.structure(prepared.dataset))
-    check_estimable(prepared.model, prepared.dataset, bound, prepared.open)
+    prepared.model.check_estimable(prepared.dataset, bound, prepared.open)
     drawn = DrawnPolicy.of(prepared.bound, automatic.by, prepared.selection, prepared.problem, prepared.compile)
     chosen = replace(
         prepared,
@@ -244,9 +238,8 @@ def assemble(
     weights: WeightsResult | None = None,
 ) -> Fit:
     """The fit at θ: of the optimiser, or of any later stage that starts from ``prepared``."""
-    model = prepared.model
     return Fit(
-        model=model,
+        model=prepared.model,
         policy=prepared.policy,
         theta=theta,
         free=prepared.free,
@@ -256,7 +249,6 @@ def assemble(
         random_state=prepared.random_state,
         separated=separated,
         dropped_rows=prepared.dropped_rows,
-        cost=model.selection_cost(prepared.selection),
         weights=weights,
         prepared=prepared,
     )

@@ -18,13 +18,11 @@ from numpy.typing import ArrayLike
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, Problem
-from fieldfit.models.field import FieldModel
 from fieldfit.objective import Objective, Penalty
 from fieldfit.policies import Policy
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray, ModelError, PolicyError, WidthError
-from fieldfit.variance.identification import check_identified
 
 #: The sum of sample weights is at most this and at least 1 over this.
 _LARGEST_WEIGHT = 1e100
@@ -160,27 +158,17 @@ def starting_point(
     return initial, free
 
 
-def check_estimable(model: Model, dataset: Dataset, bound: BoundPolicy, estimated: BoolArray) -> None:
-    """Refuse unpenalised parameters (``estimated``) that samples or policy leave without a finite, unique estimate."""
-    if not estimated.any():
-        return
-    model.refuse_constant(dataset, estimated)
-    if isinstance(model, FieldModel):  # chains have weights only for what was observed
-        check_identified(model, bound, ~estimated)
+def check_samples(dataset: Dataset) -> None:
+    """Refuse samples that variances cannot be estimated from.
 
-
-def refuse_extreme_weights(dataset: Dataset) -> None:
-    """Refuse sample weights whose squares, which variances need, leave the range of numbers."""
+    The squares of their weights must be numbers, and groups tell how much the estimate varies only if there are several.
+    """
     total = dataset.total_weight
     if dataset.sample_weight is not None and not 1 / _LARGEST_WEIGHT <= total <= _LARGEST_WEIGHT:
         raise DataError(
             f"The weights in sample_weight add up to {total:.3g}, and their squares would leave the range of numbers. "
             "Divide all weights by the largest of them."
         )
-
-
-def refuse_one_group(dataset: Dataset) -> None:
-    """Refuse samples that are all in one group: nothing then tells how much the estimate varies."""
     if dataset.n_groups == 1 and dataset.n > 1:
         raise DataError(
             f"All {dataset.n:,} samples are in one group, and the variance between groups needs at least two of them. "

@@ -56,10 +56,10 @@ class ProgressLines:
 
 
 def as_callback(
-    progress: Callable[[Progress], object] | bool | None, max_iter: int, target: float
+    progress: Callable[[Progress], object] | bool, max_iter: int, target: float
 ) -> Callable[[Progress], object] | None:
     """What is called after each iteration: the user's function, or for True one that prints on stderr."""
-    if progress is None or progress is False:
+    if progress is False:
         return None
     if progress is not True:
         if not callable(progress):

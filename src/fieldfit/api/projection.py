@@ -18,6 +18,7 @@ import numpy as np
 
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
+from fieldfit.models.identification import check_identified
 from fieldfit.objective import Objective
 from fieldfit.optim import minimise
 from fieldfit.policies import Policy, as_policy
@@ -27,7 +28,6 @@ from fieldfit.report.shown import Shown, first_rows, frame_rows
 from fieldfit.report.table import PlainTable
 from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError
 from fieldfit.variance import theory_moments
-from fieldfit.variance.identification import check_identified
 from fieldfit.variance.moments import MOST_ENUMERATED_STATES, weighted_selection
 from fieldfit.variance.range_inverse import range_inverse
 from fieldfit.variance.sandwich import between, hessian_matrix

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldfit.api.prepare import check_estimable, prepare
+from fieldfit.api.prepare import prepare
 from fieldfit.api.refinement import Refinement
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence
@@ -137,7 +137,7 @@ def _steps(fit: Fit, second: Policy) -> Fit:
     if not bound.everything:
         return _controlled(fit, second, bound)
     began = time.perf_counter()
-    check_estimable(prepared.model, prepared.dataset, bound, fit.free & ~fit.penalty.penalised)
+    prepared.model.check_estimable(prepared.dataset, bound, fit.free & ~fit.penalty.penalised)
     again = prepare(
         prepared.model,
         prepared.dataset,
@@ -147,7 +147,7 @@ def _steps(fit: Fit, second: Policy) -> Fit:
         free=fit.free,
         random_state=fit.random_state,
     )
-    settings = Settings.of("auto", 1e-6 * again.scale, 1000, None, None, statistical=True)
+    settings = Settings("auto", 1e-6 * again.scale, 1000, statistical=True)
     solution = solve(again, settings)
     theta = again.objective.full(solution.x).copy()
     convergence = Convergence.of(solution, None, fit.seconds + time.perf_counter() - began)

@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 
 from fieldfit.api.prepare import Prepared
-from fieldfit.api.progress import as_callback
 from fieldfit.api.statistical import StatisticalStop
 from fieldfit.optim import Progress, Solution, Status, minimise
 from fieldfit.optim.early_stopping import EarlyStopping
@@ -45,20 +44,6 @@ class Settings:
     tell: Callable[[Progress], object] | None = None
     stopping: EarlyStopping | None = None
     statistical: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        method: Method,
-        gtol: float,
-        max_iter: int,
-        progress: Callable[[Progress], object] | bool | None,
-        stopping: EarlyStopping | None,
-        *,
-        statistical: bool = False,
-    ) -> Settings:
-        """From what users give: ``progress`` is True for lines on stderr, or a function."""
-        return cls(method, gtol, max_iter, as_callback(progress, max_iter, gtol), stopping, statistical)
 
 
 def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -> Solution:

@@ -101,10 +101,11 @@ class SampleSize:
 
 @dataclass(frozen=True)
 class Saved:
-    """What a file holds in the place of the samples: bread and meat (for few parameters), and the samples' fingerprint."""
+    """What a file holds in the place of the samples: bread and meat (for few parameters), their fingerprint and cost."""
 
     moments: Moments | None = None
     fingerprint: str = ""
+    cost: Cost | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,8 +126,6 @@ class FitState:
         The names of parameters whose optimum lies at infinity.
     dropped_rows
         Samples that were left out because their missing values cannot be summed out.
-    cost
-        The cost of one evaluation, for fields.
     weights
         How automatic weights were chosen, if they were.
     encoder
@@ -151,7 +150,6 @@ class FitState:
     random_state: int
     separated: tuple[str, ...] = ()
     dropped_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    cost: Cost | None = None
     weights: WeightsResult | None = field(default=None, compare=False)
     encoder: Encoder | None = field(default=None, compare=False)
     prepared: Prepared | None = field(default=None, compare=False)
@@ -267,6 +265,11 @@ class FitState:
     def row_weight(self) -> FloatArray | None:
         """The sample weights (n,), or None."""
         return self.needed.dataset.sample_weight
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost of one evaluation, for fields."""
+        return self.saved.cost if self.prepared is None else self.model.selection_cost(self.prepared.selection)
 
     # --- the second stage -----------------------------------------------------------------------------------------------
 

@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
+from fieldfit.models.identification import beyond, interactions, null_space, open_directions
 from fieldfit.policies import Policy, Staged, as_estimator
 from fieldfit.policies.families import Full
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError, WidthError
 from fieldfit.variance import Asymptotics, theory_moments
-from fieldfit.variance.identification import beyond, interactions, null_space, open_directions
 from fieldfit.variance.moments import MOST_ENUMERATED_STATES
 from fieldfit.variance.sandwich import between, efficiency, hessian_matrix, inverse_on
 

@@ -17,7 +17,8 @@ from fieldfit.data.labels import States
 from fieldfit.types import Int32Array, IntArray
 
 _BLOCK_CELLS = 131_072
-_MAX_TABLE = 8_000_000
+#: Entries of a table with one for each column and each value of the range.
+MOST_ENTRIES = 8_000_000
 _OUTSIDE = -2
 
 
@@ -45,11 +46,6 @@ def whole_range(matrix: NDArray[Any]) -> tuple[int, int] | None:
     if low is None or high is None:
         return 0, 0
     return (low, high) if low > -(2**53) and high < 2**53 else None
-
-
-def fits_table(m: int, low: int, high: int) -> bool:
-    """Whether one entry for each column and each value of the range is a table of a sensible size."""
-    return m * (high - low + 2) <= _MAX_TABLE
 
 
 def present_values(matrix: NDArray[Any], low: int, high: int) -> list[IntArray]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fieldfit.data import numeric
-from fieldfit.data.dataset import checked_groups, checked_weight
 from fieldfit.data.delimited import read_delimited
 from fieldfit.data.labels import (
     MAX_INFERRED_STATES,
@@ -29,7 +28,7 @@ from fieldfit.data.labels import (
 )
 from fieldfit.data.rawtable import ADVICE, RawTable, default_names, raw_array, raw_frame, raw_rows
 from fieldfit.data.samples import Table, constant_columns
-from fieldfit.types import DataError, FloatArray, Int32Array
+from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 
 __all__ = ["Table", "constant_columns", "read_table"]
 
@@ -89,14 +88,13 @@ def read_table(
             f"Missing everywhere: {raw.source} has no value in the column {raw.names[empty[0]]!r}"
             f"{f' and {len(empty) - 1} more' if len(empty) > 1 else ''}. Leave such columns out with columns=[…]."
         )
-    weights = checked_weight(weight, weight_kind, raw.n)
     return Table(
         codes,
         tuple(raw.names),
         tuple(column_states),
-        sample_weight=weights,
+        sample_weight=cast(FloatArray | None, weight),  # the table checks both and makes arrays of them
         weight_kind=weight_kind,
-        groups=checked_groups(group, raw.n),
+        groups=cast(IntArray | None, group),
     )
 
 
@@ -253,7 +251,7 @@ def _codes(raw: RawTable, known_states: list[States] | None) -> tuple[Int32Array
     """Codes (n, m) and the states of each column: the expected ones, or the inferred ones where there are none."""
     if raw.matrix is not None:
         span = _whole_states(known_states) if known_states is not None else numeric.whole_range(raw.matrix)
-        if span is not None and numeric.fits_table(raw.m, *span):
+        if span is not None and raw.m * (span[1] - span[0] + 2) <= numeric.MOST_ENTRIES:
             return _numeric_codes(raw, known_states, *span)
     codes = np.empty((raw.n, raw.m), np.int32)
     column_states = []

@@ -255,6 +255,7 @@ QUESTIONS = frozenset(
     {
         "all_samples",
         "candidate_policies",
+        "check_estimable",
         "expected_states",
         "read_file",
         "refuse_constant",
@@ -447,6 +448,13 @@ class Model(ABC):
 
     def refuse_constant(self, dataset: Dataset, unpenalised: BoolArray) -> None:
         """Raise DataError where values that never change leave an ``unpenalised`` parameter without an estimate."""
+        return
+
+    def check_estimable(self, dataset: Dataset, bound: BoundPolicy, estimated: BoolArray) -> None:
+        """Refuse unpenalised parameters (``estimated``) that samples or policy leave without a finite, unique estimate.
+
+        By default nothing is refused: chains have weights only for what was observed.
+        """
         return
 
     @abstractmethod

@@ -27,7 +27,7 @@ from fieldfit.models.graphs import check_edges, grid_edges, networkx_edges, pair
 from fieldfit.models.pairwise import PairwiseProblem, pairwise_supports
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.selection import Selection
-from fieldfit.types import Int32Array, IntArray, ModelError
+from fieldfit.types import FloatArray, Int32Array, IntArray, ModelError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -128,6 +128,15 @@ class BoltzmannMachine(FieldModel):
         features.eliminate_zeros()
         return features
 
+    @cached_property
+    def feature_units(self) -> FloatArray | None:
+        """The power of two nearest to the largest |value| of each feature; None where all are 1."""
+        largest = max(abs(float(s)) for s in self.states[0])
+        sizes = np.full(self.n_parameters, largest)
+        sizes[self.edge_parameter] = largest**2
+        units: FloatArray = np.exp2(np.round(np.log2(sizes)))
+        return units if np.any(units != 1.0) else None
+
     @classmethod
     def grid(
         cls, rows: int, columns: int, *, neighbours: int = 4, tied: bool = False, **options: Any
@@ -211,11 +220,6 @@ class BoltzmannMachine(FieldModel):
         if self._bias_labels is not None:
             return couplings + [str(label) for label in self._bias_labels]
         return couplings + list(self.names)
-
-    def with_names(self, names: Sequence[str]) -> BoltzmannMachine:
-        """Return the same model with other names for its variables."""
-        header, arrays = self.specification()
-        return BoltzmannMachine.from_specification(header | {"names": list(names)}, arrays)
 
     def compile(self, dataset: Dataset, selection: Selection) -> Problem:
         """Compile model, data and selection. The pairwise kernels handle blocks given the rest.

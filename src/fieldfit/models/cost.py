@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.data.dataset import Dataset
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.base import Cost
 from fieldfit.policies.policy import BoundPolicy
@@ -68,10 +69,10 @@ def selection_cost(model: FieldModel, selection: Selection) -> Cost:
     return Cost(components, flops)
 
 
-def expected_flops(model: FieldModel, policy: BoundPolicy) -> float:
+def sample_flops(model: FieldModel, bound: BoundPolicy, dataset: Dataset | None = None) -> float:
     """The paper's FLOPs of one sample, in the mean over Z."""
     total = 0.0
-    for family, lam, count in zip(policy.families, policy.lams(), policy.expected_counts(), strict=True):
+    for family, lam, count in zip(bound.families, bound.lams(), bound.expected_counts(), strict=True):
         each = family_flops(model, family)
         total += float(count) * float(each[0]) if len(each) == 1 else float((lam * each).sum())
     return total

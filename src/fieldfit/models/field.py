@@ -9,11 +9,11 @@ Every field model (`MarkovRandomField`, `BoltzmannMachine`, `Potts`) builds its 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,17 +24,15 @@ from fieldfit.data.samples import Table, as_table
 from fieldfit.inference import ExactInference, FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.gibbs import BURN_IN, CHAINS, THIN, gibbs_sample
-from fieldfit.models.base import Cost, Draws, Model, Problem
-from fieldfit.models.cost import expected_flops, selection_cost
-from fieldfit.models.field_candidates import candidate_policies, refuse_constant, states_at_once
+from fieldfit.models import cost, field_candidates, identification
+from fieldfit.models.base import Draws, Model, Problem
 from fieldfit.models.field_compiler import FieldArrays
 from fieldfit.models.field_expectations import expected_states
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.policies.families import Components
-from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.policies.structure import FieldStructure, Structure
-from fieldfit.types import BoolArray, DataError, FloatArray, Int32Array, ModelError, WidthError
+from fieldfit.policies.structure import FieldStructure
+from fieldfit.types import DataError, FloatArray, Int32Array, ModelError, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -63,19 +61,23 @@ class FieldModel(Model):
         self.offset = offset
         self.observed = tuple(sorted(observed))
         self.largest_table = largest_table
-        self.named = names is not None
-        self.names = tuple(map(str, names)) if names is not None else tuple(f"x{v}" for v in range(self.m))
+        self.m = graph.n_variables  # the number of variables
         self.states = tuple(tuple(s) for s in states)
-        if len(self.names) != self.m or len(set(self.names)) != self.m:
-            raise ModelError(f"The {self.m} variables need {self.m} different names; got {list(self.names)}.")
+        self._name(names if names is not None else [f"x{v}" for v in range(self.m)])
+        self.named = names is not None
         for variable in self.observed:
             if not 0 <= variable < self.m:
                 raise ModelError(
                     f"The model conditions on variable {variable}, but the variables are 0 to {self.m - 1}."
                 )
 
-    @abstractmethod
-    def with_names(self, names: Sequence[str]) -> FieldModel:
+    def _name(self, names: Sequence[str]) -> None:
+        self.names = tuple(map(str, names))
+        self.named = True
+        if len(self.names) != self.m or len(set(self.names)) != self.m:
+            raise ModelError(f"The {self.m} variables need {self.m} different names; got {list(self.names)}.")
+
+    def with_names(self, names: Sequence[str]) -> Self:
         """Return the same model with other names for its variables.
 
         Parameters
@@ -93,17 +95,15 @@ class FieldModel(Model):
         >>> ff.BoltzmannMachine(2).with_names(["age", "vote"]).parameter_names
         ['age:vote']
         """
+        named = copy(self)
+        named._name(names)
+        return named
 
     @cached_property
     def features(self) -> csr_array:
         """The feature matrix F (table entries, parameters)."""
         assert self._features is not None
         return self._features
-
-    @property
-    def m(self) -> int:
-        """Number of variables."""
-        return self.graph.n_variables
 
     @property
     def n_parameters(self) -> int:
@@ -233,21 +233,12 @@ class FieldModel(Model):
         """All states given what is observed of each sample, with the sums of w p and of w² p."""
         return expected_states(self, theta, as_table(dataset), most)
 
-    def selection_cost(self, selection: Selection) -> Cost:
-        """The selected components and their FLOPs."""
-        return selection_cost(self, selection)
-
-    def candidate_policies(self, structure: Structure) -> tuple[str, ...]:
-        """Families, partitions and the full likelihood, as far as their components are not too many."""
-        return candidate_policies(self)
-
-    def sample_flops(self, bound: BoundPolicy, dataset: Dataset) -> float:
-        """The paper's FLOPs of one sample, in the mean over Z."""
-        return expected_flops(self, bound)
-
-    def states_at_once(self, bound: BoundPolicy) -> float:
-        """The joint states that the only component of a policy sums over at once in a complete graph; else 0."""
-        return states_at_once(self, bound)
+    selection_cost = cost.selection_cost
+    sample_flops = cost.sample_flops
+    candidate_policies = field_candidates.candidate_policies
+    states_at_once = field_candidates.states_at_once
+    refuse_constant = identification.refuse_constant
+    check_estimable = identification.check_estimable
 
     @property
     def n_states(self) -> float:
@@ -259,11 +250,7 @@ class FieldModel(Model):
         codes, probability = self.joint_probabilities(theta)
         return Table(codes, self.names, self.states), probability
 
-    def refuse_constant(self, dataset: Dataset, unpenalised: BoolArray) -> None:
-        """Raise DataError where columns that never change leave an unpenalised parameter without an estimate."""
-        refuse_constant(self, as_table(dataset), unpenalised)
-
-    def complete(self, dataset: Dataset) -> FieldModel:
+    def complete(self, dataset: Dataset) -> Self:
         """Return the model with the names of the data's columns, unless it has names already."""
         return self if self.named else self.with_names(as_table(dataset).names)
 

@@ -1,15 +1,12 @@
-"""Which policies a plan compares for a field by default, and what a field's data leave without an estimate."""
+"""Which policies a plan compares for a field by default."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fieldfit.data.samples import Table, constant_columns
 from fieldfit.policies.policy import BoundPolicy
-from fieldfit.types import BoolArray, DataError
+from fieldfit.policies.structure import Structure
 
 if TYPE_CHECKING:
     from fieldfit.models.field import FieldModel
@@ -20,7 +17,7 @@ MOST_BLOCK_STATES = 60_000
 MOST_EARLY_STATES = 1 << 16
 
 
-def candidate_policies(model: FieldModel) -> tuple[str, ...]:
+def candidate_policies(model: FieldModel, structure: Structure | None = None) -> tuple[str, ...]:
     """Families and partitions, the most useful first.
 
     What comes late is skipped where time is short. Families with too many components are not among them.
@@ -54,21 +51,3 @@ def is_complete(model: FieldModel) -> bool:
 
 def _pairs(model: FieldModel) -> int:
     return sum(map(len, model.graph.neighbours)) // 2
-
-
-def refuse_constant(model: FieldModel, dataset: Table, unpenalised: BoolArray) -> None:
-    """Refuse columns that never change where an unpenalised parameter has only factors that touch them."""
-    constant = constant_columns(dataset)
-    if not constant:
-        return
-    still = np.array([name in constant for name in dataset.names])
-    scopes = model.graph.scope_matrix
-    touching = np.any(np.where(scopes >= 0, still[scopes], False), axis=1)
-    elsewhere = model.features[~np.repeat(touching, model.graph.table_sizes)]
-    if np.any(unpenalised & (np.diff(elsewhere.tocsc().indptr) == 0)):
-        shown = ", ".join(map(str, constant[:10])) + (", …" if len(constant) > 10 else "")
-        raise DataError(
-            f"{len(constant)} column{'s' if len(constant) > 1 else ''} never change{'' if len(constant) > 1 else 's'}: "
-            f"{shown}. Without a penalty the parameters there have no finite estimate: leave constant columns out or "
-            "give sigma2."
-        )

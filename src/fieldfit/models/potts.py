@@ -224,11 +224,6 @@ class Potts(FieldModel):
         """``a=s:b=t`` for the couplings of sites a and b, ``a=s`` for fields."""
         return PottsNames(self)
 
-    def with_names(self, names: Sequence[str]) -> Potts:
-        """Return the same model with other names for its sites."""
-        header, arrays = self.specification()
-        return Potts.from_specification(header | {"names": list(names)}, arrays)
-
     @cached_property
     def tables(self) -> PottsTables:
         """How θ becomes a table of couplings for each edge and a line of fields for each site."""

@@ -15,11 +15,11 @@ from typing import Literal
 
 import numpy as np
 
+from fieldfit.optim.descent import ValueGradient, start_point
 from fieldfit.optim.lbfgs import PAIRS, minimise_lbfgs
 from fieldfit.optim.newton import HessianProduct, minimise_newton
 from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
 from fieldfit.optim.proximal import minimise_proximal
-from fieldfit.optim.run import ValueGradient, start_point
 from fieldfit.optim.solution import Callback, Solution
 from fieldfit.optim.units import Units
 from fieldfit.threads import one_blas_thread

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from fieldfit import _kernels
-from fieldfit.optim.descent import Descent, Point
+from fieldfit.optim.descent import Descent, Point, ValueGradient, start_point
 from fieldfit.optim.line_search import SearchOutcome, wolfe_search
 from fieldfit.optim.memory import Memory
 from fieldfit.optim.preconditioner import (
@@ -22,7 +22,6 @@ from fieldfit.optim.preconditioner import (
     checked_operator,
     split_preconditioner,
 )
-from fieldfit.optim.run import Run, ValueGradient, start_point
 from fieldfit.optim.solution import Callback, Solution, Status
 from fieldfit.threads import get_threads
 from fieldfit.types import FieldfitError, FloatArray
@@ -52,10 +51,9 @@ def minimise_lbfgs(
     if history < 1:
         raise FieldfitError(f"L-BFGS needs a history of at least 1 pair; got {history}.")
     x = start_point(x0)
-    diagonal, operator = split_preconditioner(preconditioner, x.size)
-    run = Run(fun, x.size, callback)
     staged = preconditioner if isinstance(preconditioner, StagedPreconditioner) else None
-    descent = _Descent(run, x, Memory(x.size, history, diagonal), diagonal is not None, operator, staged)
+    diagonal, operator = split_preconditioner(preconditioner if staged is None else staged.first, x.size)
+    descent = _Descent(fun, x, callback, Memory(x.size, history, diagonal), diagonal is not None, operator, staged)
     return descent.minimise(gtol, ftol, max_iter)
 
 
@@ -64,14 +62,15 @@ class _Descent(Descent):
 
     def __init__(
         self,
-        run: Run,
+        fun: ValueGradient,
         x: FloatArray,
+        callback: Callback | None,
         memory: Memory,
         scaled: bool,
         operator: InverseProduct | None,
         staged: StagedPreconditioner | None,
     ) -> None:
-        super().__init__(run, x)
+        super().__init__(fun, x, callback)
         self._staged = staged
         self._steps = 0
         self._memory = memory
@@ -99,7 +98,7 @@ class _Descent(Descent):
     def begin(self) -> bool:
         """Evaluate the start; false if the value or the gradient is not finite."""
         x, kept = self.current.x, self.current.gradient
-        value, gradient = self._run.evaluate(x)
+        value, gradient = self._evaluate(x)
         _, norm, finite = _kernels.keep_gradient(gradient, None, kept=kept, n_threads=get_threads())
         self._look(x, kept, value, norm)
         return finite and math.isfinite(value)
@@ -143,7 +142,7 @@ class _Descent(Descent):
                     self.current.x, self._direction, step, trial=self._trial.x, n_threads=get_threads()
                 )
             moved.append(step)
-            value, gradient = self._run.evaluate(self._trial.x)
+            value, gradient = self._evaluate(self._trial.x)
             slope, self._trial_norm, finite = _kernels.keep_gradient(
                 gradient, self._direction, kept=self._trial.gradient, n_threads=get_threads()
             )

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.optim.cg import Recursion, checked_product
-from fieldfit.optim.descent import Descent, Point
+from fieldfit.optim.descent import Descent, Point, ValueGradient, start_point
 from fieldfit.optim.line_search import SearchOutcome, wolfe_search
 from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
-from fieldfit.optim.run import Run, ValueGradient, start_point
 from fieldfit.optim.solution import Callback, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray
 
@@ -52,9 +51,8 @@ def minimise_newton(
         raise FieldfitError("Newton's method needs hessian_product or hessian; neither was given.")
     x = start_point(x0)
     split_preconditioner(preconditioner, x.size)
-    run = Run(fun, x.size, callback)
     dense = hessian is not None or x.size <= dense_below
-    newton = _Newton(run, x, hessian_product, hessian, preconditioner, hessian_diagonal, dense)
+    newton = _Newton(fun, x, callback, hessian_product, hessian, preconditioner, hessian_diagonal, dense)
     return newton.minimise(gtol, ftol, max_iter)
 
 
@@ -71,15 +69,16 @@ class _Step:
 class _Newton(Descent):
     def __init__(
         self,
-        run: Run,
+        fun: ValueGradient,
         x: FloatArray,
+        callback: Callback | None,
         hessian_product: HessianProduct | None,
         hessian: Callable[[FloatArray], FloatArray] | None,
         preconditioner: Preconditioner | None,
         hessian_diagonal: Callable[[FloatArray], FloatArray] | None,
         dense: bool,
     ) -> None:
-        super().__init__(run, x)
+        super().__init__(fun, x, callback)
         self._dense = dense
         self._hessian_product = hessian_product
         self._hessian = hessian
@@ -147,13 +146,13 @@ class _Newton(Descent):
         return None
 
     def _look(self, x: FloatArray) -> Point:
-        value, gradient = self._run.evaluate(x)
+        value, gradient = self._evaluate(x)
         return Point(x, gradient.copy(), value, float(np.abs(gradient).max(initial=0.0)))
 
     def _product(self, v: FloatArray) -> FloatArray:
         assert self._hessian_product is not None
         product, x = self._hessian_product, self.current.x
-        self._run.hessian_products += 1
+        self._hessian_products += 1
         return checked_product(lambda vector: product(x, vector), v)
 
     def _matrix(self) -> FloatArray:

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.optim.descent import Descent, Point
+from fieldfit.optim.descent import Descent, Point, ValueGradient, start_point
 from fieldfit.optim.l1_penalty import L1Penalty
 from fieldfit.optim.line_search import SearchOutcome
 from fieldfit.optim.quadratic_model import QuadraticModel
-from fieldfit.optim.run import Run, ValueGradient, start_point
 from fieldfit.optim.solution import Callback, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray
 
@@ -55,16 +54,24 @@ def minimise_proximal(
         history = _PAIRS if x.size < _MANY_PARAMETERS else _FEW_PAIRS
     if history < 1:
         raise FieldfitError(f"A quasi-Newton method needs a history of at least 1 pair; got {history}.")
-    run = Run(fun, x.size, callback)
-    descent = _Descent(run, x, L1Penalty(l1, x.size), QuadraticModel(x.size, history, diagonal), diagonal is not None)
+    penalty, model = L1Penalty(l1, x.size), QuadraticModel(x.size, history, diagonal)
+    descent = _Descent(fun, x, callback, penalty, model, diagonal is not None)
     return descent.minimise(gtol, ftol, max_iter)
 
 
 class _Descent(Descent):
     """Holds the penalty and the model of the smooth part as well."""
 
-    def __init__(self, run: Run, x: FloatArray, penalty: L1Penalty, model: QuadraticModel, scaled: bool) -> None:
-        super().__init__(run, x)
+    def __init__(
+        self,
+        fun: ValueGradient,
+        x: FloatArray,
+        callback: Callback | None,
+        penalty: L1Penalty,
+        model: QuadraticModel,
+        scaled: bool,
+    ) -> None:
+        super().__init__(fun, x, callback)
         self._penalty = penalty
         self._model = model
         self._scaled = scaled
@@ -90,7 +97,7 @@ class _Descent(Descent):
             self._model.clear()
 
     def _evaluate(self, x: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = self._run.evaluate(x)
+        value, gradient = super()._evaluate(x)
         return value, gradient.copy()
 
     def _accept(self, x: FloatArray, value: float, gradient: FloatArray) -> None:

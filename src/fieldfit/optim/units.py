@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fieldfit.optim.descent import ValueGradient
 from fieldfit.optim.newton import HessianProduct
 from fieldfit.optim.preconditioner import Preconditioner
-from fieldfit.optim.run import ValueGradient
 from fieldfit.optim.solution import Callback, Progress, Solution
 from fieldfit.types import FloatArray
 

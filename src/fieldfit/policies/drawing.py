@@ -28,11 +28,6 @@ def nothing(family: BoundFamily, beta: Weight, start: int, stop: int) -> FamilyS
     return FamilySelection(family, beta, indptr=indptr, indices=np.empty(0, dtype=np.int64), start=start)
 
 
-def whole_rows(family: BoundFamily, beta: Weight, rows: BoolArray | None, start: int) -> FamilySelection:
-    """All components of the family in these samples (None: in all of them)."""
-    return FamilySelection(family, beta, rows=rows, start=start)
-
-
 def one_for_each(
     family: BoundFamily, beta: Weight, rows: BoolArray, indices: IntArray, start: int
 ) -> FamilySelection:
@@ -52,10 +47,8 @@ def draw_whole(
     active: BoolArray | None,
 ) -> FamilySelection:
     """The whole family with probability λ in each sample."""
-    if lam >= 1.0:
-        return whole_rows(family, beta, active, start)
     rows = row_uniforms(seed, stream, start, stop, 1)[:, 0] < lam
-    return whole_rows(family, beta, rows if active is None else rows & active, start)
+    return FamilySelection(family, beta, rows=rows if active is None else rows & active, start=start)
 
 
 def draw_bernoulli(
@@ -72,8 +65,6 @@ def draw_bernoulli(
 
     Where λ differs between components, candidates come with the largest λ and stay with probability λ_j / max λ.
     """
-    if np.min(lam) >= 1.0:
-        return whole_rows(family, beta, active, start)
     largest = float(np.max(lam))
     keep = _NO_NUMBERS if isinstance(lam, float) else np.ascontiguousarray(lam / largest)
     mask = _NO_MASK if active is None else active.astype(np.uint8)

@@ -60,7 +60,7 @@ def theory(
     """
     from fieldfit.api.theory import asymptotics
     from fieldfit.cli.output import print_json, print_table
-    from fieldfit.models.cost import expected_flops
+    from fieldfit.models.cost import sample_flops
     from fieldfit.policies import Policy, Staged, as_estimator
     from fieldfit.report.table import PlainTable
 
@@ -77,7 +77,7 @@ def theory(
             {
                 "policy": str(policy),
                 "components": float(bound.expected_counts().sum()),
-                "flops": expected_flops(field, bound),
+                "flops": sample_flops(field, bound),
                 **theory.to_dict(),
                 "why_no_mle": theory.why_no_mle or None,
                 "note": theory.note or None,

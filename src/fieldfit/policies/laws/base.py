@@ -254,11 +254,14 @@ def law_names() -> list[str]:
 
 def read_law(reader: Reader) -> Law:
     """Read one group: a law by name, or an independent term."""
+    from fieldfit.policies.laws.independent import Independent
+
     start = reader.position
-    if reader.at_number():
-        return _read_independent(reader)
-    name = reader.word()
-    law = None if name is None else find_law(name)
+    name = None if reader.at_number() else reader.word()
+    if name is None or is_family_name(name):
+        reader.position = start
+        return Independent(read_term(reader))
+    law = find_law(name)
     if law is not None:
         with reader.blame(start):
             reader.depth += 1
@@ -267,16 +270,7 @@ def read_law(reader: Reader) -> Law:
             law_read = law.read(reader)
             reader.depth -= 1
             return law_read
-    if name is not None and not is_family_name(name):
-        reader.fail(f"expected a family ({FAMILY_NAMES}) or a law ({', '.join(law_names())}).", start)
-    reader.position = start
-    return _read_independent(reader)
-
-
-def _read_independent(reader: Reader) -> Law:
-    from fieldfit.policies.laws.independent import Independent
-
-    return Independent(read_term(reader))
+    return reader.fail(f"expected a family ({FAMILY_NAMES}) or a law ({', '.join(law_names())}).", start)
 
 
 def read_sum(reader: Reader) -> tuple[Law, ...]:

@@ -146,6 +146,8 @@ class BoundIndependent(BoundLaw):
     def draw(self, seed: int, start: int, stop: int, active: BoolArray | None) -> tuple[FamilySelection, ...]:
         """Geometric gaps between the selected components of a sample."""
         family, beta = self.families[0], self.betas[0]
+        if np.min(self.lam) == 1:
+            return (FamilySelection(family, beta, rows=active, start=start),)
         if np.max(self.lam) == 0:
             return (nothing(family, beta, start, stop),)
         if self.whole or family.size == 1:

@@ -20,7 +20,6 @@ from typing import ClassVar
 import numpy as np
 
 from fieldfit.inference import ExactInference, FactorGraph
-from fieldfit.policies.drawing import whole_rows
 from fieldfit.policies.laws.base import BoundLaw, Factors, LawOfTerms, Share, Sizes
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
@@ -213,7 +212,7 @@ class BoundLogLinear(BoundLaw):
             if self.whole[f] or family.size == 1:
                 rows = np.zeros(stop - start, dtype=bool)
                 rows[sample[mine]] = True
-                parts.append(whole_rows(family, beta, rows, start))
+                parts.append(FamilySelection(family, beta, rows=rows, start=start))
                 continue
             counts = np.bincount(sample[mine], minlength=stop - start)
             indptr = np.concatenate(([0], np.cumsum(counts)))

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fieldfit.policies.drawing import one_for_each, row_uniforms, whole_rows
+from fieldfit.policies.drawing import one_for_each, row_uniforms
 from fieldfit.policies.laws.base import BoundLaw, Factors, LawOfTerms, Share, Sizes, block_diagonal
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
@@ -138,7 +138,7 @@ class BoundMultinomial(BoundLaw):
             if family.size is None:
                 rows &= family.sizes(start, stop) > 0
             if self.whole[t] or family.size == 1:
-                parts.append(whole_rows(family, beta, rows, start))
+                parts.append(FamilySelection(family, beta, rows=rows, start=start))
                 continue
             inside = uniforms[rows, 1]
             if isinstance(lam, float):

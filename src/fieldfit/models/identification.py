@@ -1,4 +1,4 @@
-"""Does a policy determine the parameters? (Definition 3)
+"""Do the samples and the policy determine the parameters? (Definition 3)
 
 For components with B = Aᶜ the answer is algebra: such a component sees exactly those interactions of the model that
 involve a variable of A. Components that sum variables out are checked numerically: the expected information at a
@@ -8,19 +8,49 @@ generic θ has no null space beyond the model's own gauge freedom (the direction
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.data.samples import Table
-from fieldfit.models.field import FieldModel
+from fieldfit.data.dataset import Dataset
+from fieldfit.data.samples import Table, as_table, constant_columns
 from fieldfit.policies.field_families import SubsetsFamily
 from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.types import BoolArray, FloatArray, IdentifiabilityError
+from fieldfit.types import BoolArray, DataError, FloatArray, IdentifiabilityError
+
+if TYPE_CHECKING:
+    from fieldfit.models.field import FieldModel
 
 #: Parameters up to which null spaces are computed.
 _MOST_CHECKED_PARAMETERS = 3_000
 _MOST_CHECKED_COMPONENTS = 20_000
+
+
+def check_estimable(model: FieldModel, dataset: Dataset, bound: BoundPolicy, estimated: BoolArray) -> None:
+    """Refuse unpenalised parameters (``estimated``) that samples or policy leave without a finite, unique estimate."""
+    if estimated.any():
+        refuse_constant(model, dataset, estimated)
+        check_identified(model, bound, ~estimated)
+
+
+def refuse_constant(model: FieldModel, dataset: Dataset, unpenalised: BoolArray) -> None:
+    """Refuse columns that never change where an unpenalised parameter has only factors that touch them."""
+    table = as_table(dataset)
+    constant = constant_columns(table)
+    if not constant:
+        return
+    still = np.array([name in constant for name in table.names])
+    scopes = model.graph.scope_matrix
+    touching = np.any(np.where(scopes >= 0, still[scopes], False), axis=1)
+    elsewhere = model.features[~np.repeat(touching, model.graph.table_sizes)]
+    if np.any(unpenalised & (np.diff(elsewhere.tocsc().indptr) == 0)):
+        shown = ", ".join(map(str, constant[:10])) + (", …" if len(constant) > 10 else "")
+        raise DataError(
+            f"{len(constant)} column{'s' if len(constant) > 1 else ''} never change{'' if len(constant) > 1 else 's'}: "
+            f"{shown}. Without a penalty the parameters there have no finite estimate: leave constant columns out or "
+            "give sigma2."
+        )
 
 
 def check_identified(
@@ -29,11 +59,16 @@ def check_identified(
     fixed: BoolArray,
     remedy: str = "fix those parameters, or give a penalty (sigma2)",
 ) -> None:
-    """Raise IdentifiabilityError with the parameters' names where the policy leaves some of them open.
+    """Raise IdentifiabilityError with the parameters' names where the policy leaves some open beyond the model's gauge.
+
+    Only components with λβ > 0 count: what is never selected, or has no weight, determines nothing.
 
     ``fixed`` (r,) marks parameters that are not estimated; ``remedy`` is what else than another policy would help.
     """
-    concerned = np.flatnonzero(open_parameters(model, policy, fixed))
+    directions = open_directions(model, policy, fixed)
+    if directions is None:
+        return
+    concerned = np.flatnonzero(~fixed)[beyond(directions, null_space(interactions(model)[:, ~fixed]))]
     if len(concerned):
         names = [model.parameter_names[place] for place in concerned.tolist()]
         raise IdentifiabilityError(
@@ -50,18 +85,6 @@ def with_open_weights(policy: Policy, by: str) -> Policy:
     return policy.with_betas(
         [beta if by == "term" and isinstance(beta, tuple) and max(beta) > 0 else 1.0 for beta in policy.betas]
     )
-
-
-def open_parameters(model: FieldModel, policy: BoundPolicy, fixed: BoolArray) -> BoolArray:
-    """Which parameters (r,) the policy leaves open beyond the gauge freedom of the model.
-
-    Only components with λβ > 0 count: what is never selected, or has no weight, determines nothing.
-    """
-    concerned = np.zeros(model.n_parameters, dtype=bool)
-    directions = open_directions(model, policy, fixed)
-    if directions is not None:
-        concerned[~fixed] = beyond(directions, null_space(interactions(model)[:, ~fixed]))
-    return concerned
 
 
 def interactions(model: FieldModel) -> FloatArray:
