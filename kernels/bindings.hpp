@@ -34,5 +34,6 @@ void bind_pairwise_information(nb::module_& module);
 void bind_name_table(nb::module_& module);
 void bind_vectors(nb::module_& module);
 void bind_lasso(nb::module_& module);
+void bind_logistic_path(nb::module_& module);
 
 }  // namespace ff

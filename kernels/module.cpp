@@ -57,4 +57,5 @@ NB_MODULE(_kernels, module) {
     ff::bind_name_table(module);
     ff::bind_vectors(module);
     ff::bind_lasso(module);
+    ff::bind_logistic_path(module);
 }

@@ -36,9 +36,14 @@ _HOMES = {
     "set_threads": "fieldfit.threads",
 }
 
+#: Packages for one kind of user each: ff.networks, ff.proteins.
+_PACKAGES = ("networks", "proteins")
+
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
+    from fieldfit import networks as networks
+    from fieldfit import proteins as proteins
     from fieldfit.api.best_weights import best_weights as best_weights
     from fieldfit.api.comparison import compare as compare
     from fieldfit.api.comparison import likelihood_ratio as likelihood_ratio
@@ -69,8 +74,10 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
+    if name in _PACKAGES:
+        return importlib.import_module(f"fieldfit.{name}")
     raise AttributeError(f"module 'fieldfit' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_PACKAGES])

@@ -793,3 +793,26 @@ def lasso_descent(
     """
     Lower g.d + d'Bd/2 + sum l1 |x + d| with B = diag(scale) - left right' over the step d, in place, by coordinate descent; returns the passes. products = right' step on entry and exit.
     """
+
+def logistic_paths(
+    *,
+    codes: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    weights: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    targets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    lambdas: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ratio: float,
+    tol: float,
+    most_steps: int,
+    least: int,
+    least_gain: float,
+    most_deviance: float,
+    coefficients: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    lambdas_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    likelihood: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    counts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+    failed: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """
+    L1 paths of logistic regressions of the columns `targets` of codes on the others, for every row of weights; see logistic_path.hpp. coefficients (weightings, targets, lambdas, m) have the intercept at the column's own place.
+    """

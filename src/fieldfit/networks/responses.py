@@ -1,0 +1,233 @@
+"""Answers with two values each: read from a table, recoded to 0 and 1, and checked for what a network cannot use."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.data.samples import Table
+from fieldfit.data.table import read_table
+from fieldfit.types import BoolArray, DataError, FieldfitWarning, FloatArray, IntArray
+
+#: Names that say which group a row belongs to, rather than what was measured.
+GROUP_NAMES = frozenset(
+    ["group", "groups", "grp", "condition", "cohort", "arm", "treatment", "sex", "gender", "diagnosis", "class", "label",
+     "site", "country", "wave", "sample", "id", "subject", "participant", "person"]
+)  # fmt: skip
+#: Fewer rows than this give no network; a value that occurs less often than `_RARE` gets a warning.
+LEAST_ROWS, _RARE = 10, 8
+
+
+@dataclass(frozen=True, eq=False)
+class Responses:
+    """Answers as codes (n, m): 1 for the larger of a column's two values, 0 for the smaller, −1 where it is missing.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the columns.
+    codes : ndarray of int8, shape (n, m)
+        The answers.
+    values : tuple of pairs
+        The two values of each column, as they were in the table.
+    groups : ndarray of str, shape (n,), or None
+        The group of each row.
+    """
+
+    names: tuple[str, ...]
+    codes: NDArray[np.int8]
+    values: tuple[tuple[object, object], ...]
+    groups: NDArray[np.str_] | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.codes)
+
+    @property
+    def m(self) -> int:
+        """Number of columns."""
+        return len(self.names)
+
+    @cached_property
+    def whole(self) -> BoolArray:
+        """Which rows have no missing value (n,)."""
+        return np.asarray((self.codes >= 0).all(axis=1))
+
+    @cached_property
+    def distinct(self) -> tuple[NDArray[np.uint8], IntArray]:
+        """The different rows without missing values, and for each such row of the table which one it is."""
+        complete = np.ascontiguousarray(self.codes[self.whole].astype(np.uint8))
+        keys = np.packbits(complete, axis=1)
+        _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        return complete[first], inverse.reshape(-1).astype(np.int64)
+
+    def counts(self, weights: FloatArray | None = None) -> FloatArray:
+        """The weight (weightings, distinct rows) of each different row; ``weights`` (weightings, complete rows)."""
+        rows, inverse = self.distinct
+        if weights is None:
+            return np.bincount(inverse, minlength=len(rows)).astype(np.float64)[None]
+        return np.stack([np.bincount(inverse, weight, minlength=len(rows)) for weight in weights])
+
+    def subset(self, rows: BoolArray | IntArray) -> Responses:
+        """The same columns in some of the rows."""
+        groups = None if self.groups is None else self.groups[rows]
+        return replace(self, codes=self.codes[rows], groups=groups)
+
+    def by_group(self) -> dict[str, Responses]:
+        """The rows of each group, groups in sorted order."""
+        if self.groups is None:
+            raise DataError("The table has no groups. Read it with by=, the name of the column with the groups.")
+        return {label: self.subset(self.groups == label) for label in np.unique(self.groups).tolist()}
+
+    def table(self) -> Table:
+        """The answers as samples of `fieldfit.BoltzmannMachine`."""
+        return Table(self.codes.astype(np.int32), self.names, ((0, 1),) * self.m)
+
+
+def read_responses(
+    data: Any,
+    *,
+    by: str | None = None,
+    columns: Sequence[str] | None = None,
+    leave_out: Sequence[str] = (),
+    header: bool | None = None,
+) -> Responses:
+    """Read a table of columns with two values each.
+
+    Parameters
+    ----------
+    data : DataFrame, array_like, str, Path or Responses
+        A row for each person, vote or time bin. A text is the path of a CSV or TSV file. Missing values are allowed.
+    by : str or None, default: None
+        The column with the group of each row. It is not part of the network.
+    columns : sequence of str or None, default: None
+        The columns to use. None: all but ``by``.
+    leave_out : sequence of str, default: ()
+        Columns that are not used.
+    header : bool or None, default: None
+        Whether line 1 of a file has names. None: decided from the file.
+
+    Returns
+    -------
+    Responses
+
+    Raises
+    ------
+    DataError
+        If a column has other than two values, or a name such as "group" or "sex" that says which group a row belongs to
+        (unless ``columns`` names it), or if there are fewer than 10 rows.
+
+    Examples
+    --------
+    >>> from fieldfit import networks
+    >>> rows = [["no", 0], ["yes", 1], ["yes", 0]] * 4
+    >>> answers = networks.read_responses(rows)
+    >>> answers.names, answers.values
+    (('x0', 'x1'), (('no', 'yes'), (0, 1)))
+    >>> answers.codes[0]
+    array([0, 0], dtype=int8)
+    """
+    if isinstance(data, Responses):
+        return data
+    wanted = None if columns is None else [*columns, *([by] if by is not None and by not in columns else [])]
+    table = read_table(data, columns=wanted, header=header)
+    places = {name: place for place, name in enumerate(table.names)}
+    for name in [*leave_out, *([by] if by is not None else [])]:
+        if name not in places:
+            raise DataError(f"The table has no column {name!r}; its columns are {_listed(table.names)}.")
+    used = [name for name in table.names if name != by and name not in leave_out]
+    if len(used) < 2:
+        raise DataError(f"A network needs at least two columns; the table has {len(used)} to use.")
+    if table.n < LEAST_ROWS:
+        raise DataError(f"The table has {table.n} rows; a network needs at least {LEAST_ROWS}.")
+    for name in used:
+        _check_column(name, table.states[places[name]], by, explicit=columns is not None)
+    kept = [places[name] for name in used]
+    groups = None
+    if by is not None:
+        groups = _labels(table, places[by], by)
+    codes = table.codes[:, kept].astype(np.int8)
+    values = tuple((table.states[place][0], table.states[place][1]) for place in kept)
+    return Responses(tuple(used), codes, values, groups)
+
+
+def checked_for_regressions(answers: Responses) -> Responses:
+    """Refuse rows that are too few and columns that hardly vary among the complete rows; warn of rare values."""
+    complete = answers.codes[answers.whole]
+    if len(complete) < LEAST_ROWS:
+        raise DataError(
+            f"{len(complete)} of {answers.n} rows have no missing value; regressions of each variable on all others need "
+            f"at least {LEAST_ROWS}. Leave out columns with many missing values, or use joint_network, which sums over "
+            "missing values."
+        )
+    if len(complete) < answers.n:
+        warnings.warn(
+            f"{answers.n - len(complete)} of {answers.n} rows have missing values and are left out of the regressions. "
+            "joint_network sums over missing values instead.",
+            FieldfitWarning,
+            stacklevel=3,
+        )
+    ones = complete.sum(axis=0)
+    rarer = np.minimum(ones, len(complete) - ones)
+    for name, count, one in zip(answers.names, rarer.tolist(), ones.tolist(), strict=True):
+        if count < 2:
+            pair = answers.values[answers.names.index(name)]
+            common = pair[int(one > len(complete) / 2)]
+            raise DataError(
+                f"The column {name!r} has the value {common!r} in {len(complete) - count} of {len(complete)} rows, so its "
+                f"edges cannot be estimated. Leave it out (leave_out=[{name!r}])."
+            )
+    rare = [name for name, count in zip(answers.names, rarer.tolist(), strict=True) if count < _RARE]
+    if rare:
+        warnings.warn(
+            f"In {len(rare)} column{'s' * (len(rare) != 1)} one of the values occurs fewer than {_RARE} times "
+            f"({_listed(rare)}). Edges of such columns are unreliable.",
+            FieldfitWarning,
+            stacklevel=3,
+        )
+    return answers
+
+
+def _check_column(name: str, states: tuple[object, ...], by: str | None, explicit: bool) -> None:
+    if len(states) == 1:
+        raise DataError(
+            f"The column {name!r} has the value {states[0]!r} in every row, so it can have no edges. Leave it out "
+            f"(leave_out=[{name!r}])."
+        )
+    if len(states) > 2:
+        shown = ", ".join(map(repr, states[:3]))
+        hint = f"; if it says which group a row belongs to, use by={name!r}" if by is None else ""
+        raise DataError(
+            f"The column {name!r} has {len(states)} different values ({shown}, …); a network needs columns with two. "
+            f"Recode it, or leave it out (leave_out=[{name!r}]){hint}."
+        )
+    if name.strip().lower() in GROUP_NAMES and not explicit:
+        raise DataError(
+            f"The column {name!r} looks like the group of each row, not like a variable. Compare the groups with "
+            f"by={name!r}, or leave it out (leave_out=[{name!r}]). If it is a variable, name all variables in columns=[…]."
+        )
+
+
+def _labels(table: Table, place: int, by: str) -> NDArray[np.str_]:
+    codes, states = table.codes[:, place], table.states[place]
+    if (codes < 0).any():
+        row = int(np.flatnonzero(codes < 0)[0])
+        raise DataError(
+            f"The column {by!r} has no group in row {row} (counting from 0) and {int((codes < 0).sum()) - 1} more. Give "
+            "every row a group, or leave these rows out."
+        )
+    if len(states) < 2:
+        raise DataError(f"The column {by!r} has one group only, {states[0]!r}. A comparison needs two.")
+    return np.array([str(state) for state in states])[codes]
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(map(repr, names[:most]))
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

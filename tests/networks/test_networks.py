@@ -1,0 +1,111 @@
+"""Reading answers, and networks from regressions."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fieldfit as ff
+from fieldfit import networks
+from fieldfit.types import DataError, FieldfitWarning, ModelError
+
+CHAIN = np.diag([1.6, -1.6, 1.6, 1.6], 1)
+CHAIN = CHAIN + CHAIN.T
+
+
+@pytest.fixture(scope="module")
+def frame():
+    """Samples of a chain of five variables whose second coupling is negative."""
+    model = ff.BoltzmannMachine(5, biases=True)
+    theta = np.concatenate([CHAIN[np.triu_indices(5, 1)], np.full(5, -0.5)])
+    x = model.sample(theta, 800, random_state=0).values.astype(int)
+    return pd.DataFrame(x, columns=list("abcde"))
+
+
+def test_a_known_network_is_found_with_its_signs(frame):
+    network = networks.nodewise_network(frame, gamma=0.5)
+    assert np.array_equal(np.sign(network.couplings), np.sign(CHAIN))
+    assert network.pairs == ((0, 1), (1, 2), (2, 3), (3, 4))
+    assert network.density == 0.4
+    assert network.n == 800
+    table = network.edges()
+    assert (table["weight"].abs().diff().dropna() <= 0).all()
+    assert network.matrix().loc["a", "b"] == network.couplings[0, 1]
+    graph = network.to_networkx()
+    assert graph.edges["b", "c"]["weight"] < 0
+    assert graph.edges["b", "c"]["distance"] > 0
+
+
+def test_rules_and_gamma(frame):
+    every = networks.nodewise_network(frame, gamma=0.0, rule="or")
+    fewer = networks.nodewise_network(frame, gamma=0.0)
+    fewest = networks.nodewise_network(frame, gamma=3.0)
+    assert set(fewest.pairs) <= set(fewer.pairs) <= set(every.pairs)
+    r = every.regressions
+    assert r is not None
+    np.testing.assert_array_equal(every.couplings, (r + r.T) / 2)
+    np.testing.assert_array_equal(fewer.couplings, np.where((r != 0) & (r.T != 0), (r + r.T) / 2, 0))
+    with pytest.raises(ModelError, match="rule is 'xor'"):
+        networks.nodewise_network(frame, rule="xor")
+    with pytest.raises(ModelError, match="gamma is -1"):
+        networks.nodewise_network(frame, gamma=-1)
+
+
+def test_two_valued_columns_of_any_kind_are_recoded(frame):
+    plain = networks.nodewise_network(frame)
+    texts = frame.replace({0: "no", 1: "yes"}).assign(b=frame["b"] * 4 - 2, c=frame["c"].astype(bool))
+    answers = networks.read_responses(texts)
+    assert answers.values == (("no", "yes"), (-2, 2), (False, True), ("no", "yes"), ("no", "yes"))
+    np.testing.assert_array_equal(networks.nodewise_network(answers).couplings, plain.couplings)
+
+
+def test_a_file_and_groups(frame, tmp_path):
+    path = tmp_path / "answers.csv"
+    frame.assign(site=np.where(np.arange(800) < 300, "north", "south")).to_csv(path, index=False)
+    answers = networks.read_responses(path, by="site")
+    assert answers.names == ("a", "b", "c", "d", "e")
+    parts = answers.by_group()
+    assert {label: part.n for label, part in parts.items()} == {"north": 300, "south": 500}
+    np.testing.assert_array_equal(parts["north"].codes, frame.to_numpy()[:300])
+
+
+def test_rows_with_missing_values_are_left_out_with_a_warning(frame):
+    gaps = frame.astype(float)
+    gaps.iloc[:40, 0] = np.nan
+    with pytest.warns(FieldfitWarning, match="40 of 800 rows have missing values"):
+        network = networks.nodewise_network(gaps)
+    np.testing.assert_array_equal(network.couplings, networks.nodewise_network(frame.iloc[40:]).couplings)
+    gaps.iloc[5:, 1] = np.nan
+    with pytest.raises(DataError, match="0 of 800 rows have no missing value"):
+        networks.nodewise_network(gaps)
+
+
+def test_what_a_network_cannot_use_is_refused(frame):
+    with pytest.raises(DataError, match=r"'age' has 800 different values .* use by='age'"):
+        networks.read_responses(frame.assign(age=np.arange(800)))
+    with pytest.raises(DataError, match=r"'f' has the value 1 in every row.*leave_out=\['f'\]"):
+        networks.read_responses(frame.assign(f=1))
+    with pytest.raises(DataError, match="'Group' looks like the group of each row"):
+        networks.read_responses(frame.rename(columns={"e": "Group"}))
+    named = networks.read_responses(frame.rename(columns={"e": "Group"}), columns=["a", "b", "Group"])
+    assert named.names == ("a", "b", "Group")
+    assert networks.read_responses(frame, leave_out=["a", "b"]).names == ("c", "d", "e")
+    with pytest.raises(DataError, match="no column 'z'; its columns are 'a', 'b'"):
+        networks.read_responses(frame, leave_out=["z"])
+    with pytest.raises(DataError, match="at least two columns"):
+        networks.read_responses(frame[["a"]])
+    with pytest.raises(DataError, match="The table has 8 rows"):
+        networks.read_responses(frame.iloc[:8])
+    with pytest.raises(DataError, match="one group only"):
+        networks.read_responses(frame.assign(site="north"), by="site")
+    with pytest.raises(DataError, match="no group in row 3"):
+        networks.read_responses(frame.assign(site=["n", "s", "n", None] * 200), by="site")
+    rare = frame.assign(f=(np.arange(800) < 1).astype(int))
+    with pytest.raises(DataError, match="'f' has the value 0 in 799 of 800 rows"):
+        networks.nodewise_network(rare)
+    with pytest.warns(FieldfitWarning, match=r"fewer than 8 times \('f'\)"):
+        networks.nodewise_network(frame.assign(f=(np.arange(800) < 5).astype(int)))
+
+
+def test_the_package_is_an_attribute_of_fieldfit():
+    assert ff.networks is networks
+    assert "networks" in dir(ff)
