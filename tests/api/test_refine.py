@@ -12,6 +12,7 @@ from fieldfit.data.sequences import Sequences
 from fieldfit.policies import Policy
 from fieldfit.refinement.estimating import RefinedScores
 from fieldfit.refinement.optimal import model_weights, refine
+from fieldfit.refinement.refined import Refined
 from fieldfit.refinement.sample_conditions import SampleConditions
 from fieldfit.types import DataError, ModelError, PolicyError
 from fieldfit.variance.meat import ScoreVariance
@@ -136,6 +137,7 @@ def test_an_influence_is_a_derivative() -> None:
     fit = ff.fit(CHAIN, x, "PL1 >> optimal(2)")
     assert fit.refinement is not None
     working = fit.refinement.needed
+    assert isinstance(working, Refined)
     row, step = 17, 1e-4
     weight = np.ones(300)
     moved = []

@@ -80,7 +80,3 @@ def test_refused_with_a_sentence() -> None:
         ff.fit(MACHINE, x, "0.5*PL1 >> 0.2*FL")
     with pytest.raises(PolicyError, match="one component for each sample"):
         ff.fit(MACHINE, x, "PL1 >> 0.2*PL2")
-    with pytest.raises(PolicyError, match="not available"):
-        ff.fit(MACHINE, x, "PL1 >> FL~1000")
-    with pytest.raises(PolicyError, match="not available"):
-        ff.fit(MACHINE, x, "Nodewise >> optimal")

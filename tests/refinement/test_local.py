@@ -7,7 +7,7 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.policies import Policy
-from fieldfit.refinement import local
+from fieldfit.refinement import local_refined
 from fieldfit.refinement.local import clusters, refine_locally
 from fieldfit.types import ModelError, PolicyError
 
@@ -45,11 +45,11 @@ def test_as_accurate_as_dense_weights_with_honest_errors(monkeypatch: pytest.Mon
     np.testing.assert_allclose(near.standard_errors(), dense.standard_errors(), rtol=0.15)
     influence = near.influence()
     np.testing.assert_allclose(influence.sum(axis=0), 0.0, atol=1e-3)
-    with pytest.raises(PolicyError, match="local weights"):
+    with pytest.raises(PolicyError, match="Hansen's test needs"):
         near.specification_test()
     assert "local regressions" in near.summary()
     # Above the size of matrices: the same numbers by sparse solves.
-    monkeypatch.setattr(local, "MOST_DENSE_PARAMETERS", 5)
+    monkeypatch.setattr(local_refined, "MOST_DENSE_PARAMETERS", 5)
     with monkeypatch.context() as patched:
         patched.setattr("fieldfit.api.refine.needs_local", lambda *_: True)
         sparse = ff.refine(first, "optimal(2)")

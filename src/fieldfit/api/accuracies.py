@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 
-from fieldfit.api.refinement import refined_accuracy
 from fieldfit.api.state import FitState
 from fieldfit.models.base import Problem
 from fieldfit.optim.cg import conjugate_gradients
@@ -57,10 +56,10 @@ def robust_accuracy(fit: FitState) -> Accuracy:
         raise DataError(
             "This fit was loaded from a file without its covariance; standard errors need the data: load(path, data)."
         )
-    if fit.refined:
+    if fit.refined and fit.refinement is not None:
         dataset = fit.prepared.dataset
         variance = ScoreVariance(dataset.sample_weight, dataset.has_counts, dataset.groups)
-        return refined_accuracy(fit, variance)
+        return fit.refinement.needed.accuracy(variance, fit.active, fit.model.feature_units)
     problem, dataset = fit.prepared.problem, fit.prepared.dataset
     if not fits_matrices(fit):
         return implicit_accuracy(fit, [problem], score_variance(fit), "the data, by conjugate gradients")
@@ -74,9 +73,8 @@ def model_accuracy(fit: FitState, robust_of: Callable[[], Accuracy]) -> Accuracy
 
     ``robust_of()`` is the robust accuracy of the same fit, whose solutions are shared where the bread is the same.
     """
-    if fit.refined:
-        expected = fit.refined_moments.model_based(fit.counts)
-        return DenseAccuracy(expected, fit.penalty.precision, fit.active, fit.model.feature_units)
+    if fit.refined and fit.refinement is not None:
+        return fit.refinement.needed.model_accuracy(fit.counts, fit.active, fit.model.feature_units)
     if fits_matrices(fit):
         return DenseAccuracy(
             model_moments(estimated(fit)), fit.penalty.precision, fit.active, fit.model.feature_units

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fieldfit.api.nodewise import combined, fit_nodewise
 from fieldfit.api.prepare import prepare
 from fieldfit.api.refinement import Refinement
 from fieldfit.api.solve import Settings, solve
@@ -19,9 +20,10 @@ from fieldfit.models.field import FieldModel
 from fieldfit.policies import Nodewise, Optimal, Policy, Simulated, Staged, as_estimator
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.refinement.control import control_mask, control_stack
-from fieldfit.refinement.local import LocalRefined, needs_local, refine_locally
-from fieldfit.refinement.optimal import Refined
+from fieldfit.refinement.local import needs_local, refine_locally
 from fieldfit.refinement.optimal import refine as refine_optimal
+from fieldfit.refinement.scoring import fisher_scoring
+from fieldfit.refinement.second_stage import SecondStage
 from fieldfit.types import DataError, ModelError, PolicyError
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ def refine(fit: Fit, second: Optimal | Policy | Simulated | str = "optimal") -> 
         ``"optimal"`` or ``"optimal(d)"``: the scores of the fit's components, and instruments up to graph distance d, with
         optimal matrix weights. Or a policy such as ``"FL"``: Newton steps on its objective, until the optimisation error is
         5% of the sampling error. A random one, ``"0.2*FL"``, uses the scores of the first stage as control variates.
+        ``"FL~10000"``: Fisher scoring on the full likelihood with 10,000 draws of the model, for fields whose likelihood
+        cannot be computed; the standard errors include the noise of the draws.
 
     Returns
     -------
@@ -62,11 +66,16 @@ def refine(fit: Fit, second: Optimal | Policy | Simulated | str = "optimal") -> 
         second = staged.second
     if fit.refinement is not None or fit.started_from is not None:
         raise PolicyError(f"The fit has a second stage already ('{fit.estimator}'); refine its first stage.")
+    if fit.separated:
+        raise ModelError(
+            f"The first stage has its optimum at infinity for {', '.join(fit.separated[:5])}; a second stage needs a "
+            f"finite estimate. Give sigma2, or fix or drop these parameters."
+        )
     if isinstance(second, Optimal):
         return _optimal(fit, second)
-    if isinstance(second, Policy):
-        return _steps(fit, second)
-    raise PolicyError(f"refine takes 'optimal', 'optimal(d)' or a policy; '{second}' is not available yet.")
+    if isinstance(second, Simulated):
+        return _scoring(fit, second)
+    return _steps(fit, second)
 
 
 def fit_stages(model: Model, data: Any, staged: Staged, options: Mapping[str, Any]) -> Fit:
@@ -78,7 +87,7 @@ def fit_stages(model: Model, data: Any, staged: Staged, options: Mapping[str, An
             f"'{staged}' cannot stop early on development data: the second stage starts from a first stage that converged."
         )
     if isinstance(staged.first, Nodewise):
-        raise PolicyError(f"'{staged}': Nodewise is not available; use 'PL1 >> {staged.second}'.")
+        return fit_nodewise(model, data, staged, options)
     first = fit(model, data, staged.first, **options)
     return refine(first, staged.second)
 
@@ -86,14 +95,9 @@ def fit_stages(model: Model, data: Any, staged: Staged, options: Mapping[str, An
 def _optimal(fit: Fit, second: Optimal) -> Fit:
     model, dataset = checked_samples(fit, f"'{fit.policy} >> {second}'")
     prepared = fit.needed
-    if fit.separated:
-        raise ModelError(
-            f"The first stage has its optimum at infinity for {', '.join(fit.separated[:5])}; a second stage needs a "
-            f"finite estimate. Give sigma2, or fix or drop these parameters."
-        )
-    refined: Refined | LocalRefined
+    stage: SecondStage
     if needs_local(model, prepared.bound, second.distance):
-        refined = refine_locally(
+        stage = refine_locally(
             model,
             dataset,
             prepared.bound,
@@ -105,7 +109,7 @@ def _optimal(fit: Fit, second: Optimal) -> Fit:
             random_state=fit.random_state,
         )
     else:
-        refined = refine_optimal(
+        stage = refine_optimal(
             model,
             dataset,
             prepared.bound,
@@ -117,15 +121,35 @@ def _optimal(fit: Fit, second: Optimal) -> Fit:
             row_weight=dataset.sample_weight,
             random_state=fit.random_state,
         )
-    value, gradient = prepared.objective.value_grad(refined.theta[fit.free])
+    return _with_stage(fit, second, stage)
+
+
+def _scoring(fit: Fit, second: Simulated) -> Fit:
+    """``A >> FL~M``."""
+    model, dataset = checked_samples(fit, f"'{fit.policy} >> {second}'")
+    stage = fisher_scoring(
+        model,
+        dataset,
+        fit.theta,
+        draws=second.draws,
+        free=fit.free,
+        precision=fit.penalty.precision,
+        random_state=fit.random_state,
+    )
+    return _with_stage(fit, second, stage)
+
+
+def _with_stage(fit: Fit, second: Optimal | Policy | Simulated, stage: SecondStage) -> Fit:
+    """The fit with the estimate of its second stage; objective and gradient are the first stage's there."""
+    value, gradient = fit.needed.objective.value_grad(stage.theta[fit.free])
     convergence = replace(
         fit.convergence,
         objective=-value,
         gradient_norm=float(np.abs(gradient).max(initial=0.0)),
-        seconds=fit.seconds + refined.account.seconds,
+        seconds=fit.seconds + stage.account.seconds,
     )
-    refinement = Refinement(second, fit.theta, refined.account, refined)
-    return replace(fit, theta=refined.theta, convergence=convergence, refinement=refinement)
+    refinement = Refinement(second, fit.theta, stage.account, stage)
+    return replace(fit, theta=stage.theta, convergence=convergence, refinement=refinement)
 
 
 def _steps(fit: Fit, second: Policy) -> Fit:
@@ -159,7 +183,7 @@ def _controlled(fit: Fit, second: Policy, bound: BoundPolicy) -> Fit:
     """``A >> λ*B``."""
     model, dataset = checked_samples(fit, f"'{fit.policy} >> {second}'")
     prepared = fit.needed
-    refined = refine_optimal(
+    stage = refine_optimal(
         model,
         dataset,
         prepared.bound,
@@ -172,22 +196,15 @@ def _controlled(fit: Fit, second: Policy, bound: BoundPolicy) -> Fit:
         given=control_stack(model, prepared.bound, bound),
         mask=control_mask(bound.draw(fit.random_state, 0, dataset.n)),
     )
-    value, gradient = prepared.objective.value_grad(refined.theta[fit.free])
-    convergence = replace(
-        fit.convergence,
-        objective=-value,
-        gradient_norm=float(np.abs(gradient).max(initial=0.0)),
-        seconds=fit.seconds + refined.account.seconds,
-    )
-    refinement = Refinement(second, fit.theta, refined.account, refined)
-    return replace(fit, theta=refined.theta, convergence=convergence, refinement=refinement)
+    return _with_stage(fit, second, stage)
 
 
 def refined_again(fit: Fit) -> Fit:
     """A loaded fit that has its samples again: the same seed and first estimate make the same weights."""
     refinement = fit.refinement
     assert refinement is not None
-    again = refine(replace(fit, theta=refinement.first_theta, refinement=None), refinement.second)
+    first = replace(fit, theta=refinement.first_theta, refinement=None)
+    again = refine(first, refinement.second) if refinement.first is None else combined(first)
     assert again.refinement is not None
     working = replace(again.refinement, account=refinement.account, saved_test=refinement.saved_test)
     return replace(fit, refinement=working)
@@ -195,15 +212,12 @@ def refined_again(fit: Fit) -> Fit:
 
 def checked_samples(fit: Fit, what: str) -> tuple[FieldModel, Table]:
     """The fit's model and samples, if a second stage of moment conditions can be made for them."""
-    model, dataset = fit.model, fit.needed.dataset
-    if not isinstance(model, FieldModel) or not isinstance(dataset, Table):
-        raise ModelError(
-            f"{what} is for fields with the same variables in every sample; a {model.kind} model has sequences. Use one "
-            f"stage, or more of the likelihood (PL2, FL)."
-        )
+    model, dataset = fit.model.as_field(what), fit.needed.dataset
+    assert isinstance(dataset, Table)
     if dataset.has_missing:
         raise DataError(
-            f"{what} needs complete samples, and some values are missing. Drop or impute them, or use one stage."
+            f"{what} needs complete samples, and some values are missing. Drop or impute them, or use a policy whose "
+            f"likelihood sums them out: '{fit.policy} >> FL', or one stage."
         )
     if fit.l1 is not None and np.any(fit.l1[fit.free] > 0):
         raise PolicyError(

@@ -91,7 +91,8 @@ class Fit(StandardErrors):
 
     @cached_property
     def _specification_test(self) -> SpecificationTest:
-        return self.refined_moments.test(self.total)
+        assert self.refinement is not None
+        return self.refinement.needed.specification_test(self.total)
 
     @property
     def known_specification_test(self) -> SpecificationTest | None:

@@ -16,8 +16,7 @@ from fieldfit.api.functionals import some_places, unit_rows
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
-from fieldfit.refinement.estimating import RefinedScores
-from fieldfit.refinement.local_accuracy import LocalScores
+from fieldfit.refinement.second_stage import EstimatingScores
 from fieldfit.types import DataError, FloatArray, IntArray, ModelError
 from fieldfit.variance import DenseAccuracy, range_inverse
 from fieldfit.variance.expected_problem import expected_problem
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from fieldfit.api.result import Fit
 
-Scores = Problem | RefinedScores | LocalScores
+Scores = Problem | EstimatingScores
 
 #: Numbers in an array of influences that is returned at once.
 MOST_INFLUENCE_NUMBERS = 50_000_000
@@ -146,11 +145,10 @@ def _expected(fit: Fit, data: Any) -> Scores:
 
 def expected_scores(fit: Fit, dataset: Dataset) -> Scores:
     """E_Z ψ of the samples of a dataset under the fit's policy."""
-    if fit.refined:
+    if fit.refined and fit.refinement is not None:
         if dataset.has_missing or not isinstance(dataset, Table):
             raise DataError("The influence of new samples on a refined fit needs complete samples.")
-        moments = fit.refined_moments
-        return moments.scores.at(dataset.codes, moments.refined.stack.mean)
+        return fit.refinement.needed.scores_of_new(dataset.codes)
     structure = fit.model.structure(dataset)
     return expected_problem(fit.policy.bind(structure), dataset.n, lambda chosen: fit.model.compile(dataset, chosen))
 

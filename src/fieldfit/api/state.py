@@ -8,17 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from fieldfit.api.prepare import Prepared
-from fieldfit.api.refinement import RefinedMoments, Refinement, refined_moments
+from fieldfit.api.refinement import Refinement
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.encoders import Encoder
 from fieldfit.models.base import Cost, Model, Problem
 from fieldfit.objective import Objective, Penalty
 from fieldfit.optim import Solution, Status
 from fieldfit.policies import Policy, Staged
-from fieldfit.refinement.estimating import RefinedScores
-from fieldfit.refinement.local import LocalRefined
-from fieldfit.refinement.local_accuracy import LocalScores
-from fieldfit.refinement.optimal import Refined
+from fieldfit.refinement.second_stage import EstimatingScores
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray
 from fieldfit.variance import Moments
 from fieldfit.weights import WeightsResult
@@ -278,7 +275,8 @@ class FitState:
         """The policy, with its second stage if there is one."""
         if self.started_from is not None:
             return Staged(self.started_from, self.policy)
-        return self.policy if self.refinement is None else Staged(self.policy, self.refinement.second)
+        refinement = self.refinement
+        return self.policy if refinement is None else Staged(refinement.first or self.policy, refinement.second)
 
     @property
     def refined(self) -> bool:
@@ -290,20 +288,15 @@ class FitState:
         """Whether Hansen's test is at hand: dense weights, independent samples and no penalty."""
         if not self.refined or self.refinement is None or self.penalised or self.size.groups is not None:
             return False
-        return isinstance(self.refinement.working, Refined) or self.refinement.saved_test is not None
-
-    @cached_property
-    def refined_moments(self) -> RefinedMoments:
-        """The estimating functions of the second stage with the fitted samples."""
-        return refined_moments(self)
+        working = self.refinement.working
+        return self.refinement.saved_test is not None or (working is not None and working.testable)
 
     @property
-    def scores_source(self) -> Problem | RefinedScores | LocalScores:
+    def scores_source(self) -> Problem | EstimatingScores:
         """What streams the scores ψ of the fitted samples."""
         if not self.refined or self.refinement is None:
             return self.problem
-        needed = self.refinement.needed
-        return LocalScores(needed) if isinstance(needed, LocalRefined) else self.refined_moments.scores
+        return self.refinement.needed.scores
 
     # --- the parameters -------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+    from fieldfit.models.field import FieldModel
     from fieldfit.models.work import FamilyWork
     from fieldfit.policies.policy import BoundPolicy
 
@@ -254,6 +255,7 @@ class Cost:
 QUESTIONS = frozenset(
     {
         "all_samples",
+        "as_field",
         "candidate_policies",
         "check_estimable",
         "expected_states",
@@ -261,6 +263,7 @@ QUESTIONS = frozenset(
         "refuse_constant",
         "sample_flops",
         "selection_cost",
+        "state_functions",
         "states_at_once",
         "weighted_samples",
         "with_input_names",
@@ -402,6 +405,13 @@ class Model(ABC):
     def with_input_names(self, labels: Sequence[str] | None, inputs: Sequence[str] | None) -> Model:
         """The model with the names that an encoder has for labels and inputs; models of tables name their own."""
         return self
+
+    def as_field(self, what: str) -> FieldModel:
+        """The model as a field with the same variables in every sample; ModelError, about ``what``, where it is none."""
+        raise ModelError(
+            f"{what} is for fields with the same variables in every sample; a {self.kind} model has sequences. Use one "
+            f"stage, or a second stage that is a policy, such as '>> FL'."
+        )
 
     @property
     def joint(self) -> bool:

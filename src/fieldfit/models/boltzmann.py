@@ -221,6 +221,10 @@ class BoltzmannMachine(FieldModel):
             return couplings + [str(label) for label in self._bias_labels]
         return couplings + list(self.names)
 
+    def state_functions(self) -> tuple[FloatArray, ...]:
+        """The numeric state of each variable, as one function (2, 1)."""
+        return tuple(np.array([[float(state)] for state in states]) for states in self.states)
+
     def compile(self, dataset: Dataset, selection: Selection) -> Problem:
         """Compile model, data and selection. The pairwise kernels handle blocks given the rest.
 

@@ -216,6 +216,15 @@ class FieldModel(Model):
             rename=False,
         )
 
+    def as_field(self, what: str) -> FieldModel:
+        """The model itself."""
+        del what
+        return self
+
+    def state_functions(self) -> tuple[FloatArray, ...]:
+        """For each variable the functions (states, k) of its state that span all functions, together with 1."""
+        return tuple(np.eye(cardinality)[:, 1:] for cardinality in self.graph.cardinalities)
+
     @property
     def joint(self) -> bool:
         """Whether the model conditions on no variable."""

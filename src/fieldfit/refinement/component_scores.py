@@ -52,7 +52,7 @@ class ScoreConditions:
         self.component: IntArray = np.array(component, dtype=np.int64)
         self._feature = np.array(feature, dtype=np.int64)
         self.distance: IntArray = np.ones(len(component), dtype=np.int64)
-        self.own: csr_array = ties[:, self._feature].tocsr()
+        self.score_coefficients: csr_array = ties[:, self._feature].tocsr()
 
     @property
     def size(self) -> int:
@@ -127,8 +127,8 @@ class StackedConditions:
         self.component: IntArray = np.concatenate(shifted)
         self.distance: IntArray = np.concatenate([part.distance for part in parts])
         # Only the first part's scores are those of the first stage.
-        coefficients = [parts[0].own] + [part.own * 0.0 for part in parts[1:]]
-        self.own: csr_array = hstack(coefficients, format="csr")
+        coefficients = [parts[0].score_coefficients] + [part.score_coefficients * 0.0 for part in parts[1:]]
+        self.score_coefficients: csr_array = hstack(coefficients, format="csr")
         self._ends = np.concatenate(([0], np.cumsum([part.size for part in parts])))
 
     @property

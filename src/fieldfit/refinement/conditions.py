@@ -15,6 +15,7 @@ so a block of sums Σ_i C_j h hᵀ for each variable gives all derivatives.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.structure import FieldStructure
 from fieldfit.refinement.conditionals import Conditionals
-from fieldfit.refinement.instruments import Function, expand_scores, state_functions
+from fieldfit.refinement.instruments import Function, expand_scores
 from fieldfit.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Conditions(Protocol):
         """The graph distance (p,) from which the condition is there."""
 
     @property
-    def own(self) -> csr_array:
+    def score_coefficients(self) -> csr_array:
         """Coefficients (n_parameters, p) with which the conditions add up to the scores of the components."""
 
     def rows_per_block(self) -> int:
@@ -107,7 +108,7 @@ class NodeConditions:
     component : (p,) the component of each condition, in increasing order
     residual, instrument : (p,) columns of `Evaluated`
     distance : (p,) the graph distance from which the condition is there; own scores have 1
-    own : (n_parameters, p) the coefficients L of the components' scores
+    score_coefficients : (n_parameters, p) the coefficients L of the components' scores
     """
 
     def __init__(self, model: FieldModel, nodes: Sequence[int] | IntArray, distance: int = 1) -> None:
@@ -115,7 +116,7 @@ class NodeConditions:
 
         self.model = model
         self.nodes = np.asarray(nodes, dtype=np.int64)
-        self.functions = state_functions(model)
+        self.functions = model.state_functions()
         self.conditionals = Conditionals(model, self.nodes)
         expansion = expand_scores(model, self.functions)
         by_node: dict[int, dict[tuple[int, tuple[Function, ...]], tuple[int, int]]] = {}
@@ -151,7 +152,7 @@ class NodeConditions:
             (np.ones(len(known)), (np.array(source, dtype=np.int64)[known], known)),
             shape=(len(expansion.functions), len(source)),
         ).tocsr()
-        self.own: csr_array = (expansion.coefficients @ pick).tocsr()
+        self.score_coefficients: csr_array = (expansion.coefficients @ pick).tocsr()
 
     @property
     def size(self) -> int:
@@ -168,6 +169,21 @@ class NodeConditions:
         """The conditions of each component."""
         ends = np.searchsorted(self.component, np.arange(len(self.nodes) + 1))
         return tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
+
+    def alone(self, place: int) -> NodeConditions:
+        """The conditions of one component."""
+        conditions, node = self.slices[place], self.nodes[[place]]
+        columns, instrument = np.unique(self.instrument[conditions], return_inverse=True)
+        one = copy(self)
+        one.__dict__.pop("slices", None)
+        one.nodes, one.conditionals = node, Conditionals(self.model, node)
+        one.component = np.zeros(len(instrument), dtype=np.int64)
+        one.residual = self.residual[conditions] - self.offsets[place]
+        one.instrument, one.distance = instrument.astype(np.int64), self.distance[conditions]
+        one.products = tuple(self.products[column] for column in columns.tolist())
+        one.offsets = np.array([0, self.offsets[place + 1] - self.offsets[place]], dtype=np.int64)
+        one.score_coefficients = self.score_coefficients[:, conditions].tocsr()
+        return one
 
     # --- values -----------------------------------------------------------------------------------------------------
 
@@ -283,5 +299,5 @@ class NodeConditions:
                     scale = mask[samples][:, place] if scale is None else scale * mask[samples][:, place]
                 blocks[place] += self.node_block(evaluated, place, scale)
         for block, conditions in zip(blocks, self.slices, strict=True):
-            total[conditions] = -(self.own[:, conditions] @ block).T
+            total[conditions] = -(self.score_coefficients[:, conditions] @ block).T
         return total

@@ -39,7 +39,7 @@ class ControlConditions:
         r = model.n_parameters
         self.component: IntArray = np.repeat(np.arange(3), r)
         self.distance: IntArray = np.ones(3 * r, dtype=np.int64)
-        self.own: csr_array = hstack([eye_array(r), eye_array(r), 0.0 * eye_array(r)], format="csr")
+        self.score_coefficients: csr_array = hstack([eye_array(r), eye_array(r), 0.0 * eye_array(r)], format="csr")
 
     @property
     def size(self) -> int:
@@ -118,7 +118,7 @@ def control_stack(model: FieldModel, first: BoundPolicy, second: BoundPolicy) ->
     mean = np.array([1 - lam, lam, lam])
     moment = np.diag(mean)
     moment[1, 2] = moment[2, 1] = lam
-    return Stack(conditions, conditions.own.toarray(), mean, moment, 0)
+    return Stack(conditions, conditions.score_coefficients.toarray(), mean, moment, 0)
 
 
 def control_mask(selection: Selection) -> FloatArray:

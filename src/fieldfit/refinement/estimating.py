@@ -40,9 +40,7 @@ def symmetric(
     keep = np.flatnonzero(free)
     weights = matrix[keep]
     bread = -weights @ derivative[:, keep]
-    gamma = (bread + bread.T) / 2
-    if not _is_positive(gamma):
-        gamma = covariance(weights)
+    gamma = symmetric_bread(bread, lambda: covariance(weights))
     P = np.diag(penalty[keep])
     turned = (gamma + P) @ bread_inverse(bread + P) @ weights
     r = len(free)
@@ -50,6 +48,12 @@ def symmetric(
     whole[np.ix_(keep, keep)] = gamma
     rows[keep] = turned
     return whole, rows
+
+
+def symmetric_bread(bread: FloatArray, covariance: Callable[[], FloatArray]) -> FloatArray:
+    """Γ: the symmetric part of B = ``bread`` where that is positive, else the covariance A V Aᵀ."""
+    gamma = (bread + bread.T) / 2
+    return gamma if _is_positive(gamma) else covariance()
 
 
 def _is_positive(matrix: FloatArray) -> bool:

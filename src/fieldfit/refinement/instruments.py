@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.models.field import FieldModel
 from fieldfit.types import FloatArray, IntArray
 
@@ -27,13 +26,6 @@ if TYPE_CHECKING:
 Function = tuple[int, int]
 #: Coefficients below this part of the largest in a feature are rounding.
 _ROUNDING = 1e-12
-
-
-def state_functions(model: FieldModel) -> tuple[FloatArray, ...]:
-    """For each variable the matrix (states, functions) of its functions."""
-    if isinstance(model, BoltzmannMachine):
-        return tuple(np.array([[float(state)] for state in states]) for states in model.states)
-    return tuple(np.eye(cardinality)[:, 1:] for cardinality in model.graph.cardinalities)
 
 
 @dataclass(frozen=True)

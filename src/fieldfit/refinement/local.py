@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
+from fieldfit.refinement.account import Account
 from fieldfit.refinement.conditions import NodeConditions, balls
-from fieldfit.refinement.optimal import MOST_CONDITIONS, Account
+from fieldfit.refinement.local_refined import LocalRefined, sparse_bread
+from fieldfit.refinement.newton_root import Solve, newton_root
+from fieldfit.refinement.optimal import MOST_CONDITIONS
 from fieldfit.refinement.points import Points, drawn_points
 from fieldfit.refinement.sample_conditions import SampleConditions
-from fieldfit.refinement.stacking import Stack, only_nodes
+from fieldfit.refinement.stacking import only_nodes
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError, PolicyError
 
@@ -33,14 +35,16 @@ if TYPE_CHECKING:
 
     from fieldfit.data.table import Table
 
-#: Variables in a cluster, draws for each of a cluster's conditions, draws at least and at most, and the ridge.
-_CLUSTER, _DRAWS_PER_CONDITION, _FEWEST, _MOST, _RIDGE = 4, 12, 2_000, 6_000, 0.01
-#: Graph distance of the instruments that is the default here, and conditions of a cluster at most.
-DISTANCE, _MOST_LOCAL = 2, 1_500
-#: Parameters up to which covariances are matrices.
-MOST_DENSE_PARAMETERS = 3_000
-#: Step, in standard errors, at which the estimate is stable; and the most steps.
-_STABLE, _MOST_STEPS = 1e-4, 50
+#: Variables in a cluster, and conditions of a cluster at most.
+_CLUSTER_VARIABLES, _MOST_CLUSTER_CONDITIONS = 4, 1_500
+#: Draws for each of a cluster's conditions, at least and at most.
+_DRAWS_PER_CONDITION, _FEWEST_DRAWS, _MOST_DRAWS = 12, 2_000, 6_000
+#: The ridge, relative to the variance of each condition.
+_RIDGE = 0.01
+#: Graph distance of the instruments that is the default here.
+_DISTANCE = 2
+#: Step, in standard errors, at which the estimate is stable.
+_STABLE = 1e-4
 
 
 def needs_local(model: FieldModel, bound: BoundPolicy, distance: int | None) -> bool:
@@ -77,9 +81,9 @@ def clusters(model: FieldModel, free: BoolArray) -> list[Cluster]:
             continue
         members, frontier = [start], [start]
         home[start] = count
-        while frontier and len(members) < _CLUSTER:
+        while frontier and len(members) < _CLUSTER_VARIABLES:
             for other in neighbours[frontier.pop(0)]:
-                if home[other] < 0 and len(members) < _CLUSTER:
+                if home[other] < 0 and len(members) < _CLUSTER_VARIABLES:
                     home[other] = count
                     members.append(int(other))
                     frontier.append(int(other))
@@ -91,7 +95,7 @@ def clusters(model: FieldModel, free: BoolArray) -> list[Cluster]:
         rows = features.indices[features.indptr[parameter] : features.indptr[parameter + 1]]
         factors = np.unique(factor_of_entry[rows])
         scope = {int(v) for factor in factors.tolist() for v in graph.scopes[factor]}
-        if len(scope) > 2 * _CLUSTER:
+        if len(scope) > 2 * _CLUSTER_VARIABLES:
             raise ModelError(
                 f"The parameter {model.parameter_names[parameter]} belongs to factors of {len(scope):,} variables. Tied "
                 f"parameters of this extent need dense weights: use optimal(1), a smaller field, or untied parameters."
@@ -106,41 +110,6 @@ def clusters(model: FieldModel, free: BoolArray) -> list[Cluster]:
             ring = scope | {int(w) for v in scope for w in neighbours[v]}
             all_clusters.append(Cluster(np.array(cluster_parameters), np.array(sorted(ring - observed))))
     return all_clusters
-
-
-@dataclass(frozen=True)
-class LocalRefined:
-    """The estimate with sparse weights A (r, p) and what its accuracy needs."""
-
-    theta: FloatArray
-    account: Account
-    stack: Stack
-    samples: SampleConditions
-    matrix: csr_array
-    free: BoolArray
-    precision: FloatArray
-
-    @cached_property
-    def factor(self) -> Any:
-        """A sparse LU factorisation of the bread B = −A ∂ḡ/∂θ + P/n over the free parameters."""
-        from scipy.sparse.linalg import splu
-
-        return splu(_bread(self.samples, self.matrix, self.theta, self.free, self.precision))
-
-    @cached_property
-    def symmetric(self) -> tuple[FloatArray, FloatArray] | None:
-        """Γ and T (r, r) as in `estimating`: T A g has the symmetric bread Γ. None above 3,000 parameters."""
-        keep = np.flatnonzero(self.free)
-        r = len(self.free)
-        if r > MOST_DENSE_PARAMETERS:
-            return None
-        P = np.diag(self.precision[keep] / self.samples.total)
-        whole = _bread(self.samples, self.matrix, self.theta, self.free, self.precision).toarray()
-        gamma = (whole + whole.T) / 2 - P
-        turn = (gamma + P) @ np.linalg.inv(whole)
-        bread, rows = np.zeros((r, r)), np.zeros((r, r))
-        bread[np.ix_(keep, keep)], rows[np.ix_(keep, keep)] = gamma, turn
-        return bread, rows
 
 
 def local_weights(
@@ -159,16 +128,16 @@ def local_weights(
     sizes = [
         sum(place[v].stop - place[v].start for v in cluster.nodes.tolist() if v in place) for cluster in all_clusters
     ]
-    if max(sizes, default=0) > _MOST_LOCAL:
+    if max(sizes, default=0) > _MOST_CLUSTER_CONDITIONS:
         raise PolicyError(
             f"A variable and its neighbours have {max(sizes):,} moment conditions; local weights take at most "
-            f"{_MOST_LOCAL:,}. Use a smaller graph distance: optimal(1)."
+            f"{_MOST_CLUSTER_CONDITIONS:,}. Use a smaller graph distance: optimal(1)."
         )
-    size = int(min(_MOST, max(_FEWEST, _DRAWS_PER_CONDITION * max(sizes, default=0))))
+    size = int(min(_MOST_DRAWS, max(_FEWEST_DRAWS, _DRAWS_PER_CONDITION * max(sizes, default=0))))
     points = drawn_points(model, theta, dataset, size, seed, 0)
     evaluated = conditions.evaluate(points.codes, theta)
     half = len(points.codes) // 2
-    coefficients = conditions.own.tocsr()
+    coefficients = conditions.score_coefficients.tocsr()
     rows, columns, values, kept = [], [], [], 0
     variances = np.ones(conditions.n_parameters)
     for cluster in all_clusters:
@@ -215,10 +184,12 @@ def _ridge(V: FloatArray, explained: FloatArray) -> FloatArray:
     """The coefficients (k, p) of a ridge regression."""
     from scipy.linalg import cho_factor, cho_solve
 
-    regular = V.copy()
-    regular[np.diag_indices_from(V)] += _RIDGE * np.diag(V) + 1e-12 * np.trace(V)
-    solved: FloatArray = cho_solve(cho_factor(regular, lower=True), explained).T
-    return solved
+    diagonal = np.diag(V)
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))  # whatever the units of the conditions
+    regular = V * scale[:, None] * scale
+    regular[np.diag_indices_from(V)] += _RIDGE
+    solved: FloatArray = cho_solve(cho_factor(regular, lower=True), explained * scale[:, None])
+    return (solved * scale[:, None]).T
 
 
 def _statistics(model: FieldModel, points: Points, parameters: IntArray) -> FloatArray:
@@ -234,36 +205,6 @@ def _statistics(model: FieldModel, points: Points, parameters: IntArray) -> Floa
         start, stop = int(graph.offsets[factors[column]]), int(graph.offsets[factors[column] + 1])
         totals += dense[start:stop].toarray()[entries[:, column] - start]
     return totals
-
-
-def sparse_derivative(samples: SampleConditions, theta: FloatArray) -> csr_array:
-    """∂ḡ/∂θ (p, r) of the samples, sparse."""
-    from scipy.sparse import block_diag
-
-    conditions = samples.conditions
-    assert isinstance(conditions, NodeConditions)
-    sizes = [s.stop - s.start for s in conditions.slices]
-    blocks = [np.zeros((size, size)) for size in sizes]
-    rows = max(64, 20_000_000 // max(1, len(conditions.products) + int(conditions.offsets[-1])))
-    for block, evaluated in conditions.blocks(samples.codes, theta, rows):
-        for place in range(len(conditions.nodes)):
-            scale = None if samples.weight is None else samples.weight[block]
-            if samples.mask is not None:
-                chosen = samples.mask[block][:, place]
-                scale = chosen if scale is None else scale * chosen
-            blocks[place] += conditions.node_block(evaluated, place, scale)
-    matrix: csr_array = (-(block_diag(blocks, format="csr") @ conditions.own.T.tocsr()) / samples.total).tocsr()
-    return matrix
-
-
-def _bread(
-    samples: SampleConditions, matrix: csr_array, theta: FloatArray, free: BoolArray, precision: FloatArray
-) -> Any:
-    from scipy.sparse import diags_array
-
-    keep = np.flatnonzero(free)
-    bread = -(matrix[keep] @ sparse_derivative(samples, theta)[:, keep])
-    return (bread + diags_array(precision[keep] / samples.total)).tocsc()
 
 
 def refine_locally(
@@ -285,7 +226,7 @@ def refine_locally(
             f"'{bound.policy} >> optimal' has too many moment conditions for dense weights, and local weights are for PL1 "
             f"with all components selected. Use 'PL1 >> optimal'."
         )
-    reach = DISTANCE if distance is None else distance
+    reach = _DISTANCE if distance is None else distance
     with one_blas_thread():
         nodes = np.concatenate([np.asarray(model.structure().free)])
         conditions = NodeConditions(model, nodes, reach)
@@ -309,8 +250,7 @@ def refine_locally(
         seconds=time.perf_counter() - began,
         message=message,
     )
-    stack = Stack(conditions, np.empty((0, 0)), None, None, 0)
-    return LocalRefined(refined_theta if converged else theta, account, stack, samples, matrix, free, precision)
+    return LocalRefined(refined_theta if converged else theta, account, samples, matrix, free, precision)
 
 
 def _solve(
@@ -321,27 +261,20 @@ def _solve(
     precision: FloatArray,
     variances: FloatArray,
 ) -> tuple[FloatArray, bool, int]:
-    """θ with A ḡ(θ) = Pθ/n, by Newton steps with a sparse factorisation."""
+    """θ with A ḡ(θ) = Pθ/n, by sparse factorisations."""
     from scipy.sparse.linalg import splu
 
     keep = np.flatnonzero(free)
     weights, total = matrix[keep], samples.total
-    factor: Any = None
-    previous = float("inf")
-    for step in range(1, _MOST_STEPS + 1):
-        equation = weights @ samples.mean(theta) - precision[keep] * theta[keep] / total
-        if factor is None:
-            factor = splu(_bread(samples, matrix, theta, free, precision))
-        move = factor.solve(equation)
-        length = float(np.sqrt(np.mean(move**2 * variances[keep]) * total))
-        if not np.isfinite(length) or length > 2 * previous:
-            return theta, False, step
-        if length > 0.5 * previous:
-            factor = None
-        previous = length
-        scale = 5.0 / length if length > 5.0 else 1.0
-        theta = theta.copy()
-        theta[keep] += scale * move
-        if length <= _STABLE:
-            return theta, True, step
-    return theta, False, _MOST_STEPS
+
+    def equations(at: FloatArray) -> FloatArray:
+        return np.asarray(weights @ samples.mean(at) - precision[keep] * at[keep] / total)
+
+    def solver_at(at: FloatArray) -> Solve:
+        factor = splu(sparse_bread(samples, matrix, at, free, precision))
+        return lambda value: np.asarray(factor.solve(value))
+
+    def length_of(move: FloatArray) -> float:
+        return float(np.sqrt(np.mean(move**2 * variances[keep]) * total))
+
+    return newton_root(theta, free, equations, solver_at, length_of, _STABLE)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,11 +17,17 @@ from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.refinement.acceptance import is_worse
-from fieldfit.refinement.points import MOST_SUMMED_STATES, Points, all_points, drawn_points, is_exact, statistics
+from fieldfit.refinement.account import Account
+from fieldfit.refinement.first_efficiency import DRAWS as JUDGING_DRAWS
+from fieldfit.refinement.first_efficiency import first_efficiency
+from fieldfit.refinement.model_moments import free_rows, moments_at
+from fieldfit.refinement.newton_root import Solve, newton_root
+from fieldfit.refinement.points import MOST_SUMMED_STATES, is_exact
 from fieldfit.refinement.pseudo_inverse import bread_inverse, pseudo_inverse
-from fieldfit.refinement.regression import RIDGES, WORTH, Weights, choose_weights, covariance_of, relative_variance
+from fieldfit.refinement.refined import Refined
+from fieldfit.refinement.regression import RIDGES, WORTH, Weights, choose_weights
 from fieldfit.refinement.sample_conditions import SampleConditions
-from fieldfit.refinement.score_moments import ScoreMoments, pooled, score_moments
+from fieldfit.refinement.score_moments import ScoreMoments, pooled
 from fieldfit.refinement.stacking import Stack, stack
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, PolicyError
@@ -32,51 +37,14 @@ if TYPE_CHECKING:
 
 #: Conditions up to which the algebra is dense.
 MOST_CONDITIONS = 3_000
-#: Conditions up to which the default looks at a larger graph distance, and the largest distance that it looks at.
-_MOST_TRIED, _FARTHEST = 1_200, 3
-#: Draws of the model behind the weights: at first, for each condition, and at most.
-FEWEST_DRAWS, DRAWS_PER_CONDITION, MOST_DRAWS = 4_000, 8, 30_000
-#: More draws are made while the weights' own noise adds more than this to the predicted relative variance.
-_NOISE = 0.01
-#: Predicted excess over maximum likelihood below which there is nothing left to refine.
-_NEAR = 0.005
-#: With more conditions than this the first stage is judged alone first; it stays where its excess is below this.
-_MANY, _ENOUGH = 300, 0.01
-#: Step, in standard errors, at which the estimate is stable; and the most steps.
-_STABLE, _MOST_STEPS = 1e-5, 50
-
-
-@dataclass(frozen=True)
-class Account:
-    """How the second stage went, as plain values.
-
-    ``predicted`` and ``first`` are the predicted variance of the refined and of the first estimate relative to maximum
-    likelihood (1 is best); ``draws`` is the number of draws of the model behind the weights (0: exact sums). Where
-    ``accepted`` is False the estimate is the first stage's, and ``message`` says why.
-    """
-
-    distance: int
-    conditions: int
-    draws: int
-    source: str
-    ridge: float
-    predicted: float
-    first: float
-    accepted: bool
-    steps: int
-    seconds: float
-    message: str
-
-
-@dataclass(frozen=True)
-class Refined:
-    """The estimate of the second stage (A's own where it was not accepted), its conditions and their weights A (r, p)."""
-
-    theta: FloatArray
-    account: Account
-    stack: Stack
-    samples: SampleConditions
-    matrix: FloatArray
+#: Conditions up to which the default tries a larger graph distance, and the largest distance that it tries.
+_MOST_CONDITIONS_TRIED, _LARGEST_DISTANCE_TRIED = 1_200, 3
+#: Predicted excess over maximum likelihood at which no larger distance is tried.
+_SMALL_EXCESS = 0.005
+#: With more conditions than this the first stage is judged alone first; its estimate is kept where its excess is smaller.
+_CONDITIONS_JUDGED, _EXCESS_KEPT = 300, 0.01
+#: Step, in standard errors, at which the estimate is stable.
+_STABLE = 1e-5
 
 
 def model_weights(
@@ -102,7 +70,7 @@ def model_weights(
     """
     with one_blas_thread():
         best: tuple[Stack, Weights, Sequence[ScoreMoments], str] | None = None
-        tried = [distance] if distance is not None else list(range(1, _FARTHEST + 1))
+        tried = [distance] if distance is not None else list(range(1, _LARGEST_DISTANCE_TRIED + 1))
         if given is not None:
             tried = [1]
         for limit in tried:
@@ -115,108 +83,19 @@ def model_weights(
                     f"'{bound.policy} >> optimal({limit})' has {p:,} moment conditions; dense weights take at most "
                     f"{MOST_CONDITIONS:,}."
                 )
-            if best is not None and (p > _MOST_TRIED or p == best[0].conditions.size):
+            if best is not None and (p > _MOST_CONDITIONS_TRIED or p == best[0].conditions.size):
                 break
             halves, source = moments_at(model, theta, conditions, dataset, random_state, draws, free, most_states)
             weights = choose_weights(
-                halves, _free_rows(conditions.first, free), conditions.conditions.distance, [limit], exact_ridge
+                halves, free_rows(conditions.first, free), conditions.conditions.distance, [limit], exact_ridge
             )
             if best is not None and weights.predicted > best[1].predicted * (1 - WORTH):
                 break
             best = (conditions, weights, halves, source)
-            if weights.predicted < 1 + _NEAR:
+            if weights.predicted < 1 + _SMALL_EXCESS:
                 break
         assert best is not None
         return best
-
-
-def first_efficiency(
-    model: FieldModel, theta: FloatArray, conditions: Stack, dataset: Table | None, free: BoolArray, seed: int
-) -> float:
-    """The predicted variance of the first stage relative to maximum likelihood, from 4,000 draws.
-
-    tr(I H⁻¹ K H⁻¹)/r with the information I from one half of the draws, the covariance K of the score from the other, and H
-    from conditional covariances; without products of all pairs of conditions.
-    """
-    keep = np.flatnonzero(free)
-    coefficients = conditions.first[keep]
-    information, covariances, derivatives = [], [], []
-    for batch in range(2):
-        points = drawn_points(model, theta, dataset, FEWEST_DRAWS // 2, seed, 10_000 + batch)
-        f = statistics(model, points)[:, keep]
-        f -= f.mean(axis=0)
-        information.append((f.T @ f) / len(f))
-        score = np.concatenate(
-            [block @ coefficients.T for _, block in conditions.conditions.value_blocks(points.codes, theta)]
-        )
-        covariances.append((score.T @ score) / len(score))
-        derivatives.append(conditions.conditions.derivative(points.codes, theta, points.weight, None)[:, keep])
-    inverse = _inverse(coefficients @ (derivatives[0] + derivatives[1]) / 2)
-    middle = [inverse @ K @ inverse.T for K in reversed(covariances)]
-    traces = [np.sum(half * covariance) for half, covariance in zip(information, middle, strict=True)]
-    return float(np.mean(traces) / len(keep))
-
-
-def _free_rows(matrix: FloatArray, free: BoolArray | None) -> FloatArray:
-    return matrix if free is None or free.all() else matrix[free]
-
-
-def moments_at(
-    model: FieldModel,
-    theta: FloatArray,
-    conditions: Stack,
-    dataset: Table | None,
-    random_state: int,
-    draws: int | None,
-    free: BoolArray | None,
-    most_states: int = MOST_SUMMED_STATES,
-    *,
-    fixed: int | None = None,
-) -> tuple[list[ScoreMoments], str]:
-    """Exact moments, or those of two halves of as many draws as needed; or of ``fixed`` draws where they are not exact."""
-
-    def of(points: Points) -> ScoreMoments:
-        moments = score_moments(conditions.conditions, points, theta)
-        if free is not None and not free.all():
-            keep = np.flatnonzero(free)
-            moments = ScoreMoments(
-                moments.V, moments.K[:, keep], moments.information[np.ix_(keep, keep)], moments.draws
-            )
-        if conditions.mean is not None and conditions.second is not None:
-            moments = moments.selected(conditions.mean, conditions.second, conditions.conditions.component)
-        return moments
-
-    if is_exact(model, most_states) and draws is None:
-        points = all_points(model, theta)
-        return [of(points)], points.method
-    draws = fixed if draws is None else draws
-    p = conditions.conditions.size
-    size = min(MOST_DRAWS, max(FEWEST_DRAWS, DRAWS_PER_CONDITION * p)) if draws is None else max(2, draws)
-    batch, total = 0, 0
-    halves: list[ScoreMoments] = []
-    while True:
-        drawn = [drawn_points(model, theta, dataset, -(-size // 2), random_state, batch + k) for k in range(2)]
-        batch += 2
-        total += sum(len(half.codes) for half in drawn)
-        fresh = [of(half) for half in drawn]
-        halves = fresh if not halves else [pooled(old, new) for old, new in zip(halves, fresh, strict=True)]
-        if draws is not None or total * 2 > MOST_DRAWS or not _noisy(halves, conditions, free):
-            break
-        size = total
-    return halves, drawn[0].method.replace(f"{len(drawn[0].codes):,}", f"{total:,}", 1)
-
-
-def _noisy(halves: Sequence[ScoreMoments], conditions: Stack, free: BoolArray | None) -> bool:
-    """Whether the weights' noise matters: how much worse they are in the other half than in their own, halved twice.
-
-    A half's weights have twice the noise of both halves' weights, and their own half is as much too good as the other is
-    too bad.
-    """
-    coefficients = _free_rows(conditions.first, free)
-    chosen = choose_weights(halves, coefficients, np.ones(coefficients.shape[1], dtype=np.int64), [1])
-    both = pooled(halves[0], halves[1])
-    inside = relative_variance(covariance_of(chosen.matrix, both), both.information)
-    return chosen.predicted - inside > 4 * _NOISE
 
 
 def refine(
@@ -242,11 +121,13 @@ def refine(
     began = time.perf_counter()
     if given is None and not model.observed and bound.everything and not is_exact(model):
         first_stack = stack(model, bound, 1)
-        if first_stack.conditions.size > _MANY:
+        if first_stack.conditions.size > _CONDITIONS_JUDGED:
             with one_blas_thread():
                 relative = first_efficiency(model, theta, first_stack, dataset, free, random_state)
-            if relative < 1 + _ENOUGH:
-                return _unchanged(first_stack, dataset, row_weight, theta, relative, time.perf_counter() - began)
+            if relative < 1 + _EXCESS_KEPT:
+                samples = SampleConditions(first_stack.conditions, dataset.codes, None, row_weight)
+                account = _unchanged(first_stack, relative, time.perf_counter() - began)
+                return Refined(theta, account, first_stack, samples, first_stack.first, free, precision)
     conditions, weights, halves, source = model_weights(
         model, theta, bound, distance=distance, dataset=dataset, free=free, random_state=random_state, draws=draws,
         given=given, exact_ridge=RIDGES[0],
@@ -280,37 +161,27 @@ def refine(
         seconds=time.perf_counter() - began,
         message=message,
     )
-    return Refined(refined_theta if accepted else theta, account, conditions, samples, matrix)
+    return Refined(refined_theta if accepted else theta, account, conditions, samples, matrix, free, precision)
 
 
-def _unchanged(
-    first_stack: Stack,
-    dataset: Table,
-    row_weight: FloatArray | None,
-    theta: FloatArray,
-    predicted: float,
-    seconds: float,
-) -> Refined:
-    """A's own estimate, where there is next to nothing to gain."""
+def _unchanged(first_stack: Stack, predicted: float, seconds: float) -> Account:
+    """The account of a first stage whose own estimate is kept, as there is next to nothing to gain."""
     relative = max(predicted, 1.0)  # smaller by the noise of the draws only
-    message = (
-        f"its predicted variance is {relative:.2f} times that of maximum likelihood, so there is nothing to refine"
-    )
-    account = Account(
+    return Account(
         distance=1,
         conditions=first_stack.conditions.size,
-        draws=FEWEST_DRAWS,
-        source=f"{FEWEST_DRAWS:,} draws",
+        draws=JUDGING_DRAWS,
+        source=f"{JUDGING_DRAWS:,} draws",
         ridge=0.0,
         predicted=relative,
         first=relative,
         accepted=False,
         steps=0,
         seconds=seconds,
-        message=message,
+        message=(
+            f"its predicted variance is {relative:.2f} times that of maximum likelihood, so there is nothing to refine"
+        ),
     )
-    samples = SampleConditions(first_stack.conditions, dataset.codes, None, row_weight)
-    return Refined(theta, account, first_stack, samples, first_stack.first)
 
 
 def _solve(
@@ -321,34 +192,21 @@ def _solve(
     precision: FloatArray,
     information: FloatArray,
 ) -> tuple[FloatArray, bool, int]:
-    """θ with A ḡ(θ) = Pθ/n, by Newton steps with a derivative that is computed again only where steps do not shrink."""
+    """θ with A ḡ(θ) = Pθ/n."""
     keep = np.flatnonzero(free)
     weights, total = matrix[keep], samples.total
-    bread: FloatArray | None = None
-    previous = float(np.inf)
     rank = max(1, pseudo_inverse(information)[1])
-    for step in range(1, _MOST_STEPS + 1):
-        equation = weights @ samples.mean(theta) - precision[keep] * theta[keep] / total
-        if bread is None:
-            bread = _inverse(weights @ samples.derivative(theta)[:, keep] - np.diag(precision[keep]) / total)
-        move = -bread @ equation
-        length = float(np.sqrt(np.maximum(move @ information @ move, 0.0) * total / rank))
-        if not np.isfinite(length):
-            return theta, False, step
-        if length > 0.5 * previous:
-            if length > 2 * previous:
-                return theta, False, step
-            bread = None
-        previous = length
-        # A first step of many standard errors is shortened: the weights belong to the first estimate.
-        scale = 5.0 / length if length > 5.0 else 1.0
-        theta = theta.copy()
-        theta[keep] += scale * move
-        if length <= _STABLE:
-            return theta, True, step
-    return theta, False, _MOST_STEPS
 
+    def equations(at: FloatArray) -> FloatArray:
+        return np.asarray(weights @ samples.mean(at) - precision[keep] * at[keep] / total)
 
-def _inverse(matrix: FloatArray) -> FloatArray:
-    """The inverse on the range, for models with a gauge freedom."""
-    return bread_inverse(matrix, tolerance=1e-9)
+    def solver_at(at: FloatArray) -> Solve:
+        bread = bread_inverse(
+            weights @ samples.derivative(at)[:, keep] - np.diag(precision[keep]) / total, tolerance=1e-9
+        )
+        return lambda value: -bread @ value
+
+    def length_of(move: FloatArray) -> float:
+        return float(np.sqrt(np.maximum(move @ information @ move, 0.0) * total / rank))
+
+    return newton_root(theta, free, equations, solver_at, length_of, _STABLE)

@@ -87,9 +87,13 @@ def drawn_points(
 
 def statistics(model: FieldModel, points: Points, rows: slice | None = None) -> FloatArray:
     """The sufficient statistics Σ_C f_C(x_C) of these points (n, n_parameters), not centred."""
+    return statistics_of(model, points.codes if rows is None else points.codes[rows])
+
+
+def statistics_of(model: FieldModel, codes: Int32Array) -> FloatArray:
+    """The sufficient statistics of these states (n, n_parameters)."""
     from scipy.sparse import csr_array
 
-    codes = points.codes if rows is None else points.codes[rows]
     entries = model.graph.entries(codes)
     pointer = np.arange(len(codes) + 1) * entries.shape[1]
     shape = (len(codes), model.graph.table_size)

@@ -41,9 +41,9 @@ class SampleConditions:
                 block = block * self.mask[samples][:, self.conditions.component]
             yield samples, block @ matrix.T
 
-    def covariance(self, theta: FloatArray, matrix: FloatArray) -> FloatArray:
+    def covariance(self, theta: FloatArray, matrix: Any) -> FloatArray:
         """The mean of A g_i g_iᵀ Aᵀ over the samples (rows of A, rows of A)."""
-        total = np.zeros((len(matrix), len(matrix)))
+        total = np.zeros((matrix.shape[0], matrix.shape[0]))
         for samples, block in self.scores(theta, matrix):
             weighted = block if self.weight is None else block * self.weight[samples, None]
             total += weighted.T @ block

@@ -86,7 +86,7 @@ def stack(model: FieldModel, bound: BoundPolicy, distance: int) -> Stack:
             )
             extra = len(free)
     weight = np.concatenate([beta, np.zeros(extra)])[conditions.component]
-    first: FloatArray = conditions.own.toarray() * weight
+    first: FloatArray = conditions.score_coefficients.toarray() * weight
     if bound.everything:
         return Stack(conditions, first, None, None, extra)
     mean = np.concatenate([bound.mean(), np.ones(extra)])

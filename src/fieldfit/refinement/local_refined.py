@@ -1,0 +1,212 @@
+"""The estimate of a second stage with local weights: its scores and accuracy, by sparse matrices.
+
+With B = −A ∂ḡ/∂θ + P/n and u = B⁻ᵀa, the function aᵀθ̂ has the variance Σ_i (w_i uᵀA g_i)² / (Σw)².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fieldfit.refinement.account import Account
+from fieldfit.refinement.conditions import NodeConditions
+from fieldfit.refinement.estimating import symmetric_bread
+from fieldfit.refinement.sample_conditions import SampleConditions
+from fieldfit.refinement.specification import SpecificationTest
+from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray, PolicyError
+from fieldfit.variance import Accuracy, DenseAccuracy, Moments
+from fieldfit.variance.meat import ScoreVariance
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+#: Parameters up to which covariances are matrices.
+MOST_DENSE_PARAMETERS = 3_000
+
+
+def sparse_derivative(samples: SampleConditions, theta: FloatArray) -> csr_array:
+    """∂ḡ/∂θ (p, r) of the samples, sparse."""
+    from scipy.sparse import block_diag
+
+    conditions = samples.conditions
+    assert isinstance(conditions, NodeConditions)
+    sizes = [s.stop - s.start for s in conditions.slices]
+    blocks = [np.zeros((size, size)) for size in sizes]
+    rows = max(64, 20_000_000 // max(1, len(conditions.products) + int(conditions.offsets[-1])))
+    for block, evaluated in conditions.blocks(samples.codes, theta, rows):
+        for place in range(len(conditions.nodes)):
+            scale = None if samples.weight is None else samples.weight[block]
+            if samples.mask is not None:
+                chosen = samples.mask[block][:, place]
+                scale = chosen if scale is None else scale * chosen
+            blocks[place] += conditions.node_block(evaluated, place, scale)
+    matrix: csr_array = (
+        -(block_diag(blocks, format="csr") @ conditions.score_coefficients.T.tocsr()) / samples.total
+    ).tocsr()
+    return matrix
+
+
+def sparse_bread(
+    samples: SampleConditions, matrix: csr_array, theta: FloatArray, free: BoolArray, precision: FloatArray
+) -> Any:
+    """B = −A ∂ḡ/∂θ + P/n over the free parameters, sparse."""
+    from scipy.sparse import diags_array
+
+    keep = np.flatnonzero(free)
+    bread = -(matrix[keep] @ sparse_derivative(samples, theta)[:, keep])
+    return (bread + diags_array(precision[keep] / samples.total)).tocsc()
+
+
+@dataclass(frozen=True)
+class LocalRefined:
+    """The estimate with sparse weights A (r, p) of its conditions."""
+
+    theta: FloatArray
+    account: Account
+    samples: SampleConditions
+    matrix: csr_array
+    free: BoolArray
+    precision: FloatArray
+
+    @property
+    def testable(self) -> bool:
+        """Whether Hansen's test is available."""
+        return False
+
+    @cached_property
+    def factor(self) -> Any:
+        """A sparse LU factorisation of the bread B = −A ∂ḡ/∂θ + P/n over the free parameters."""
+        from scipy.sparse.linalg import splu
+
+        return splu(sparse_bread(self.samples, self.matrix, self.theta, self.free, self.precision))
+
+    @cached_property
+    def symmetric(self) -> tuple[FloatArray, FloatArray] | None:
+        """Γ and T (r, r) as in `estimating`: T A g has the symmetric bread Γ. None above 3,000 parameters."""
+        keep = np.flatnonzero(self.free)
+        r = len(self.free)
+        if r > MOST_DENSE_PARAMETERS:
+            return None
+        P = np.diag(self.precision[keep] / self.samples.total)
+        whole = sparse_bread(self.samples, self.matrix, self.theta, self.free, self.precision).toarray()
+        gamma = symmetric_bread(whole - P, lambda: self.samples.covariance(self.theta, self.matrix[keep]))
+        turn = (gamma + P) @ np.linalg.inv(whole)
+        bread, rows = np.zeros((r, r)), np.zeros((r, r))
+        bread[np.ix_(keep, keep)], rows[np.ix_(keep, keep)] = gamma, turn
+        return bread, rows
+
+    @cached_property
+    def scores(self) -> LocalScores:
+        """ψ of the fitted samples."""
+        return LocalScores(self, self.samples)
+
+    def scores_of_new(self, codes: Int32Array) -> LocalScores:
+        """ψ of other samples."""
+        return LocalScores(self, SampleConditions(self.samples.conditions, codes))
+
+    def accuracy(self, variance: ScoreVariance, active: BoolArray, units: FloatArray | None) -> Accuracy:
+        """Bread and meat from the data: matrices up to 3,000 parameters, sparse solves above."""
+        if np.any(self.precision[self.free] > 0):
+            variance = replace(variance, mean=self.scores.mean())
+        if self.symmetric is None:
+            return LocalAccuracy(self, variance)
+        total = self.samples.total
+        moments = Moments(self.symmetric[0], variance.streamed(self.scores, self.theta) / total, total, "the data")
+        return DenseAccuracy(moments, self.precision, active, units)
+
+    def model_accuracy(self, counts: bool, active: BoolArray, units: FloatArray | None) -> Accuracy:
+        """Refused: it needs the covariance of all conditions under the model."""
+        del counts, active, units
+        raise self._refusal("Model-based standard errors need", "Use robust ones (kind='robust').")
+
+    def specification_test(self, n: float) -> SpecificationTest:
+        """Refused: it needs the covariance of all conditions."""
+        del n
+        raise self._refusal("Hansen's test needs", "Use fit.goodness_of_fit().")
+
+    def _refusal(self, what: str, instead: str) -> PolicyError:
+        return PolicyError(
+            f"{what} the covariance of all moment conditions, and these are {self.account.conditions:,} with local "
+            f"weights, too many for a matrix. {instead}"
+        )
+
+
+class LocalScores:
+    """ψ of the fitted samples: T A g with a symmetric bread up to 3,000 parameters, A g above."""
+
+    def __init__(self, refined: LocalRefined, samples: SampleConditions) -> None:
+        self._refined, self._samples = refined, samples
+        self._turn = None if refined.symmetric is None else refined.symmetric[1]
+
+    @property
+    def n_samples(self) -> int:
+        """The number of samples."""
+        return len(self._samples.codes)
+
+    @property
+    def n_parameters(self) -> int:
+        """The length r of θ."""
+        return len(self._refined.theta)
+
+    def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
+        """Stream A g as (first sample, block); the conditions set the size of the blocks."""
+        del rows
+        for samples, block in self._samples.scores(theta, self._refined.matrix):
+            yield samples.start, block if self._turn is None else block @ self._turn.T
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """vᵀA g_i for each sample, from the conditions with a weight only."""
+        weights = self._refined.matrix.T @ (v if self._turn is None else self._turn.T @ v)
+        used = np.flatnonzero(weights)
+        conditions = self._samples.conditions
+        assert isinstance(conditions, NodeConditions)
+        parts = []
+        for _, evaluated in conditions.blocks(self._samples.codes, theta, 1_000):
+            g = (
+                evaluated.residuals[:, conditions.residual[used]]
+                * evaluated.instruments[:, conditions.instrument[used]]
+            )
+            parts.append(g @ weights[used])
+        return np.concatenate(parts)
+
+    def mean(self) -> FloatArray:
+        """ψ̄ (r,)."""
+        refined = self._refined
+        mean: FloatArray = refined.matrix @ self._samples.mean(refined.theta)
+        return mean if self._turn is None else self._turn @ mean
+
+    def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
+        """A g of some samples (rows, r)."""
+        blocks = self._samples.subset(rows).scores(theta, self._refined.matrix)
+        scores = np.concatenate([block for _, block in blocks])
+        return scores if self._turn is None else scores @ self._turn.T
+
+
+class LocalAccuracy:
+    """The covariance of linear functions of a refined estimate with local weights."""
+
+    def __init__(self, refined: LocalRefined, variance: ScoreVariance) -> None:
+        self.refined, self.variance = refined, variance
+        self.scores = refined.scores
+
+    @property
+    def method(self) -> str:
+        """How bread and meat were found."""
+        return "the data, by sparse solves"
+
+    def solve(self, directions: FloatArray) -> FloatArray:
+        """B⁻ᵀ a / n for each row a of ``directions`` (q, r); 0 at fixed parameters."""
+        refined = self.refined
+        keep = np.flatnonzero(refined.free)
+        result = np.zeros(directions.shape)
+        for place, direction in enumerate(directions):
+            result[place, keep] = refined.factor.solve(np.ascontiguousarray(direction[keep]), trans="T")
+        return result / refined.samples.total
+
+    def covariance_of(self, directions: FloatArray) -> FloatArray:
+        """Covariance (q, q) of the functions aᵀθ̂."""
+        return self.variance.form(self.scores, self.refined.theta, self.solve(directions))

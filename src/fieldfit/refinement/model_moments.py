@@ -1,0 +1,86 @@
+"""V, K and I at θ for the weights: exact, or from as many draws of the model as their noise asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldfit.models.field import FieldModel
+from fieldfit.refinement.points import MOST_SUMMED_STATES, Points, all_points, drawn_points, is_exact
+from fieldfit.refinement.regression import choose_weights, covariance_of, relative_variance
+from fieldfit.refinement.score_moments import ScoreMoments, pooled, score_moments
+from fieldfit.refinement.stacking import Stack
+from fieldfit.types import BoolArray, FloatArray
+
+if TYPE_CHECKING:
+    from fieldfit.data.table import Table
+
+#: Draws of the model behind the weights: at first, for each condition, and at most.
+FEWEST_DRAWS, DRAWS_PER_CONDITION, MOST_DRAWS = 4_000, 8, 30_000
+#: More draws are made while the weights' own noise adds more than this to the predicted relative variance.
+_NOISE = 0.01
+
+
+def free_rows(matrix: FloatArray, free: BoolArray | None) -> FloatArray:
+    """The rows of the free parameters; None: all are free."""
+    return matrix if free is None or free.all() else matrix[free]
+
+
+def moments_at(
+    model: FieldModel,
+    theta: FloatArray,
+    conditions: Stack,
+    dataset: Table | None,
+    random_state: int,
+    draws: int | None,
+    free: BoolArray | None,
+    most_states: int = MOST_SUMMED_STATES,
+    *,
+    fixed: int | None = None,
+) -> tuple[list[ScoreMoments], str]:
+    """Exact moments, or those of two halves of as many draws as needed; or of ``fixed`` draws where they are not exact."""
+
+    def of(points: Points) -> ScoreMoments:
+        moments = score_moments(conditions.conditions, points, theta)
+        if free is not None and not free.all():
+            keep = np.flatnonzero(free)
+            moments = ScoreMoments(
+                moments.V, moments.K[:, keep], moments.information[np.ix_(keep, keep)], moments.draws
+            )
+        if conditions.mean is not None and conditions.second is not None:
+            moments = moments.selected(conditions.mean, conditions.second, conditions.conditions.component)
+        return moments
+
+    if is_exact(model, most_states) and draws is None:
+        points = all_points(model, theta)
+        return [of(points)], points.method
+    draws = fixed if draws is None else draws
+    p = conditions.conditions.size
+    size = min(MOST_DRAWS, max(FEWEST_DRAWS, DRAWS_PER_CONDITION * p)) if draws is None else max(2, draws)
+    batch, total = 0, 0
+    halves: list[ScoreMoments] = []
+    while True:
+        drawn = [drawn_points(model, theta, dataset, -(-size // 2), random_state, batch + k) for k in range(2)]
+        batch += 2
+        total += sum(len(half.codes) for half in drawn)
+        fresh = [of(half) for half in drawn]
+        halves = fresh if not halves else [pooled(old, new) for old, new in zip(halves, fresh, strict=True)]
+        if draws is not None or total * 2 > MOST_DRAWS or not _noisy(halves, conditions, free):
+            break
+        size = total
+    return halves, drawn[0].method.replace(f"{len(drawn[0].codes):,}", f"{total:,}", 1)
+
+
+def _noisy(halves: Sequence[ScoreMoments], conditions: Stack, free: BoolArray | None) -> bool:
+    """Whether the weights' noise matters: how much worse they are in the other half than in their own, halved twice.
+
+    A half's weights have twice the noise of both halves' weights, and their own half is as much too good as the other is
+    too bad.
+    """
+    coefficients = free_rows(conditions.first, free)
+    chosen = choose_weights(halves, coefficients, np.ones(coefficients.shape[1], dtype=np.int64), [1])
+    both = pooled(halves[0], halves[1])
+    inside = relative_variance(covariance_of(chosen.matrix, both), both.information)
+    return chosen.predicted - inside > 4 * _NOISE

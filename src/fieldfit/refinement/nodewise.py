@@ -1,0 +1,290 @@
+"""``Nodewise >> optimal``: each variable is fitted on its own, and the separate estimates are combined.
+
+Variable j has an estimate θ̃_j of the parameters in log p(x_j | x_−j): the root of its own score s̄_j. A parameter of an edge
+has two estimates. With the best weights W (r, q) for the stacked scores s (see `regression`) and their derivatives G_j at
+θ̃_j over the data, s̄_j(θ) ≈ G_j(θ − θ̃_j), so W s̄(θ) = 0 has the root
+
+    θ̂ = (Σ_j W_j G_j)⁻¹ Σ_j W_j G_j θ̃_j,
+
+a combination of the θ̃_j with matrix weights that is as accurate, to first order, as ``PL1 >> optimal(1)``. There is no
+joint fit: variables exchange their estimates once (Liu & Ihler 2012). The weights come from the model at the average of
+the θ̃_j with the precisions of the separate fits as weights.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.data.samples import Table
+from fieldfit.models.field import FieldModel
+from fieldfit.refinement.account import Account
+from fieldfit.refinement.conditions import NodeConditions
+from fieldfit.refinement.model_moments import moments_at
+from fieldfit.refinement.points import is_exact
+from fieldfit.refinement.pseudo_inverse import bread_inverse
+from fieldfit.refinement.refined import Refined
+from fieldfit.refinement.regression import RIDGES, choose_weights, covariance_of, relative_variance
+from fieldfit.refinement.sample_conditions import SampleConditions
+from fieldfit.refinement.score_moments import ScoreMoments, pooled
+from fieldfit.refinement.stacking import Stack
+from fieldfit.threads import one_blas_thread
+from fieldfit.types import BoolArray, FloatArray, IntArray, PolicyError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+#: Conditions up to which their covariance is a matrix.
+_MOST_CONDITIONS = 3_000
+
+
+@dataclass(frozen=True)
+class NodeFit:
+    """The parameters of one variable's regression, the whole θ (r,) with their estimates, and H = −∂s̄/∂θ of them.
+
+    ``derivative`` (p_j, r) is that of the variable's conditions over the data.
+    """
+
+    parameters: IntArray
+    theta: FloatArray
+    hessian: FloatArray
+    derivative: FloatArray
+
+
+class SeparateConditions:
+    """The conditions of variables whose parameters differ: those of variable j are taken at θ + shift_j.
+
+    At the combined estimate θ̂ every variable is then at its own θ̃_j.
+    """
+
+    def __init__(self, together: NodeConditions, shifts: FloatArray) -> None:
+        self.together, self.shifts = together, shifts
+
+    @property
+    def model(self) -> FieldModel:
+        """The model whose parameters they determine."""
+        return self.together.model
+
+    @property
+    def size(self) -> int:
+        """The number p of conditions."""
+        return self.together.size
+
+    @property
+    def n_parameters(self) -> int:
+        """The length r of θ."""
+        return self.together.n_parameters
+
+    @property
+    def component(self) -> IntArray:
+        """The component (p,) of each condition."""
+        return self.together.component
+
+    @property
+    def distance(self) -> IntArray:
+        """The graph distance (p,) of each condition."""
+        return self.together.distance
+
+    @property
+    def score_coefficients(self) -> csr_array:
+        """Coefficients (n_parameters, p) with which the conditions add up to the scores of the variables."""
+        return self.together.score_coefficients
+
+    def rows_per_block(self) -> int:
+        """Samples in a block."""
+        return self.together.rows_per_block()
+
+    @cached_property
+    def _nodes(self) -> tuple[NodeConditions, ...]:
+        return tuple(self.together.alone(place) for place in range(len(self.together.nodes)))
+
+    def value_blocks(self, codes: NDArray[Any], theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        """Stream g as (samples, block (k, p))."""
+        rows = self.rows_per_block()
+        for start in range(0, len(codes), rows):
+            samples = slice(start, min(start + rows, len(codes)))
+            parts = [
+                node.values(node.evaluate(codes[samples], theta + shift))
+                for node, shift in zip(self._nodes, self.shifts, strict=True)
+            ]
+            yield samples, np.concatenate(parts, axis=1)
+
+    def sums(
+        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
+    ) -> FloatArray:
+        """Σ_i w_i g_i (p,)."""
+        return np.concatenate(
+            [
+                node.sums(codes, theta + shift, weight, mask)
+                for node, shift in zip(self._nodes, self.shifts, strict=True)
+            ]
+        )
+
+    def derivative(
+        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
+    ) -> FloatArray:
+        """Σ_i w_i ∂g_i/∂θ (p, n_parameters)."""
+        return np.concatenate(
+            [
+                node.derivative(codes, theta + shift, weight, mask)
+                for node, shift in zip(self._nodes, self.shifts, strict=True)
+            ]
+        )
+
+
+def combine(
+    model: FieldModel,
+    dataset: Table,
+    fit_node: Callable[[int, BoolArray], FloatArray],
+    *,
+    start: FloatArray,
+    free: BoolArray,
+    random_state: int,
+) -> tuple[FloatArray, Refined]:
+    """The average of the separate estimates, and their optimal combination.
+
+    ``fit_node(j, own)`` maximises log p(x_j | x_−j) over the parameters ``own`` (r,) and gives the whole θ; ``start`` has
+    the values of the fixed parameters.
+    """
+    began = time.perf_counter()
+    together = NodeConditions(model, model.structure().free)
+    if together.size > _MOST_CONDITIONS:
+        raise PolicyError(
+            f"'Nodewise >> optimal' has {together.size:,} moment conditions; its dense weights take at most "
+            f"{_MOST_CONDITIONS:,}. Use 'PL1 >> optimal', which has local weights."
+        )
+    codes, weight = dataset.codes, dataset.sample_weight
+    fits = [_node_fit(model, together, place, free, fit_node, codes, weight) for place in range(len(together.nodes))]
+    with one_blas_thread():
+        transform, shares = _scores_of_nodes(together, fits), _average_weights(fits, start, free)
+        average = _average(fits, shares, start)
+        own = Stack(together, together.score_coefficients.toarray(), None, None, 0)
+        halves, source = moments_at(model, average, own, dataset, random_state, None, free)
+        nodewise = [_transformed(half, transform) for half in halves]
+        keep = np.flatnonzero(free)
+        Lambda = _first_weights(fits, len(free))[keep]
+        exact_ridge = RIDGES[0] if is_exact(model) else 0.0
+        weights = choose_weights(nodewise, Lambda, np.ones(len(transform), dtype=np.int64), [1], exact_ridge)
+        everything = nodewise[0] if len(nodewise) == 1 else pooled(nodewise[0], nodewise[1])
+        plain = relative_variance(
+            covariance_of(_average_matrix(fits, shares)[keep], everything), everything.information
+        )
+        matrix = np.zeros((len(free), together.size))
+        matrix[keep] = weights.matrix @ transform
+        theta = _combined(matrix[keep], together, fits, start, keep)
+        shifts = np.stack([fit.theta - theta for fit in fits])
+        samples = SampleConditions(SeparateConditions(together, shifts), codes, None, weight)
+    count = halves[0].draws
+    account = Account(
+        distance=1,
+        conditions=len(transform),
+        draws=0 if count is None else sum(half.draws or 0 for half in halves),
+        source=source,
+        ridge=weights.ridge,
+        predicted=weights.predicted,
+        first=plain,
+        accepted=True,
+        steps=len(fits),
+        seconds=time.perf_counter() - began,
+        message="",
+    )
+    return average, Refined(theta, account, own, samples, matrix, free, np.zeros(len(free)))
+
+
+def _node_fit(
+    model: FieldModel,
+    together: NodeConditions,
+    place: int,
+    free: BoolArray,
+    fit_node: Callable[[int, BoolArray], FloatArray],
+    codes: NDArray[Any],
+    weight: FloatArray | None,
+) -> NodeFit:
+    node = int(together.nodes[place])
+    coefficients = together.score_coefficients[:, together.slices[place]]
+    touched = np.zeros(model.n_parameters, dtype=bool)
+    touched[np.unique(coefficients.nonzero()[0])] = True
+    own = touched & free
+    theta = fit_node(node, own)
+    total = len(codes) if weight is None else float(weight.sum())
+    derivative = together.alone(place).derivative(codes, theta, weight) / total
+    hessian = -np.asarray(coefficients @ derivative)
+    parameters = np.flatnonzero(own)
+    return NodeFit(parameters, theta, hessian[np.ix_(parameters, parameters)], derivative)
+
+
+def _scores_of_nodes(together: NodeConditions, fits: Sequence[NodeFit]) -> FloatArray:
+    """T (q, p): the scores s of the variables, one entry for each of a variable's parameters, are T g."""
+    rows = []
+    for fit, conditions in zip(fits, together.slices, strict=True):
+        block = np.zeros((len(fit.parameters), together.size))
+        block[:, conditions] = together.score_coefficients[:, conditions].toarray()[fit.parameters]
+        rows.append(block)
+    return np.concatenate(rows)
+
+
+def _first_weights(fits: Sequence[NodeFit], r: int) -> FloatArray:
+    """(r, q): the sum of all scores of a parameter, which is PL1's."""
+    parameters = np.concatenate([fit.parameters for fit in fits])
+    matrix = np.zeros((r, len(parameters)))
+    matrix[parameters, np.arange(len(parameters))] = 1.0
+    return matrix
+
+
+def _average_weights(fits: Sequence[NodeFit], start: FloatArray, free: BoolArray) -> list[FloatArray]:
+    """For each variable the weights of its estimates in the average: their precisions, as parts of 1."""
+    inverses = [np.diag(bread_inverse(fit.hessian)) for fit in fits]
+    precisions = [1.0 / np.where(inverse > 0, inverse, np.inf) for inverse in inverses]
+    total = np.zeros(len(start))
+    for fit, precision in zip(fits, precisions, strict=True):
+        total[fit.parameters] += precision
+    if np.any(total[free] <= 0):
+        raise PolicyError("A parameter is in no variable's regression, so 'Nodewise >> optimal' cannot estimate it.")
+    return [precision / total[fit.parameters] for fit, precision in zip(fits, precisions, strict=True)]
+
+
+def _average(fits: Sequence[NodeFit], shares: Sequence[FloatArray], start: FloatArray) -> FloatArray:
+    average = start.copy()
+    for fit in fits:
+        average[fit.parameters] = 0.0
+    for fit, share in zip(fits, shares, strict=True):
+        average[fit.parameters] += share * fit.theta[fit.parameters]
+    return average
+
+
+def _average_matrix(fits: Sequence[NodeFit], shares: Sequence[FloatArray]) -> FloatArray:
+    """(r, q): the weights of the scores s that have the same first-order error as the average."""
+    r = len(fits[0].theta)
+    columns = []
+    for fit, share in zip(fits, shares, strict=True):
+        block = np.zeros((r, len(fit.parameters)))
+        block[fit.parameters] = share[:, None] * bread_inverse(fit.hessian)
+        columns.append(block)
+    return np.concatenate(columns, axis=1)
+
+
+def _transformed(moments: ScoreMoments, transform: FloatArray) -> ScoreMoments:
+    """The moments of T g."""
+    return ScoreMoments(
+        transform @ moments.V @ transform.T, transform @ moments.K, moments.information, moments.draws
+    )
+
+
+def _combined(
+    weights: FloatArray, together: NodeConditions, fits: Sequence[NodeFit], start: FloatArray, keep: IntArray
+) -> FloatArray:
+    """θ̂ = (Σ_j W_j G_j)⁻¹ Σ_j W_j G_j θ̃_j."""
+    left, right = np.zeros((len(keep), len(keep))), np.zeros(len(keep))
+    for fit, conditions in zip(fits, together.slices, strict=True):
+        product = weights[:, conditions] @ fit.derivative[:, keep]
+        left += product
+        right += product @ fit.theta[keep]
+    theta = start.copy()
+    theta[keep] = bread_inverse(left, tolerance=1e-9) @ right
+    return theta

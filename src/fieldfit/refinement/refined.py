@@ -1,0 +1,93 @@
+"""The estimate of a second stage with dense weights: its scores, accuracy and Hansen's test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from fieldfit.data.samples import Table
+from fieldfit.refinement.account import Account
+from fieldfit.refinement.estimating import RefinedScores, expected_moments
+from fieldfit.refinement.model_moments import moments_at
+from fieldfit.refinement.sample_conditions import SampleConditions
+from fieldfit.refinement.score_moments import ScoreMoments, pooled
+from fieldfit.refinement.specification import SpecificationTest, hansen_test
+from fieldfit.refinement.stacking import Stack
+from fieldfit.threads import one_blas_thread
+from fieldfit.types import BoolArray, FloatArray, Int32Array, PolicyError
+from fieldfit.variance import DenseAccuracy, Moments
+from fieldfit.variance.meat import ScoreVariance
+
+#: Draws at the refined estimate behind model-based standard errors and the specification test, and their seed.
+_DRAWS, _SEED = 20_000, 0x7E57
+
+
+@dataclass(frozen=True)
+class Refined:
+    """The estimate (the first stage's where it was not accepted), its conditions and their weights A (r, p).
+
+    ``stack`` holds the conditions under the model; ``samples`` those of the data, of which A ḡ(θ) = Pθ/n.
+    """
+
+    theta: FloatArray
+    account: Account
+    stack: Stack
+    samples: SampleConditions
+    matrix: FloatArray
+    free: BoolArray
+    precision: FloatArray
+
+    @property
+    def testable(self) -> bool:
+        """Whether Hansen's test is available."""
+        return True
+
+    @cached_property
+    def scores(self) -> RefinedScores:
+        """ψ of the fitted samples."""
+        return RefinedScores.of(self.samples, self.matrix, self.theta, self.free, self.precision)
+
+    def scores_of_new(self, codes: Int32Array) -> RefinedScores:
+        """ψ of other samples, expected over Z."""
+        return self.scores.at(codes, self.stack.mean)
+
+    def accuracy(self, variance: ScoreVariance, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:
+        """Bread and meat from the data, right whatever the weights, and outside the model too."""
+        with one_blas_thread():
+            if np.any(self.precision[self.free] > 0):
+                variance = replace(variance, mean=self.scores.mean())
+            total = self.samples.total
+            meat = variance.streamed(self.scores, self.theta) / total
+        return DenseAccuracy(Moments(self.scores.bread, meat, total, "the data"), self.precision, active, units)
+
+    @cached_property
+    def expected(self) -> tuple[ScoreMoments, str]:
+        """V and K at the estimate: exact, or from draws that the weights do not know."""
+        model = self.stack.conditions.model
+        table = Table(self.samples.codes, model.names, model.states)
+        with one_blas_thread():
+            halves, source = moments_at(model, self.theta, self.stack, table, _SEED, None, None, fixed=_DRAWS)
+        return (halves[0] if len(halves) == 1 else pooled(halves[0], halves[1])), source
+
+    def model_accuracy(self, counts: bool, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:
+        """The same expected under the estimate."""
+        moments, source = self.expected
+        weight, total = self.samples.weight, self.samples.total
+        bread, meat = expected_moments(self.matrix, moments, self.free, self.precision / total)
+        if weight is not None and not counts:
+            meat = meat * float(weight @ weight) / total
+        return DenseAccuracy(Moments(bread, meat, total, source), self.precision, active, units)
+
+    def specification_test(self, n: float) -> SpecificationTest:
+        """Hansen's J with ``n`` effective samples."""
+        if np.any(self.precision[self.free] > 0):
+            raise PolicyError("Hansen's test needs a fit without a penalty: a penalty moves the estimate on purpose.")
+        moments, source = self.expected
+        keep = np.flatnonzero(self.free)
+        if len(keep) < len(self.free):
+            moments = ScoreMoments(moments.V, moments.K[:, keep], moments.information, moments.draws)
+        with one_blas_thread():
+            mean = replace(self.samples, conditions=self.stack.conditions).mean(self.theta)
+            return hansen_test(mean, self.matrix[keep], moments, n, source)

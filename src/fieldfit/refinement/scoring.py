@@ -1,0 +1,307 @@
+"""``A >> FL~M``: Fisher scoring on the full likelihood with M draws of the model in place of exact sums.
+
+At θ the gradient of the log-likelihood per sample is f̄ − E_θ f, with f the sufficient statistics and f̄ their mean over the
+data, and the information is Cov_θ f. Both are estimated from M draws of Gibbs chains that start from samples of the data:
+
+    θ ← θ + (Î + P/n)⁻¹ (f̄ − mean of f over the draws − Pθ/n)
+
+with new draws for each step, until a step is as short as the noise of the draws makes it. To first order the error of the
+last step is the sampling error plus that of the mean over the draws, which has the covariance
+
+    S = diag(M_k^-½) I diag(M_k^-½),    M_k the effective number of draws of the k-th statistic,
+
+so n·Cov(θ̂) = I⁻¹ + n·I⁻¹ S I⁻¹, about I⁻¹(1 + n/M) (Geyer & Thompson 1992). Chains that do not mix would give a biased
+mean: they are refused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fieldfit.data.samples import Table
+from fieldfit.inference.gibbs import gibbs_sample
+from fieldfit.models.field import FieldModel
+from fieldfit.refinement.account import ChainAccount
+from fieldfit.refinement.mixing import Mixing, mixing
+from fieldfit.refinement.points import statistics_of
+from fieldfit.refinement.pseudo_inverse import pseudo_inverse
+from fieldfit.refinement.specification import SpecificationTest
+from fieldfit.threads import one_blas_thread
+from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray, ModelError, PolicyError
+from fieldfit.variance import DenseAccuracy, Moments
+from fieldfit.variance.meat import ScoreVariance
+
+#: Gibbs chains at least and at most, and draws of a chain at least.
+_FEWEST_CHAINS, _MOST_CHAINS, _FEWEST_DRAWS_PER_CHAIN = 4, 32, 25
+#: Sweeps between draws, tried in this order until the chains mix; and sweeps before the first draw, in units of these.
+_THIN, _BURN_IN = (5, 20, 80), 40
+#: Split R̂ at most, and effective draws at least, as a part of all draws and for each parameter.
+_LARGEST_R_HAT, _FEWEST_EFFECTIVE, _EFFECTIVE_PER_PARAMETER = 1.1, 0.02, 2
+#: Draws for each parameter at least: their covariance must have an inverse.
+_FEWEST_PER_PARAMETER = 10
+#: Numbers (draws × parameters) at most: 800 MB.
+_MOST_NUMBERS = 100_000_000
+#: Steps at most, and the length of a step, in standard deviations of the log-likelihood of one sample, at most.
+_MOST_STEPS, _LONGEST = 30, 1.0
+#: A step is short when it is below this part of the sampling error, or this multiple of the noise of the draws.
+_SHORT, _NOISE = 0.3, 1.5
+_STREAM = 0xF15
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Mean (r,), covariance (r, r) and mixing of the statistics of draws, and the last state of each chain."""
+
+    mean: FloatArray
+    covariance: FloatArray
+    mixing: Mixing
+    states: Int32Array
+    draws: int
+    thin: int
+
+    @property
+    def noise(self) -> FloatArray:
+        """S (r, r): the covariance of the mean."""
+        root = 1.0 / np.sqrt(self.mixing.effective)
+        return self.covariance * root[:, None] * root
+
+
+@dataclass(frozen=True)
+class ScoringFit:
+    """The estimate of Fisher scoring; ``information`` is Î (r, r) and ``noise`` the covariance S of the last mean."""
+
+    theta: FloatArray
+    account: ChainAccount
+    model: FieldModel
+    codes: Int32Array
+    weight: FloatArray | None
+    free: BoolArray
+    precision: FloatArray
+    information: FloatArray
+    noise: FloatArray
+
+    @property
+    def testable(self) -> bool:
+        """Whether Hansen's test is available."""
+        return False
+
+    @property
+    def total(self) -> float:
+        """The number of samples, or the sum of their weights."""
+        return float(len(self.codes) if self.weight is None else self.weight.sum())
+
+    @cached_property
+    def scores(self) -> StatisticScores:
+        """ψ of the fitted samples."""
+        mean = _data_mean(self.model, self.codes, self.weight) - self.precision * self.theta / self.total
+        return StatisticScores(self.model, self.codes, mean, self.free)
+
+    def scores_of_new(self, codes: Int32Array) -> StatisticScores:
+        """ψ of other samples."""
+        return StatisticScores(self.model, codes, self.scores.mean, self.free)
+
+    def accuracy(self, variance: ScoreVariance, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:
+        """Information from the draws, meat from the data and from the noise of the draws."""
+        # Scores around their own mean, which a penalty makes different from 0.
+        centred = StatisticScores(self.model, self.codes, _data_mean(self.model, self.codes, self.weight), self.free)
+        with one_blas_thread():
+            meat = variance.streamed(centred, self.theta) / self.total + self._noise
+        return self._dense(meat, "the data and draws of the model", active, units)
+
+    def model_accuracy(self, counts: bool, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:
+        """The same with the information in the place of the scores' covariance."""
+        scale = 1.0
+        if self.weight is not None and not counts:
+            scale = float(self.weight @ self.weight) / self.total
+        return self._dense(scale * self.information + self._noise, "draws of the model", active, units)
+
+    @property
+    def _noise(self) -> FloatArray:
+        return self.total * self.noise
+
+    def _dense(self, meat: FloatArray, method: str, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:
+        return DenseAccuracy(Moments(self.information, meat, self.total, method), self.precision, active, units)
+
+    def specification_test(self, n: float) -> SpecificationTest:
+        """Refused: there are no further conditions."""
+        del n
+        raise PolicyError(
+            f"'FL~{self.account.draws}' has as many equations as parameters, so there is nothing to test. Refine the first "
+            f"stage by 'optimal' for Hansen's test, or use fit.goodness_of_fit()."
+        )
+
+
+class StatisticScores:
+    """ψ = f(x) − E f of samples, with E f given as ``mean`` (r,); 0 at fixed parameters."""
+
+    def __init__(self, model: FieldModel, codes: Int32Array, mean: FloatArray, free: BoolArray) -> None:
+        self.model, self.codes, self.mean, self.free = model, codes, mean, free
+
+    @property
+    def n_samples(self) -> int:
+        """The number of samples."""
+        return len(self.codes)
+
+    @property
+    def n_parameters(self) -> int:
+        """The length r of θ."""
+        return len(self.mean)
+
+    def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
+        """Stream ψ as (first sample, block)."""
+        del theta
+        size = max(1, 2_000_000 // len(self.mean)) if rows is None else rows
+        for start in range(0, len(self.codes), size):
+            block = statistics_of(self.model, self.codes[start : start + size])
+            yield start, np.where(self.free, block - self.mean, 0.0)
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """ψ_iᵀ v for each sample."""
+        return np.concatenate([block @ v for _, block in self.score_blocks(theta)])
+
+    def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
+        """ψ of some samples (rows, r)."""
+        some = StatisticScores(self.model, self.codes[rows], self.mean, self.free)
+        return np.concatenate([block for _, block in some.score_blocks(theta)])
+
+
+def fisher_scoring(
+    model: FieldModel,
+    dataset: Table,
+    theta: FloatArray,
+    *,
+    draws: int,
+    free: BoolArray,
+    precision: FloatArray,
+    random_state: int,
+) -> ScoringFit:
+    """The estimate from A's estimate ``theta``; ``precision`` (r,) is that of a Gaussian penalty."""
+    began = time.perf_counter()
+    keep = np.flatnonzero(free)
+    _refuse(model, draws, len(keep))
+    codes, weight = dataset.codes, dataset.sample_weight
+    total = dataset.total_weight
+    observed = _data_mean(model, codes, weight)
+    P = np.diag(precision[keep]) / total
+    chains = int(np.clip(draws // 100, _FEWEST_CHAINS, _MOST_CHAINS))
+    random = np.random.default_rng([_STREAM, random_state])
+    # A sample that stands for many more weight is a starting state more often.
+    shares = None if weight is None else weight / weight.sum()
+    states = np.ascontiguousarray(codes[random.choice(len(codes), chains, p=shares)])
+    thin = _THIN[0]
+    with one_blas_thread():
+        for step in range(1, _MOST_STEPS + 1):
+            seed = (random_state * 1_000_003 + _STREAM + 97 * step) % (1 << 62)
+            drawn = _mixed(model, theta, states, draws, thin, seed, free, f"FL~{draws}")
+            states, thin = drawn.states, drawn.thin
+            information = drawn.covariance[np.ix_(keep, keep)] * _inflation(drawn, len(keep))
+            gradient = (observed - drawn.mean)[keep] - precision[keep] * theta[keep] / total
+            inverse, rank = pseudo_inverse(information + P)
+            move = inverse @ gradient
+            squared = float(move @ (information + P) @ move)
+            scale = min(1.0, _LONGEST / max(np.sqrt(squared), 1e-300))
+            theta = theta.copy()
+            theta[keep] += scale * move
+            noise = float(np.sum(inverse * drawn.noise[np.ix_(keep, keep)]))
+            # From the second step on both ends of a step have the noise of their draws.
+            if scale == 1.0 and step > 1 and squared <= max(_SHORT**2 * rank / total, _NOISE**2 * 2 * noise):
+                break
+        else:
+            raise PolicyError(
+                f"'FL~{draws}': {_MOST_STEPS} scoring steps did not settle; the last step was {np.sqrt(squared):.2g} "
+                f"standard deviations of a sample's log-likelihood. Give a penalty (sigma2), more draws, or a better first "
+                f"stage."
+            )
+    whole = np.zeros(drawn.covariance.shape)
+    whole[np.ix_(keep, keep)] = information
+    account = ChainAccount(
+        draws=drawn.draws,
+        chains=chains,
+        thin=thin,
+        steps=step,
+        effective=float(drawn.mixing.effective[keep].min()),
+        r_hat=float(drawn.mixing.r_hat[keep].max()),
+        added=noise * total / max(1, rank),
+        seconds=time.perf_counter() - began,
+    )
+    return ScoringFit(theta, account, model, codes, weight, free, precision, whole, drawn.noise)
+
+
+def _refuse(model: FieldModel, draws: int, parameters: int) -> None:
+    if model.observed:
+        raise ModelError(
+            f"'FL~{draws}' draws from one distribution, and this model has another one for each sample, given the observed "
+            f"variables {', '.join(model.names[v] for v in model.observed[:3])}. Use 'PL1 >> optimal'."
+        )
+    if draws < _FEWEST_PER_PARAMETER * parameters:
+        raise PolicyError(
+            f"'FL~{draws}' has {draws:,} draws for {parameters:,} parameters, and their information matrix needs at least "
+            f"{_FEWEST_PER_PARAMETER} draws for each. Write FL~{_FEWEST_PER_PARAMETER * parameters} or more."
+        )
+    if draws * parameters > _MOST_NUMBERS:
+        raise PolicyError(
+            f"'FL~{draws}' for {parameters:,} parameters has {draws * parameters:,} numbers; the limit is "
+            f"{_MOST_NUMBERS:,}. Use fewer draws, or 'PL1 >> optimal'."
+        )
+
+
+def _data_mean(model: FieldModel, codes: Int32Array, weight: FloatArray | None) -> FloatArray:
+    """The mean of the sufficient statistics over the samples (r,)."""
+    rows = max(1, 2_000_000 // max(1, model.n_parameters))
+    total = np.zeros(model.n_parameters)
+    for start in range(0, len(codes), rows):
+        block = statistics_of(model, codes[start : start + rows])
+        total += block.sum(axis=0) if weight is None else weight[start : start + rows] @ block
+    return total / (len(codes) if weight is None else weight.sum())
+
+
+def _inflation(drawn: Drawn, parameters: int) -> float:
+    """The inverse of a covariance from N draws is too large by N/(N − r − 1) on average."""
+    effective = float(np.median(drawn.mixing.effective))
+    return effective / max(effective - parameters - 1, 1.0)
+
+
+def _mixed(
+    model: FieldModel,
+    theta: FloatArray,
+    states: Int32Array,
+    draws: int,
+    thin: int,
+    seed: int,
+    free: BoolArray,
+    what: str,
+) -> Drawn:
+    """Draws at θ of chains that mix, with more sweeps between draws if they need them; PolicyError if they do not."""
+    for number, sweeps in enumerate(value for value in _THIN if value >= thin):
+        drawn = _draw(model, theta, states, draws, sweeps, seed + number)
+        states = drawn.states
+        r_hat = float(drawn.mixing.r_hat[free].max())
+        effective = float(drawn.mixing.effective[free].min())
+        needed = max(_FEWEST_EFFECTIVE * draws, _EFFECTIVE_PER_PARAMETER * float(free.sum()), 40.0)
+        if r_hat <= _LARGEST_R_HAT and effective >= needed:
+            return drawn
+    name = model.parameter_names[int(np.argmax(np.where(free, drawn.mixing.r_hat, 0.0)))]
+    raise PolicyError(
+        f"'{what}': the Gibbs chains do not mix, even with {_THIN[-1]} sweeps between draws. Split R̂ is {r_hat:.2f} for "
+        f"{name} (limit {_LARGEST_R_HAT}), and the smallest effective number of draws is {effective:,.0f} of "
+        f"{drawn.draws:,} (at least {needed:,.0f} are needed). Use 'PL1 >> optimal', whose weights need no exact draws."
+    )
+
+
+def _draw(model: FieldModel, theta: FloatArray, states: Int32Array, draws: int, thin: int, seed: int) -> Drawn:
+    chains = len(states)
+    length = max(_FEWEST_DRAWS_PER_CHAIN, -(-draws // chains))
+    codes = gibbs_sample(
+        model.graph, model.log_tables(theta), length * chains, seed, start=states, burn_in=_BURN_IN * thin, thin=thin
+    )
+    f = statistics_of(model, codes)
+    mean = f.mean(axis=0)
+    f -= mean
+    covariance: FloatArray = (f.T @ f) / (len(f) - 1)
+    mixed = mixing(f.reshape(length, chains, f.shape[1]))
+    return Drawn(mean, covariance, mixed, np.ascontiguousarray(codes[-chains:]), len(f), thin)
