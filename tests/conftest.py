@@ -1,13 +1,20 @@
-"""Put the tests' own modules (oracle.py) on the path, keep the number of threads, and let Ctrl-C through.
+"""Put the tests' own modules (oracle.py) on the path, set and keep the number of threads, and let Ctrl-C through.
 
 A runner that starts the tests in the background has them ignore interrupts, and every child would inherit that.
 """
 
+import os
 import signal
 import sys
 from pathlib import Path
 
 import pytest
+
+if (
+    "PYTEST_XDIST_WORKER" in os.environ
+):  # one thread a worker; what depends on threads is tested with a number of them
+    for library in ("FIELDFIT", "OPENBLAS", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 import fieldfit
 

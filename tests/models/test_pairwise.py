@@ -178,7 +178,7 @@ CASES = {
     "sparse graph": {"kinds": ("PL1", "PL2", "PL3/sparse"), "m": 9, "density": 0.12, "n": 90},
     "sparse graph of spins": {"kinds": ("PL1/rows", "PL3"), "m": 9, "density": 0.1, "states": (-1, 1)},
     "no edges": {"kinds": ("PL1", "PL2"), "density": 0.0},
-    "more than one panel": {"kinds": ("PL1", "PL2/sparse", "ragged"), "m": 37, "n": 20, "density": 0.25},
+    "more than one panel": {"kinds": ("PL1", "PL2/sparse", "ragged"), "m": 37, "n": 20, "density": 0.08},
     "few distinct samples": {"kinds": ("PL1", "PL2/rows", "PL2/sparse", "ragged/sparse beta"), "n": 300, "m": 6},
     "few distinct samples, long keys": {"kinds": ("PL1", "PL2/sparse"), "n": 400, "m": 8, "density": 0.5},
     "large weights": {"kinds": ("PL1", "PL2", "PL3/sparse", "ragged"), "scale": 1000.0},

@@ -66,19 +66,19 @@ def test_hessian_and_scores(m, edges, policy, biases, states, weighted):
 def test_many_edges_and_equal_samples(policy, equal):
     random = np.random.default_rng(3)
     model = ff.BoltzmannMachine(31, biases=True)
-    samples = (random.random((400, 31)) < 0.2).astype(int)
+    samples = (random.random((120, 31)) < 0.2).astype(int)
     if equal:
-        samples[150:] = samples[random.integers(0, 150, 250)]
+        samples[50:] = samples[random.integers(0, 50, 70)]
         samples[:20] = samples[20:40]
     problem = problem_of(model, samples, policy)
     assert not is_fast(problem._layout, 31, len(problem.edges))
     theta = random.normal(scale=0.3, size=model.n_parameters)
     theta[-31:] -= 1.5
-    for weight in (None, random.random(400)):
+    for weight in (None, random.random(120)):
         expected = Problem.hessian_matrix(problem, theta, weight)
         found = problem.hessian_matrix(theta, weight)
         np.testing.assert_allclose(found, expected, atol=1e-11 * np.abs(expected).max())
-        scores = problem.scores(theta, 0, 400)
+        scores = problem.scores(theta, 0, 120)
         moment = (scores if weight is None else scores * weight[:, None]).T @ scores
         np.testing.assert_allclose(problem.score_moment(theta, weight), moment, atol=1e-11 * np.abs(moment).max())
 

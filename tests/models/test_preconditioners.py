@@ -68,6 +68,7 @@ def test_where_there_are_no_blocks() -> None:
         assert problem.late_preconditioner(np.zeros(28), np.zeros(28)) is None
 
 
+@pytest.mark.slow
 def test_images_of_digits_need_few_evaluations() -> None:
     from sklearn.datasets import load_digits
 

@@ -80,12 +80,12 @@ def test_the_rows_are_those_that_cannot_be_compiled(graph, policy):
         "grid": ff.BoltzmannMachine.grid(3, 4, biases=True, **options),
         "potts": ff.Potts.grid(3, 4, 2, **options),
     }[graph]
-    x = table(60, 12, {row: row % 12 for row in range(60)})
+    x = table(24, 12, {row: row % 12 for row in range(24)})
     data = model.read(x)
-    selection = Policy.parse(policy).bind(model.structure()).draw(0, 0, 60)
+    selection = Policy.parse(policy).bind(model.structure()).draw(0, 0, 24)
     compiler = FieldCompiler(model.field_arrays, data.codes)
-    wide = np.any([wide_rows(compiler, part, 60) for part in selection.parts], axis=0)
-    assert wide.tolist() == [not compiles(model, data, policy, row) for row in range(60)]
+    wide = np.any([wide_rows(compiler, part, 24) for part in selection.parts], axis=0)
+    assert wide.tolist() == [not compiles(model, data, policy, row) for row in range(24)]
     assert compiler.compiler.memory == 0
 
 

@@ -53,7 +53,9 @@ def test_agrees_with_scikit_learn_lasso_logistic(l1):
 def lasso_logistic(X, y, C):
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=C, l1_ratio=1.0, solver="liblinear", fit_intercept=False, tol=1e-10, max_iter=20_000)
+    model = LogisticRegression(
+        C=C, l1_ratio=1.0, solver="liblinear", fit_intercept=False, tol=1e-10, max_iter=20_000, random_state=0
+    )
     return model.fit(X, y).coef_[0]
 
 

@@ -11,7 +11,7 @@ from fieldfit_paper.figure3 import FAMILIES
 from fieldfit_paper.mixtures import family_mixtures
 
 
-@pytest.mark.parametrize("place", range(len(refined_frontier.cases())))
+@pytest.mark.parametrize("place", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_refined_estimators_lie_below_every_mixture_that_costs_as_much_or_less(place):
     case = refined_frontier.cases()[place]
     moments = family_mixtures(case.model, case.theta, FAMILIES)
@@ -36,6 +36,7 @@ def test_the_excess_of_normal_differences_is_found_with_its_error():
     assert found[:, 0].mean() == pytest.approx(truth, abs=0.2 * found[:, 1].mean())
 
 
+@pytest.mark.slow
 def test_fits_have_the_exact_variance_and_the_figure_has_a_table(tmp_path):
     result = refined_frontier.reproduce(tmp_path, "small")
     assert {path.name for path in result.files} == {

@@ -137,6 +137,7 @@ def test_log_root_det_is_unbiased_and_its_error_is_right():
     assert values.mean() == pytest.approx(truth, abs=4 * errors[0] / np.sqrt(2000))
 
 
+@pytest.mark.slow
 def test_fits_have_the_exact_variance_and_not_the_published_one(tmp_path):
     found = selection_noise.reproduce(tmp_path, "small")
     for row in selection_noise.comparison(found.document["points"]):

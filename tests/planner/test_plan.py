@@ -151,6 +151,7 @@ def test_named_functionals_are_what_counts(five):
         assert variance[text] == pytest.approx(ratio, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_many_parameters_by_conjugate_gradients_agree_with_the_dense_form(monkeypatch):
     model = ff.BoltzmannMachine(9, biases=True)
     theta = np.random.default_rng(0).normal(size=model.n_parameters) * 0.7
@@ -167,6 +168,7 @@ def test_many_parameters_by_conjugate_gradients_agree_with_the_dense_form(monkey
             assert right[policy] == pytest.approx(left[policy], rel=tolerance)
 
 
+@pytest.mark.slow
 def test_simulated_samples_never_make_anything_better_than_maximum_likelihood(monkeypatch):
     model = ff.BoltzmannMachine(9, biases=True)
     theta = np.random.default_rng(0).normal(size=model.n_parameters) * 0.7

@@ -52,6 +52,7 @@ def moments(count, *shape):
     return MixtureMoments(tuple(map(str, range(count))), J, np.stack([J] * count), J * 0, J * 0)
 
 
+@pytest.mark.slow
 def test_the_effort_of_the_edge_depends_on_the_problem_alone():
     """The more a joint optimum takes, the fewer there are; no clock has a say."""
     assert edge_costs(Criterion.log_determinant(moments(2, 5, 5))) == 33

@@ -311,6 +311,7 @@ def test_fit_table_is_what_fit_gives_on_each_fold(tmp_path, table):
     assert (frame["n_test"] == 100).all()
 
 
+@pytest.mark.slow
 def test_warm_starts_change_results_by_no_more_than_the_tolerance(tmp_path, table):
     (tmp_path / "cold.toml").write_text(SWEEP.format(extra=""))
     (tmp_path / "warm.toml").write_text(SWEEP.format(extra='warm_start_axis = "sigma2"'))

@@ -43,15 +43,14 @@ def done(store):
 
 
 def wait_for(store, count, process):
-    deadline = time.monotonic() + 60
+    """Wait until ``count`` cells are committed; a process that ends before is an error."""
     while len(done(store)) < count:
         assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
 def finish(process, code=0):
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     assert process.returncode == code, (out, err)
     return out.decode()
 
@@ -110,6 +109,7 @@ def test_two_processes_share_one_store(tmp_path):
     assert len(shares) == 2
 
 
+@pytest.mark.slow
 def test_the_survivor_takes_over_from_a_dead_process(tmp_path):
     store, log = tmp_path / "s.sweep", tmp_path / "log"
     first, second = launch(store, log, 1), launch(store, log, 1)
@@ -120,7 +120,9 @@ def test_the_survivor_takes_over_from_a_dead_process(tmp_path):
     check_complete(store)
 
 
-@pytest.mark.parametrize(("jobs", "function"), [(1, "slow"), (1, "swallow"), (2, "slow")])
+@pytest.mark.parametrize(
+    ("jobs", "function"), [(1, "slow"), (1, "swallow"), pytest.param(2, "slow", marks=pytest.mark.slow)]
+)
 def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path, jobs, function):
     store, log = tmp_path / "s.sweep", tmp_path / "log"
     process = launch(store, log, jobs, function)

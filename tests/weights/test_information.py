@@ -71,20 +71,19 @@ def test_hessian_matrices_state_by_state_are_those_of_the_products(name, missing
     model, policy = MODELS[name]
     random = np.random.default_rng(3)
     theta = random.normal(scale=0.5, size=model.n_parameters)
-    x = model.sample(theta, 90, 1).values.astype(object)
+    x = model.sample(theta, 40, 1).values.astype(object)
     if missing:
         x[5, 1] = x[7, 2] = x[7, 3] = None
-    problem = model.compile(model.read(x), Policy.parse(policy).bind(model.structure()).draw(0, 0, 90))
-    weight = random.normal(size=90)
+    problem = model.compile(model.read(x), Policy.parse(policy).bind(model.structure()).draw(0, 0, 40))
+    weight = random.normal(size=40)
     last = np.zeros(problem.n_families)
     last[-1] = 2.0
-    for other in (problem, problem.with_betas(last)):
-        for w in (None, weight):
-            expected = Problem.hessian_matrix(other, theta, w)
-            for _ in range(2):  # the second time with what the first has kept
-                found = other.hessian_matrix(theta, w)
-                np.testing.assert_allclose(found, expected, atol=1e-10 * max(1.0, np.abs(expected).max()))
-            np.testing.assert_array_equal(found, found.T)
+    for other, w in ((problem, None), (problem, weight), (problem.with_betas(last), weight)):
+        expected = Problem.hessian_matrix(other, theta, w)
+        for _ in range(2):  # the second time with what the first has kept
+            found = other.hessian_matrix(theta, w)
+            np.testing.assert_allclose(found, expected, atol=1e-10 * max(1.0, np.abs(expected).max()))
+        np.testing.assert_array_equal(found, found.T)
 
 
 def test_forbidden_states_have_no_share():
