@@ -102,3 +102,10 @@ def test_properties_have_docstrings():
     for cls in PUBLIC_CLASSES:
         for name, _, function in own_members(cls):
             assert (function.__doc__ or "").strip(), f"{cls.__name__}.{name}"
+
+
+def test_shared_blocks_are_filled_in():
+    for target, name in CALLABLES.items():
+        assert "%(" not in (target.__doc__ or ""), name
+    assert "Confidence level." in ff.Fit.conf_int.__doc__
+    assert "Known labels" in inspect.getdoc(ff.BoltzmannChain.marginals)

@@ -83,6 +83,8 @@ def test_prediction_given_the_symbols():
     data, model, theta = make(2)
     A, start, B = model.split(theta)
     labels, marginals = model.predict(theta, data), model.marginals(theta, data)
+    edges, (best, log_probability) = model.edge_marginals(theta, data), model.n_best(theta, data, 2)
+    assert model.posterior_decode(theta, data).tolist() == marginals.argmax(axis=1).tolist()
     for i in range(data.n_sequences):
         tokens = slice(data.offsets[i], data.offsets[i + 1])
         x = data.indices[tokens].tolist()
@@ -94,6 +96,12 @@ def test_prediction_given_the_symbols():
         p = np.exp(scores - log_sum(scores))
         expected = [[p[[y[t] == k for y in paths]].sum() for k in range(K)] for t in range(len(x))]
         np.testing.assert_allclose(marginals[tokens], expected, atol=1e-12)
+        order = np.argsort(-p)
+        assert best[:, tokens].tolist() == [list(paths[place]) for place in order[:2]]
+        np.testing.assert_allclose(log_probability[i], np.log(p[order[:2]]), atol=1e-10)
+        for t in range(1, len(x)):
+            pair = [[p[[y[t - 1] == j and y[t] == k for y in paths]].sum() for k in range(K)] for j in range(K)]
+            np.testing.assert_allclose(edges[data.offsets[i] + t], pair, atol=1e-12)
 
 
 def test_weights_of_a_thousand_stay_finite():

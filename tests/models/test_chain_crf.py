@@ -190,6 +190,7 @@ def test_policies_draw_windows_that_compile():
     bound = as_policy("0.5*PL1@0.5 + 0.6*PL2/sentence@0.25 + 0.5*FL@2 + PL3").bind(model.structure(data))
     selection = bound.draw(11, 0, data.n_sequences)
     problem = model.compile(data, selection)
+    assert isinstance(problem, ChainProblem)
     theta = np.random.default_rng(1).normal(size=model.n_parameters)
     expected = composite(lambda i: crf_tables(model, theta, data, i), data, problem.families)
     np.testing.assert_allclose(problem.row_values(theta), expected, atol=1e-10)

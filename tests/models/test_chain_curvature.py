@@ -8,6 +8,7 @@ from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.chain_curvature import window_factor
 from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_gradients import marginal_gradient
+from fieldfit.models.chain_problem import ChainProblem
 from fieldfit.policies import as_policy
 from fieldfit.types import DataError
 
@@ -26,6 +27,7 @@ def test_the_factor_has_the_curvature_as_its_mean(policy, pairs):
     theta = np.random.default_rng(2).normal(size=model.n_parameters)
     bound = as_policy(policy).bind(model.structure(data))
     problem = model.compile(data, bound.draw(3, 0, data.n))
+    assert isinstance(problem, ChainProblem)
     weight = np.array([1.0, 0.5, 2.0, 0.0])
     scored = model.scored(theta, data)
     chains = ScoredChains(data.offsets, scored.scores, scored.edges, 3)

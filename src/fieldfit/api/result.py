@@ -12,7 +12,8 @@ import numpy as np
 
 from fieldfit.api.accuracies import Kind as Kind
 from fieldfit.api.refinement import refuse_refined
-from fieldfit.api.standard_errors import StandardErrors
+from fieldfit.api.standard_errors import SHARED, StandardErrors
+from fieldfit.docstrings import filled
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.types import FloatArray, PolicyError
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 300
 
 
+@filled(SHARED)
 @dataclass(frozen=True, repr=False)
 class Fit(StandardErrors):
     """A fitted model: the estimate, its accuracy, and how the fit went. `fieldfit.fit` and `fieldfit.load` return it.
@@ -148,8 +150,7 @@ class Fit(StandardErrors):
             New samples. The result is the change when one is added with the weight ``fit.unit_weight``, averaged
             over Z. None: the fitted samples with their drawn Z. The result is then θ̂ minus the estimate without
             the sample.
-        parameters : sequence of str or int, or None, default: None
-            Parameters, by name or number. None: all.
+        %(parameters)s
         rows : sequence of int or None, default: None
             Fitted samples. None: all.
 
@@ -164,10 +165,7 @@ class Fit(StandardErrors):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> fit.influence().shape
         (500, 3)
         >>> fit.influence([[1, 1, 1]], parameters=["x0:x1"]).round(4)
@@ -193,10 +191,7 @@ class Fit(StandardErrors):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> sum(len(block) for first, block in fit.influence_blocks())
         500
         """
@@ -211,8 +206,7 @@ class Fit(StandardErrors):
         ----------
         k : int, default: 10
             Number of samples.
-        parameters : sequence of str or int, or None, default: None
-            Parameters, by name or number. None: all.
+        %(parameters)s
 
         Returns
         -------
@@ -222,10 +216,7 @@ class Fit(StandardErrors):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> list(fit.influential(3).columns)
         ['distance', 'parameter', 'change', 'in_errors']
         """
@@ -238,8 +229,7 @@ class Fit(StandardErrors):
 
         Parameters
         ----------
-        parameters : sequence of str or int, or None, default: None
-            Parameters, by name or number. None: all.
+        %(parameters)s
 
         Returns
         -------
@@ -247,10 +237,7 @@ class Fit(StandardErrors):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> worst = fit.gross_error_sensitivity()
         >>> worst.exact, worst.state
         (True, (1, 0, 1))
@@ -266,10 +253,8 @@ class Fit(StandardErrors):
         ----------
         k : int, default: 10
             Number of samples with a label.
-        ax : matplotlib.axes.Axes or None, default: None
-            Axes to draw into. None: a new figure.
-        parameters : sequence of str or int, or None, default: None
-            Parameters, by name or number. None: all.
+        %(ax)s
+        %(parameters)s
 
         Returns
         -------
@@ -279,10 +264,7 @@ class Fit(StandardErrors):
         --------
         >>> import matplotlib
         >>> matplotlib.use("Agg")
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> fit.plot_influence(3).figure.savefig("influence.png")
         """
         from fieldfit.api.robustness import checked_number, distances
@@ -310,8 +292,7 @@ class Fit(StandardErrors):
 
         Parameters
         ----------
-        kind : {"robust", "model"}, default: "robust"
-            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+        %(kind)s
 
         Returns
         -------
@@ -320,10 +301,7 @@ class Fit(StandardErrors):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> fit.claic() < fit.clbic()
         True
         """
@@ -335,8 +313,7 @@ class Fit(StandardErrors):
 
         Parameters
         ----------
-        kind : {"robust", "model"}, default: "robust"
-            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+        %(kind)s
 
         Returns
         -------
@@ -345,10 +322,7 @@ class Fit(StandardErrors):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> fit.clbic() > fit.claic()
         True
         """
@@ -364,8 +338,7 @@ class Fit(StandardErrors):
             Parameters, mappings {parameter: coefficient}, or the matrix R.
         value : float or sequence of float, default: 0.0
             Value of each row of R θ.
-        kind : {"robust", "model"}, default: "robust"
-            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+        %(kind)s
 
         Returns
         -------
@@ -373,10 +346,7 @@ class Fit(StandardErrors):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> print(fit.wald_test([{"x0:x1": 1, "x1:x2": -1}]))
         Wald test: 2.5873, p = 0.1077 (χ² with 1 degree of freedom)
         """
@@ -425,10 +395,8 @@ class Fit(StandardErrors):
             False discovery rate.
         method : {"bh", "by"}, default: "bh"
             Benjamini–Hochberg, or Benjamini–Yekutieli, which is valid under any dependence.
-        kind : {"robust", "model"}, default: "robust"
-            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
-        parameters : sequence of str or int, or None, default: None
-            Parameters, by name or number. None: all.
+        %(kind)s
+        %(parameters)s
 
         Returns
         -------
@@ -436,10 +404,7 @@ class Fit(StandardErrors):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> fit.discoveries(0.05)["discovered"].tolist()
         [True, True, True]
         """
@@ -480,10 +445,7 @@ class Fit(StandardErrors):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> table = fit.goodness_of_fit(n_simulated=49)
         >>> bool((table["p"] > 0.01).all())
         True
@@ -504,10 +466,7 @@ class Fit(StandardErrors):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> fit.report()["policy"]
         'PL1'
         """
@@ -540,10 +499,8 @@ class Fit(StandardErrors):
         ----------
         rows : int, default: 20
             Largest number of parameters.
-        kind : {"robust", "model"}, default: "robust"
-            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
-        level : float, default: 0.95
-            Confidence level.
+        %(kind)s
+        %(level)s
 
         Returns
         -------
@@ -551,10 +508,7 @@ class Fit(StandardErrors):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> print(fit.summary())  # doctest: +ELLIPSIS
         boltzmann...
         """
@@ -589,10 +543,7 @@ class Fit(StandardErrors):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> fit.save("model.ff")
         >>> bool((ff.load("model.ff").theta == fit.theta).all())
         True

@@ -14,6 +14,7 @@ from fieldfit.api.accuracies import MOST_COVARIANCE_PARAMETERS, Kind, model_accu
 from fieldfit.api.cautions import few_samples, pull_of, simulated, under_model
 from fieldfit.api.functionals import Estimate, check_level, places_of, unit_rows, value_and_gradient
 from fieldfit.api.state import FitState
+from fieldfit.docstrings import filled
 from fieldfit.types import FieldfitError, FloatArray, ModelError
 from fieldfit.variance import Accuracy, DenseAccuracy
 
@@ -22,6 +23,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+#: What the docstrings of a fit's methods share.
+SHARED = {
+    "kind": (
+        'kind : {"robust", "model"}, default: "robust"\n'
+        "    Covariance from the data, valid also if the model is wrong, or expected under the fitted model."
+    ),
+    "parameters": (
+        "parameters : sequence of str or int, or None, default: None\n    Parameters, by name or number. None: all."
+    ),
+    "level": "level : float, default: 0.95\n    Confidence level.",
+    "ax": "ax : matplotlib.axes.Axes or None, default: None\n    Axes to draw into. None: a new figure.",
+    "fit": (
+        ">>> import fieldfit as ff\n"
+        ">>> model = ff.BoltzmannMachine(3)\n"
+        ">>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values\n"
+        '>>> fit = ff.fit(model, x, "PL1")'
+    ),
+}
+
+
+@filled(SHARED)
 @dataclass(frozen=True, repr=False)
 class StandardErrors(FitState):
     """The methods of `Fit` for accuracy."""
@@ -39,8 +61,7 @@ class StandardErrors(FitState):
 
         Parameters
         ----------
-        kind : {"robust", "model"}, default: "robust"
-            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+        %(kind)s
 
         Returns
         -------
@@ -48,10 +69,7 @@ class StandardErrors(FitState):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> fit.accuracy("model").covariance.shape
         (3, 3)
         """
@@ -67,8 +85,7 @@ class StandardErrors(FitState):
 
         Parameters
         ----------
-        kind : {"robust", "model"}, default: "robust"
-            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+        %(kind)s
 
         Returns
         -------
@@ -81,10 +98,7 @@ class StandardErrors(FitState):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> fit.dense_accuracy().covariance.shape
         (3, 3)
         """
@@ -104,8 +118,7 @@ class StandardErrors(FitState):
 
         Parameters
         ----------
-        kind : {"robust", "model"}, default: "robust"
-            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+        %(kind)s
 
         Returns
         -------
@@ -114,10 +127,7 @@ class StandardErrors(FitState):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> fit.covariance().round(1)
         array([[ 6.3, -3.3,  0.6],
                [-3.3, 10.3, -4. ],
@@ -130,10 +140,8 @@ class StandardErrors(FitState):
 
         Parameters
         ----------
-        kind : {"robust", "model"}, default: "robust"
-            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
-        parameters : sequence of str or int, or None, default: None
-            Parameters, by name or number. None: all.
+        %(kind)s
+        %(parameters)s
 
         Returns
         -------
@@ -143,10 +151,7 @@ class StandardErrors(FitState):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> fit.standard_errors().round(3)
         array([0.112, 0.143, 0.117])
         """
@@ -167,12 +172,9 @@ class StandardErrors(FitState):
 
         Parameters
         ----------
-        level : float, default: 0.95
-            Confidence level.
-        kind : {"robust", "model"}, default: "robust"
-            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
-        parameters : sequence of str or int, or None, default: None
-            Parameters, by name or number. None: all.
+        %(level)s
+        %(kind)s
+        %(parameters)s
 
         Returns
         -------
@@ -180,10 +182,7 @@ class StandardErrors(FitState):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> fit.conf_int(0.9, parameters=["x0:x1"]).round(2)
         array([[0.61, 0.98]])
         """
@@ -198,12 +197,9 @@ class StandardErrors(FitState):
 
         Parameters
         ----------
-        level : float, default: 0.95
-            Confidence level.
-        kind : {"robust", "model"}, default: "robust"
-            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
-        parameters : sequence of str or int, or None, default: None
-            Parameters, by name or number. None: all.
+        %(level)s
+        %(kind)s
+        %(parameters)s
 
         Returns
         -------
@@ -212,10 +208,7 @@ class StandardErrors(FitState):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> fit.table()["std_error"].round(3).to_dict()
         {'x0:x1': 0.112, 'x0:x2': 0.143, 'x1:x2': 0.117}
         """
@@ -260,10 +253,8 @@ class StandardErrors(FitState):
             -1}`` for a difference; a vector of coefficients; or a function of θ.
         gradient : callable, array_like or None, default: None
             Gradient of the function. None: by finite differences.
-        kind : {"robust", "model"}, default: "robust"
-            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
-        level : float, default: 0.95
-            Confidence level.
+        %(kind)s
+        %(level)s
         name : str or None, default: None
             Name for printing.
         debias : bool, default: False
@@ -281,10 +272,7 @@ class StandardErrors(FitState):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> print(fit.functional({"x0:x1": 1, "x1:x2": -1}, name="difference"))
         difference: 0.248638, standard error 0.155 (robust), 95% interval [-0.0543264, 0.551601]
         """
@@ -326,16 +314,12 @@ class StandardErrors(FitState):
 
         Parameters
         ----------
-        level : float, default: 0.95
-            Confidence level.
-        kind : {"robust", "model"}, default: "robust"
-            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
-        parameters : sequence of str or int, or None, default: None
-            Parameters, by name or number. None: all.
+        %(level)s
+        %(kind)s
+        %(parameters)s
         most : int, default: 40
             Largest number of parameters. If there are more, those with the largest abs(z) are drawn.
-        ax : matplotlib.axes.Axes or None, default: None
-            Axes to draw into. None: a new figure.
+        %(ax)s
 
         Returns
         -------
@@ -345,10 +329,7 @@ class StandardErrors(FitState):
         --------
         >>> import matplotlib
         >>> matplotlib.use("Agg")
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> fit.plot_coefficients().figure.savefig("coefficients.png")
         """
         from fieldfit.report.coefficients import plot_coefficients
@@ -395,8 +376,7 @@ class StandardErrors(FitState):
 
         Parameters
         ----------
-        kind : {"robust", "model"}, default: "robust"
-            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+        %(kind)s
 
         Returns
         -------
@@ -405,10 +385,7 @@ class StandardErrors(FitState):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> round(fit.effective_parameters("model"), 2)
         4.52
         """
@@ -419,8 +396,7 @@ class StandardErrors(FitState):
 
         Parameters
         ----------
-        kind : {"robust", "model"}, default: "robust"
-            Covariance from the data, valid also if the model is wrong, or expected under the fitted model.
+        %(kind)s
 
         Returns
         -------
@@ -429,10 +405,7 @@ class StandardErrors(FitState):
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> fit = ff.fit(model, x, "PL1")
+        %(fit)s
         >>> fit.effective_parameters_error()
         0.0
         """

@@ -20,22 +20,19 @@ from numpy.typing import ArrayLike, NDArray
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.lazy_names import LazyNames
 from fieldfit.data.packing import pack_text, unpack_text
-from fieldfit.data.sequences import Sequences, as_sequences
-from fieldfit.models.base import Model
+from fieldfit.data.sequences import Sequences
+from fieldfit.docstrings import filled
 from fieldfit.models.boltzmann_chain_problem import BoltzmannChainProblem, symbols_of
+from fieldfit.models.chain import SHARED, ChainModel
 from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import LANE
-from fieldfit.models.chain_problem import Windows, selected_windows
+from fieldfit.models.chain_problem import Windows
 from fieldfit.models.chain_sampling import sample_labels
-from fieldfit.models.cost import SEQUENCE_POLICIES, sequence_flops
-from fieldfit.policies.policy import BoundPolicy
-from fieldfit.policies.selection import Selection
-from fieldfit.policies.structure import Structure
-from fieldfit.policies.windows import SequenceStructure
-from fieldfit.types import DataError, FloatArray, Int32Array, ModelError
+from fieldfit.types import FloatArray, ModelError
 
 
-class BoltzmannChain(Model):
+@filled(SHARED)
+class BoltzmannChain(ChainModel):
     """Boltzmann chain: a joint model of a chain of labels and one symbol per label, given the start state.
 
     Parameters
@@ -66,6 +63,7 @@ class BoltzmannChain(Model):
     """
 
     kind = "boltzmann_chain"
+    inputs = "symbols"
 
     def __init__(
         self,
@@ -84,30 +82,17 @@ class BoltzmannChain(Model):
         self.labels, self.symbols = labels, symbols
 
     @property
+    def n_inputs(self) -> int:
+        """The number of symbols."""
+        return self.n_symbols
+
+    @property
     def n_parameters(self) -> int:
         """Number of parameters, K² + K + K V."""
         return self.n_labels * (self.n_labels + 1 + self.n_symbols)
 
     def with_input_names(self, labels: Sequence[str] | None, inputs: Sequence[str] | None) -> BoltzmannChain:
-        """Return the same model with other names for labels and symbols.
-
-        Parameters
-        ----------
-        labels : sequence of str or None
-            Names of the labels.
-        inputs : sequence of str or None
-            Names of the symbols.
-
-        Returns
-        -------
-        BoltzmannChain
-
-        Examples
-        --------
-        >>> import fieldfit as ff
-        >>> list(ff.BoltzmannChain(1, 1).with_input_names(["N"], ["dog"]).parameter_names)
-        ['N->N', '^->N', 'N:dog']
-        """
+        """Return the same model with other names for labels and symbols."""
         return BoltzmannChain(self.n_labels, self.n_symbols, labels=labels, symbols=inputs)
 
     @property
@@ -132,10 +117,7 @@ class BoltzmannChain(Model):
 
         Examples
         --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        %(data)s
         >>> model = ff.BoltzmannChain(2, 3)
         >>> theta = np.arange(model.n_parameters) / 10
         >>> [part.shape for part in model.split(theta)]
@@ -145,133 +127,17 @@ class BoltzmannChain(Model):
         return theta[: K * K].reshape(K, K), theta[K * K : K * K + K], theta[K * K + K :].reshape(K, -1)
 
     def _checked(self, dataset: object) -> Sequences:
-        sequences = as_sequences(dataset)
-        if sequences.n_labels != self.n_labels or sequences.n_features != self.n_symbols:
-            raise DataError(
-                f"The sequences have {sequences.n_labels} labels and {sequences.n_features} symbols, the model "
-                f"{self.n_labels} and {self.n_symbols}: encode them with the model's encoder."
-            )
+        sequences = super()._checked(dataset)
+        symbols_of(sequences)  # refuses tokens without exactly one symbol
         return sequences
 
-    def read(
-        self,
-        data: Any,
-        *,
-        sample_weight: ArrayLike | str | None = None,
-        weight_kind: str = "importance",
-        groups: ArrayLike | str | None = None,
-    ) -> Sequences:
-        """Check the sequences: each token must have one feature, its symbol.
+    def _problem(self, sequences: Sequences, families: tuple[Windows, ...]) -> BoltzmannChainProblem:
+        return BoltzmannChainProblem(self.n_labels, self.n_symbols, sequences, families)
 
-        Parameters
-        ----------
-        data : Sequences
-            Encoded sequences.
-        sample_weight : array_like or None, default: None
-            Weight of each sequence.
-        weight_kind : {"importance", "counts"}, default: "importance"
-            Whether a weight multiplies the log-likelihood of the sequence or is a number of copies.
-        groups : array_like or None, default: None
-            Group of each sequence, for example its document. Sequences of one group may depend on each other.
-
-        Returns
-        -------
-        Sequences
-
-        Examples
-        --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
-        >>> model = ff.BoltzmannChain(2, 3)
-        >>> theta = np.arange(model.n_parameters) / 10
-        >>> model.read(data).n_tokens
-        5
-        """
-        sequences = self._checked(data)
-        symbols_of(sequences)
-        return sequences.weighted(sample_weight, weight_kind).grouped(groups)
-
-    def candidate_policies(self, structure: Structure) -> tuple[str, ...]:
-        """Windows of one to three tokens, whole sequences drawn at once, and the full likelihood."""
-        return SEQUENCE_POLICIES
-
-    def sample_flops(self, bound: BoundPolicy, dataset: Dataset) -> float:
-        """The multiply–adds of the textbook recursions for one sequence."""
-        return sequence_flops(self.n_labels, bound, as_sequences(dataset))
-
-    def structure(self, dataset: Dataset) -> SequenceStructure:
-        """Return the lengths of the sequences, as policies need them."""
-        return SequenceStructure(np.diff(as_sequences(dataset).offsets))
-
-    def compile(self, dataset: Dataset, selection: Selection) -> BoltzmannChainProblem:
-        """Compile the observed counts, and the distinct windows that need a log Z."""
-        sequences = self._checked(dataset)
-        if selection.n != sequences.n_sequences:
-            raise DataError(f"The selection is for {selection.n} sequences; there are {sequences.n_sequences}.")
-        return BoltzmannChainProblem(
-            self.n_labels, self.n_symbols, sequences, tuple(map(selected_windows, selection.parts))
-        )
-
-    def log_likelihood(self, theta: FloatArray, dataset: Sequences) -> FloatArray:
-        """Compute log p(x, y | y_0) of each sequence.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        dataset : Sequences
-            Sequences with the model's labels and features.
-
-        Returns
-        -------
-        ndarray of shape (n_sequences,)
-
-        Examples
-        --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
-        >>> model = ff.BoltzmannChain(2, 3)
-        >>> theta = np.arange(model.n_parameters) / 10
-        >>> model.log_likelihood(theta, data).round(3)
-        array([-5.294, -3.754])
-        """
-        self._checked(dataset)
-        whole = (Windows(0, 1.0, None, None, None),)
-        problem = BoltzmannChainProblem(self.n_labels, self.n_symbols, dataset, whole)
-        return problem.row_values(self.check_theta(theta))
-
-    def scored(self, theta: FloatArray, dataset: Sequences) -> ScoredChains:
-        """Compute the scores of the chain of labels given the symbols, p(y | x, y_0).
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        dataset : Sequences
-            Sequences with the model's labels and features.
-
-        Returns
-        -------
-        ScoredChains
-
-        Examples
-        --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
-        >>> model = ff.BoltzmannChain(2, 3)
-        >>> theta = np.arange(model.n_parameters) / 10
-        >>> model.scored(theta, data).viterbi()[0].tolist()
-        [1, 1, 1, 1, 1]
-        """
-        self._checked(dataset)
+    def _scored(self, theta: FloatArray, dataset: Sequences) -> ScoredChains:
+        """The scores of p(y | x, y_0)."""
         K = self.n_labels
-        A, start, B = self.split(self.check_theta(theta))
+        A, start, B = self.split(theta)
         padded = -(-K // LANE) * LANE
         scores = np.full((dataset.n_tokens, padded), -np.inf)
         scores[:, :K] = B.T[symbols_of(dataset)]
@@ -303,67 +169,6 @@ class BoltzmannChain(Model):
             places = np.searchsorted(cumulative[label], uniforms[tokens] * cumulative[label, -1], side="right")
             symbols[tokens] = np.minimum(places, self.n_symbols - 1)
         return replace(sequences, labels=labels, indices=symbols)
-
-    def predict(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> Int32Array:
-        """Find the most probable labels given the symbols by Viterbi's algorithm.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        dataset : Sequences
-            Sequences with the model's labels and features.
-        given : ndarray of shape (n_tokens,) or None, default: None
-            Known labels, −1 for free tokens. The result is conditional on them.
-
-        Returns
-        -------
-        ndarray of shape (n_tokens,)
-            Codes of the labels.
-
-        Examples
-        --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
-        >>> model = ff.BoltzmannChain(2, 3)
-        >>> theta = np.arange(model.n_parameters) / 10
-        >>> model.predict(theta, data).tolist()
-        [1, 1, 1, 1, 1]
-        """
-        chains = self.scored(theta, dataset)
-        return (chains if given is None else chains.fix(given)).viterbi()[0]
-
-    def marginals(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> FloatArray:
-        """Compute the label probabilities p(y_t | x) of each token.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        dataset : Sequences
-            Sequences with the model's labels and features.
-        given : ndarray of shape (n_tokens,) or None, default: None
-            Known labels, −1 for free tokens. The result is conditional on them.
-
-        Returns
-        -------
-        ndarray of shape (n_tokens, n_labels)
-
-        Examples
-        --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
-        >>> model = ff.BoltzmannChain(2, 3)
-        >>> theta = np.arange(model.n_parameters) / 10
-        >>> model.marginals(theta, data)[0].round(3)
-        array([0.354, 0.646])
-        """
-        chains = self.scored(theta, dataset)
-        return (chains if given is None else chains.fix(given)).marginals()[0]
 
     def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Describe the model: sizes and names."""

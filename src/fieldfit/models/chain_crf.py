@@ -11,7 +11,7 @@ possible states.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,16 +24,12 @@ from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.observed import observed_pairs, observed_transitions
 from fieldfit.data.packing import pack_text, unpack_text
 from fieldfit.data.sequences import Sequences, as_sequences
-from fieldfit.models.base import Model
+from fieldfit.docstrings import filled
+from fieldfit.models.chain import SHARED, ChainModel
 from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import ChainLayout, ChainNames, feature_sizes, observed_columns
 from fieldfit.models.chain_problem import ChainProblem, Windows, chain_tokens
 from fieldfit.models.chain_sampling import sample_labels
-from fieldfit.models.cost import SEQUENCE_POLICIES, sequence_flops
-from fieldfit.policies.policy import BoundPolicy
-from fieldfit.policies.selection import Selection
-from fieldfit.policies.structure import Structure
-from fieldfit.policies.windows import SequenceStructure
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelError
 
@@ -41,7 +37,8 @@ from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelErr
 _MOST_EDGE_SCORES = 16_000_000
 
 
-class ChainCRF(Model):
+@filled(SHARED)
+class ChainCRF(ChainModel):
     """Linear-chain conditional random field over sparse token features.
 
     Parameters
@@ -89,6 +86,7 @@ class ChainCRF(Model):
     """
 
     kind = "chain_crf"
+    inputs = "features"
 
     def __init__(
         self,
@@ -141,10 +139,7 @@ class ChainCRF(Model):
 
         Examples
         --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
+        %(data)s
         >>> ff.ChainCRF(2, 3, transitions="observed").observe(data).n_parameters
         9
         """
@@ -204,26 +199,7 @@ class ChainCRF(Model):
         )
 
     def with_input_names(self, labels: Sequence[str] | None, inputs: Sequence[str] | None) -> ChainCRF:
-        """Return the same model with other names for labels and features.
-
-        Parameters
-        ----------
-        labels : sequence of str or None
-            Names of the labels.
-        inputs : sequence of str or None
-            Names of the features.
-
-        Returns
-        -------
-        ChainCRF
-
-        Examples
-        --------
-        >>> import fieldfit as ff
-        >>> model = ff.ChainCRF(2, 1, pairs="all", start=False, end=False)
-        >>> list(model.with_input_names(["N", "V"], ["word"]).parameter_names)
-        ['word:N', 'word:V', 'N->N', 'N->V', 'V->N', 'V->V']
-        """
+        """Return the same model with other names for labels and features."""
         return self._with(self._layout, labels, inputs)
 
     @property
@@ -237,6 +213,11 @@ class ChainCRF(Model):
         return self._layout
 
     @property
+    def n_inputs(self) -> int:
+        """The number of features."""
+        return self.n_features
+
+    @property
     def n_parameters(self) -> int:
         """Number of parameters r, the length of θ."""
         return self.layout.n_parameters
@@ -245,51 +226,6 @@ class ChainCRF(Model):
     def parameter_names(self) -> Sequence[str]:
         """``feature:label``, ``label->label``, ``^->label``, ``label->$``. Each name is created on access."""
         return ChainNames(self.layout, self.labels, self.features)
-
-    def _checked(self, dataset: object) -> Sequences:
-        sequences = as_sequences(dataset)
-        if sequences.n_labels != self.n_labels or sequences.n_features != self.n_features:
-            raise DataError(
-                f"The sequences have {sequences.n_labels} labels and {sequences.n_features} features, the model "
-                f"{self.n_labels} and {self.n_features}: encode them with the model's encoder."
-            )
-        return sequences
-
-    def read(
-        self,
-        data: Any,
-        *,
-        sample_weight: ArrayLike | str | None = None,
-        weight_kind: str = "importance",
-        groups: ArrayLike | str | None = None,
-    ) -> Sequences:
-        """Check the sequences. Encoders in `fieldfit.data` convert raw text and feature dictionaries.
-
-        Parameters
-        ----------
-        data : Sequences
-            Encoded sequences.
-        sample_weight : array_like or None, default: None
-            Weight of each sequence.
-        weight_kind : {"importance", "counts"}, default: "importance"
-            Whether a weight multiplies the log-likelihood of the sequence or is a number of copies.
-        groups : array_like or None, default: None
-            Group of each sequence, for example its document. Sequences of one group may depend on each other.
-
-        Returns
-        -------
-        Sequences
-
-        Examples
-        --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
-        >>> ff.ChainCRF(2, 3).read(data, sample_weight=[1.0, 2.0]).n_sequences
-        2
-        """
-        return self._checked(data).weighted(sample_weight, weight_kind).grouped(groups)
 
     def complete(self, dataset: Dataset) -> ChainCRF:
         """Return the model with the weights that occur in these sequences, unless it has a layout already.
@@ -313,56 +249,22 @@ class ChainCRF(Model):
         """The size of the feature behind each weight (r,) in training; None: all are of size 1."""
         return None if self._layout is None else self._layout.units
 
-    def candidate_policies(self, structure: Structure) -> tuple[str, ...]:
-        """Windows of one to three tokens, whole sequences drawn at once, and the full likelihood."""
-        return SEQUENCE_POLICIES
-
-    def sample_flops(self, bound: BoundPolicy, dataset: Dataset) -> float:
-        """The multiply–adds of the textbook recursions for one sequence."""
-        return sequence_flops(self.n_labels, bound, as_sequences(dataset))
-
-    def structure(self, dataset: Dataset) -> SequenceStructure:
-        """Return the lengths of the sequences, as policies need them."""
-        return SequenceStructure(np.diff(as_sequences(dataset).offsets))
-
     def fingerprint(self, dataset: Dataset) -> str:
         """Return a short name for what the model explains of the samples: not what it conditions on."""
         return fingerprint(dataset, symbols=False)
 
-    def compile(self, dataset: Dataset, selection: Selection) -> ChainProblem:
-        """Compile sequences and selected windows to read-only arrays."""
-        return ChainProblem.from_selection(self.layout, self._checked(dataset), selection)
-
     # Prediction -----------------------------------------------------------------------------------------------------
 
-    def scored(self, theta: FloatArray, dataset: Sequences) -> ScoredChains:
-        """Compute the scores of all tokens and edges, from which all predictions follow.
+    @property
+    def _tokens_at_once(self) -> int | None:
+        """Tokens whose scores are held at once where each has edge scores of its own."""
+        return None if self.layout.column_ptr is None else max(1, _MOST_EDGE_SCORES // self.layout.padded**2)
 
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        dataset : Sequences
-            Sequences with the model's labels and features.
+    def _problem(self, sequences: Sequences, families: tuple[Windows, ...]) -> ChainProblem:
+        return ChainProblem(self.layout, sequences, families)
 
-        Returns
-        -------
-        ScoredChains
-
-        Examples
-        --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
-        >>> model = ff.ChainCRF(2, 3).observe(data)
-        >>> theta = np.arange(model.n_parameters) / 10
-        >>> labels, value = model.scored(theta, data).viterbi()
-        >>> labels.tolist()
-        [1, 1, 1, 1, 1]
-        """
-        self._checked(dataset)
-        weights = self.layout.unpack(self.check_theta(theta))
+    def _scored(self, theta: FloatArray, dataset: Sequences) -> ScoredChains:
+        weights = self.layout.unpack(theta)
         tokens = chain_tokens(self.layout, dataset, transpose=False)
         scores = np.empty((dataset.n_tokens, self.layout.padded))
         _kernels.chain_scores(tokens, weights, scores=scores, n_threads=get_threads())
@@ -381,130 +283,10 @@ class ChainCRF(Model):
             np.add.at(edges.reshape(-1), places, values)
         return ScoredChains(dataset.offsets, scores, edges, self.n_labels)
 
-    def _blocks(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None) -> Iterator[ScoredChains]:
-        """All sequences at once, or some at a time where each token has edge scores of its own."""
-        if given is not None and len(given) != dataset.n_tokens:
-            raise DataError(f"There are {dataset.n_tokens} tokens but {len(given)} given labels.")
-        most = dataset.n_tokens
-        if self.layout.column_ptr is not None:
-            most = max(1, _MOST_EDGE_SCORES // self.layout.padded**2)
-        first = 0
-        while first < dataset.n_sequences or first == 0:
-            last = int(np.searchsorted(dataset.offsets, dataset.offsets[first] + most, side="right")) - 1
-            last = min(max(last, first + 1), dataset.n_sequences)
-            if first == 0 and last == dataset.n_sequences:
-                chains = self.scored(theta, dataset)
-            else:
-                chains = self.scored(theta, dataset.subset(np.arange(first, last)))
-            tokens = slice(int(dataset.offsets[first]), int(dataset.offsets[last]))
-            yield chains if given is None else chains.fix(np.asarray(given)[tokens])
-            first = last
-            if last == dataset.n_sequences:
-                return
-
-    def _gather(
-        self,
-        theta: FloatArray,
-        dataset: Sequences,
-        given: Int32Array | None,
-        answer: Callable[[ScoredChains], NDArray[Any]],
-        axis: int = 0,
-    ) -> Any:
-        return np.concatenate([answer(chains) for chains in self._blocks(theta, dataset, given)], axis=axis)
-
-    def predict(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> Int32Array:
-        """Find the most probable label sequences by Viterbi's algorithm.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        dataset : Sequences
-            Sequences with the model's labels and features.
-        given : ndarray of shape (n_tokens,) or None, default: None
-            Known labels, −1 for free tokens. The result is conditional on them.
-
-        Returns
-        -------
-        ndarray of shape (n_tokens,)
-            Codes of the labels.
-
-        Examples
-        --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
-        >>> model = ff.ChainCRF(2, 3).observe(data)
-        >>> theta = np.arange(model.n_parameters) / 10
-        >>> model.predict(theta, data).tolist()
-        [1, 1, 1, 1, 1]
-        """
-        result: Int32Array = self._gather(theta, dataset, given, lambda chains: chains.viterbi()[0])
-        return result
-
-    def marginals(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> FloatArray:
-        """Compute the label probabilities p(y_t | x) of each token.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        dataset : Sequences
-            Sequences with the model's labels and features.
-        given : ndarray of shape (n_tokens,) or None, default: None
-            Known labels, −1 for free tokens. The result is conditional on them.
-
-        Returns
-        -------
-        ndarray of shape (n_tokens, n_labels)
-
-        Examples
-        --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
-        >>> model = ff.ChainCRF(2, 3).observe(data)
-        >>> theta = np.arange(model.n_parameters) / 10
-        >>> model.marginals(theta, data).shape
-        (5, 2)
-        """
+    def _marginals(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None) -> FloatArray:
         if given is None and self.layout.column_ptr is None:
             return -self._expectations(theta, dataset)[0][:, : self.n_labels]
-        result: FloatArray = self._gather(theta, dataset, given, lambda chains: chains.marginals()[0])
-        return result
-
-    def edge_marginals(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> FloatArray:
-        """Compute the probabilities p(y_{t−1}, y_t | x) of adjacent labels.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        dataset : Sequences
-            Sequences with the model's labels and features.
-        given : ndarray of shape (n_tokens,) or None, default: None
-            Known labels, −1 for free tokens. The result is conditional on them.
-
-        Returns
-        -------
-        ndarray of shape (n_tokens, n_labels, n_labels)
-            0 at the first token of a sequence.
-
-        Examples
-        --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
-        >>> model = ff.ChainCRF(2, 3).observe(data)
-        >>> theta = np.arange(model.n_parameters) / 10
-        >>> round(float(model.edge_marginals(theta, data)[1].sum()), 6)
-        1.0
-        """
-        result: FloatArray = self._gather(theta, dataset, given, lambda chains: chains.edge_marginals())
-        return result
+        return super()._marginals(theta, dataset, given)
 
     def simulate(self, dataset: Dataset, theta: ArrayLike, random_state: int = 0) -> Sequences:
         """Draw labels from p_θ(y | x) for the same observations.
@@ -513,10 +295,8 @@ class ChainCRF(Model):
 
         Parameters
         ----------
-        dataset : Sequences
-            Sequences with the model's labels and features.
-        theta : array_like of shape (r,)
-            Parameters.
+        %(dataset)s
+        %(theta)s
         random_state : int, default: 0
             Seed.
 
@@ -526,12 +306,8 @@ class ChainCRF(Model):
 
         Examples
         --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
-        >>> model = ff.ChainCRF(2, 3).observe(data)
-        >>> theta = np.arange(model.n_parameters) / 10
+        %(data)s
+        %(crf)s
         >>> model.simulate(data, theta, random_state=0).labels.shape
         (5,)
         """
@@ -547,109 +323,6 @@ class ChainCRF(Model):
         if not unknown.all():
             labels = np.where(unknown, sequences.labels, labels)
         return replace(sequences, labels=labels)
-
-    def posterior_decode(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None = None) -> Int32Array:
-        """Find the most probable label of each token separately.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        dataset : Sequences
-            Sequences with the model's labels and features.
-        given : ndarray of shape (n_tokens,) or None, default: None
-            Known labels, −1 for free tokens. The result is conditional on them.
-
-        Returns
-        -------
-        ndarray of shape (n_tokens,)
-            Codes of the labels.
-
-        Examples
-        --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
-        >>> model = ff.ChainCRF(2, 3).observe(data)
-        >>> theta = np.arange(model.n_parameters) / 10
-        >>> model.posterior_decode(theta, data).tolist()
-        [1, 1, 1, 1, 1]
-        """
-        best: Int32Array = np.argmax(self.marginals(theta, dataset, given), axis=1).astype(np.int32)
-        return best
-
-    def n_best(
-        self, theta: FloatArray, dataset: Sequences, count: int, given: Int32Array | None = None
-    ) -> tuple[Int32Array, FloatArray]:
-        """Find the most probable label sequences.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        dataset : Sequences
-            Sequences with the model's labels and features.
-        count : int
-            Number of sequences.
-        given : ndarray of shape (n_tokens,) or None, default: None
-            Known labels, −1 for free tokens. The result is conditional on them.
-
-        Returns
-        -------
-        paths : ndarray of shape (count, n_tokens)
-            Codes of the labels, the most probable sequence first.
-        log_probabilities : ndarray of shape (n_sequences, count)
-            log p(path | x), conditional on the given labels.
-
-        Examples
-        --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
-        >>> model = ff.ChainCRF(2, 3).observe(data)
-        >>> theta = np.arange(model.n_parameters) / 10
-        >>> paths, values = model.n_best(theta, data, 2)
-        >>> paths.shape, values.shape
-        ((2, 5), (2, 2))
-        """
-        labels, values = [], []
-        for chains in self._blocks(theta, dataset, given):
-            paths, scores = chains.n_best(count)
-            labels.append(paths)
-            values.append(scores - chains.marginals()[1][:, None])
-        return np.concatenate(labels, axis=1), np.concatenate(values)
-
-    def log_likelihood(self, theta: FloatArray, dataset: Sequences) -> FloatArray:
-        """Compute log p(y | x) of each sequence. Unknown labels are summed out.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        dataset : Sequences
-            Sequences with the model's labels and features.
-
-        Returns
-        -------
-        ndarray of shape (n_sequences,)
-            0 for an empty sequence.
-
-        Examples
-        --------
-        >>> from fieldfit.data.sequences import Sequences
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> data = Sequences([0, 3, 5], [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 2], None, [0, 1, 1, 0, 1], 3, 2)
-        >>> model = ff.ChainCRF(2, 3).observe(data)
-        >>> theta = np.arange(model.n_parameters) / 10
-        >>> model.log_likelihood(theta, data).round(3)
-        array([-1.88 , -1.367])
-        """
-        self._checked(dataset)
-        whole = Windows(0, 1.0, None, None, None)
-        return ChainProblem(self.layout, dataset, (whole,)).row_values(self.check_theta(theta))
 
     def _expectations(self, theta: FloatArray, dataset: Sequences) -> tuple[FloatArray, FloatArray]:
         """Minus the node marginals (n_tokens, padded), and −log Z (n_sequences,), in probability space."""

@@ -24,7 +24,7 @@ from fieldfit.models.base import Problem
 from fieldfit.models.chain_curvature import window_factor
 from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import ChainLayout
-from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.windows import WindowFamily
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, IntArray, ModelError, PolicyError
@@ -145,13 +145,6 @@ class ChainProblem(Problem):
         self.n_parameters = layout.n_parameters
         self.n_families = len(families)
         self._open()
-
-    @classmethod
-    def from_selection(cls, layout: ChainLayout, dataset: Sequences, selection: Selection) -> ChainProblem:
-        """The problem of a drawn selection."""
-        if selection.n != dataset.n_sequences:
-            raise DataError(f"The selection is for {selection.n} sequences; there are {dataset.n_sequences}.")
-        return cls(layout, dataset, tuple(map(selected_windows, selection.parts)))
 
     def _open(self) -> None:
         active = active_tokens(self.dataset.offsets, self.families)
