@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*)
 
-.PHONY: demo test test-fast reproduce check unit format stubs sanitize clean
+.PHONY: demo test test-fast reproduce check unit coverage package format stubs sanitize clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m fieldfit.demo --out demo-output
@@ -27,6 +27,21 @@ check: $(VENV)/.installed
 
 unit: $(VENV)/.installed
 	$(BIN)/python -m pytest -n 2
+
+# Which lines no test runs; the report is htmlcov/index.html.
+coverage: $(VENV)/.installed
+	$(BIN)/python -m pytest -n 2 -q -m "not slow" --cov --cov-report=html --cov-report=term:skip-covered
+
+# The source distribution and the wheel built from it, installed in an empty environment, where the fast tests pass.
+PACKAGED := .venv-package
+package:
+	rm -rf dist $(PACKAGED)
+	$(PYTHON) -m venv $(PACKAGED)
+	$(PACKAGED)/bin/python -m pip install --quiet build
+	$(PACKAGED)/bin/python -m build --outdir dist
+	$(PACKAGED)/bin/python -m pip install --quiet "$$(ls $(CURDIR)/dist/*.whl)[dev]"
+	mkdir -p $(PACKAGED)/elsewhere && cp -r tests docs benchmarks README.md pyproject.toml Makefile $(PACKAGED)/elsewhere/
+	cd $(PACKAGED)/elsewhere && ../bin/python -m pytest -n 2 -q -m "not slow"
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .
@@ -59,4 +74,4 @@ $(SANITIZED)/.installed: $(SOURCES)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(SANITIZED) build demo-output reproduction-output
+	rm -rf $(VENV) $(SANITIZED) $(PACKAGED) build dist htmlcov demo-output reproduction-output

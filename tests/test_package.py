@@ -1,6 +1,8 @@
 """The package as a module: its submodules are modules, its public names are lazy, and functions that use it travel."""
 
 import importlib
+import importlib.metadata
+import pathlib
 import pickle
 import pkgutil
 import types
@@ -34,3 +36,9 @@ def test_a_function_that_uses_the_package_can_be_pickled_by_value():
     travelling = types.FunctionType(count.__code__, {"ff": ff}, "travelling")
     travelling.__module__ = "__main__"
     assert pickle.loads(cloudpickle.dumps(travelling))(4) == 6
+
+
+def test_the_version_stands_once():
+    assert importlib.metadata.version("fieldfit") == ff.__version__
+    citation = pathlib.Path(__file__).parent.parent / "CITATION.cff"
+    assert f"version: {ff.__version__}\n" in citation.read_text()
