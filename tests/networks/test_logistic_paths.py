@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fieldfit.networks.logistic_paths import batches, logistic_paths
+from fieldfit.networks.logistic_paths import logistic_paths
 from fieldfit.threads import use_threads
 
 REFERENCE = json.loads((Path(__file__).parent / "glmnet_reference.json").read_text())
@@ -116,10 +116,3 @@ def test_separated_columns_end_the_path_early():
     assert paths.fitted[0, 0] < 100
     share = 1 - paths.log_likelihood[0, 0, paths.fitted[0, 0] - 1] / paths.log_likelihood[0, 0, 0]
     assert share > 0.99
-
-
-def test_batches_cover_all_weightings():
-    weights = np.arange(10.0)[:, None]
-    parts = list(batches(weights, 200))
-    assert len(parts) > 1
-    assert np.array_equal(np.concatenate(parts), weights)

@@ -1,29 +1,16 @@
 """Reading answers, and networks from regressions."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import fieldfit as ff
 from fieldfit import networks
 from fieldfit.types import DataError, FieldfitWarning, ModelError
 
-CHAIN = np.diag([1.6, -1.6, 1.6, 1.6], 1)
-CHAIN = CHAIN + CHAIN.T
 
-
-@pytest.fixture(scope="module")
-def frame():
-    """Samples of a chain of five variables whose second coupling is negative."""
-    model = ff.BoltzmannMachine(5, biases=True)
-    theta = np.concatenate([CHAIN[np.triu_indices(5, 1)], np.full(5, -0.5)])
-    x = model.sample(theta, 800, random_state=0).values.astype(int)
-    return pd.DataFrame(x, columns=list("abcde"))
-
-
-def test_a_known_network_is_found_with_its_signs(frame):
+def test_a_known_network_is_found_with_its_signs(frame, chain):
     network = networks.nodewise_network(frame, gamma=0.5)
-    assert np.array_equal(np.sign(network.couplings), np.sign(CHAIN))
+    assert np.array_equal(np.sign(network.couplings), np.sign(chain))
     assert network.pairs == ((0, 1), (1, 2), (2, 3), (3, 4))
     assert network.density == 0.4
     assert network.n == 800

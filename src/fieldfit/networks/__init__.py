@@ -4,10 +4,33 @@ from fieldfit import networks
 
 network = networks.nodewise_network(frame)        # L1 paths with EBIC, as IsingFit
 network.edges()                                   # signed weights, the strongest first
+networks.edge_intervals(frame, network)           # intervals of all couplings that allow for the selection
+networks.compare_groups(frame, by="group")        # permutation tests
 """
 
+from fieldfit.networks.bootstrap import Bootstrap, bootstrap
+from fieldfit.networks.centrality import centrality, predictability
+from fieldfit.networks.comparison import Comparison, compare_groups
+from fieldfit.networks.intervals import edge_intervals, false_discovery_rates, refit
 from fieldfit.networks.network import Network
 from fieldfit.networks.nodewise import nodewise_network
 from fieldfit.networks.responses import Responses, read_responses
+from fieldfit.networks.stability import StabilitySelection, stability_selection
 
-__all__ = ["Network", "Responses", "nodewise_network", "read_responses"]
+__all__ = [
+    "Bootstrap",
+    "Comparison",
+    "Network",
+    "Responses",
+    "StabilitySelection",
+    "bootstrap",
+    "centrality",
+    "compare_groups",
+    "edge_intervals",
+    "false_discovery_rates",
+    "nodewise_network",
+    "predictability",
+    "read_responses",
+    "refit",
+    "stability_selection",
+]

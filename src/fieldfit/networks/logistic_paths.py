@@ -11,7 +11,7 @@ count have weight 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +25,6 @@ from fieldfit.types import FloatArray, IntArray
 LENGTH, LEAST, LEAST_GAIN, MOST_DEVIANCE = 100, 5, 1e-5, 0.999
 #: Optimality conditions hold to this, in units of standardised variables.
 TOLERANCE = 1e-7
-#: Paths of several weightings are computed together up to this many bytes.
-_BYTES = 1 << 27
 #: Samples × variables × λ in one call where progress is shown; about a second.
 _WORK = 2e8
 
@@ -121,10 +119,3 @@ def logistic_paths(
         arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)
     )
     return LogisticPaths(coefficients, used, likelihood * totals[:, None, None], fitted, totals, int(failed.sum()))
-
-
-def batches(weights: FloatArray, m: int, length: int = LENGTH) -> Iterator[FloatArray]:
-    """The weightings in groups whose paths take about 128 MB."""
-    rows = max(1, _BYTES // (8 * m * length * (m + 2)))
-    for start in range(0, len(weights), rows):
-        yield weights[start : start + rows]

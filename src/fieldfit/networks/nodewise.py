@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fieldfit.networks.logistic_paths import batches, logistic_paths
+from fieldfit.networks.logistic_paths import logistic_paths
 from fieldfit.networks.network import Network
-from fieldfit.networks.responses import Responses, checked_for_regressions, read_responses
+from fieldfit.networks.responses import checked_for_regressions, read_responses
 from fieldfit.types import FloatArray, ModelError
 
 
@@ -67,7 +68,7 @@ def nodewise_network(
     check_gamma(gamma)
     answers = checked_for_regressions(read_responses(data))
     rows, _ = answers.distinct
-    paths = logistic_paths(rows, answers.counts(), progress=progress)
+    paths = logistic_paths(rows, answers.counts[None].astype(np.float64), progress=progress)
     coefficients, places = paths.chosen(gamma)
     regressions, thresholds = split(coefficients[0])
     lambdas = np.take_along_axis(paths.lambdas[0], places[0][:, None], axis=1)[:, 0]
@@ -77,21 +78,9 @@ def nodewise_network(
     )
 
 
-def resampled_couplings(answers: Responses, weights: FloatArray, gamma: float, rule: str) -> FloatArray:
-    """Couplings (weightings, m, m) of the networks for weights (weightings, complete rows)."""
-    combine = checked_rule(rule)
-    parts = [combine(regressions) for regressions, _ in resampled_regressions(answers, weights, gamma)]
-    return np.concatenate(parts) if parts else np.empty((0, answers.m, answers.m))
-
-
-def resampled_regressions(
-    answers: Responses, weights: FloatArray, gamma: float
-) -> list[tuple[FloatArray, FloatArray]]:
-    """Regressions (…, m, m) and thresholds (…, m) of batches of weightings."""
-    rows, _ = answers.distinct
-    return [
-        split(logistic_paths(rows, answers.counts(part)).chosen(gamma)[0]) for part in batches(weights, answers.m)
-    ]
+def chosen_regressions(rows: NDArray[np.uint8], weights: FloatArray, gamma: float) -> tuple[FloatArray, FloatArray]:
+    """Regressions (weightings, m, m) and thresholds (weightings, m) by EBIC for weights (weightings, rows)."""
+    return split(logistic_paths(rows, weights).chosen(gamma)[0])
 
 
 def split(coefficients: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fieldfit.data.samples import Table
 from fieldfit.data.table import read_table
-from fieldfit.types import BoolArray, DataError, FieldfitWarning, FloatArray, IntArray
+from fieldfit.types import BoolArray, DataError, FieldfitWarning, IntArray
 
 #: Names that say which group a row belongs to, rather than what was measured.
 GROUP_NAMES = frozenset(
@@ -68,12 +68,11 @@ class Responses:
         _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         return complete[first], inverse.reshape(-1).astype(np.int64)
 
-    def counts(self, weights: FloatArray | None = None) -> FloatArray:
-        """The weight (weightings, distinct rows) of each different row; ``weights`` (weightings, complete rows)."""
+    @cached_property
+    def counts(self) -> IntArray:
+        """How often each different row without missing values occurs."""
         rows, inverse = self.distinct
-        if weights is None:
-            return np.bincount(inverse, minlength=len(rows)).astype(np.float64)[None]
-        return np.stack([np.bincount(inverse, weight, minlength=len(rows)) for weight in weights])
+        return np.bincount(inverse, minlength=len(rows))
 
     def subset(self, rows: BoolArray | IntArray) -> Responses:
         """The same columns in some of the rows."""
@@ -88,7 +87,7 @@ class Responses:
 
     def table(self) -> Table:
         """The answers as samples of `fieldfit.BoltzmannMachine`."""
-        return Table(self.codes.astype(np.int32), self.names, ((0, 1),) * self.m)
+        return Table(np.ascontiguousarray(self.codes, dtype=np.int32), self.names, ((0, 1),) * self.m)
 
 
 def read_responses(

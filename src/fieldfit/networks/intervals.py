@@ -1,0 +1,160 @@
+"""Intervals of couplings: plain ones of a refit to the selected edges, and debiased ones that allow for the selection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from fieldfit.api.fitting import fit
+from fieldfit.api.result import Fit
+from fieldfit.models.boltzmann import BoltzmannMachine
+from fieldfit.networks.debiased import debiased_with_errors
+from fieldfit.networks.network import Network
+from fieldfit.networks.responses import Responses, read_responses
+from fieldfit.types import FloatArray, ModelError
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def refit(data: Any, network: Network, **options: Any) -> Fit:
+    """Fit the network's edges without the L1 penalty, by pseudo-likelihood.
+
+    Parameters
+    ----------
+    data : DataFrame, array_like, str, Path or Responses
+        The answers. Missing values are summed out exactly where a row's width allows; ``fit.dropped_rows`` has the rest.
+    network : Network
+        Its edges are the couplings of the model.
+    **options
+        Options of `fieldfit.fit`, such as ``sigma2`` where some couplings are separated.
+
+    Returns
+    -------
+    Fit
+        Everything that a fit has: standard errors, tests, simulation. Its θ has the couplings of ``network.pairs``, then
+        the thresholds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import networks
+    >>> random = np.random.default_rng(0)
+    >>> mood = random.random(400) < 0.5
+    >>> x = np.column_stack([mood, np.where(random.random(400) < 0.6, mood, random.random(400) < 0.5)])
+    >>> fitted = networks.refit(x, networks.nodewise_network(x))
+    >>> fitted.theta.shape, fitted.converged
+    ((3,), True)
+    """
+    answers = read_responses(data)
+    if answers.names != network.names:
+        raise ModelError("The columns of the table are not the variables of the network.")
+    model = BoltzmannMachine(network.m, np.array(network.pairs).reshape(-1, 2), biases=True, names=network.names)
+    return fit(model, answers.table(), options.pop("policy", "PL1"), wide_rows="drop", **options)
+
+
+def edge_intervals(
+    data: Any, network: Network, *, level: float = 0.95, fitted: Fit | None = None
+) -> pandas.DataFrame:
+    """Return intervals of all couplings: debiased ones, and for the network's edges plain ones of a refit.
+
+    Parameters
+    ----------
+    data : DataFrame, array_like, str, Path or Responses
+        The answers that the network was estimated from.
+    network : Network
+        From `nodewise_network`.
+    level : float, default: 0.95
+        Coverage of the intervals.
+    fitted : Fit or None, default: None
+        The refit, if there is one already.
+
+    Returns
+    -------
+    DataFrame
+        A row for each pair, the largest abs(debiased / se) first. ``weight`` is the network's coupling. ``refit``,
+        ``refit_lower``, ``refit_upper``: estimate and interval of the selected edges without the penalty, as if the
+        edges had been known beforehand; after selection they are too optimistic. ``debiased``, ``se``, ``lower``,
+        ``upper``: one Newton step from the penalised estimate, with an interval that holds whatever was selected.
+        ``p``: that of debiased = 0; ``q``: after Benjamini and Hochberg.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import networks
+    >>> random = np.random.default_rng(0)
+    >>> mood = random.random(400) < 0.5
+    >>> x = np.column_stack([mood, np.where(random.random(400) < 0.6, mood, random.random(400) < 0.5)])
+    >>> table = networks.edge_intervals(x, networks.nodewise_network(x))
+    >>> table[["from", "to", "weight", "debiased", "lower", "upper"]].round(1)
+      from  to  weight  debiased  lower  upper
+    0   x0  x1     2.7       2.7    2.3    3.2
+    """
+    import pandas
+
+    if not 0 < level < 1:
+        raise ModelError(f"The level is {level}; it must be between 0 and 1, as 0.95.")
+    if network.regressions is None:
+        raise ModelError("Debiased intervals need a network from regressions. Use nodewise_network.")
+    answers: Responses = read_responses(data)
+    estimate, error = debiased_with_errors(
+        answers.distinct[0], answers.counts.astype(np.float64), network.regressions, network.thresholds
+    )
+    first, second = np.triu_indices(network.m, 1)
+    weight, debiased, se = (matrix[first, second] for matrix in (network.couplings, estimate, error))
+    width = float(stats.norm.ppf(0.5 + level / 2))
+    p = 2.0 * stats.norm.sf(np.abs(debiased) / se)
+    plain = np.full((3, len(weight)), np.nan)
+    if network.pairs:
+        fitted = refit(answers, network) if fitted is None else fitted
+        chosen = np.flatnonzero(weight != 0)
+        theta = fitted.theta[: len(chosen)]
+        errors = fitted.standard_errors()[: len(chosen)]
+        plain[:, chosen] = theta, theta - width * errors, theta + width * errors
+    table = pandas.DataFrame(
+        {
+            "from": np.array(network.names)[first],
+            "to": np.array(network.names)[second],
+            "weight": weight,
+            "refit": plain[0],
+            "refit_lower": plain[1],
+            "refit_upper": plain[2],
+            "debiased": debiased,
+            "se": se,
+            "lower": debiased - width * se,
+            "upper": debiased + width * se,
+            "p": p,
+            "q": false_discovery_rates(p),
+        }
+    )
+    order = np.argsort(-np.nan_to_num(np.abs(debiased) / se), kind="stable")
+    return table.iloc[order].reset_index(drop=True)
+
+
+def false_discovery_rates(p: FloatArray) -> FloatArray:
+    """Return the adjusted p values of Benjamini and Hochberg; NaN stay NaN and do not count.
+
+    Parameters
+    ----------
+    p : ndarray
+        p values.
+
+    Returns
+    -------
+    ndarray
+        For each p the smallest false discovery rate at which it is a discovery.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import networks
+    >>> networks.false_discovery_rates(np.array([0.01, 0.04, 0.03, 0.8]))
+    array([0.04      , 0.05333333, 0.05333333, 0.8       ])
+    """
+    adjusted = np.full(p.shape, np.nan)
+    known = np.isfinite(p)
+    if known.any():
+        adjusted[known] = stats.false_discovery_control(p[known], method="bh")
+    return adjusted

@@ -1,0 +1,61 @@
+"""Resamples of a table as weights of its different rows: bootstrap, halves, and groups with permuted labels.
+
+Equal rows are interchangeable, so a resample is a draw of how often each different row occurs: multinomial with
+replacement, multivariate hypergeometric without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from fieldfit.networks.logistic_paths import LENGTH
+from fieldfit.types import FloatArray, IntArray, ModelError
+
+#: Networks that are estimated together: at most this many, and at most this many bytes of paths.
+_MOST, _BYTES = 16, 1 << 27
+
+Draw = Callable[[int], FloatArray]
+Progress = Callable[[int, int], object]
+
+
+def bootstrap_weights(counts: IntArray, random: np.random.Generator) -> Draw:
+    """Draws (b, rows) of as many samples as there are, with replacement."""
+    n = int(counts.sum())
+    return lambda b: random.multinomial(n, counts / n, size=b).astype(np.float64)
+
+
+def halves(counts: IntArray, random: np.random.Generator) -> Draw:
+    """Draws (b, rows), b even, of complementary pairs: half of the samples without replacement, and the other half."""
+    n = int(counts.sum())
+
+    def draw(b: int) -> FloatArray:
+        first = random.multivariate_hypergeometric(counts, n // 2, size=(b + 1) // 2)
+        both = np.stack([first, counts - first], axis=1).reshape(-1, len(counts))
+        return both[:b].astype(np.float64)
+
+    return draw
+
+
+def permuted_groups(counts: IntArray, size: int, random: np.random.Generator) -> Draw:
+    """Draws (b, rows), b even: a group of ``size`` samples, the rest, another group of ``size``, its rest, …"""
+
+    def draw(b: int) -> FloatArray:
+        first = random.multivariate_hypergeometric(counts, size, size=b // 2)
+        return np.stack([first, counts - first], axis=1).reshape(-1, len(counts)).astype(np.float64)
+
+    return draw
+
+
+def batches(draw: Draw, count: int, m: int, progress: Progress | None, of_two: bool = False) -> Iterator[FloatArray]:
+    """Weights (b, rows) of ``count`` draws in batches that fit into memory; ``of_two``: a draw is two weightings."""
+    if count < 1:
+        raise ModelError(f"The number of resamples is {count}; it must be at least 1.")
+    each = 2 if of_two else 1
+    at_once = max(1, min(_MOST, _BYTES // (8 * m * LENGTH * (m + 2))) // each)
+    for start in range(0, count, at_once):
+        b = min(at_once, count - start)
+        yield draw(each * b)
+        if progress:
+            progress(start + b, count)

@@ -1,0 +1,161 @@
+"""Debiased couplings and their errors, the bootstrap, stability selection, centrality, predictability."""
+
+import numpy as np
+import pytest
+
+from fieldfit import networks
+from fieldfit.networks.debiased import debiased_couplings, debiased_with_errors
+from fieldfit.types import ModelError
+
+
+def influence_of_each_sample(x, weights, j, coefficients):
+    """c̃ and the influence of every row on it, written out (m,), (n, m)."""
+    z = x.copy()
+    z[:, j] = 1.0
+
+    def at(c):
+        p = 1 / (1 + np.exp(-z @ c))
+        hessian = sum(w * q * (1 - q) * np.outer(row, row) for w, q, row in zip(weights, p, z, strict=True))
+        return np.linalg.inv(hessian / weights.sum()), x[:, j] - p
+
+    inverse, residual = at(coefficients)
+    moved = coefficients + inverse @ (z.T @ (weights * residual)) / weights.sum()
+    inverse, residual = at(moved)
+    return moved, z @ inverse * residual[:, None]
+
+
+def test_debiased_couplings_are_one_newton_step_and_its_sandwich(frame):
+    answers = networks.read_responses(frame)
+    network = networks.nodewise_network(answers)
+    rows, counts = answers.distinct[0], answers.counts.astype(float)
+    estimate, error = debiased_with_errors(rows, counts, network.regressions, network.thresholds)
+    np.testing.assert_allclose(
+        estimate, debiased_couplings(rows, counts, network.regressions, network.thresholds), atol=1e-12
+    )
+    x = frame.to_numpy(dtype=float)  # sample by sample, without counting equal rows
+    pieces = []
+    for j in range(5):
+        coefficients = network.regressions[j].copy()
+        coefficients[j] = network.thresholds[j]
+        pieces.append(influence_of_each_sample(x, np.ones(len(x)), j, coefficients))
+    for j, k in ((0, 1), (2, 4)):
+        assert estimate[j, k] == pytest.approx((pieces[j][0][k] + pieces[k][0][j]) / 2, abs=1e-10)
+        influence = (pieces[j][1][:, k] + pieces[k][1][:, j]) / 2
+        assert error[j, k] == pytest.approx(influence.std() / np.sqrt(len(x)), abs=1e-10)
+
+
+def test_directions_that_the_samples_do_not_determine_are_nan(frame):
+    x = frame.to_numpy(dtype=np.uint8).copy()
+    x[:, 4] = x[:, 3]
+    regressions, thresholds = np.zeros((5, 5)), np.zeros(5)
+    found = debiased_couplings(x, np.ones(len(x)), regressions, thresholds)
+    assert np.isnan(found[0, 3])  # x3 and x4 cannot be told apart
+    assert np.isfinite(debiased_couplings(x[:, :4], np.ones(len(x)), regressions[:4, :4], thresholds[:4])).all()
+
+
+def test_edge_intervals(frame, chain):
+    network = networks.nodewise_network(frame, gamma=0.5)
+    table = networks.edge_intervals(frame, network)
+    assert len(table) == 10
+    assert (table["weight"] != 0).sum() == len(network.pairs)
+    assert table.loc[table["weight"] != 0, "refit"].notna().all()
+    assert table.loc[table["weight"] == 0, "refit"].isna().all()
+    truth = np.array(
+        [chain["abcde".index(a), "abcde".index(b)] for a, b in zip(table["from"], table["to"], strict=True)]
+    )
+    assert set(zip(table["from"][:4], table["to"][:4], strict=True)) == set(zip("abcd", "bcde", strict=True))
+    assert ((table["lower"] <= truth) & (truth <= table["upper"])).sum() >= 9
+    assert (table["q"] >= table["p"]).all()
+    wider = networks.edge_intervals(frame, network, level=0.99)
+    assert (wider["upper"] > table["upper"]).all()
+    fitted = networks.refit(frame, network)
+    order = [network.pairs.index((0, 1))]
+    row = table[(table["from"] == "a") & (table["to"] == "b")].iloc[0]
+    assert row["refit"] == pytest.approx(fitted.theta[order[0]])
+    with pytest.raises(ModelError, match="level is 95"):
+        networks.edge_intervals(frame, network, level=95)
+    with pytest.raises(ModelError, match="not the variables of the network"):
+        networks.refit(frame[["a", "b"]], network)
+
+
+@pytest.mark.slow
+def test_debiased_intervals_cover_and_refits_after_selection_do_not(draw, chain):
+    # 240 intervals of zero couplings and 160 of others; a share of 0.95 has a standard error of 0.011.
+    truth = chain[np.triu_indices(5, 1)]
+    inside, refitted = [], []
+    for seed in range(40):
+        sample = draw(300, 1000 + seed)
+        table = networks.edge_intervals(sample, networks.nodewise_network(sample, gamma=0.0))
+        table = table.sort_values(["from", "to"])
+        inside.append((table["lower"] <= truth) & (truth <= table["upper"]))
+        chosen = (table["weight"] != 0).to_numpy()
+        right = (table["refit_lower"] <= truth) & (truth <= table["refit_upper"])
+        refitted += right[chosen & (truth == 0)].tolist()
+    assert 0.92 < np.mean(inside) < 0.98
+    assert np.mean(refitted) < 0.6  # edges that are there by chance: selected because they looked large
+
+
+def test_the_bootstrap_agrees_with_the_sandwich(frame):
+    told = []
+    result = networks.bootstrap(frame, resamples=100, progress=lambda done, total: told.append((done, total)))
+    table = result.edges()
+    # The standard deviation of 100 draws has a standard error of 7%.
+    np.testing.assert_allclose(table["bootstrap_se"] / table["se"], 1.0, atol=0.3)
+    assert abs(np.log(table["bootstrap_se"] / table["se"])).mean() < 0.1
+    strong = table["weight"].abs() > 1
+    assert (table.loc[strong, "included"] == 1).all()
+    assert (table["lower"] <= table["upper"]).all()
+    assert told[-1] == (100, 100)
+    again = networks.bootstrap(frame, resamples=20)
+    np.testing.assert_array_equal(again.couplings, result.couplings[:20])
+    central = result.centrality()
+    assert (central["strength_lower"] <= central["strength"]).all()
+    assert (central["strength"] <= central["strength_upper"]).all()
+    assert list(central.index) == list("abcde")
+
+
+def test_stability_selection_finds_the_chain(frame):
+    found = networks.stability_selection(frame, pairs=25, false_edges=4)
+    table = found.edges()
+    assert set(zip(table["from"][:4], table["to"][:4], strict=True)) == set(zip("abcd", "bcde", strict=True))
+    assert table["stable"][:4].all()
+    assert (np.diff(found.shares, axis=0) >= 0).all()
+    fewer = networks.stability_selection(frame, pairs=25, false_edges=0.01)
+    assert fewer.used < found.used
+    with pytest.raises(ModelError, match=r"threshold is 0\.4"):
+        networks.stability_selection(frame, threshold=0.4)
+
+
+@pytest.mark.slow
+def test_stability_selection_keeps_its_bound(draw):
+    # No edges at all: on average at most one false edge; the mean of 25 counts is above 1.7 with probability < 0.01.
+    counts = []
+    for seed in range(25):
+        sample = draw(200, 2000 + seed, np.zeros((5, 5)))
+        counts.append(networks.stability_selection(sample, pairs=10, threshold=0.6).edges()["stable"].sum())
+    assert np.mean(counts) <= 1.7
+
+
+def test_centrality_of_a_star():
+    w = np.zeros((5, 5))
+    w[0, 1:4] = w[1:4, 0] = [1.0, -2.0, 0.5]
+    network = networks.Network(tuple("abcde"), w, np.zeros(5), 10, "by hand")
+    table = networks.centrality(network)
+    assert table["strength"].tolist() == [3.5, 1.0, 2.0, 0.5, 0.0]
+    assert table["expected_influence"].tolist() == [-0.5, 1.0, -2.0, 0.5, 0.0]
+    assert table["betweenness"].tolist() == [3.0, 0.0, 0.0, 0.0, 0.0]
+    # a reaches three of four others at distances 1, 0.5 and 2.
+    assert table["closeness"]["a"] == pytest.approx(3 / 3.5 * 3 / 4)
+    assert table["closeness"]["e"] == 0.0
+
+
+def test_predictability(frame):
+    network = networks.nodewise_network(frame)
+    table = networks.predictability(frame, network)
+    x = frame.to_numpy(dtype=float)
+    right = ((x @ network.regressions[1] + network.thresholds[1] > 0) == (x[:, 1] == 1)).mean()
+    assert table["accuracy"]["b"] == pytest.approx(right)
+    majority = max(x[:, 1].mean(), 1 - x[:, 1].mean())
+    assert table["majority"]["b"] == pytest.approx(majority)
+    assert table["normalised"]["b"] == pytest.approx((right - majority) / (1 - majority))
+    assert table["normalised"]["b"] > 0.2
