@@ -445,9 +445,32 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         >>> ff.CRFTagger.load("tagger.ff").classes_
         ['D', 'N', 'V']
         """
-        fitted = load(path)
+        return cls.from_fit(load(path))
+
+    @classmethod
+    def from_fit(cls, fitted: Fit) -> CRFTagger:
+        """Make a tagger of a fit that has an encoder.
+
+        Parameters
+        ----------
+        fitted : Fit
+            The fit of a chain CRF, with its encoder.
+
+        Returns
+        -------
+        CRFTagger
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        >>> ff.CRFTagger.from_fit(tagger.fit_).predict([["the", "cat"]])
+        [['D', 'N']]
+        """
         if not isinstance(fitted.model, ChainCRF):
-            raise FileFormatError(f"{path} holds a model of the kind {fitted.model.kind!r}, not a chain CRF.")
+            raise FileFormatError(f"The model is of the kind {fitted.model.kind!r}, not a chain CRF.")
         cls._needed(fitted.encoder)
         model = fitted.model
         sigma2 = float(fitted.sigma2[0]) if fitted.sigma2.size and np.isfinite(fitted.sigma2[0]) else None

@@ -1,0 +1,382 @@
+"""`CRF`: sklearn-crfsuite's estimator with fieldfit's tagger behind it."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from fieldfit.compat.sklearn_crfsuite.dump import read_dump
+from fieldfit.compat.sklearn_crfsuite.metrics import flat_accuracy_score
+from fieldfit.estimators.crf_tagger import CRFTagger
+from fieldfit.estimators.weight_tables import top_features, transition_table
+from fieldfit.types import DataError, ModelError
+
+#: Algorithms of CRFsuite that maximise the penalised likelihood. They have the same optimum.
+LIKELIHOOD_ALGORITHMS = ("lbfgs", "l2sgd")
+#: Algorithms of CRFsuite that have no objective of their own.
+ONLINE_ALGORITHMS = ("ap", "pa", "arow")
+
+
+class CRF(BaseEstimator):  # type: ignore[misc]
+    """Linear-chain CRF with the interface of ``sklearn_crfsuite.CRF``.
+
+    The model and the objective are CRFsuite's: weights for the attributes and transitions that occur in training, and the
+    penalty c1·Σ|w| + c2·Σw². The optimiser is fieldfit's, so parameters that steer CRFsuite's optimiser are accepted
+    and have no effect: num_memories, epsilon, period, delta, linesearch, max_linesearch, calibration_*, pa_type, c,
+    error_sensitive, averaging, variance, gamma, keep_tempfiles and trainer_cls.
+
+    Parameters
+    ----------
+    algorithm : {"lbfgs", "l2sgd"} or None, default: None
+        Both maximise the penalised likelihood. "ap", "pa" and "arow" are refused: they maximise no likelihood.
+    min_freq : float or None, default: None
+        Attributes that occur in fewer tokens are dropped. CRFsuite adds up the values of each pair of attribute and label
+        instead, and drops pairs with a negative sum even without ``min_freq``.
+    all_possible_states : bool or None, default: None
+        Whether all pairs of attribute and label have weights. None: those that occur in training.
+    all_possible_transitions : bool or None, default: None
+        Whether all pairs of labels have weights. None: those that occur in training.
+    c1 : float or None, default: None
+        Weight of the L1 penalty. None: 0. With "l2sgd": not allowed.
+    c2 : float or None, default: None
+        Weight of the squared penalty. None: 1.
+    max_iterations : int or None, default: None
+        Largest number of iterations. None: no limit for practical purposes (100,000).
+    num_memories, epsilon, period, delta, linesearch, max_linesearch : object, default: None
+        No effect.
+    calibration_eta, calibration_rate, calibration_samples : object, default: None
+        No effect.
+    calibration_candidates, calibration_max_trials : object, default: None
+        No effect.
+    pa_type, c, error_sensitive, averaging, variance, gamma : object, default: None
+        No effect.
+    verbose : bool, default: False
+        Whether to print each iteration on stderr.
+    model_filename : str, Path or None, default: None
+        `fit` saves the model to this file, in fieldfit's format. Without a fit, predictions use the model in this file:
+        a file of fieldfit, or a text that ``crfsuite dump`` has written.
+    keep_tempfiles, trainer_cls : object, default: None
+        No effect.
+
+    Attributes
+    ----------
+    tagger : CRFTagger or None
+        The fitted tagger, with standard errors, n-best lists and everything else that fieldfit offers.
+
+    Examples
+    --------
+    >>> from fieldfit.compat.sklearn_crfsuite import CRF
+    >>> X = [[{"word": "the"}, {"word": "dog"}], [{"word": "a"}, {"word": "cat"}]]
+    >>> crf = CRF(c1=0.01, c2=0.01).fit(X, [["D", "N"], ["D", "N"]])
+    >>> crf.predict(X).tolist()
+    [['D', 'N'], ['D', 'N']]
+    """
+
+    def __init__(
+        self,
+        algorithm: str | None = None,
+        min_freq: float | None = None,
+        all_possible_states: bool | None = None,
+        all_possible_transitions: bool | None = None,
+        c1: float | None = None,
+        c2: float | None = None,
+        max_iterations: int | None = None,
+        num_memories: Any = None,
+        epsilon: Any = None,
+        period: Any = None,
+        delta: Any = None,
+        linesearch: Any = None,
+        max_linesearch: Any = None,
+        calibration_eta: Any = None,
+        calibration_rate: Any = None,
+        calibration_samples: Any = None,
+        calibration_candidates: Any = None,
+        calibration_max_trials: Any = None,
+        pa_type: Any = None,
+        c: Any = None,
+        error_sensitive: Any = None,
+        averaging: Any = None,
+        variance: Any = None,
+        gamma: Any = None,
+        verbose: bool = False,
+        model_filename: str | os.PathLike[str] | None = None,
+        keep_tempfiles: Any = False,
+        trainer_cls: Any = None,
+    ) -> None:
+        self.algorithm = algorithm
+        self.min_freq = min_freq
+        self.all_possible_states = all_possible_states
+        self.all_possible_transitions = all_possible_transitions
+        self.c1 = c1
+        self.c2 = c2
+        self.max_iterations = max_iterations
+        self.num_memories = num_memories
+        self.epsilon = epsilon
+        self.period = period
+        self.delta = delta
+        self.linesearch = linesearch
+        self.max_linesearch = max_linesearch
+        self.calibration_eta = calibration_eta
+        self.calibration_rate = calibration_rate
+        self.calibration_samples = calibration_samples
+        self.calibration_candidates = calibration_candidates
+        self.calibration_max_trials = calibration_max_trials
+        self.pa_type = pa_type
+        self.c = c
+        self.error_sensitive = error_sensitive
+        self.averaging = averaging
+        self.variance = variance
+        self.gamma = gamma
+        self.verbose = verbose
+        self.model_filename = model_filename
+        self.keep_tempfiles = keep_tempfiles
+        self.trainer_cls = trainer_cls
+        self._tagger: CRFTagger | None = None
+
+    # --- training -----------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, X_dev: Any = None, y_dev: Any = None) -> CRF:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : list of sentences
+            Each a list of feature dicts or of feature names.
+        y : list of lists
+            Labels of each sentence.
+        X_dev, y_dev : list or None, default: None
+            Development data. If given, the fit stops when the accuracy on them no longer improves.
+
+        Returns
+        -------
+        CRF
+            The estimator itself.
+
+        Examples
+        --------
+        >>> from fieldfit.compat.sklearn_crfsuite import CRF
+        >>> CRF().fit([[["the"], ["dog"]]], [["D", "N"]]).classes_
+        ['D', 'N']
+        """
+        if (X_dev is None) != (y_dev is None):
+            raise DataError("Development data need both X_dev and y_dev.")
+        tagger = CRFTagger(**self._options()).fit(X, y, X_dev, y_dev)
+        if self.model_filename is not None:
+            tagger.save(self.model_filename)
+        self._tagger = tagger
+        return self
+
+    def _options(self) -> dict[str, Any]:
+        """The parameters of the tagger with the same model and objective."""
+        algorithm = self.algorithm or "lbfgs"
+        if algorithm in ONLINE_ALGORITHMS:
+            raise ModelError(
+                f"algorithm={algorithm!r} maximises no likelihood, so fieldfit does not offer it. Use 'lbfgs'."
+            )
+        if algorithm not in LIKELIHOOD_ALGORITHMS:
+            raise ModelError(f"algorithm must be 'lbfgs' or 'l2sgd'; got {algorithm!r}.")
+        c1 = 0.0 if self.c1 is None else float(self.c1)
+        c2 = 1.0 if self.c2 is None else float(self.c2)
+        if not (np.isfinite(c1) and c1 >= 0 and np.isfinite(c2) and c2 >= 0):
+            raise ModelError(f"c1 and c2 must be numbers of at least 0; got {self.c1!r} and {self.c2!r}.")
+        if c1 and algorithm == "l2sgd":
+            raise ModelError("l2sgd has no L1 penalty: use algorithm='lbfgs' with c1.")
+        return {
+            "sigma2": 1 / (2 * c2) if c2 else None,
+            "l1": c1 or None,
+            "min_count": max(1, int(np.ceil(self.min_freq or 0))),
+            "all_pairs": bool(self.all_possible_states),
+            "all_transitions": bool(self.all_possible_transitions),
+            "crfsuite_compatible": True,
+            "max_iter": 100_000 if self.max_iterations is None else self.max_iterations,
+            "verbose": bool(self.verbose),
+        }
+
+    # --- predictions --------------------------------------------------------------------------------------------------
+
+    @property
+    def tagger(self) -> CRFTagger | None:
+        """The fitted tagger, or the one in ``model_filename``. None without either."""
+        if self._tagger is None and self.model_filename is not None:
+            if zipfile.is_zipfile(self.model_filename):
+                self._tagger = CRFTagger.load(self.model_filename)
+            else:
+                self._tagger = CRFTagger.from_fit(read_dump(self.model_filename))
+        return self._tagger
+
+    def _ready(self) -> CRFTagger:
+        if self.tagger is None:
+            raise ModelError("This CRF has not been fitted: call fit first, or give a model_filename.")
+        return self.tagger
+
+    def predict(self, X: Any) -> Any:
+        """Predict the labels of each sentence.
+
+        Parameters
+        ----------
+        X : list of sentences
+            Sentences, as in `fit`.
+
+        Returns
+        -------
+        ndarray of object
+            A list of labels for each sentence.
+
+        Examples
+        --------
+        >>> from fieldfit.compat.sklearn_crfsuite import CRF
+        >>> crf = CRF(c2=0.1).fit([[["the"], ["dog"]]], [["D", "N"]])
+        >>> crf.predict([[["dog"]]]).tolist()
+        [['N']]
+        """
+        return _array(self._ready().predict(X))
+
+    def predict_single(self, xseq: Any) -> list[Any]:
+        """Predict the labels of one sentence.
+
+        Parameters
+        ----------
+        xseq : sentence
+            One sentence.
+
+        Returns
+        -------
+        list
+
+        Examples
+        --------
+        >>> from fieldfit.compat.sklearn_crfsuite import CRF
+        >>> crf = CRF(c2=0.1).fit([[["the"], ["dog"]]], [["D", "N"]])
+        >>> crf.predict_single([["the"], ["dog"]])
+        ['D', 'N']
+        """
+        return self._ready().predict_single(xseq)
+
+    def predict_marginals(self, X: Any) -> Any:
+        """Compute the label probabilities of each token.
+
+        Parameters
+        ----------
+        X : list of sentences
+            Sentences, as in `fit`.
+
+        Returns
+        -------
+        ndarray of object
+            For each sentence a list of dicts from labels to probabilities.
+
+        Examples
+        --------
+        >>> from fieldfit.compat.sklearn_crfsuite import CRF
+        >>> crf = CRF(c2=0.1).fit([[["the"], ["dog"]]], [["D", "N"]])
+        >>> sorted(crf.predict_marginals([[["dog"]]])[0][0])
+        ['D', 'N']
+        """
+        return _array(self._ready().predict_marginals(X))
+
+    def predict_marginals_single(self, xseq: Any) -> list[dict[Any, float]]:
+        """Compute the label probabilities of each token of one sentence.
+
+        Parameters
+        ----------
+        xseq : sentence
+            One sentence.
+
+        Returns
+        -------
+        list of dict
+
+        Examples
+        --------
+        >>> from fieldfit.compat.sklearn_crfsuite import CRF
+        >>> crf = CRF(c2=0.1).fit([[["the"], ["dog"]]], [["D", "N"]])
+        >>> crf.predict_marginals_single([["dog"]])[0]["N"] > 0.5
+        True
+        """
+        return self._ready().predict_marginals_single(xseq)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Compute the accuracy over all tokens.
+
+        Parameters
+        ----------
+        X : list of sentences
+            Sentences, as in `fit`.
+        y : list of lists
+            True labels.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> from fieldfit.compat.sklearn_crfsuite import CRF
+        >>> crf = CRF(c2=0.1).fit([[["the"], ["dog"]]], [["D", "N"]])
+        >>> crf.score([[["dog"]]], [["N"]])
+        1.0
+        """
+        return float(flat_accuracy_score(y, self.predict(X)))
+
+    # --- the weights --------------------------------------------------------------------------------------------------
+
+    @property
+    def classes_(self) -> list[Any] | None:
+        """The labels; None before `fit`."""
+        return None if self.tagger is None else self.tagger.classes_
+
+    @property
+    def attributes_(self) -> list[str] | None:
+        """The attributes that occurred in training; None before `fit`."""
+        if self.tagger is None:
+            return None
+        names: Sequence[str] = self.tagger.model_.features or ()
+        return list(names[: len(names)])
+
+    @property
+    def num_attributes_(self) -> int | None:
+        """Number of attributes; None before `fit`."""
+        return None if self.attributes_ is None else len(self.attributes_)
+
+    @property
+    def size_(self) -> int | None:
+        """Size of the weights in bytes; None before `fit`."""
+        return None if self.tagger is None else int(self.tagger.fit_.theta.nbytes)
+
+    @property
+    def state_features_(self) -> dict[tuple[str, str], float] | None:
+        """Weights of attributes: ``{(attribute, label): weight}``, without those that are 0; None before `fit`."""
+        if self.tagger is None:
+            return None
+        model, theta = self.tagger.model_, self.tagger.fit_.theta
+        table = top_features(model, theta, model.layout.n_state, None)
+        rows = zip(table["feature"], table["label"], table["weight"], strict=True)
+        return {(feature, label): float(weight) for feature, label, weight in rows if weight}
+
+    @property
+    def transition_features_(self) -> dict[tuple[str, str], float] | None:
+        """Weights of transitions: ``{(from, to): weight}``, without those that are 0; None before `fit`."""
+        if self.tagger is None:
+            return None
+        table = transition_table(self.tagger.model_, self.tagger.fit_.theta)
+        return {
+            (before, after): float(weight)
+            for before, row in table.iterrows()
+            for after, weight in row.items()
+            if np.isfinite(weight) and weight
+        }
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._tagger is not None or self.model_filename is not None
+
+
+def _array(rows: list[Any]) -> Any:
+    """An array of lists, as sklearn-crfsuite returns; NumPy would make a matrix of lists of equal length."""
+    array = np.empty(len(rows), dtype=object)
+    array[:] = rows
+    return array

@@ -1,0 +1,222 @@
+"""The interface of sklearn-crfsuite: the same model, objective and weights as the original, and what its own tests ask."""
+
+import doctest
+import importlib
+import pickle
+
+import numpy as np
+import pycrfsuite
+import pytest
+import sklearn_crfsuite
+import sklearn_crfsuite.metrics
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+
+from fieldfit.compat.sklearn_crfsuite import CRF, metrics, read_dump, scorers
+from fieldfit.types import DataError, FileFormatError, ModelError
+
+XSEQ = [
+    {"walk": 1, "shop": 0.5},
+    {"walk": 1},
+    {"walk": 1, "clean": 0.5},
+    {"shop": 0.5, "clean": 1},
+    {"walk": 0.5, "clean": 1},
+    {"clean": 1, "shop": 0.1},
+    {"walk": 1, "shop": 0.5},
+    {},
+    {"clean": 1, "говорить": True},
+]
+YSEQ = ["sunny", "sunny", "sunny", "rainy", "rainy", "rainy", "sunny", "sunny", "rainy"]
+
+
+def sentences(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for _ in range(n):
+        labels = ["ABC"[k] for k in rng.integers(3, size=rng.integers(2, 8))]
+        X.append([{f"w{(ord(c) + rng.integers(3)) % 7}": 1.0, f"s{rng.integers(4)}": rng.random()} for c in labels])
+        y.append(labels)
+    return X, y
+
+
+@pytest.mark.parametrize("algorithm", [None, "lbfgs", "l2sgd"])
+def test_a_fit_reproduces_its_training_data(algorithm):
+    crf = CRF(algorithm, c2=0.01)
+    assert crf.fit([XSEQ], [YSEQ]) is crf
+    assert crf.predict([XSEQ]).tolist() == [YSEQ]
+    assert crf.predict_single(XSEQ) == YSEQ
+    assert crf.score([XSEQ], [YSEQ]) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"c2": 0.5},
+        {"c1": 0.3, "c2": 0.05},
+        {"c2": 0.5, "all_possible_transitions": True},
+        {"c2": 0.5, "all_possible_states": True},
+    ],
+)
+def test_the_weights_are_those_of_the_original(options):
+    X, y = sentences(30)
+    ours = CRF(**options).fit(X, y)
+    theirs = sklearn_crfsuite.CRF(algorithm="lbfgs", max_iterations=2000, epsilon=1e-9, delta=1e-12, **options).fit(
+        X, y
+    )
+    assert sorted(ours.classes_) == sorted(theirs.classes_)
+    assert set(theirs.attributes_) <= set(ours.attributes_)  # CRFsuite leaves attributes without weights out
+    for ours_, theirs_ in (
+        (ours.state_features_, theirs.state_features_),
+        (ours.transition_features_, theirs.transition_features_),
+    ):
+        for key in ours_.keys() | theirs_.keys():
+            assert ours_.get(key, 0.0) == pytest.approx(theirs_.get(key, 0.0), abs=3e-3), key
+    assert ours.predict(X).tolist() == theirs.predict(X).tolist()
+    for a, b in zip(ours.predict_marginals(X), theirs.predict_marginals(X), strict=True):
+        for left, right in zip(a, b, strict=True):
+            assert left == pytest.approx(right, abs=3e-3)
+
+
+def test_scikit_learn_tools():
+    X, y = sentences(30)
+    crf = CRF(c2=0.1)
+    assert clone(crf).get_params()["c2"] == 0.1
+    assert len(cross_val_score(crf, X, y, cv=5)) == 5
+    assert len(cross_val_score(crf, X, y, cv=3, scoring=scorers.sequence_accuracy)) == 3
+    assert len(cross_val_predict(crf, X, y, cv=3)) == 30
+    search = GridSearchCV(crf, {"c1": [0.0, 0.1]}, cv=2, scoring=scorers.flat_accuracy).fit(X, y)
+    assert search.best_params_["c1"] in (0.0, 0.1)
+
+
+def test_a_pickled_crf_predicts_the_same():
+    crf = CRF(c2=0.1).fit([XSEQ], [YSEQ])
+    copy = pickle.loads(pickle.dumps(crf))
+    assert copy.predict([XSEQ]).tolist() == [YSEQ]
+    assert copy.c2 == 0.1
+
+
+def test_before_a_fit_there_is_nothing():
+    crf = CRF()
+    assert crf.classes_ is None
+    assert crf.size_ is None
+    assert crf.num_attributes_ is None
+    assert crf.attributes_ is None
+    assert crf.state_features_ is None
+    assert crf.transition_features_ is None
+    with pytest.raises(ModelError, match="not been fitted"):
+        crf.predict([XSEQ])
+
+
+def test_attributes_after_a_fit():
+    crf = CRF(c2=0.1).fit([XSEQ], [YSEQ])
+    assert crf.classes_ == ["rainy", "sunny"]
+    assert crf.size_ > 0
+    assert crf.num_attributes_ == 4
+    assert set(crf.attributes_) == {"walk", "shop", "clean", "говорить"}
+    assert crf.state_features_[("walk", "sunny")] > 0
+    assert crf.transition_features_[("sunny", "sunny")] > crf.transition_features_[("sunny", "rainy")]
+
+
+def test_development_data():
+    X, y = sentences(30)
+    assert CRF().fit(X[:20], y[:20], X[20:], y[20:]).score(X, y) > 0.3
+    with pytest.raises(DataError, match="X_dev and y_dev"):
+        CRF().fit(X, y, X)
+    with pytest.raises(DataError, match="X_dev and y_dev"):
+        CRF().fit(X, y, y_dev=y)
+
+
+def test_verbose_prints_iterations(capsys):
+    CRF(verbose=True).fit([XSEQ], [YSEQ])
+    assert capsys.readouterr().err
+
+
+@pytest.mark.parametrize("algorithm", ["ap", "pa", "arow"])
+def test_algorithms_without_a_likelihood_are_refused(algorithm):
+    with pytest.raises(ModelError, match="no likelihood"):
+        CRF(algorithm).fit([XSEQ], [YSEQ])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"algorithm": "sgd"}, "must be 'lbfgs'"),
+        ({"algorithm": "l2sgd", "c1": 1}, "no L1"),
+        ({"c2": -1}, "at least 0"),
+        ({"c1": float("nan")}, "at least 0"),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    with pytest.raises(ModelError, match=message):
+        CRF(**options).fit([XSEQ], [YSEQ])
+
+
+def test_a_model_file_is_written_and_read(tmp_path):
+    path = tmp_path / "model.ff"
+    CRF(c2=0.1, model_filename=path).fit([XSEQ], [YSEQ])
+    assert CRF(model_filename=path).predict([XSEQ]).tolist() == [YSEQ]
+
+
+def test_a_dump_of_crfsuite_predicts_as_crfsuite(tmp_path):
+    X, y = sentences(40, seed=1)
+    X[0][0]["a --> b: c"] = 1.0
+    trainer = pycrfsuite.Trainer(verbose=False)
+    for x, labels in zip(X, y, strict=True):
+        trainer.append(x, labels)
+    trainer.train(str(tmp_path / "model.crfsuite"))
+    original = pycrfsuite.Tagger()
+    original.open(str(tmp_path / "model.crfsuite"))
+    original.dump(str(tmp_path / "model.txt"))
+    crf = CRF(model_filename=tmp_path / "model.txt")
+    assert crf.predict(X).tolist() == [original.tag(x) for x in X]
+    assert crf.state_features_[("a --> b: c", y[0][0])] == pytest.approx(
+        original.info().state_features[("a --> b: c", y[0][0])]
+    )
+    assert crf.transition_features_ == pytest.approx(original.info().transitions)
+    with pytest.raises(FileFormatError, match="dumped first"):
+        read_dump(tmp_path / "model.crfsuite")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("0: N", "N"),
+        ("--> V: 2.0", "--> V: much"),
+        ("--> V: 2.0", "--> X: 2.0"),
+        ("TRANSITIONS", "JUMPS"),
+        ("--> V: 2.0", "--> V: inf"),
+        ("1: V", "1: N"),
+    ],
+)
+def test_damaged_dumps_are_refused(tmp_path, change):
+    text = "LABELS = {\n 0: N\n 1: V\n}\nATTRIBUTES = {\n 0: dog\n}\nTRANSITIONS = {\n}\n"
+    text += "STATE_FEATURES = {\n (0) dog --> N: 1.5\n (0) dog --> V: 2.0\n}\n"
+    (tmp_path / "good.txt").write_text(text)
+    assert read_dump(tmp_path / "good.txt").theta.tolist() == [1.5, 2.0]
+    (tmp_path / "bad.txt").write_text(text.replace(*change))
+    with pytest.raises(FileFormatError):
+        read_dump(tmp_path / "bad.txt")
+
+
+def test_metrics_agree_with_the_original():
+    y, z = [["A", "B"], ["C"], ["A"]], [["A", "C"], ["C"], ["B"]]
+    original = sklearn_crfsuite.metrics
+    assert metrics.flat_accuracy_score(y, z) == original.flat_accuracy_score(y, z)
+    for name in ("flat_f1_score", "flat_precision_score", "flat_recall_score"):
+        options = {"average": "weighted", "zero_division": 0.0}
+        assert getattr(metrics, name)(y, z, **options) == getattr(original, name)(y, z, **options)
+    assert metrics.flat_fbeta_score(y, z, 2.0, average="macro") == original.flat_fbeta_score(
+        y, z, 2.0, average="macro"
+    )
+    options = {"labels": ["A", "B"], "digits": 3, "zero_division": 0.0}
+    assert metrics.flat_classification_report(y, z, **options) == original.flat_classification_report(y, z, **options)
+    assert metrics.sequence_accuracy_score(y, z) == pytest.approx(1 / 3)
+    assert metrics.sequence_accuracy_score([], []) == 0
+
+
+@pytest.mark.parametrize("module", ["estimator", "dump", "metrics"])
+def test_the_examples_run(module, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testmod(importlib.import_module(f"fieldfit.compat.sklearn_crfsuite.{module}"))
+    assert result.attempted
+    assert not result.failed
