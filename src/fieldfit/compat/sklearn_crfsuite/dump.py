@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from fieldfit.api.result import Fit
-from fieldfit.api.state import Convergence, Penalty, SampleSize
+from fieldfit.api.state import Convergence, SampleSize
 from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.encoders import names_of
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.chain_layout import ChainLayout
+from fieldfit.objective import Penalty
 from fieldfit.policies import Policy
 from fieldfit.types import FileFormatError
 
@@ -62,7 +64,8 @@ def read_dump(path: str | os.PathLike[str]) -> Fit:
         raise FileFormatError(f"{path} has no labels.")
     order = Alphabet.sorted(labels)
     encoder = AttributeEncoder(Alphabet(attributes), order)
-    K, attribute_code = len(order), {name: code for code, name in enumerate(attributes)}
+    K = len(order)
+    attribute_code: dict[Hashable, int] = {name: code for code, name in enumerate(attributes)}
     state = _weights(path, "STATE_FEATURES", sections, attribute_code, order.codes, K)
     transitions = _weights(path, "TRANSITIONS", sections, order.codes, order.codes, K)
     places = np.array(sorted(state), dtype=np.int64)
@@ -131,8 +134,8 @@ def _weights(
     path: str | os.PathLike[str],
     section: str,
     sections: dict[str, list[str]],
-    first: dict[str, int],
-    second: dict[str, int],
+    first: Mapping[Hashable, int],
+    second: Mapping[Hashable, int],
     n_labels: int,
 ) -> dict[int, float]:
     """Each weight at (code of the first name) × labels + (code of the second). Names may contain the arrow."""

@@ -365,7 +365,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
             return None
         table = transition_table(self.tagger.model_, self.tagger.fit_.theta)
         return {
-            (before, after): float(weight)
+            (str(before), str(after)): float(weight)
             for before, row in table.iterrows()
             for after, weight in row.items()
             if np.isfinite(weight) and weight
