@@ -18,6 +18,7 @@ _HOMES = {
     "ChainCRF": "fieldfit.models.chain_crf",
     "EarlyStopping": "fieldfit.optim.early_stopping",
     "Factor": "fieldfit.models.mrf",
+    "FamilyMixtures": "fieldfit.api.mixtures",
     "Fit": "fieldfit.api.result",
     "MarkovRandomField": "fieldfit.models.mrf",
     "PairwiseField": "fieldfit.estimators.pairwise_field",
@@ -26,7 +27,11 @@ _HOMES = {
     "asymptotics": "fieldfit.api.theory",
     "best_weights": "fieldfit.api.best_weights",
     "compare": "fieldfit.api.comparison",
+    "component_flops": "fieldfit.api.mixtures",
+    "condition_count": "fieldfit.api.mixtures",
     "cross_validate": "fieldfit.api.validation",
+    "family_mixtures": "fieldfit.api.mixtures",
+    "find_data": "fieldfit.data.locate",
     "fit": "fieldfit.api.fitting",
     "likelihood_ratio": "fieldfit.api.comparison",
     "load": "fieldfit.api.files",
@@ -34,6 +39,8 @@ _HOMES = {
     "project": "fieldfit.api.projection",
     "refine": "fieldfit.api.refine",
     "set_threads": "fieldfit.threads",
+    "update_weights": "fieldfit.api.update_weights",
+    "use_threads": "fieldfit.threads",
 }
 
 #: Packages for one kind of user each: ff.networks, ff.proteins.
@@ -49,12 +56,18 @@ if TYPE_CHECKING:
     from fieldfit.api.comparison import likelihood_ratio as likelihood_ratio
     from fieldfit.api.files import load as load
     from fieldfit.api.fitting import fit as fit
+    from fieldfit.api.mixtures import FamilyMixtures as FamilyMixtures
+    from fieldfit.api.mixtures import component_flops as component_flops
+    from fieldfit.api.mixtures import condition_count as condition_count
+    from fieldfit.api.mixtures import family_mixtures as family_mixtures
     from fieldfit.api.plan import plan as plan
     from fieldfit.api.projection import project as project
     from fieldfit.api.refine import refine as refine
     from fieldfit.api.result import Fit as Fit
     from fieldfit.api.theory import asymptotics as asymptotics
+    from fieldfit.api.update_weights import update_weights as update_weights
     from fieldfit.api.validation import cross_validate as cross_validate
+    from fieldfit.data.locate import find_data as find_data
     from fieldfit.estimators.crf_tagger import CRFTagger as CRFTagger
     from fieldfit.estimators.pairwise_field import PairwiseField as PairwiseField
     from fieldfit.models.boltzmann import BoltzmannMachine as BoltzmannMachine
@@ -66,6 +79,7 @@ if TYPE_CHECKING:
     from fieldfit.optim.early_stopping import EarlyStopping as EarlyStopping
     from fieldfit.policies import Policy as Policy
     from fieldfit.threads import set_threads as set_threads
+    from fieldfit.threads import use_threads as use_threads
     from fieldfit.weights import AutoWeights as AutoWeights
 
 

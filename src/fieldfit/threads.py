@@ -50,9 +50,20 @@ def set_threads(count: int | None) -> None:
 
 @contextmanager
 def use_threads(count: int | None) -> Iterator[None]:
-    """Use ``count`` threads inside the block (None: no change).
+    """Use ``count`` threads inside a ``with`` block. Results never depend on it.
 
     The setting belongs to the calling Python thread (or task): others that run at the same time do not see it.
+
+    Parameters
+    ----------
+    count : int or None
+        Number of threads. None: no change.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> with ff.use_threads(1):
+    ...     x = ff.BoltzmannMachine(3).sample([1.0, -1.0, 0.5], 10)
     """
     if count is None:
         yield

@@ -12,13 +12,13 @@ for each token) for the Boltzmann chain. A fold draws its training sequences wit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
-from fieldfit.data.observed import observed_pairs
-from fieldfit.data.sequences import Sequences
-from fieldfit.types import DataError, Int32Array, IntArray
+import fieldfit as ff
+from fieldfit.chains import ColumnEncoder, Sequences, join_texts, read_columns
+from fieldfit.types import DataError, IntArray
 
 SOURCES = ("conll2000", "sentiment", "synthetic")
 #: What a source reads, by its names in the catalogue.
@@ -32,7 +32,7 @@ FILES = {
 class ChainData:
     """All sequences of a source.
 
-    ``pairs`` are the (feature, label) pairs that have a weight, as `observed_pairs` gives them (None: every pair).
+    ``pairs`` says which (feature, label) pairs have a weight: those "observed" in all sequences, or "all".
     ``n_train`` sequences come first and are those to train on; 0 says that every fold splits them all in halves.
     """
 
@@ -40,8 +40,19 @@ class ChainData:
     features: Sequences
     symbols: Sequences | None
     labels: tuple[str, ...]
-    pairs: tuple[IntArray, Int32Array] | None
+    pairs: str
     n_train: int
+
+    @cached_property
+    def crf(self) -> ff.ChainCRF:
+        """The CRF of all features."""
+        K, F = self.features.n_labels, self.features.n_features
+        return ff.ChainCRF(K, F, pairs=self.pairs, end=False).observe(self.features)
+
+    @property
+    def n_pairs(self) -> int:
+        """The number of (feature, label) pairs that have a weight."""
+        return self.crf.n_parameters - self.crf.n_labels * (self.crf.n_labels + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +79,8 @@ def chain_data(name: str) -> ChainData:
 
 def need_data(name: str) -> None:
     """Refuse a source whose files are not on this machine."""
-    from fieldfit.data.locate import find_data
-
     for file in FILES.get(name, ()):
-        find_data(file)
+        ff.find_data(file)
 
 
 def draw_fold(data: ChainData, fold: int, seed: int, n_train: int, n_test: int | None) -> Fold:
@@ -97,18 +106,14 @@ def draw_fold(data: ChainData, fold: int, seed: int, n_train: int, n_test: int |
 
 
 def _conll2000() -> ChainData:
-    from fieldfit.data.column_encoder import ColumnEncoder
-    from fieldfit.data.columns import join_texts, read_columns
-    from fieldfit.data.locate import find_data
-
-    parts = [read_columns(find_data(file)) for file in FILES["conll2000"]]
+    parts = [read_columns(ff.find_data(file)) for file in FILES["conll2000"]]
     encoder, features = ColumnEncoder.fit(join_texts(parts), "conll2000")
     # The first template is the word by itself, and its features come first.
     words = next(iter(encoder.block_sizes.values()))
     symbols = first_feature(features, words)
     labels = tuple(str(label) for label in encoder.labels.names)
     n_train = len(parts[0].offsets) - 1
-    return ChainData("conll2000", features, symbols, labels, observed_pairs(features), n_train)
+    return ChainData("conll2000", features, symbols, labels, "observed", n_train)
 
 
 def first_feature(features: Sequences, n_symbols: int) -> Sequences:
@@ -143,4 +148,4 @@ def _synthetic() -> ChainData:
     coded = np.array(labels, dtype=np.int32)
     features = Sequences(offsets, pointer, indices, None, coded, 2 * n_symbols + 1, n_labels)
     names = tuple(f"y{k}" for k in range(n_labels))
-    return ChainData("synthetic", features, first_feature(features, n_symbols), names, observed_pairs(features), 60)
+    return ChainData("synthetic", features, first_feature(features, n_symbols), names, "observed", 60)

@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit.report.figures import make_folder, save_figure
-from fieldfit.report.surfaces import (
+from fieldfit.plots import (
     Cloud,
     ContourPanel,
     DiagonalPanel,
     Drawable,
+    PlainTable,
     ShadedCurves,
     TradeOffPanel,
     contour_levels,
     draw_surfaces,
+    make_folder,
+    save_figure,
 )
-from fieldfit.report.table import PlainTable
 from fieldfit_paper.chain_folds import FLOPS
 from fieldfit_paper.chain_sweeps import (
     POLICIES,

@@ -17,22 +17,15 @@ from __future__ import annotations
 
 import contextlib
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from fieldfit import Policy
-from fieldfit.models.base import Problem
-from fieldfit.models.chain_problem import Windows, selected_windows
-from fieldfit.objective import Objective
-from fieldfit.optim import Solution, minimise_newton
-from fieldfit.policies.policy import BoundPolicy
-from fieldfit.policies.selection import Selection
-from fieldfit.policies.windows import SequenceStructure
+import fieldfit as ff
 from fieldfit.sweep import experiment
-from fieldfit.threads import get_threads, set_threads
-from fieldfit.types import FloatArray, PolicyError
+from fieldfit.types import ConvergenceWarning, FloatArray, PolicyError
 from fieldfit_paper.chain_folds import ChainFold, chain_fold
 
 HIGHER = ("FL", "PL2")
@@ -48,49 +41,51 @@ def one_thread() -> Iterator[None]:
     """A hundred sentences take half a millisecond: waiting for a second thread would cost more than it saves."""
     from threadpoolctl import threadpool_limits
 
-    before = get_threads()
-    set_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        set_threads(before)
+    with ff.use_threads(1), threadpool_limits(1):
+        yield
 
 
-def draw_policy(fold: ChainFold, higher: str, lam: float, seed: int) -> tuple[BoundPolicy, Selection]:
-    """PL1 + λ·H bound to the training sentences, and Z."""
+def policy_text(higher: str, lam: float) -> str:
+    """PL1 + λ·H, or PL1 alone."""
     if higher not in (*HIGHER, "PL1"):
         raise PolicyError(f"The higher-order family is {higher!r}; it must be FL or PL2 (or PL1 for PL1 alone).")
-    text = "PL1" if higher == "PL1" else f"PL1 + {lam:.12g}*{higher}"
-    bound = Policy.parse(text).bind(SequenceStructure(fold.lengths))
-    return bound, bound.draw(seed, 0, len(fold.lengths))
+    return "PL1" if higher == "PL1" else f"PL1 + {lam:.12g}*{higher}"
 
 
-def weighted(selection: Selection, beta: float) -> tuple[Windows, ...]:
-    """The selected windows with the weights 1 − β and β; without families of weight 0."""
-    families = tuple(map(selected_windows, selection.parts))
-    weights = (1.0,) if len(families) == 1 else (1.0 - beta, beta)
-    return tuple(f._replace(beta=w) for f, w in zip(families, weights, strict=True) if w > 0)
+def weights_of(higher: str, beta: float) -> FloatArray:
+    """1 − β and β, or 1 for PL1 alone."""
+    return np.array([1.0] if higher == "PL1" else [1.0 - beta, beta])
 
 
-def objective_of(problem: Problem, fold: ChainFold, sigma2: float) -> Objective:
-    """The penalised objective; a shared weight is penalised once for each parameter that it stands for."""
-    r = problem.n_parameters
-    return Objective(problem, fold.copies / sigma2, np.zeros(r), np.ones(r, dtype=bool))
+def fit_chain(
+    fold: ChainFold,
+    policy: str,
+    weights: FloatArray,
+    sigma2: float,
+    seed: int,
+    start: FloatArray | None = None,
+    most: int = MOST_ITERATIONS,
+) -> ff.Fit:
+    """Fit by truncated Newton: weak penalties make L-BFGS take thousands of evaluations here.
 
-
-def fit_chain(objective: Objective, start: FloatArray | None = None, most: int = MOST_ITERATIONS) -> Solution:
-    """Truncated Newton with the Hessian's diagonal: weak penalties make L-BFGS take thousands of evaluations here."""
-    x = np.zeros(objective.problem.n_parameters) if start is None else start
-    gtol = TOLERANCE * float(np.sqrt(objective.precision.min()))
-    return minimise_newton(
-        objective.value_grad,
-        objective.hessian_product,
-        x,
-        gtol=gtol,
-        max_iter=most,
-        hessian_diagonal=objective.hessian_diagonal,
-    )
+    The penalty counts a shared weight once for each weight that it stands for. A fit that ends after ``most`` iterations
+    is returned as it is.
+    """
+    gtol = TOLERANCE / np.sqrt(sigma2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return ff.fit(
+            fold.model,
+            fold.train,
+            policy,
+            weights=weights.tolist(),
+            sigma2=sigma2 / fold.copies,
+            random_state=seed,
+            start=start,
+            method="newton",
+            tol=gtol / (fold.train.n_sequences * float(weights.max())),
+            max_iter=most,
+        )
 
 
 def sigma2_of(coordinates: Mapping[str, Any], fold: ChainFold) -> float:
@@ -99,7 +94,7 @@ def sigma2_of(coordinates: Mapping[str, Any], fold: ChainFold) -> float:
     if regulariser not in REGULARISERS:
         raise PolicyError(f"regulariser is {regulariser!r}; it must be 'mean' or 'sum'.")
     sigma2 = float(coordinates["sigma2"])
-    return sigma2 / len(fold.lengths) if regulariser == "mean" else sigma2
+    return sigma2 / fold.train.n_sequences if regulariser == "mean" else sigma2
 
 
 def fold_of(coordinates: Mapping[str, Any]) -> tuple[ChainFold, int]:
@@ -119,32 +114,34 @@ def fold_of(coordinates: Mapping[str, Any]) -> tuple[ChainFold, int]:
 
 
 def fit_and_measure(
-    fold: ChainFold, families: tuple[Windows, ...], objective: Objective, start: FloatArray | None = None
+    fold: ChainFold, policy: str, weights: FloatArray, sigma2: float, seed: int, start: FloatArray | None = None
 ) -> dict[str, Any]:
     """Fit, and the numbers of the cell: NLL in nats for each sequence, FLOPs and seconds of one evaluation.
 
     Seconds are those of the processor, so that other work on the machine does not count.
     """
     began = time.thread_time()
-    optimum = fit_chain(objective, start)
+    fit = fit_chain(fold, policy, weights, sigma2, seed, start)
     fit_seconds = time.thread_time() - began
+    objective = fit.objective_function
+    assert objective is not None
     seconds = np.inf
     # Two points in turn, because a problem may keep what depends on the last θ.
-    points = (optimum.x, np.nextafter(optimum.x, np.inf))
+    points = (fit.theta, np.nextafter(fit.theta, np.inf))
     objective.value_grad(points[1])  # the first one may still have to warm up
     for turn in range(_EVALUATIONS):
         began = time.thread_time()
         objective.value_grad(points[turn % 2])
         seconds = min(seconds, time.thread_time() - began)
     return {
-        "train_nll": float(fold.nll(optimum.x, "train").mean()),
-        "test_nll": float(fold.nll(optimum.x, "test").mean()),
-        "flops": fold.flops(families),
+        "train_nll": fold.nll(fit.theta, fold.train),
+        "test_nll": fold.nll(fit.theta, fold.test),
+        "flops": fold.flops(policy, seed, weights),
         "evaluation_seconds": float(seconds),
         "fit_seconds": fit_seconds,
-        "iterations": optimum.iterations,
-        "evaluations": optimum.evaluations,
-        "converged": optimum.converged,
+        "iterations": fit.iterations,
+        "evaluations": fit.evaluations,
+        "converged": fit.converged,
     }
 
 
@@ -156,7 +153,7 @@ def chain_cell(coordinates: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """
     with one_thread():
         fold, fold_seed = fold_of(coordinates)
-        _, selection = draw_policy(fold, str(coordinates["higher"]), float(coordinates.get("lam", 1.0)), fold_seed)
-        families = weighted(selection, float(coordinates.get("beta", 1.0)))
-        objective = objective_of(fold.problem(families), fold, sigma2_of(coordinates, fold))
-        return fit_and_measure(fold, families, objective)
+        higher = str(coordinates["higher"])
+        policy = policy_text(higher, float(coordinates.get("lam", 1.0)))
+        weights = weights_of(higher, float(coordinates.get("beta", 1.0)))
+        return fit_and_measure(fold, policy, weights, sigma2_of(coordinates, fold), fold_seed)

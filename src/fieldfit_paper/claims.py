@@ -12,10 +12,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from fieldfit.data.atomic import atomic_writer
-from fieldfit.report.figures import make_folder
-from fieldfit.report.page import Page
-from fieldfit.report.table import PlainTable
+from fieldfit.plots import Page, PlainTable, make_folder, write_file
+from fieldfit.sweep import open_sweep, versions
 from fieldfit.types import DataError
 from fieldfit_paper.chain_claims import chunking_claims, heuristic_claims, regulariser_claims, sentiment_claims
 from fieldfit_paper.chain_figures import scale_note
@@ -23,6 +21,7 @@ from fieldfit_paper.chain_folds import FLOPS
 from fieldfit_paper.chain_sweeps import SCALES, SEED
 from fieldfit_paper.claim_rows import CLOSE, Row, SweepTables
 from fieldfit_paper.reproduction import Reproduction
+from fieldfit_paper.tables import now
 from fieldfit_paper.theory_claims import data_claims, theory_claims
 
 HOW = """## How it was computed
@@ -104,9 +103,6 @@ def markdown(rows: list[Row], scale: str, made: str, pictures: Sequence[str] = (
 
 def reproduce(out: Path | None, scale: str = "small", page_path: Path | None = None) -> Reproduction:
     """Compare every claim; with ``out``, write reproduction.md and .html there, or as ``page_path`` says."""
-    from fieldfit.sweep.database import now
-    from fieldfit.sweep.runner import versions
-
     rows = all_claims(SweepTables(out, scale))
     made = f"Made {now()[:10]}, seed {SEED}, {', '.join(f'{k} {v}' for k, v in versions().items())}."
     if out is not None:
@@ -126,8 +122,7 @@ def reproduce(out: Path | None, scale: str = "small", page_path: Path | None = N
             page.picture(picture.read_bytes(), picture.stem)
         page.write(target.with_suffix(".html"))
         links = [Path(os.path.relpath(picture, target.parent)).as_posix() for picture in pictures]
-        with atomic_writer(target) as file:
-            file.write(markdown(rows, scale, made, links).encode())
+        write_file(target, markdown(rows, scale, made, links).encode())
         files = [target, target.with_suffix(".html")]
     listed = [
         {"where": r.where, "claim": r.claim, "measured": r.measured, "verdict": r.verdict, "why": r.why} for r in rows
@@ -137,8 +132,6 @@ def reproduce(out: Path | None, scale: str = "small", page_path: Path | None = N
 
 def cells_of(out: Path, scale: str) -> str:
     """How many cells the stores of a scale hold, and from when to when they were computed; "" if there are none."""
-    from fieldfit.sweep import open_sweep
-
     finished: list[str] = []
     for path in sorted((out / "sweeps").glob(f"*-{scale}.sweep")):
         finished += [str(when) for when in open_sweep(path).frame()["cell_finished"]]

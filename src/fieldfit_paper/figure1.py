@@ -15,11 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit import BoltzmannMachine, Policy, asymptotics
-from fieldfit.models.cost import family_flops
-from fieldfit.report.boxes import SelectionBox, draw_boxes
-from fieldfit.report.figures import make_folder, save_figure
-from fieldfit.report.table import PlainTable
+from fieldfit import BoltzmannMachine, Policy, asymptotics, component_flops
+from fieldfit.plots import PlainTable, SelectionBox, draw_boxes, make_folder, save_figure
 from fieldfit.types import BoolArray
 from fieldfit_paper.reproduction import Reproduction
 
@@ -84,11 +81,10 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     boxes, records, rows = [], [], []
     for box in paper_boxes():
         bound = Policy.parse(box.policy).bind(model.structure())
-        names, cost = [], []
+        names, cost = [], component_flops(model, box.policy).tolist()
         for family in bound.families:
             size = family.size or 0
             names += [_component_name(*family.component(j)) for j in range(size)]
-            cost += np.broadcast_to(family_flops(model, family), (size,)).tolist()
         selected = np.ones((len(names), SAMPLES), dtype=bool) if box.drawn is None else box.drawn
         theory = {form: asymptotics(model, THETA, box.policy, formula=form) for form in ("published", "exact")}
         variance = {form: theory[form].efficiency("det") for form in theory}

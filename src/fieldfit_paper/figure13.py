@@ -7,10 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit.report.figures import make_folder, save_figure
-from fieldfit.report.panels import Level, Panel, Series, draw_panels
-from fieldfit.report.surfaces import ContourPanel, contour_levels, draw_surfaces
-from fieldfit.report.table import PlainTable
+from fieldfit.plots import (
+    ContourPanel,
+    Level,
+    Panel,
+    PlainTable,
+    Series,
+    contour_levels,
+    draw_panels,
+    draw_surfaces,
+    make_folder,
+    save_figure,
+)
 from fieldfit_paper.chain_figures import scale_note
 from fieldfit_paper.chain_sweeps import POLICIES, averaged, mean_over_folds, records_of
 from fieldfit_paper.reproduction import Reproduction

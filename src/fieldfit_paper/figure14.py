@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit.report.figures import make_folder, save_figure
-from fieldfit.report.surfaces import Cloud, Drawable, TradeOffPanel, draw_surfaces
-from fieldfit.report.table import PlainTable
+from fieldfit.plots import Cloud, Drawable, PlainTable, TradeOffPanel, draw_surfaces, make_folder, save_figure
 from fieldfit_paper.chain_figures import TITLES, scale_note
 from fieldfit_paper.chain_sweeps import POLICIES, records_of
 from fieldfit_paper.reproduction import Reproduction

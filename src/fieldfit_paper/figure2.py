@@ -14,13 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit import BoltzmannMachine
-from fieldfit.report.figures import make_folder, save_figure
-from fieldfit.report.panels import Level, Panel, Series, draw_panels
-from fieldfit.report.table import PlainTable
-from fieldfit_paper.mixtures import FORMULAS, family_mixtures
+from fieldfit import BoltzmannMachine, family_mixtures
+from fieldfit.plots import Level, Panel, PlainTable, Series, draw_panels, make_folder, save_figure
 from fieldfit_paper.reproduction import Reproduction
-from fieldfit_paper.tables import check_scale, columns_of, write_tables
+from fieldfit_paper.tables import FORMULAS, check_scale, columns_of, write_tables
 
 NODES = 5
 THETA = np.repeat([-1.0, 1.0], 5)

@@ -5,7 +5,7 @@
 for a grid of selection probabilities λ1, λ2 and weights β1. x is the normalised asymptotic variance (the ratio of
 determinants), y the paper's FLOPs of one sample in the mean over Z. θ is not given in the paper; here 18 pairs have −1 and
 then 18 have +1, in row-major order. Thousands of points take a second, because the families' moments are computed once (see
-`fieldfit_paper.mixtures`); so this is no sweep.
+`fieldfit.family_mixtures`); so this is no sweep.
 """
 
 from __future__ import annotations
@@ -16,14 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit import BoltzmannMachine, Policy
-from fieldfit.models.cost import family_flops
-from fieldfit.report.figures import make_folder, save_figure
-from fieldfit.report.panels import Level, Panel, Series, draw_panels, lower_left
-from fieldfit.report.table import PlainTable
-from fieldfit_paper.mixtures import FORMULAS, FamilyMixtures, family_mixtures
+from fieldfit import BoltzmannMachine, FamilyMixtures, component_flops, family_mixtures
+from fieldfit.plots import Level, Panel, PlainTable, Series, draw_panels, lower_left, make_folder, save_figure
 from fieldfit_paper.reproduction import Reproduction
-from fieldfit_paper.tables import check_scale, columns_of, write_tables
+from fieldfit_paper.tables import FORMULAS, check_scale, columns_of, write_tables
 
 NODES = 9
 THETA = np.repeat([-1.0, 1.0], 18)
@@ -104,8 +100,7 @@ def pure_policies() -> list[dict[str, Any]]:
         for k, name in enumerate(FAMILIES)
     ]
     model = BoltzmannMachine(NODES)
-    full = Policy.parse("FL").bind(model.structure()).families[0]
-    return [*records, {"policy": "FL", "det": 1.0, "root": 1.0, "flops": float(family_flops(model, full)[0])}]
+    return [*records, {"policy": "FL", "det": 1.0, "root": 1.0, "flops": float(component_flops(model, "FL")[0])}]
 
 
 def draw(records: list[dict[str, Any]], pure: list[dict[str, Any]], folder: Path) -> list[Path]:

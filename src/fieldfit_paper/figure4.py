@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fieldfit.report.figures import make_folder, save_figure
-from fieldfit.report.surfaces import Drawable, draw_surfaces
+from fieldfit.plots import Drawable, draw_surfaces, make_folder, save_figure
 from fieldfit_paper.chain_figures import GRID_AXES, contour_rows, grid_table, scale_note
 from fieldfit_paper.chain_sweeps import POLICIES, averaged, records_of
 from fieldfit_paper.reproduction import Reproduction

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fieldfit.report.figures import make_folder, save_figure
-from fieldfit.report.surfaces import Cloud, Drawable, TradeOffPanel, draw_surfaces
-from fieldfit.report.table import PlainTable
+from fieldfit.plots import Cloud, Drawable, PlainTable, TradeOffPanel, draw_surfaces, make_folder, save_figure
 from fieldfit_paper.chain_figures import COST_AXES, GRID_AXES, NLL, scale_note
 from fieldfit_paper.chain_folds import FLOPS
 from fieldfit_paper.chain_sweeps import POLICIES, averaged, records_of, with_least_seconds

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fieldfit.report.figures import make_folder, save_figure
-from fieldfit.report.surfaces import BarPanel, draw_surfaces
-from fieldfit.report.table import PlainTable
+from fieldfit.plots import BarPanel, PlainTable, draw_surfaces, make_folder, save_figure
 from fieldfit_paper.chain_data import chain_data
 from fieldfit_paper.reproduction import Reproduction
 from fieldfit_paper.tables import write_tables

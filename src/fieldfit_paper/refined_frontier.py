@@ -23,15 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit import BoltzmannMachine, asymptotics, fit
-from fieldfit.policies import Policy
-from fieldfit.refinement.stacking import stack
-from fieldfit.report.figures import make_folder, save_figure
-from fieldfit.report.panels import Panel, Series, draw_panels, lower_left
-from fieldfit.report.table import PlainTable
+from fieldfit import BoltzmannMachine, FamilyMixtures, asymptotics, condition_count, family_mixtures, fit
+from fieldfit.plots import Panel, PlainTable, Series, draw_panels, lower_left, make_folder, save_figure
 from fieldfit.types import FloatArray
 from fieldfit_paper.figure3 import FAMILIES, NODES, PAIRS, THETA, policy_grid
-from fieldfit_paper.mixtures import FamilyMixtures, family_mixtures
 from fieldfit_paper.reproduction import Reproduction
 from fieldfit_paper.tables import check_scale, columns_of, write_tables
 
@@ -104,8 +99,7 @@ def mixtures_of(case: Case, moments: FamilyMixtures, scale: str = "small") -> li
 
 def refined_flops(case: Case, first: float, distance: int) -> float:
     """FLOPs of a sample of ``PL1 >> optimal(distance)``, by the count above."""
-    bound = Policy.parse("PL1").bind(case.model.structure())
-    p, r = stack(case.model, bound, distance).conditions.size, case.model.n_parameters
+    p, r = condition_count(case.model, f"PL1 >> optimal({distance})"), case.model.n_parameters
     return float(2 * first + p + 2**NODES * p * (p + r) / case.n)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fieldfit.report.table import PlainTable
+from fieldfit.plots import PlainTable
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit import BoltzmannMachine, fit
-from fieldfit.report.figures import make_folder, save_figure
-from fieldfit.report.panels import Panel, Series, draw_panels
-from fieldfit.report.table import PlainTable
+from fieldfit import BoltzmannMachine, FamilyMixtures, family_mixtures, fit
+from fieldfit.plots import Panel, PlainTable, Series, draw_panels, make_folder, save_figure
 from fieldfit.types import FloatArray
 from fieldfit_paper.figure2 import NODES, THETA
-from fieldfit_paper.mixtures import FORMULAS, FamilyMixtures, family_mixtures
 from fieldfit_paper.reproduction import Reproduction
-from fieldfit_paper.tables import check_scale, columns_of, write_tables
+from fieldfit_paper.tables import FORMULAS, check_scale, columns_of, write_tables
 
 FAMILIES = ("PL1", "PL2")
 SEED = 2010

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fieldfit.data.sequences import Sequences
+import fieldfit as ff
+from fieldfit.chains import Sequences
 from fieldfit.types import DataError
 from fieldfit_paper.chain_data import ChainData
 
@@ -61,11 +62,9 @@ def encode_documents(documents: list[list[tuple[str, str]]]) -> ChainData:
         len(vocabulary),
         len(labels),
     )
-    return ChainData("sentiment", features, None, tuple(labels), None, 0)
+    return ChainData("sentiment", features, None, tuple(labels), "all", 0)
 
 
 def sentiment_data() -> ChainData:
     """The fine-grained set, found through FIELDFIT_DATA."""
-    from fieldfit.data.locate import find_data
-
-    return encode_documents(read_documents(find_data("sentiment/finegrained.txt")))
+    return encode_documents(read_documents(ff.find_data("sentiment/finegrained.txt")))

@@ -5,16 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fieldfit.data.atomic import atomic_writer
+from fieldfit.plots import write_file
+from fieldfit.sweep import versions
 from fieldfit.types import FieldfitError, FloatArray
 
 SCALES = ("small", "paper")
+#: Formulas of the asymptotic variance: Proposition 2 as printed, and with the noise of selecting components at random.
+FORMULAS = ("published", "exact")
 
 
 def check_scale(scale: str) -> str:
@@ -24,6 +28,11 @@ def check_scale(scale: str) -> str:
     return scale
 
 
+def now() -> str:
+    """The date and time in UTC, as text."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 def columns_of(records: Sequence[dict[str, Any]], name: str) -> FloatArray:
     """One column of numbers of some records."""
     return np.array([record[name] for record in records], dtype=np.float64)
@@ -31,9 +40,6 @@ def columns_of(records: Sequence[dict[str, Any]], name: str) -> FloatArray:
 
 def write_tables(folder: Path, name: str, records: Sequence[dict[str, Any]], caption: str) -> list[Path]:
     """``name.csv`` and ``name.json`` (with the caption and what it was made with) in ``folder``."""
-    from fieldfit.sweep.database import now
-    from fieldfit.sweep.runner import versions
-
     text = io.StringIO()
     writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
     writer.writeheader()
@@ -43,7 +49,6 @@ def write_tables(folder: Path, name: str, records: Sequence[dict[str, Any]], cap
     written = []
     for suffix, content in (("csv", text.getvalue()), ("json", json.dumps(document, ensure_ascii=False))):
         path = folder / f"{name}.{suffix}"
-        with atomic_writer(path) as file:
-            file.write(content.encode())
+        write_file(path, content.encode())
         written.append(path)
     return written

@@ -8,7 +8,7 @@ import numpy as np
 
 from fieldfit_paper.chain_data import chain_data
 from fieldfit_paper.claim_rows import CLOSE, Row
-from fieldfit_paper.mixtures import FORMULAS
+from fieldfit_paper.tables import FORMULAS
 
 
 def theory_claims(scale: str) -> Iterator[Row]:
@@ -55,7 +55,6 @@ def theory_claims(scale: str) -> Iterator[Row]:
 def data_claims() -> Iterator[Row]:
     """Counts of Section 7.2."""
     data = chain_data("conll2000")
-    assert data.pairs is not None
     assert data.symbols is not None
     first = int(data.features.offsets[data.n_train])
     before, after = data.features.labels[:-1].astype(np.int64), data.features.labels[1:]
@@ -67,7 +66,7 @@ def data_claims() -> Iterator[Row]:
         ("tokens of the test part", 47_377, data.features.n_tokens - first, ""),
         ("different tokens", 21_589, data.symbols.n_features, ""),
         ("binary features", 273_571, data.features.n_features, ""),
-        ("feature/label pairs", 297_041, len(data.pairs[1]), ""),
+        ("feature/label pairs", 297_041, data.n_pairs, ""),
         (
             "transitions",
             847,

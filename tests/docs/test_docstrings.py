@@ -8,6 +8,7 @@ import re
 import pytest
 
 import fieldfit as ff
+from fieldfit import chains, plots
 from fieldfit.models.base import QUESTIONS, Model
 from fieldfit.planner.result import Plan
 from fieldfit.variance import Asymptotics
@@ -16,7 +17,12 @@ from fieldfit.variance import Asymptotics
 RETURNED = (Asymptotics, Plan)
 SECTION = re.compile(r"^([A-Z][A-Za-z ]+)\n-+\n", re.MULTILINE)
 PUBLIC_CLASSES = [*(getattr(ff, name) for name in ff.__all__ if inspect.isclass(getattr(ff, name))), *RETURNED]
-FUNCTIONS = [getattr(ff, name) for name in ff.__all__ if inspect.isfunction(getattr(ff, name))]
+FUNCTIONS = [
+    getattr(module, name)
+    for module in (ff, chains, plots)
+    for name in module.__all__
+    if inspect.isfunction(getattr(module, name))
+]
 
 
 def own_members(cls):

@@ -5,12 +5,9 @@ import os
 import numpy as np
 import pytest
 
-from fieldfit.data.sequences import Sequences
-from fieldfit.models.boltzmann_chain import BoltzmannChain
-from fieldfit.models.chain_crf import ChainCRF
-from fieldfit.models.chain_layout import ChainLayout
+import fieldfit as ff
+from fieldfit.chains import Segments, Sequences, selected_windows
 from fieldfit.models.chain_problem import Windows
-from fieldfit.objective import Objective
 from fieldfit.types import DataError, ModelError, PolicyError
 from fieldfit.variance.criterion import Criterion
 from fieldfit.variance.mixture_moments import MixtureMoments
@@ -23,9 +20,9 @@ from fieldfit_paper.chain_figures import (
     reproduce_heuristic,
     reproduce_trade_off,
 )
-from fieldfit_paper.chain_folds import BoltzmannChainFold, CRFFold, chain_fold, window_flops
+from fieldfit_paper.chain_folds import boltzmann_chain_fold, chain_fold, window_flops
 from fieldfit_paper.chain_sweeps import averaged, mean_over_folds, records_of
-from fieldfit_paper.chunking import chain_cell, draw_policy, fit_chain, objective_of, weighted
+from fieldfit_paper.chunking import chain_cell, fit_chain, policy_text, weights_of
 from fieldfit_paper.figure14 import differences
 from fieldfit_paper.sentiment import encode_documents, read_documents, words_of
 
@@ -38,96 +35,43 @@ def small_fold(model):
     return chain_fold("synthetic", model, 0, 5, N_TRAIN, None)
 
 
-def full_objective(model, data, rows, families, sigma2):
-    train = data.subset(rows)
-    problem = model.compile(train, weighted_selection(model, train, families))
-    r = model.n_parameters
-    return Objective(problem, np.full(r, 1 / sigma2), np.zeros(r), np.ones(r, dtype=bool))
+def whole_and_reduced(model, data, fold, policy):
+    """The fit of the whole model to the training rows, and that of the fold's smaller one."""
+    drawn = draw_fold(chain_data("synthetic"), 0, 5, N_TRAIN, None)
+    options = {"random_state": 77, "method": "newton", "tol": 1e-7}
+    whole = ff.fit(model, data.subset(drawn.train), policy, sigma2=20.0, **options)
+    reduced = ff.fit(fold.model, fold.train, policy, sigma2=20.0 / fold.copies, **options)
+    return whole, reduced, drawn
 
 
-def weighted_selection(model, train, policy):
-    from fieldfit.policies import Policy
-
-    return Policy.parse(policy).bind(model.structure(train)).draw(77, 0, train.n_sequences)
-
-
-def reduced_fit(fold, policy, sigma2):
-    from fieldfit.models.chain_problem import selected_windows
-    from fieldfit.policies import Policy
-    from fieldfit.policies.windows import SequenceStructure
-
-    drawn = Policy.parse(policy).bind(SequenceStructure(fold.lengths)).draw(77, 0, len(fold.lengths))
-    objective = objective_of(fold.problem(tuple(map(selected_windows, drawn.parts))), fold, sigma2)
-    return objective, fit_chain(objective)
+def check_the_same(model, data, fold, policy):
+    whole, reduced, drawn = whole_and_reduced(model, data, fold, policy)
+    assert reduced.objective == pytest.approx(whole.objective, abs=1e-5)
+    for part, rows in ((fold.train, drawn.train), (fold.test, drawn.test)):
+        expected = model.log_likelihood(whole.theta, data.subset(rows))
+        np.testing.assert_allclose(fold.model.log_likelihood(reduced.theta, part), expected, atol=1e-4)
 
 
 def test_shared_symbols_give_the_fit_of_the_whole_chain():
-    data = chain_data("synthetic")
-    drawn = draw_fold(data, 0, 5, N_TRAIN, None)
-    fold = small_fold("boltzmann-chain")
-    assert isinstance(fold, BoltzmannChainFold)
-    assert fold.m > 1, "the synthetic fold must leave symbols unseen"
-    policy = "PL1@0.3 + 0.6*PL2@0.7"
-    model = BoltzmannChain(data.symbols.n_labels, data.symbols.n_features)
-    whole = fit_chain(full_objective(model, data.symbols, drawn.train, policy, 20.0))
-    _, reduced = reduced_fit(fold, policy, 20.0)
-    assert reduced.value == pytest.approx(whole.value, abs=1e-5)
-    for part, rows in (("train", drawn.train), ("test", drawn.test)):
-        expected = -model.log_likelihood(whole.x, data.symbols.subset(rows))
-        np.testing.assert_allclose(fold.nll(reduced.x, part), expected, atol=2e-3)
+    data, fold = chain_data("synthetic"), small_fold("boltzmann-chain")
+    assert fold.model.unseen > 1, "the synthetic fold must leave symbols unseen"
+    model = ff.BoltzmannChain(data.symbols.n_labels, data.symbols.n_features)
     assert fold.copies.sum() == model.n_parameters
-
-
-def test_shared_symbols_have_the_likelihood_of_the_whole_chain():
-    data = chain_data("synthetic")
-    drawn = draw_fold(data, 0, 5, N_TRAIN, None)
-    fold = small_fold("boltzmann-chain")
-    K, V = data.symbols.n_labels, data.symbols.n_features
-    theta = np.random.default_rng(1).normal(size=len(fold.copies))
-    emissions = theta[K * K + K :].reshape(K, -1)
-    seen = np.unique(data.symbols.subset(drawn.train).indices)
-    whole = np.repeat(emissions[:, -1:], V, axis=1)
-    whole[:, seen] = emissions[:, :-1]
-    full = np.concatenate([theta[: K * K + K], whole.ravel()])
-    model = BoltzmannChain(K, V)
-    for part, rows in (("train", drawn.train), ("test", drawn.test)):
-        np.testing.assert_allclose(
-            fold.nll(theta, part), -model.log_likelihood(full, data.symbols.subset(rows)), rtol=1e-12
-        )
+    check_the_same(model, data.symbols, fold, "PL1@0.3 + 0.6*PL2@0.7")
 
 
 def test_features_that_training_lacks_do_not_matter():
-    data = chain_data("synthetic")
-    drawn = draw_fold(data, 0, 5, N_TRAIN, None)
-    fold = small_fold("crf")
-    assert isinstance(fold, CRFFold)
+    data, fold = chain_data("synthetic"), small_fold("crf")
     assert fold.train.n_features < data.features.n_features
-    layout = ChainLayout(3, data.features.n_features, np.arange(9), *data.pairs, start=True, end=False)
-    model = ChainCRF(3, data.features.n_features, end=False, layout=layout)
-    policy = "PL1@0.3 + 0.6*FL@0.7"
-    whole = fit_chain(full_objective(model, data.features, drawn.train, policy, 20.0))
-    _, reduced = reduced_fit(fold, policy, 20.0)
-    assert reduced.value == pytest.approx(whole.value, abs=1e-5)
-    for part, rows in (("train", drawn.train), ("test", drawn.test)):
-        expected = -model.log_likelihood(whole.x, data.features.subset(rows))
-        np.testing.assert_allclose(fold.nll(reduced.x, part), expected, atol=2e-3)
+    check_the_same(data.crf, data.features, fold, "PL1@0.3 + 0.6*FL@0.7")
 
 
-@pytest.mark.parametrize("model", ["crf", "boltzmann-chain"])
-def test_gradient_of_a_fold(model):
-    fold = small_fold(model)
-    _, selection = draw_policy(fold, "PL2", 0.5, 3)
-    objective = objective_of(fold.problem(weighted(selection, 0.4)), fold, 5.0)
-    random = np.random.default_rng(2)
-    theta = random.normal(size=len(fold.copies)) * 0.3
-    v = random.normal(size=len(theta))
-    step = 1e-5
-    ends = [objective.value_grad(theta + s * step * v) for s in (1, -1)]
-    value, gradient = objective.value_grad(theta)
-    assert np.isfinite(value)
-    assert (ends[0][0] - ends[1][0]) / (2 * step) == pytest.approx(gradient @ v, rel=1e-7)
-    product = objective.hessian_product(theta, v)
-    np.testing.assert_allclose((ends[0][1] - ends[1][1]) / (2 * step), product, atol=1e-6)
+def test_a_cell_is_the_public_fit():
+    fold = small_fold("crf")
+    fit = fit_chain(fold, policy_text("FL", 0.6), weights_of("FL", 0.4), 30.0 / N_TRAIN, 5_000_015)
+    cell = chain_cell(BASE | {"model": "crf", "data_seed": 5}, 0)
+    assert cell["test_nll"] == fold.nll(fit.theta, fold.test)
+    assert str(fit.policy) == "PL1@0.6 + 0.6*FL@0.4"
 
 
 def test_folds_draw_without_replacement_and_depend_on_fold_and_seed_only():
@@ -146,33 +90,28 @@ def test_folds_draw_without_replacement_and_depend_on_fold_and_seed_only():
 
 def test_selection_belongs_to_the_fold():
     fold = small_fold("crf")
-    one, same, other = (draw_policy(fold, "PL2", 0.5, seed)[1].parts[1] for seed in (9, 9, 10))
-    np.testing.assert_array_equal(one.indices, same.indices)
-    assert one.indices.tolist() != other.indices.tolist()
+    one, same, other = (selected_windows(fold.train, policy_text("PL2", 0.5), seed)[1] for seed in (9, 9, 10))
+    np.testing.assert_array_equal(one.first, same.first)
+    assert one.first.tolist() != other.first.tolist()
     with pytest.raises(PolicyError, match="FL or PL2"):
-        draw_policy(fold, "PL7", 0.5, 0)
-
-
-def test_weights_of_the_two_families():
-    fold = small_fold("crf")
-    _, selection = draw_policy(fold, "FL", 0.5, 1)
-    assert [f.beta for f in weighted(selection, 0.3)] == [0.7, 0.3]
-    assert [(f.width, f.beta) for f in weighted(selection, 1.0)] == [(0, 1.0)]
-    assert [(f.width, f.beta) for f in weighted(selection, 0.0)] == [(1, 1.0)]
+        policy_text("PL7", 0.5)
 
 
 def test_flops_by_hand():
-    lengths = np.array([4])
+    data = Sequences([0, 4], np.arange(5), [0, 0, 0, 0], None, [0, 1, 2, 0], 1, 3)
     K, F = 3, 2.0
     # PL1: four windows of one token, b = 2, 2, 2, 1; PL2: three windows, b = 2, 2, 1; FL: one, b = 1 (the start).
-    for width, expected in (
-        (1, 4 * 2 * K * F + 2 * K * 7),
-        (2, 3 * (3 * K**2 + 4 * K * F) + 2 * K * 5),
-        (0, 9 * K**2 + 8 * K * F + 2 * K),
-    ):
-        assert window_flops(lengths, (Windows(width, 1.0, None, None, None),), K, F) == expected
-    chosen = Windows(2, 1.0, None, np.array([0, 1]), np.array([1]))
-    assert window_flops(lengths, (chosen,), K, F) == 3 * K**2 + 4 * K * F + 2 * K * 2
+    by_hand = (4 * 2 * K * F + 2 * K * 7, 3 * (3 * K**2 + 4 * K * F) + 2 * K * 5, 9 * K**2 + 8 * K * F + 2 * K)
+    for windows, expected in zip(selected_windows(data, "PL1 + PL2 + FL"), by_hand, strict=True):
+        assert window_flops(windows, K, F) == expected
+    chosen = Segments(data.offsets, Windows(2, 1.0, None, np.array([0, 1]), np.array([1])))
+    assert window_flops(chosen, K, F) == 3 * K**2 + 4 * K * F + 2 * K * 2
+
+
+def test_flops_leave_out_terms_of_weight_0():
+    fold = small_fold("crf")
+    both, first, second = (fold.flops("PL1 + 0.5*PL2", 1, np.array(beta)) for beta in ((1, 1), (1, 0), (0, 1)))
+    assert both == first + second
 
 
 def test_cell_is_repeatable_and_refuses_what_it_does_not_know():
@@ -341,10 +280,10 @@ def test_sentiment_documents(tmp_path):
 def test_conll_counts_and_folds():
     chain_data.cache_clear()
     data = chain_data("conll2000")
-    assert (data.features.n_features, len(data.pairs[1]), data.symbols.n_features) == (273_571, 297_041, 21_589)
+    assert (data.features.n_features, data.n_pairs, data.symbols.n_features) == (273_571, 297_041, 21_589)
     assert (data.n_train, data.features.n_sequences) == (8_936, 10_948)
     drawn = draw_fold(data, 0, 0, 100, 50)
-    fold = BoltzmannChainFold(data, drawn.train, drawn.test)
+    fold = boltzmann_chain_fold(data, drawn.train, drawn.test)
     assert fold.copies.sum() == 23 * (23 + 1 + 21_589)
     cell = chain_cell(
         {"source": "conll2000", "model": "crf", "higher": "FL", "sigma2": 500, "fold": 0, "n_train": 100}, 0

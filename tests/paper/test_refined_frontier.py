@@ -8,13 +8,12 @@ import pytest
 import fieldfit as ff
 from fieldfit_paper import refined_frontier
 from fieldfit_paper.figure3 import FAMILIES
-from fieldfit_paper.mixtures import family_mixtures
 
 
 @pytest.mark.parametrize("place", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_refined_estimators_lie_below_every_mixture_that_costs_as_much_or_less(place):
     case = refined_frontier.cases()[place]
-    moments = family_mixtures(case.model, case.theta, FAMILIES)
+    moments = ff.family_mixtures(case.model, case.theta, FAMILIES)
     mixtures = refined_frontier.mixtures_of(case, moments, "paper")  # the finer grid
     refined = [r for r in refined_frontier.exact(case) if r["kind"] == "refined"]
     assert len(refined) == len(case.distances)

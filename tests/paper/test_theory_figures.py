@@ -14,7 +14,7 @@ from fieldfit.report.panels import lower_left
 from fieldfit.types import FieldfitError
 from fieldfit_paper import figure2, figure3, selection_noise
 from fieldfit_paper.chain_data import chain_data
-from fieldfit_paper.mixtures import FORMULAS, family_mixtures
+from fieldfit_paper.tables import FORMULAS
 
 
 @pytest.mark.parametrize("formula", FORMULAS)
@@ -23,7 +23,7 @@ def test_mixtures_agree_with_the_theory_of_each_policy(formula):
     model = ff.BoltzmannMachine(4, biases=True)
     theta = random.normal(size=model.n_parameters)
     names = ("PL1", "PL2", "FL")
-    moments = family_mixtures(model, theta, names)
+    moments = ff.family_mixtures(model, theta, names)
     lam, beta = random.uniform(0.1, 1, size=(2, 6, 3))
     found = moments.efficiencies(lam, beta, formula)
     for k in range(6):

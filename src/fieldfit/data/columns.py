@@ -85,11 +85,31 @@ def read_columns(
     comment: str | None = None,
     encoding: str = "utf-8",
 ) -> ColumnText:
-    r"""Read a CoNLL-style file, gzip or not, with any number of columns.
+    r"""Read a CoNLL-style file with one token per line and a blank line after each sentence.
 
-    ``separator`` None stands for any run of spaces and tabs; otherwise the exact text between columns (``"\t"``).
-    Lines that start with ``comment`` are passed over (none by default: ``#`` is a word in many corpora).
-    A line with another number of columns than the first is refused with its file and line.
+    Parameters
+    ----------
+    path : str or Path
+        The file, plain or gzip. All lines must have the same number of columns.
+    separator : str or None, default: None
+        Text between columns, such as ``"\t"``. None: any run of spaces and tabs.
+    comment : str or None, default: None
+        Lines that start with this text are ignored. None: no comments, because ``#`` is a word in many corpora.
+    encoding : str, default: "utf-8"
+        Encoding of the file.
+
+    Returns
+    -------
+    ColumnText
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fieldfit import chains
+    >>> length = Path("train.txt").write_text("the DT B-NP\ndog NN I-NP\n\nruns VB B-VP\n")
+    >>> text = chains.read_columns("train.txt")
+    >>> text.n_tokens, text.n_columns
+    (3, 3)
     """
     return _parse(read_text(path, encoding), str(path), separator, comment)
 
@@ -206,7 +226,26 @@ def columns_from_lists(*columns: Sequence[Sequence[str]]) -> ColumnText:
 
 
 def join_texts(texts: Sequence[ColumnText]) -> ColumnText:
-    """The sentences of all ``texts`` one after the other, with one list of values for each column."""
+    r"""Join texts, for example the training and test part of a corpus.
+
+    Parameters
+    ----------
+    texts : sequence of ColumnText
+        Texts with the same number of columns.
+
+    Returns
+    -------
+    ColumnText
+        All sentences, with one list of values for each column.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fieldfit import chains
+    >>> length = Path("part.txt").write_text("the DT B-NP\ndog NN I-NP\n")
+    >>> chains.join_texts([chains.read_columns("part.txt")] * 2).n_tokens
+    4
+    """
     filled = [text for text in texts if text.n_tokens]
     if not filled:
         return texts[0] if texts else _parse("", "text", None, None)

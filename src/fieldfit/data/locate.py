@@ -29,7 +29,31 @@ def _cache_folder() -> Path:
 
 
 def find_data(name: str) -> Path:
-    """The path of a data file, named as in the catalogue (``conll2000/train.txt``)."""
+    """Find a file of the data catalogue on this machine. Nothing is downloaded.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file in the catalogue, such as ``"conll2000/train.txt"``. `fieldfit data` lists them.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    MissingDataError
+        If the file is not in the folder FIELDFIT_DATA or in the user's cache folder.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> try:
+    ...     path = ff.find_data("conll2000/no-such-file.txt")
+    ... except ValueError as error:
+    ...     print(str(error)[:47])
+    The data file conll2000/no-such-file.txt is not
+    """
     path = data_folder() / name
     if path.is_file():
         return path

@@ -133,6 +133,40 @@ class Sequences(Dataset):
             return self
         return replace(self, sample_weight=np.asarray(sample_weight), weight_kind=weight_kind)
 
+    def recode(self, codes: ArrayLike, n_features: int) -> Sequences:
+        """Return the same sequences with other feature codes.
+
+        Parameters
+        ----------
+        codes : array_like of int, shape (n_features,)
+            The new code of each feature; −1 removes it from all tokens. Several features may get one code.
+        n_features : int
+            The number of new codes.
+
+        Returns
+        -------
+        Sequences
+
+        Examples
+        --------
+        >>> from fieldfit.chains import Sequences
+        >>> data = Sequences([0, 2], [0, 2, 3], [0, 1, 2], None, [0, 1], 3, 2)
+        >>> data.recode([0, -1, 1], 2).indices.tolist()
+        [0, 1]
+        """
+        new = np.asarray(codes)
+        if new.shape != (self.n_features,):
+            raise DataError(
+                f"codes has shape {new.shape}; it must have one code for each of {self.n_features} features."
+            )
+        entries = new[self.indices]
+        keep = entries >= 0
+        pointer = np.concatenate(([0], np.cumsum(keep)))[self.indptr]
+        values = None if self.values is None else self.values[keep]
+        return replace(
+            self, indptr=pointer, indices=entries[keep].astype(np.int32), values=values, n_features=int(n_features)
+        )
+
     def subset(self, rows: ArrayLike) -> Sequences:
         """The sentences ``rows`` (indices, repeats allowed, or a mask) in that order, with the same codes."""
         chosen = np.atleast_1d(np.asarray(rows))

@@ -439,6 +439,11 @@ class Model(ABC):
         """The terms of policies that a plan compares by default, the most useful first."""
         return ("PL1", "PL1/row", "FL")
 
+    @property
+    def parameter_copies(self) -> FloatArray | None:
+        """Number of weights that each parameter stands for (r,); None: one each."""
+        return None
+
     def sample_flops(self, bound: BoundPolicy, dataset: Dataset) -> float:
         """The paper's FLOPs of one sample in the mean over Z; by default the parameters of each selected component."""
         return float(bound.expected_counts(0).sum()) * self.n_parameters

@@ -28,6 +28,7 @@ from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import LANE
 from fieldfit.models.chain_problem import Windows
 from fieldfit.models.chain_sampling import sample_labels
+from fieldfit.models.shared_symbol import SharedSymbolProblem, shared_shift
 from fieldfit.types import FloatArray, ModelError
 
 
@@ -45,6 +46,9 @@ class BoltzmannChain(ChainModel):
         Names of the labels, for `parameter_names`.
     symbols : sequence of str or None, default: None
         Names of the symbols, for `parameter_names`.
+    unseen : int, default: 1
+        Number of symbols that the last one stands for. They share one weight for each label. Use it for the symbols
+        that no training sequence has: with a penalty their weights are equal anyway, and the fit is much smaller.
 
     Notes
     -----
@@ -72,14 +76,18 @@ class BoltzmannChain(ChainModel):
         *,
         labels: Sequence[str] | None = None,
         symbols: Sequence[str] | None = None,
+        unseen: int = 1,
     ) -> None:
         if n_labels < 1 or n_symbols < 1:
             raise ModelError(f"A Boltzmann chain needs labels and symbols; got {n_labels} and {n_symbols}.")
+        if unseen < 1:
+            raise ModelError(f"The last symbol stands for {unseen} symbols (unseen); it must stand for at least 1.")
         for what, names, size in (("labels", labels, n_labels), ("symbols", symbols, n_symbols)):
             if names is not None and len(names) != size:
                 raise ModelError(f"There are {size} {what} but {len(names)} names of {what}; give one for each.")
         self.n_labels, self.n_symbols = int(n_labels), int(n_symbols)
         self.labels, self.symbols = labels, symbols
+        self.unseen = int(unseen)
 
     @property
     def n_inputs(self) -> int:
@@ -91,9 +99,17 @@ class BoltzmannChain(ChainModel):
         """Number of parameters, K² + K + K V."""
         return self.n_labels * (self.n_labels + 1 + self.n_symbols)
 
+    @property
+    def parameter_copies(self) -> FloatArray:
+        """Number of weights that each parameter stands for (r,): ``unseen`` for the last symbol, 1 for all others.
+
+        The penalty ‖θ‖²/(2σ²) over all weights is ``sigma2=sigma2 / model.parameter_copies``.
+        """
+        return np.where(shared_shift(self.n_labels, self.n_symbols, 2) > 0, float(self.unseen), 1.0)
+
     def with_input_names(self, labels: Sequence[str] | None, inputs: Sequence[str] | None) -> BoltzmannChain:
         """Return the same model with other names for labels and symbols."""
-        return BoltzmannChain(self.n_labels, self.n_symbols, labels=labels, symbols=inputs)
+        return BoltzmannChain(self.n_labels, self.n_symbols, labels=labels, symbols=inputs, unseen=self.unseen)
 
     @property
     def parameter_names(self) -> Sequence[str]:
@@ -131,8 +147,11 @@ class BoltzmannChain(ChainModel):
         symbols_of(sequences)  # refuses tokens without exactly one symbol
         return sequences
 
-    def _problem(self, sequences: Sequences, families: tuple[Windows, ...]) -> BoltzmannChainProblem:
-        return BoltzmannChainProblem(self.n_labels, self.n_symbols, sequences, families)
+    def _problem(
+        self, sequences: Sequences, families: tuple[Windows, ...]
+    ) -> BoltzmannChainProblem | SharedSymbolProblem:
+        chain = BoltzmannChainProblem(self.n_labels, self.n_symbols, sequences, families)
+        return chain if self.unseen == 1 else SharedSymbolProblem(chain, self.unseen)
 
     def _scored(self, theta: FloatArray, dataset: Sequences) -> ScoredChains:
         """The scores of p(y | x, y_0)."""
@@ -154,11 +173,13 @@ class BoltzmannChain(ChainModel):
         sequences = self._checked(dataset)
         random = np.random.Generator(np.random.Philox(random_state))
         chains = self.scored(self.check_theta(theta), sequences)
-        K, B = self.n_labels, self.split(self.check_theta(theta))[2]
+        K, B = self.n_labels, self.split(self.check_theta(theta))[2].copy()
         # Summing the symbols out leaves each label with the same score everywhere, in place of that of its symbol.
-        highest = B.max(axis=1, keepdims=True)
         scores = chains.scores.copy()
-        scores[:, :K] += (highest[:, 0] + np.log(np.exp(B - highest).sum(axis=1))) - B.T[symbols_of(sequences)]
+        observed = B.T[symbols_of(sequences)]
+        B[:, -1] += np.log(self.unseen)
+        highest = B.max(axis=1, keepdims=True)
+        scores[:, :K] += (highest[:, 0] + np.log(np.exp(B - highest).sum(axis=1))) - observed
         chains = ScoredChains(chains.offsets, scores, chains.edges, K)
         labels = sample_labels(chains, random.random(sequences.n_tokens))
         symbols = np.empty(sequences.n_tokens, dtype=np.int32)
@@ -175,6 +196,7 @@ class BoltzmannChain(ChainModel):
         header: dict[str, Any] = {
             "n_labels": self.n_labels,
             "n_symbols": self.n_symbols,
+            "unseen": self.unseen,
         }
         arrays: dict[str, NDArray[Any]] = {}
         for name, names in (("labels", self.labels), ("symbols", self.symbols)):

@@ -99,6 +99,13 @@ class BoltzmannChainProblem(Problem):
             self._token_times.append(tokens)
             self._edge_times.append(edges)
 
+    def symbol_counts(self, symbol: int) -> FloatArray:
+        """Times that a symbol counts in the windows of each sequence and family (n, families)."""
+        here = self._symbol_place % self.n_symbols == symbol
+        rows = self._row_of[here]
+        counts = [np.bincount(rows, times[here], minlength=self.n_samples) for times in self._token_times]
+        return np.stack(counts, axis=1) if counts else np.zeros((self.n_samples, 0))
+
     # Windows that share one log Z ---------------------------------------------------------------------------------------
 
     def _sign(self, dataset: Sequences) -> None:

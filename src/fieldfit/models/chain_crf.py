@@ -202,6 +202,59 @@ class ChainCRF(ChainModel):
         """Return the same model with other names for labels and features."""
         return self._with(self._layout, labels, inputs)
 
+    def keep_features(self, features: ArrayLike) -> ChainCRF:
+        """Return the model with some of its features, which keep all their weights.
+
+        A feature that no training sequence has enters no score, so with a penalty its weights stay 0. Without these
+        features the fit is the same and smaller. `Sequences.recode` gives the sequences the new codes.
+
+        Parameters
+        ----------
+        features : array_like of int
+            Codes of the features to keep, in ascending order. They become 0, 1, …
+
+        Returns
+        -------
+        ChainCRF
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.ChainCRF(2, 3, pairs="all", start=False, end=False)
+        >>> list(model.keep_features([0, 2]).parameter_names)[:4]
+        ['x0:y0', 'x0:y1', 'x1:y0', 'x1:y1']
+        """
+        kept = np.asarray(features, dtype=np.int64)
+        if (
+            kept.ndim != 1
+            or np.any(np.diff(kept) <= 0)
+            or (len(kept) and not 0 <= kept[0] <= kept[-1] < self.n_features)
+        ):
+            raise ModelError(f"features must be codes 0..{self.n_features - 1} in ascending order, each once.")
+        if self.label_pairs is not False:
+            raise ModelError("keep_features needs a model without features of label pairs (label_pairs=False).")
+        whole = self.layout
+        pointer, labels = whole.pair_ptr, whole.pair_labels
+        if pointer is not None and labels is not None:
+            counts = np.diff(pointer)[kept]
+            ends = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+            taken = np.repeat(pointer[:-1][kept] - ends[:-1], counts) + np.arange(ends[-1])
+            pointer, labels = ends, np.ascontiguousarray(labels[taken])
+        sizes = None if whole.sizes is None else whole.sizes[kept]
+        layout = replace(whole, n_features=len(kept), pair_ptr=pointer, pair_labels=labels, sizes=sizes)
+        return ChainCRF(
+            self.n_labels,
+            len(kept),
+            pairs=self.pairs,
+            transitions=self.transitions,
+            start=self.start,
+            end=self.end,
+            state_features=int(np.searchsorted(kept, self.state_features)),
+            labels=self.labels,
+            features=None if self.features is None else [self.features[int(code)] for code in kept],
+            layout=layout,
+        )
+
     @property
     def layout(self) -> ChainLayout:
         """Which weights the model has."""

@@ -52,7 +52,25 @@ class SelectionBox:
 
 
 def draw_boxes(boxes: Sequence[SelectionBox]) -> Figure:
-    """All boxes below each other with a common scale of shades."""
+    """Draw which components of which samples some policies select, one box for each policy.
+
+    Parameters
+    ----------
+    boxes : sequence of SelectionBox
+        The boxes, from top to bottom. They share one scale of shades for the cost of a component.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> box = plots.SelectionBox("PL1", ("x0 | rest", "x1 | rest"), np.ones((2, 5), dtype=bool), np.array([3.0, 3.0]))
+    >>> type(plots.draw_boxes([box])).__name__
+    'Figure'
+    """
     samples = boxes[0].selected.shape[1]
     heights = [_box_rows(box) * _ROW for box in boxes]
     head = 1.5 * _ROW

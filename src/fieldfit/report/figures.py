@@ -80,7 +80,29 @@ def draw_grid(
 
 
 def figure_bytes(drawing: Figure, kind: str, dpi: int = 150) -> bytes:
-    """The picture as a file of the kind "png", "svg" or "pdf", without dates."""
+    """Encode a figure as a file. The same figure always gives the same bytes.
+
+    Parameters
+    ----------
+    drawing : matplotlib.figure.Figure
+        The figure.
+    kind : {"png", "svg", "pdf"}
+        Format of the file.
+    dpi : int, default: 150
+        Resolution of a PNG file.
+
+    Returns
+    -------
+    bytes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> panel = plots.Panel("t", "x", "y", [plots.Series("s", np.arange(3.0), np.arange(3.0))])
+    >>> plots.figure_bytes(plots.draw_panels([[panel]]), "png")[1:4]
+    b'PNG'
+    """
     from matplotlib import rc_context
 
     buffer = io.BytesIO()
@@ -93,7 +115,32 @@ def figure_bytes(drawing: Figure, kind: str, dpi: int = 150) -> bytes:
 def save_figure(
     drawing: Figure, folder: str | os.PathLike[str], name: str, kinds: Sequence[str] = ("png", "svg")
 ) -> list[Path]:
-    """Write ``folder/name.kind`` for each kind."""
+    """Write a figure to ``folder/name.kind`` for each kind.
+
+    Parameters
+    ----------
+    drawing : matplotlib.figure.Figure
+        The figure.
+    folder : str or Path
+        The folder, which must exist.
+    name : str
+        Name of the files, without ending.
+    kinds : sequence of str, default: ("png", "svg")
+        Formats: "png", "svg", "pdf".
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> panel = plots.Panel("t", "x", "y", [plots.Series("s", np.arange(3.0), np.arange(3.0))])
+    >>> [path.name for path in plots.save_figure(plots.draw_panels([[panel]]), ".", "line")]
+    ['line.png', 'line.svg']
+    """
     written = []
     for kind in kinds:
         path = Path(folder) / f"{name}.{kind}"
@@ -105,7 +152,23 @@ def save_figure(
 
 
 def make_folder(path: str | os.PathLike[str]) -> Path:
-    """The folder, made if its parent exists."""
+    """Create a folder unless it exists. Its parent must exist.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> from fieldfit import plots
+    >>> plots.make_folder("results").is_dir()
+    True
+    """
     folder = Path(path)
     try:
         folder.mkdir(exist_ok=True)

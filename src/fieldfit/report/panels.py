@@ -62,7 +62,30 @@ class Panel:
 def draw_panels(
     rows: Sequence[Sequence[Panel]], caption: str = "", *, width: float = 4.3, height: float = 3.5
 ) -> Figure:
-    """A grid of panels with the caption below; sizes are of one panel, in inches."""
+    """Draw a grid of panels with lines and points.
+
+    Parameters
+    ----------
+    rows : sequence of sequences of Panel
+        The panels of each row.
+    caption : str, default: ""
+        Text below the panels.
+    width, height : float
+        Size of one panel in inches.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> x = np.linspace(0, 1, 11)
+    >>> panel = plots.Panel("a parabola", "x", "y", [plots.Series("y = x²", x, x**2)], [plots.Level("one", 1.0)])
+    >>> len(plots.draw_panels([[panel, panel]], "The same curve twice.").axes)
+    2
+    """
     drawers = [[partial(_draw, panel=panel) for panel in row] for row in rows]
     return draw_grid(drawers, caption, width=width, height=height, margins=(0.55, 0.35), gaps=(0.27, 0.42))
 
@@ -119,7 +142,25 @@ def _draw_coloured(axes: Any, series: Series, number: int) -> None:
 
 
 def lower_left(x: FloatArray, y: FloatArray) -> IntArray:
-    """Places of the points that no other point is below and to the left of, from left to right (k,)."""
+    """Find the points that no other point is below and to the left of.
+
+    Parameters
+    ----------
+    x, y : ndarray of shape (n,)
+        Coordinates of the points.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        Indices of these points, from left to right.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> plots.lower_left(np.array([1.0, 2.0, 3.0]), np.array([5.0, 6.0, 2.0])).tolist()
+    [0, 2]
+    """
     order = np.lexsort((y, x))
     before = np.concatenate([[np.inf], np.minimum.accumulate(y[order])[:-1]])
     chosen: IntArray = order[y[order] < before]

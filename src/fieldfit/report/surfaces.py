@@ -189,7 +189,26 @@ def _frame(axes: Axes, title: str, x_label: str, y_label: str) -> None:
 
 
 def contour_levels(values: Sequence[FloatArray], count: int = 9) -> FloatArray:
-    """Levels that panels share: quantiles of all their values, so that steep and flat parts both show lines."""
+    """Compute contour levels for several panels: quantiles of all values, so that steep and flat parts both show lines.
+
+    Parameters
+    ----------
+    values : sequence of ndarray
+        The values of each panel; those that are not finite are ignored.
+    count : int, default: 9
+        Number of levels.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> plots.contour_levels([np.arange(101.0)], 3).round(1).tolist()
+    [2.0, 48.5, 95.0]
+    """
     pooled = np.concatenate([np.ravel(v) for v in values])
     pooled = pooled[np.isfinite(pooled)]
     levels = np.unique(np.quantile(pooled, np.linspace(0.02, 0.95, count)))
@@ -201,7 +220,31 @@ def contour_levels(values: Sequence[FloatArray], count: int = 9) -> FloatArray:
 def draw_surfaces(
     rows: Sequence[Sequence[Drawable]], caption: str = "", *, width: float = 2.9, height: float = 2.6
 ) -> Figure:
-    """A grid of panels with the caption below; sizes are of one panel, in inches."""
+    """Draw a grid of panels such as `ContourPanel` and `TradeOffPanel`.
+
+    Parameters
+    ----------
+    rows : sequence of sequences of panels
+        The panels of each row.
+    caption : str, default: ""
+        Text below the panels.
+    width, height : float
+        Size of one panel in inches.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> x = np.linspace(0, 1, 5)
+    >>> z = x + x[:, None] ** 2
+    >>> panel = plots.ContourPanel("NLL", x, x, z, plots.contour_levels([z]))
+    >>> len(plots.draw_surfaces([[panel]]).axes)
+    1
+    """
     drawers = [[panel.draw for panel in row] for row in rows]
     # Legends under the axes need room.
     below = 0.85 if any(isinstance(panel, TradeOffPanel) for row in rows for panel in row) else 0.5

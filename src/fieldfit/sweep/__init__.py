@@ -3,7 +3,7 @@
 from fieldfit.sweep.experiment import Experiment, experiment
 from fieldfit.sweep.grid import Sweep, read_sweep, seed_of
 from fieldfit.sweep.results import SweepResults, open_sweep
-from fieldfit.sweep.runner import Summary, run_sweep
+from fieldfit.sweep.runner import Summary, run_sweep, versions
 
 __all__ = [
     "Experiment",
@@ -15,4 +15,5 @@ __all__ = [
     "read_sweep",
     "run_sweep",
     "seed_of",
+    "versions",
 ]
