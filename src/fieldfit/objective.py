@@ -76,6 +76,12 @@ class Objective:
         product = self.problem.hessian_product(self.full(x), direction, self.row_weight)
         return self._reduced(self.precision * direction - product)
 
+    def signed_score(self, x: FloatArray, random: np.random.Generator) -> FloatArray:
+        """Σ_i ε_i w_i ψ_i with random signs ε: a draw with the covariance of the gradient, without the penalty."""
+        signs = random.choice([-1.0, 1.0], self.problem.n_samples)
+        weight = signs if self.row_weight is None else signs * self.row_weight
+        return self._reduced(self.problem.value_grad(self.full(x), weight)[1])
+
     @property
     def preconditioner(self) -> InverseProduct | None:
         """The problem's own operator near H⁻¹ at the start, with a better one for fits that take long.

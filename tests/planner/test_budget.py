@@ -14,7 +14,7 @@ from fieldfit.models.work import Line
 from fieldfit.optim.solution import Progress, Solution, Status
 from fieldfit.planner.candidates import Candidate, Origin, choose
 from fieldfit.planner.convergence import Steps, growth, pilot_evaluations, to_the_end
-from fieldfit.planner.pilot import MOMENTS, PILOT, affordable_effort, moment_passes, usual_effort
+from fieldfit.planner.pilot import MOMENTS, PILOT, affordable_effort, usual_effort
 from fieldfit.planner.request import Target, parse_seconds
 from fieldfit.types import FieldfitError
 
@@ -37,13 +37,14 @@ def test_a_budget_without_a_unit_on_the_command_line(five, tmp_path, capsys):
 @pytest.mark.parametrize("seconds", [0.5, 5.0, 60.0])
 def test_effort_fits_its_share_or_is_the_least(r, seconds):
     speed = Line(1e-6 * r / 250, 5e-6)
-    effort = affordable_effort(r, 5000, seconds, speed, None)
-    assert effort.rows <= usual_effort(r).rows
+    effort = affordable_effort(r, 2.0 * r, 5000, seconds, speed, None)
+    assert effort.rows <= usual_effort(r, 2.0 * r).rows
+    assert (effort.dense is not None) == (r == 50)
     pilot = pilot_evaluations(r) * (speed.at(effort.rows) + 0.6 * speed.at(effort.rows / 4))
     assert pilot <= PILOT * seconds or effort.rows == 40
-    moments = 6 * moment_passes(r, effort.probes, effort.cg_steps) * speed.at(effort.moment_rows)
+    moments = 6 * effort.passes(None) * speed.at(effort.moment_rows)
     assert moments <= MOMENTS * seconds or effort.moment_rows == 40
-    more = affordable_effort(r, 5000, 10 * seconds, speed, None)
+    more = affordable_effort(r, 2.0 * r, 5000, 10 * seconds, speed, None)
     assert more.rows >= effort.rows
     assert more.moment_rows >= effort.moment_rows
 
@@ -101,15 +102,15 @@ def candidate(policy, cost, variance, error=0.0):
 
 def test_an_uncertain_comparison_is_no_reason_to_take_the_cheaper_one():
     found = [candidate("PL1", 1.0, 1.8, 0.55), candidate("FL", 2.0, 1.0)]
-    assert choose(found, Target(seconds=10.0), "FL")[0].policy == "FL"
+    assert choose(found, Target(seconds=10.0))[0].policy == "FL"
     close = [candidate("PL1", 1.0, 1.015, 0.02), candidate("FL", 2.0, 1.0)]
-    assert choose(close, Target(seconds=10.0), "FL")[0].policy == "PL1"
+    assert choose(close, Target(seconds=10.0))[0].policy == "PL1"
 
 
 def test_where_nothing_is_affordable_the_most_accurate_of_the_cheapest_is_taken():
     found = [candidate("0.1*PL1/row", 8.0, 10.5), candidate("PL1", 8.5, 1.05), candidate("FL", 20.0, 1.0)]
     found = [replace(own, affordable=False) for own in found]
-    best, why = choose(found, Target(seconds=1.0), "FL")
+    best, why = choose(found, Target(seconds=1.0))
     assert best.policy == "PL1"
     assert "too small for any" in why
 

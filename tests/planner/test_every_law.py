@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix, identity
 import fieldfit as ff
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_crf import ChainCRF
-from fieldfit.planner import evidence as gathering
+from fieldfit.planner import moments as gathering
 from fieldfit.policies import Policy
 from fieldfit.policies.drawing import one_for_each, row_uniforms
 from fieldfit.policies.families import PseudoLikelihood

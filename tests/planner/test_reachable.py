@@ -84,10 +84,10 @@ def test_what_costs_hardly_more_counts_as_cheap(plan):
     cheap = replace(first, policy="a", cost=1.0, variance=3.0, affordable=False)
     near = replace(first, policy="b", cost=1.05, variance=1.2, affordable=False)
     far = replace(first, policy="c", cost=2.0, variance=1.0, affordable=False)
-    assert choose([cheap, near, far], Target(efficiency=4.0), "FL")[0].policy == "b"
-    best, why = choose([cheap, near, far], Target(flops=3.0), "FL")
+    assert choose([cheap, near, far], Target(efficiency=4.0))[0].policy == "b"
+    best, why = choose([cheap, near, far], Target(flops=3.0))
     assert (best.policy, "too little of the budget is left" in why) == ("b", True)
-    best, why = choose([cheap, near, far], Target(flops=0.5), "FL")
+    best, why = choose([cheap, near, far], Target(flops=0.5))
     assert (best.policy, "too small for any" in why) == ("b", True)
 
 
@@ -138,7 +138,7 @@ def test_an_interrupted_pilot_stops_the_plan(plan, monkeypatch):
 @pytest.mark.slow
 def test_errors_of_plans_know_of_their_few_directions(plan, monkeypatch):
     """Random directions in place of sums over all states: plans of other seeds scatter as much as they say, roughly."""
-    monkeypatch.setattr("fieldfit.planner.evidence.MOST_PLANNED_STATES", 1)
+    monkeypatch.setattr("fieldfit.planner.moments.MOST_PLANNED_STATES", 1)
     monkeypatch.setattr("fieldfit.planner.pilot.MOST_DENSE_PARAMETERS", 5)
     model, x, _ = plan
     found = []

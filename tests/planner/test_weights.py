@@ -9,7 +9,7 @@ import fieldfit as ff
 from fieldfit.cli import main
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_crf import ChainCRF
-from fieldfit.planner import evidence as gathering
+from fieldfit.planner import moments as gathering
 from fieldfit.planner import pilot as piloting
 from fieldfit.policies import Policy
 from fieldfit.types import DataError

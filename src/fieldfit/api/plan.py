@@ -16,7 +16,7 @@ from fieldfit.objective import precision_of
 from fieldfit.planner.planning import check_enough, make_plan
 from fieldfit.planner.request import Request, Target
 from fieldfit.planner.result import Plan
-from fieldfit.policies import Policy, as_policy
+from fieldfit.policies import Policy, Staged, as_estimator
 
 
 def plan(
@@ -26,7 +26,7 @@ def plan(
     *,
     flops: float | None = None,
     efficiency: float | None = None,
-    policies: Sequence[Policy | str] | Policy | str | None = None,
+    policies: Sequence[Policy | Staged | str] | Policy | Staged | str | None = None,
     functionals: Any = None,
     sigma2: Any = None,
     sample_weight: ArrayLike | str | None = None,
@@ -54,8 +54,8 @@ def plan(
         Largest acceptable variance relative to maximum likelihood, such as 1.1. The cheapest such policy is
         recommended.
     policies : sequence of str or Policy, or None, default: None
-        Policies to compare. None: pure, mixed and partition policies, subsamples of the data, and the joint optimum
-        over (λ, β).
+        Policies to compare. None: pure, mixed and partition policies, subsamples of the data, the joint optimum over
+        (λ, β), and refined estimators (``PL1 >> optimal(2)``, ``0.1*PL1/row >> FL``).
     functionals : sequence, dict or None, default: None
         Functions of θ with the variance to minimise: names of parameters, contrasts (``"a - b"``, ``"2*a + b"``),
         mappings {parameter: coefficient}, vectors of coefficients or functions of θ (with the gradient at the
@@ -97,13 +97,13 @@ def plan(
     precision = None if sigma2 is None else precision_of(sigma2, names)
     check_enough(dataset.n_copies)
     model.refuse_constant(dataset, np.ones(len(names), dtype=bool) if precision is None else precision == 0)
-    compared = [policies] if isinstance(policies, str | Policy) else policies
+    compared = [policies] if isinstance(policies, str | Policy | Staged) else policies
     return make_plan(
         Request(
             model=model,
             dataset=dataset,
             target=target,
-            policies=None if compared is None else tuple(as_policy(policy) for policy in compared),
+            policies=None if compared is None else tuple(as_estimator(policy) for policy in compared),
             functionals=chosen,
             n_functionals=None if chosen is None else len(chosen),
             precision=precision,

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 
 from fieldfit.api.prepare import Prepared
-from fieldfit.api.statistical import StatisticalStop
 from fieldfit.optim import Progress, Solution, Status, minimise
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.optim.l1_penalty import L1Penalty
+from fieldfit.refinement.statistical import StatisticalStop
 from fieldfit.types import FieldfitError, FloatArray
 
 Method = Literal["auto", "lbfgs", "newton"]

@@ -33,6 +33,10 @@ class ExactInference:
             self._compiled[free] = ProgramSet(self.graph, [self._compiler.compile(free, name=self.name)])
         return self._compiled[free]
 
+    def is_compiled(self, free: frozenset[int]) -> bool:
+        """Whether the elimination of these variables is there already."""
+        return free in self._compiled
+
     def _clamp(self, evidence: NDArray[Any] | None) -> tuple[Int32Array, frozenset[int]]:
         if evidence is None:
             codes = np.full(self.graph.n_variables, -1, dtype=np.int32)

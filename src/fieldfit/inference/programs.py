@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +88,13 @@ class _Reduced:
     group_of: IntArray  # the group of each factor
     cardinalities: tuple[int, ...]
     groups: tuple[tuple[int, ...], ...]  # the places of their variables in ``variables``
+
+
+#: Templates in use anywhere in the process. A large sum takes a second to compile, and the sampler of a field and its full
+#: likelihood are the same sum.
+_IN_USE: WeakValueDictionary[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], EliminationTemplate] = (
+    WeakValueDictionary()
+)
 
 
 class ProgramCompiler:
@@ -193,8 +201,9 @@ class ProgramCompiler:
         key = (cards, groups)
         template = self._templates.get(key)
         if template is None:
-            template = compile_template(cards, groups, self._order(cards, groups, name))
-            self._templates[key] = template
+            order = self._order(cards, groups, name)
+            template = _IN_USE.get(key) or compile_template(cards, groups, order)
+            self._templates[key] = _IN_USE[key] = template
             self.memory += template.memory
         return template
 
@@ -371,6 +380,8 @@ class ProgramSet:
 
 
 def _cat(parts: list[NDArray[Any]], kind: type[Any]) -> NDArray[Any]:
+    if len(parts) == 1:
+        return parts[0].astype(kind, copy=False)  # the maps of one large sum are hundreds of megabytes
     return np.concatenate(parts).astype(kind, copy=False) if parts else np.empty(0, dtype=kind)
 
 

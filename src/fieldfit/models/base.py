@@ -186,6 +186,11 @@ class Problem(ABC):
         return (result + result.T) / 2
 
     @property
+    def hessian_evaluations(self) -> float:
+        """About how many evaluations of value and gradient take as long as `hessian_matrix`."""
+        return 2.0 * self.n_parameters
+
+    @property
     def exact_diagonal(self) -> bool:
         """Whether `hessian_diagonal` is the diagonal itself and not something near it."""
         return False

@@ -30,18 +30,25 @@ def candidate_policies(model: FieldModel, structure: Structure | None = None) ->
     if not complete and free > 2 and not blocks and pairs * max(cards) ** 2 <= MOST_BLOCK_STATES:
         blocks.append("PL2(connected)")
     families = [*partitions[:1], *blocks[:1], *partitions[1:], *blocks[1:]]
-    # Compiling one sum over all states of a complete graph may take longer than all other families together.
+    # Compiling one sum over all states of a complete graph may take longer than the cheaper families together.
     late = complete and math.prod(cards) > MOST_EARLY_STATES
-    order = ["PL1", "PL1/row", *families, "FL"] if late else ["PL1", "PL1/row", "FL", *families]
+    place = 2 if late else 0
+    order = ["PL1", "PL1/row", *families[:place], "FL", *families[place:]]
     return (*order, *(f"{name}/row" for name in blocks))
 
 
 def states_at_once(model: FieldModel, bound: BoundPolicy) -> float:
-    """The joint states that the only component of a policy sums over at once in a complete graph; else 0."""
+    """The joint states that the only component of a policy sums over at once in a complete graph.
+
+    0 for other policies, and where that sum is compiled already.
+    """
     family = bound.families[0]
     if family.size != 1 or not is_complete(model):
         return 0.0
-    return float(math.prod(model.graph.cardinalities[v] for v in family.component(0).target))
+    target = family.component(0).target
+    if "exact" in vars(model) and model.exact.is_compiled(frozenset(target)):
+        return 0.0
+    return float(math.prod(model.graph.cardinalities[v] for v in target))
 
 
 def is_complete(model: FieldModel) -> bool:

@@ -18,6 +18,7 @@ where log φ = F θ + offset and μ_c are the marginals of configuration c.
 
 from __future__ import annotations
 
+import math
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,12 +27,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit.data.dataset import Dataset
-from fieldfit.inference import Configurations, ProgramSet, check_tables
+from fieldfit.inference import Configurations, Program, ProgramSet, check_tables
 from fieldfit.models.base import Problem
 from fieldfit.models.equal_samples import equal_samples
 from fieldfit.models.field_compiler import FieldArrays, FieldCompiler, Group, collect, wide_rows
 from fieldfit.models.field_information import (
+    MOST_LATTICE_STATES,
+    MOST_MONOMIALS,
     MOST_STATE_ENTRIES,
+    SMALL,
     Lattice,
     SmallSums,
     lattice_of,
@@ -230,6 +234,17 @@ class FieldProblem(Problem):
             chosen = self._subset(needed, self._program_of(needed))[0]
             result += self._slopes(log_tables, chosen, usage[left])
         return (result + result.T) / 2
+
+    @property
+    def hessian_evaluations(self) -> float:
+        """Three where every sum is over few states or over a lattice; else two for each parameter."""
+
+        def short(program: Program) -> bool:
+            states = math.prod(program.template.cardinalities)
+            lattice = not program.boundary and self.n_parameters <= MOST_MONOMIALS and states <= MOST_LATTICE_STATES
+            return states <= SMALL or lattice
+
+        return 3.0 if all(map(short, self.programs.programs)) else super().hessian_evaluations
 
     def _covariances(self, log_tables: FloatArray, usage: FloatArray) -> tuple[FloatArray, IntArray]:
         """Σ_c u_c Cov_c(F) over the configurations of which that is short, and the places of all others in ``usage``."""

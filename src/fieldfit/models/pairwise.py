@@ -161,6 +161,15 @@ class PairwiseProblem(Problem):
             return super().hessian_matrix(theta, row_weight)
         return -self._in_parameters(information)
 
+    @property
+    def hessian_evaluations(self) -> float:
+        """A few for each neighbour of a variable where blocks are short; else two for each parameter."""
+        m, degrees = self.n_variables, np.bincount(self._ends, minlength=self.n_variables)
+        short = is_fast(self._layout, m, len(self.edges))
+        if short or has_matrix_products(self._layout, m, dense=self._dense, degrees=degrees):
+            return min(4.0 * (float(degrees.mean()) + 1.0), super().hessian_evaluations)
+        return super().hessian_evaluations
+
     def family_work(self, family: BoundFamily, dataset: Dataset) -> FamilyWork:
         """The counted work of one family on ``dataset``."""
         from fieldfit.models.pairwise_work import PairwiseWork

@@ -102,6 +102,11 @@ class SumProblem(Problem):
         """Sum of the parts' matrices."""
         return self._total(lambda part, weight: part.hessian_matrix(theta, weight), row_weight)
 
+    @property
+    def hessian_evaluations(self) -> float:
+        """The most of any part: an evaluation of the sum evaluates all of them."""
+        return max(part.hessian_evaluations for _, part in self.used)
+
     def row_values(self, theta: FloatArray) -> FloatArray:
         """Sum of the parts' values for each sample."""
         return np.asarray(sum(weight * part.row_values(theta) for weight, part in self.used))

@@ -127,6 +127,6 @@ def least_seconds(problem: Problem, theta: FloatArray, repeats: int = 3) -> floa
         began = clock()
         problem.value_grad(theta)
         least = min(least, clock() - began)
-        if least > 0.1:
+        if least > 0.02:
             break
     return least

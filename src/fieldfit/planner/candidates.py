@@ -1,6 +1,6 @@
 """The policies that a plan compares, and which of them it recommends.
 
-Compared are pure policies, mixtures, partitions, parts of the data, and joint optima under budgets.
+Compared are pure policies, mixtures, partitions, parts of the data, joint optima under budgets, and refined estimators.
 """
 
 from __future__ import annotations
@@ -10,17 +10,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 
 import numpy as np
 
 from fieldfit.planner.costs import FitCosts
-from fieldfit.planner.evidence import Evidence
+from fieldfit.planner.directions import search_criterion
 from fieldfit.planner.ingredients import Ingredient, Term, mixture_text
+from fieldfit.planner.moments import PilotMoments
 from fieldfit.planner.pilot import ENOUGH_SAMPLES, PILOT_POLICY
-from fieldfit.planner.request import NO_EFFICIENCY, Target
+from fieldfit.planner.refined import Cost as SecondCost
+from fieldfit.planner.refined import RefinedTerm
+from fieldfit.planner.request import Target
 from fieldfit.planner.search import Cost, Freedom, Mixture, best_weights, fill_budget, joint_optimum, rounded
 from fieldfit.policies.laws.base import Noise
-from fieldfit.types import FieldfitError
+from fieldfit.types import FieldfitError, FloatArray
 from fieldfit.variance.criterion import Criterion
 
 #: Directions up to which all pairs of ingredients are searched.
@@ -49,6 +53,7 @@ class Origin(Enum):
     AT_BUDGET = "joint optimum at the budget"
     FILLED = "as much as the budget allows"
     CHEAPEST = "cheapest that is accurate enough"
+    REFINED = "second stage"
 
     @property
     def searched(self) -> bool:
@@ -74,6 +79,7 @@ class Candidate:
     n_terms: int = 1
     n_numbers: int = 0  # λ and β other than 1 in its text
     on_frontier: bool = False
+    second_stage: str = ""  # what the second stage of a refined estimator does, as a sentence
 
     @property
     def why(self) -> str:
@@ -86,15 +92,26 @@ class Comparison:
     """The ingredients with what is known about their variance and cost."""
 
     ingredients: Sequence[Ingredient]
-    evidence: Evidence
+    refined: Sequence[tuple[RefinedTerm, SecondCost]]
+    moments: PilotMoments
     costs: FitCosts
-    cost: Cost  # in the budget's unit
+    unit: str  # of the budget: "seconds" or "flops"
     n: int
 
     @property
+    def cost(self) -> Cost:
+        """The cost of a mixture in the budget's unit."""
+        return self.costs.flops if self.unit == "flops" else self.costs.seconds
+
+    @cached_property
     def criterion(self) -> Criterion:
-        """log C(λ, β)."""
-        return self.evidence.criterion
+        """log C(λ, β) of mixtures."""
+        return self.moments.criterion.subset(list(range(len(self.ingredients))))
+
+    @cached_property
+    def searched(self) -> Criterion:
+        """The same, or one near it where that takes long to evaluate."""
+        return search_criterion(self.criterion, self.moments.reference)
 
     @property
     def freedom(self) -> Freedom:
@@ -138,12 +155,18 @@ class Comparison:
                 if time.perf_counter() > deadline:
                     break
                 lam = units[low] + share * units[high]
-                mixtures.append((best_weights(lam, criterion, cost), Origin.MIXED))
+                mixtures.append((self._exactly(best_weights(lam, self.searched, cost)), Origin.MIXED))
         return [(mixture, origin) for mixture, origin in mixtures if math.isfinite(mixture.value)]
+
+    def _exactly(self, mixture: Mixture) -> Mixture:
+        """A mixture that was found with the criterion of searches, with its variance."""
+        if self.searched is self.criterion:
+            return mixture
+        return replace(mixture, value=self.criterion.value(mixture.lam, mixture.beta))
 
     def curves(self) -> list[tuple[str, str, float, float]]:
         """Variance against λ for every family that is drawn one by one: (family, policy, λ, variance)."""
-        criterion = self.criterion
+        criterion = self.searched
         units = np.eye(len(self.ingredients))
         singles = self._singles
         rows = []
@@ -167,13 +190,13 @@ class Comparison:
     ) -> list[tuple[Mixture, Origin]]:
         """Joint optima at the budget and at others below and above it, so that the frontier can be seen."""
         criterion, cost, freedom = self.criterion, self.cost, self.freedom
-        small = criterion.rank <= _THOROUGH
+        small = self.searched.rank <= _THOROUGH
         mixtures: list[tuple[Mixture, Origin]] = []
 
         def add(budget: float, origin: Origin, *, thorough: bool) -> None:
-            best = joint_optimum(criterion, cost, budget, freedom, thorough=thorough)
+            best = joint_optimum(self.searched, cost, budget, freedom, thorough=thorough)
             if best is not None:
-                mixtures.append((best, origin))
+                mixtures.append((self._exactly(best), origin))
 
         largest = max(mixture.cost for mixture in known)
         began = time.perf_counter()
@@ -210,9 +233,9 @@ class Comparison:
         low, high = math.log(min(mixture.cost for mixture in known) / 50), math.log(min(enough))
         for _ in range(7):
             middle = (low + high) / 2
-            best = joint_optimum(self.criterion, self.cost, math.exp(middle), self.freedom, thorough=False)
+            best = joint_optimum(self.searched, self.cost, math.exp(middle), self.freedom, thorough=False)
             if best is not None and best.value <= wanted:
-                mixtures.append((best, Origin.CHEAPEST))
+                mixtures.append((self._exactly(best), Origin.CHEAPEST))
                 high = math.log(best.cost)
             else:
                 low = middle
@@ -239,13 +262,16 @@ class Comparison:
                 operations=self.costs.operations(mixture.lam),
                 evaluations=self.costs.steps(mixture.lam),
                 variance=math.exp(min(mixture.value, 700.0)) if finite else math.inf,
-                error=self.evidence.error(mixture.lam, mixture.beta),
+                error=self._error(mixture.lam, mixture.beta),
                 affordable=False,
                 origin=origin,
                 samples=self._samples(mixture),
                 n_terms=int(np.count_nonzero(mixture.lam * mixture.beta)),
                 n_numbers=int(np.count_nonzero((numbers > 0) & (numbers != 1))),
             )
+        asked = bool(mixtures) and mixtures[0][1] is Origin.ASKED
+        for place, (term, second) in enumerate(self.refined, len(self.ingredients)):
+            by_text[term.name] = self._refined(place, term, second, Origin.ASKED if asked else Origin.REFINED)
         ordered = sorted(by_text.values(), key=lambda candidate: (candidate.cost, candidate.variance))
         least = math.inf
         marked = []
@@ -253,6 +279,32 @@ class Comparison:
             marked.append(replace(candidate, on_frontier=candidate.variance < least * (1 - 1e-9)))
             least = min(least, candidate.variance)
         return marked
+
+    def _refined(self, place: int, term: RefinedTerm, second: SecondCost, origin: Origin) -> Candidate:
+        """A first stage and its second, which uses all samples."""
+        unit = np.eye(self.moments.criterion.moments.count)[place]
+        value = self.moments.criterion.value(unit, unit)
+        seconds = self.costs.seconds(term.lam) + second.seconds
+        flops = self.costs.flops(term.lam) + second.flops
+        return Candidate(
+            policy=term.name,
+            cost=flops if self.unit == "flops" else seconds,
+            seconds=seconds,
+            flops=flops,
+            operations=self.costs.operations(term.lam),
+            evaluations=self.costs.steps(term.lam) + second.evaluations,
+            variance=math.exp(min(value, 700.0)) if math.isfinite(value) else math.inf,
+            error=self.moments.error(unit, unit),
+            affordable=False,
+            origin=origin,
+            samples=float(self.n),
+            n_terms=2,
+            second_stage=term.sentence,
+        )
+
+    def _error(self, lam: FloatArray, beta: FloatArray) -> float:
+        more = np.zeros(self.moments.criterion.moments.count - len(lam))
+        return self.moments.error(np.concatenate([lam, more]), np.concatenate([beta, more]))
 
     def _samples(self, mixture: Mixture) -> float:
         """About how many samples a fit uses: n times the largest λ, or the share of samples of a law without one."""
@@ -273,17 +325,13 @@ def thinned(candidates: list[Candidate]) -> list[Candidate]:
     ]
 
 
-def choose(
-    candidates: Sequence[Candidate], target: Target, reference: str, n_parameters: int = 0
-) -> tuple[Candidate, str]:
+def choose(candidates: Sequence[Candidate], target: Target, n_parameters: int = 0) -> tuple[Candidate, str]:
     """The recommendation and why. Policies with fewer than five samples for each parameter are the last resort."""
     usable = [candidate for candidate in candidates if math.isfinite(candidate.variance)]
     if not usable:
         raise FieldfitError("None of the policies determines the parameters. Add PL1, which covers all variables.")
     enough = [candidate for candidate in usable if candidate.samples >= ENOUGH_SAMPLES * n_parameters]
     if target.efficiency is not None:
-        if reference != "FL":
-            raise FieldfitError(NO_EFFICIENCY)
         good = [candidate for candidate in usable if candidate.variance <= target.efficiency * (1 + 1e-9)]
         if not good:
             best = min(usable, key=lambda candidate: candidate.variance)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,12 +23,14 @@ from fieldfit.models.base import Model, Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.models.work import TASKS, FamilyWork, Line, TimedWork, Work, clock, combine, typical_seconds
 from fieldfit.planner.calibration import Calibration
-from fieldfit.planner.convergence import Steps
-from fieldfit.planner.ingredients import Ingredient
 from fieldfit.policies import Policy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import BoundFamily
 from fieldfit.types import FloatArray
+
+if TYPE_CHECKING:
+    from fieldfit.planner.convergence import Steps
+    from fieldfit.planner.ingredients import Ingredient
 
 #: λ at which a family of sequences is timed beside λ = 1, and at which drawing and compiling is timed besides.
 _PART, _MORE = 0.3, 0.7
@@ -70,12 +73,12 @@ class FitCosts:
         """Evaluations of a fit, everything that it does counted in them."""
         return max((steps.equivalents for steps in self._steps(lam)), default=0)
 
-    def seconds(self, lam: FloatArray) -> float:
-        """Seconds of a fit on this machine."""
+    def seconds(self, lam: FloatArray, steps: Steps | None = None) -> float:
+        """Seconds of a fit on this machine; ``steps`` are other steps than those from 0."""
         work = self.work(lam)
-        overhead = max((steps.overhead for steps in self._steps(lam)), default=0)
-        setup = self.reading + self.rates.setup_seconds(work) + overhead
-        return setup + self.steps(lam) * self.rates.evaluation_seconds(work)
+        taken = self._steps(lam) if steps is None else [steps]
+        setup = self.reading + self.rates.setup_seconds(work) + max((s.overhead for s in taken), default=0.0)
+        return setup + max((s.equivalents for s in taken), default=0.0) * self.rates.evaluation_seconds(work)
 
     def flops(self, lam: FloatArray) -> float:
         """The paper's FLOPs of a fit."""

@@ -8,7 +8,6 @@ the moments are projected on the span of all u (Galerkin): exact for each family
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -16,17 +15,20 @@ import numpy as np
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, Problem
+from fieldfit.models.work import clock
 from fieldfit.optim.cg import conjugate_gradients
 from fieldfit.planner.ingredients import Ingredient
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray, ModelError
-from fieldfit.variance.criterion import Criterion
+from fieldfit.variance.criterion import Criterion, LogTrace
 from fieldfit.variance.expected_problem import expected_problem
 from fieldfit.variance.mixture_moments import MixtureMoments
 
 #: Relative residual of a solve, and the fewest steps that it gets however late it is: a few more hardly change a ratio of
 #: variances, many fewer do.
 _TOLERANCE, _FEWEST_STEPS = 1e-3, 12
+#: Directions up to which a search uses all of them, and random directions that it uses else.
+_MANY_DIRECTIONS, _SEARCHED = 60, 6
 #: Information of the reference on a direction, relative to that of all families together, below which it is left out.
 _DETERMINED = 1e-5
 
@@ -39,6 +41,29 @@ def named_metric(criterion: Criterion, directions: FloatArray, reference: int) -
     variance = np.maximum(np.einsum("dq,de,eq->q", solved, meat, solved), 1e-300)
     scaled = directions / np.sqrt(variance * len(directions))[:, None]
     return np.asarray(scaled.T @ scaled)
+
+
+def search_criterion(criterion: Criterion, reference: int) -> Criterion:
+    """A criterion of few directions for searches, near one of many: evaluating that takes milliseconds.
+
+    Random directions stand for the metric, and the moments are projected on their solutions for each term alone.
+    """
+    if not isinstance(criterion.size, LogTrace) or criterion.rank <= _MANY_DIRECTIONS:
+        return criterion
+    values, vectors = np.linalg.eigh(criterion.size.metric)
+    random = np.random.default_rng(0x97).normal(size=(_SEARCHED, len(values))) / math.sqrt(_SEARCHED)
+    chosen = random @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    columns = []
+    for J in {J.tobytes(): J for J in criterion.moments.J}.values():
+        bread = J if criterion.penalty is None else J + criterion.penalty
+        ridge = 1e-9 * float(np.trace(bread)) / len(bread)
+        columns.append(np.linalg.solve(bread + ridge * np.eye(len(bread)), chosen.T))
+    basis = _orthonormal(np.concatenate(columns, axis=1))
+    projected = chosen @ basis
+    moments = criterion.moments.projected(basis)
+    penalty, prior = (None if P is None else basis.T @ P @ basis for P in (criterion.penalty, criterion.prior))
+    few = Criterion(moments, LogTrace(projected.T @ projected), moments.information, 0.0, penalty, prior)
+    return few.relative_to(reference)
 
 
 def random_directions(
@@ -90,11 +115,11 @@ def solved_basis(
     P = ``ridge`` (r,) is the penalty of the fit to come, for each sample: where it and not the data decides about a
     parameter, a direction hardly moves it, and the solves are shorter.
 
-    Each solve gets at most ``steps`` steps, and fewer where the clock (`time.perf_counter`) would pass the deadline. It
-    starts from the same direction's solution for the family before (cheap ones come first), which is nearly that of
-    this one up to its length: what is left takes few steps.
+    Each solve gets at most ``steps`` steps, and fewer where the clock (`fieldfit.models.work.clock`) would pass the
+    deadline. It starts from the same direction's solution for the family before (cheap ones come first), which is nearly
+    that of this one up to its length: what is left takes few steps.
     """
-    problems = list({id(part.problem): part.problem for part in ingredients}.values())
+    problems: list[Problem] = list({id(own): own for part in ingredients for _, own in part.parts}.values())
     columns: list[FloatArray] = []
     known: list[FloatArray | None] = [None] * len(directions)
     products, left = 0, len(problems) * len(directions)
@@ -102,7 +127,7 @@ def solved_basis(
         operator = _Curvature(problem, theta, weight, ridge)
         for place, direction in enumerate(directions):
             start, rest = operator.nearest(known[place], direction)
-            slot = (deadline - time.perf_counter()) / left
+            slot = (deadline - clock()) / left
             most = steps
             if math.isfinite(slot) and operator.seconds > 0:
                 most = min(steps, max(_FEWEST_STEPS, int(slot / operator.seconds)))
@@ -115,10 +140,14 @@ def solved_basis(
             columns.append(start + more)
             products += account.products + 1
             left -= 1
-    matrix = np.stack(columns, axis=1)
+    return _orthonormal(np.stack(columns, axis=1)), products
+
+
+def _orthonormal(matrix: FloatArray) -> FloatArray:
+    """An orthonormal basis of the columns' span."""
     sizes = np.linalg.norm(matrix, axis=0)
     left_vectors, spread, _ = np.linalg.svd(matrix / np.where(sizes > 0, sizes, 1.0), full_matrices=False)
-    return np.ascontiguousarray(left_vectors[:, spread > 1e-6 * spread[0]]), products
+    return np.ascontiguousarray(left_vectors[:, spread > 1e-6 * spread[0]])
 
 
 class _Curvature:
@@ -136,9 +165,9 @@ class _Curvature:
         self.seconds = 0.0  # of the last product
 
     def __call__(self, v: FloatArray) -> FloatArray:
-        began = time.perf_counter()
+        began = clock()
         result = -self._problem.hessian_product(self._theta, v, self._weight) / self._n + self._ridge * v
-        self.seconds = time.perf_counter() - began
+        self.seconds = clock() - began
         return np.asarray(result)
 
     def nearest(self, start: FloatArray | None, direction: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -3,8 +3,8 @@
 With a budget, pilot and moments together take about a fifth of it at most (`Effort`):
 
     pilot      fits of PL1 to `rows` samples (and to a quarter of them, for sequences)
-    moments    Hessian products of each family on `moment_rows` samples: `probes` directions × `cg_steps` where there are
-               many parameters, one for each parameter where there are few
+    moments    of each family on `moment_rows` samples: the Hessian as a matrix where that is cheap (`Effort.dense`), else
+               Hessian products for `probes` directions × `cg_steps`
 
 Both are predicted before they begin, from two short timings of PL1 or from its FLOPs, and made smaller until they fit. A
 budget that is too small for the smallest effort is refused.
@@ -13,9 +13,8 @@ budget that is too small for the smallest effort is refused.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,8 +42,9 @@ PILOT_POLICY = Policy.parse("PL1")
 PILOT, MOMENTS, SURVEY = 0.06, 0.08, 0.2
 #: Share of a budget in FLOPs for the pilot and the moments.
 SURVEY_FLOPS = 0.3
-#: Parameters up to which moments are dense matrices.
-MOST_DENSE_PARAMETERS = 120
+#: Parameters up to which moments may be dense matrices: where the Hessian of PL1 takes no longer than solves in a few
+#: directions, and always up to the second number.
+MOST_DENSE_PARAMETERS, _ALWAYS_DENSE = 500, 120
 #: Parameters from which half the directions and steps must do.
 _VERY_MANY = 20_000
 #: Seconds of a plan whatever the effort.
@@ -66,27 +66,40 @@ ENOUGH_SAMPLES = 5
 
 @dataclass(frozen=True)
 class Effort:
-    """Samples and directions of a survey."""
+    """Samples and directions of a survey. ``dense`` are the passes of dense moments, None where there are none."""
 
     rows: int
     moment_rows: int
     probes: int
     cg_steps: int
+    dense: float | None = None
+
+    def passes(self, directions: int | None) -> float:
+        """About how many evaluations on their samples the moments of PL1 take."""
+        return moment_passes(directions or self.probes, self.cg_steps) if self.dense is None else self.dense
 
 
-def usual_effort(r: int) -> Effort:
-    """What is enough for an error of a percent or two where time is not limited."""
+def usual_effort(r: int, hessian: float) -> Effort:
+    """What is enough for an error of a percent or two where time is not limited.
+
+    ``hessian`` is the cost of PL1's Hessian as a matrix, in evaluations.
+    """
     many = r >= _VERY_MANY
     rows = 400 if many else 1000 if r > 1_500 else 2000
-    return Effort(rows, 1000 if r <= 1_500 else 500, 3 if many else 6, 40 if many else 120)
+    probes, steps = (3, 40) if many else (6, 120)
+    cheap = r <= _ALWAYS_DENSE or hessian <= moment_passes(probes, steps)
+    dense = min(hessian, r) + 5.0 if cheap and r <= MOST_DENSE_PARAMETERS else None
+    return Effort(rows, 1000 if r <= 1_500 else 500, probes, steps, dense)
 
 
-def affordable_effort(r: int, total: int, budget: float, speed: Line, directions: int | None) -> Effort:
+def affordable_effort(
+    r: int, hessian: float, total: int, budget: float, speed: Line, directions: int | None
+) -> Effort:
     """The most that a budget allows; ``speed`` is the cost of an evaluation of PL1 in its unit, by the number of samples.
 
     ``directions`` is the number of functionals that were named: they are the directions then.
     """
-    best = usual_effort(r)
+    best = usual_effort(r, hessian)
     rows = _largest(
         min(best.rows, total),
         lambda n: pilot_evaluations(r) * (speed.at(n) + 0.6 * speed.at(n / 4)) <= PILOT * budget,
@@ -96,16 +109,14 @@ def affordable_effort(r: int, total: int, budget: float, speed: Line, directions
         probes = best.probes if part > 0.6 else max(2, best.probes // 2)
         # A solve that is stopped early overestimates the variance of PL1; fewer samples only make it less certain.
         steps = best.cg_steps if part > 0.6 else max(_FEWEST_STEPS, 2 * best.cg_steps // 3)
-        needed = _FAMILIES * moment_passes(r, directions or probes, steps) * speed.at(moment_rows)
-        if needed <= MOMENTS * budget:
-            return Effort(rows, moment_rows, probes, steps)
-    return Effort(rows, _FEWEST, 1, _FEWEST_STEPS)
+        effort = Effort(rows, moment_rows, probes, steps, best.dense)
+        if _FAMILIES * effort.passes(directions) * speed.at(moment_rows) <= MOMENTS * budget:
+            return effort
+    return Effort(rows, _FEWEST, 1, _FEWEST_STEPS, best.dense)
 
 
-def moment_passes(r: int, probes: int, cg_steps: int) -> float:
-    """About how many evaluations on their samples the moments of one family take."""
-    if r <= MOST_DENSE_PARAMETERS:
-        return r + 5.0
+def moment_passes(probes: int, cg_steps: int) -> float:
+    """About how many evaluations on their samples the moments of one family take by solves in a few directions."""
     # A Hessian product is two evaluations, and most solves end before their last step; then a Hessian product and the
     # scores' product for each of the solutions of all families.
     return probes * (1.4 * min(cg_steps, _USUAL_STEPS) + 12)
@@ -114,7 +125,7 @@ def moment_passes(r: int, probes: int, cg_steps: int) -> float:
 def refuse_if_too_small(effort: Effort, r: int, seconds: float, speed: Line, gone: float) -> None:
     """FieldfitError where a plan with the smallest effort would take more than 0.3 of the budget."""
     pilot = pilot_evaluations(r) * speed.at(effort.rows)
-    moments = moment_passes(r, effort.probes, effort.cg_steps) * speed.at(effort.moment_rows)
+    moments = effort.passes(None) * speed.at(effort.moment_rows)
     least = gone + _FIXED + pilot + moments
     if least > 0.3 * seconds:
         raise FieldfitError(
@@ -130,10 +141,11 @@ def refuse_flops_if_too_small(effort: Effort, n: int, r: int, flops: float, each
     ``each`` are the FLOPs of PL1 for one sample.
     """
     rows = min(effort.rows, n)
-    share = SURVEY_FLOPS * flops - moment_passes(r, effort.probes, effort.cg_steps) * effort.moment_rows * each
+    share = SURVEY_FLOPS * flops - effort.passes(None) * effort.moment_rows * each
     most = int(share / (rows * each))
     if most < _FEWEST_EVALUATIONS:
-        least = (moment_passes(r, 1, _FEWEST_STEPS) + pilot_evaluations(r)) * _FEWEST * each
+        smallest = replace(effort, probes=1, cg_steps=_FEWEST_STEPS)
+        least = (smallest.passes(None) + pilot_evaluations(r)) * _FEWEST * each
         raise FieldfitError(
             f"The budget of {flops:.3g} FLOPs is too small for a plan: the pilot alone needs about {least:.2g} FLOPs. Fit "
             "PL1 without a plan; or plan without a budget and use plan.within(flops=…) for the fit alone; or give "
@@ -143,7 +155,7 @@ def refuse_flops_if_too_small(effort: Effort, n: int, r: int, flops: float, each
 
 
 def evaluation_speed(model: Model, rows: Dataset) -> Line:
-    """Seconds of an evaluation of PL1 by the number of samples, from two short runs on the wall's clock."""
+    """Seconds of an evaluation of PL1 by the number of samples, from two short runs."""
     sizes = sorted({min(rows.n, 40), min(rows.n, 160)})
     theta = np.zeros(model.n_parameters)
     seconds = []
@@ -153,9 +165,9 @@ def evaluation_speed(model: Model, rows: Dataset) -> Line:
         problem.value_grad(theta)
         times: list[float] = []
         while len(times) < 2 or (len(times) < 5 and sum(times) < 0.01):
-            began = time.perf_counter()
+            began = clock()
             problem.value_grad(theta)
-            times.append(time.perf_counter() - began)
+            times.append(clock() - began)
         seconds.append(min(times))
     if len(sizes) == 1:
         return Line(0.0, seconds[0] / max(sizes[0], 1))
@@ -226,20 +238,23 @@ def run_pilot(request: Request) -> Pilot:
 
     The pilot takes its share of a budget, or refuses one that is too small.
     """
-    started = time.perf_counter()
+    started = clock()
     model, dataset, target = request.model, request.dataset, request.target
     r, random = model.n_parameters, np.random.default_rng([request.random_state, 0x91])
-    effort = usual_effort(r)
+    sample = dataset.draw(_FEWEST, np.random.default_rng([request.random_state, 0x94]))
+    hessian = _plain_problem(model, sample).hessian_evaluations
+    effort = usual_effort(r, hessian)
     rows = dataset.draw(effort.rows, random)
     deadline, most = math.inf, PILOT_ITERATIONS
     if target.seconds is not None:
         speed = evaluation_speed(model, rows)
-        effort = affordable_effort(r, rows.n, target.seconds, speed, request.n_functionals)
-        refuse_if_too_small(effort, r, target.seconds, speed, time.perf_counter() - started)
-        deadline = time.perf_counter() + 1.5 * PILOT * target.seconds
+        effort = affordable_effort(r, hessian, rows.n, target.seconds, speed, request.n_functionals)
+        refuse_if_too_small(effort, r, target.seconds, speed, clock() - started)
+        deadline = clock() + 1.5 * PILOT * target.seconds
     elif target.flops is not None:
         each = model.sample_flops(PILOT_POLICY.bind(model.structure(rows)), rows)
-        effort = affordable_effort(r, rows.n, target.flops, Line(0.0, each), request.n_functionals)
+        # The paper's FLOPs know no cheap Hessian: it takes a product for each parameter.
+        effort = affordable_effort(r, float(r), rows.n, target.flops, Line(0.0, each), request.n_functionals)
         most = refuse_flops_if_too_small(effort, rows.n, r, target.flops, each)
     if effort.rows < rows.n:
         rows = rows.subset(np.sort(random.choice(rows.n, effort.rows, replace=False)))
@@ -249,7 +264,7 @@ def run_pilot(request: Request) -> Pilot:
         solution, theta, steps, spent = _fit(problem, rows, request, deadline, most)
         return Pilot(theta, rows, n, steps.count, solution.converged, effort, rows, steps, spent)
     fewer = rows.subset(np.arange(0, n, _QUARTER))
-    now = time.perf_counter()
+    now = clock()
     early = now + _FIRST * (deadline - now)
     first, _, few, first_spent = _fit(_plain_problem(model, fewer), fewer, request, early, most)
     solution, theta, steps, spent = _fit(problem, rows, request, deadline, most)

@@ -5,33 +5,45 @@ All variances are for the given sample: a policy that uses a fifth of it has λ 
 
 from __future__ import annotations
 
+import importlib
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from fieldfit.models.work import clock
-from fieldfit.planner.building import Builder, Skipped
 from fieldfit.planner.calibration import Calibration, calibration
 from fieldfit.planner.candidates import SEARCH_SHARE, Comparison, Origin, choose, thinned
 from fieldfit.planner.costs import FitCosts
-from fieldfit.planner.evidence import Evidence, can_enumerate, evidence_passes, gather
-from fieldfit.planner.ingredients import Ingredient, Term, candidate_laws, split_policy
+from fieldfit.planner.ingredients import (
+    Builder,
+    Ingredient,
+    Passes,
+    Skipped,
+    Term,
+    candidate_laws,
+    split_policy,
+)
+from fieldfit.planner.moments import PilotMoments, can_enumerate, gather
 from fieldfit.planner.pilot import (
     ENOUGH_SAMPLES,
     PILOT_POLICY,
     SURVEY,
     SURVEY_FLOPS,
     Pilot,
+    moment_passes,
     moment_rows,
     run_pilot,
 )
+from fieldfit.planner.refined import FULL, Cost, OptimalTerm, RefinedTerm, Refining
 from fieldfit.planner.request import NO_EFFICIENCY, Request, Target
 from fieldfit.planner.result import Plan
 from fieldfit.planner.search import reachable_edge
 from fieldfit.policies import Policy
+from fieldfit.policies.laws.base import Law
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import DataError, FieldfitError
 
@@ -41,8 +53,8 @@ _FEWEST = 10
 _UNHURRIED = 10.0
 #: Share of the survey's seconds for the solves; what comes after them takes the rest.
 _SOLVES = 0.7
-#: What everything is compared with, if it can be computed.
-_FULL = Policy.parse("FL")
+#: Share of the survey's seconds that refined estimators leave for what comes after them.
+_SEARCH = 0.15
 
 
 @dataclass(frozen=True)
@@ -53,8 +65,9 @@ class Survey:
     terms: tuple[tuple[Term, ...], ...] | None  # of the policies that were asked for
     pilot: Pilot
     ingredients: list[Ingredient]
+    refined: list[tuple[RefinedTerm, Cost]]
     skipped: dict[str, Skipped]
-    evidence: Evidence
+    moments: PilotMoments
     costs: FitCosts
     simulated: bool  # the samples of the moments were drawn from the model
     seconds: float  # from the beginning to the end of the survey
@@ -75,28 +88,29 @@ class Survey:
             return time.perf_counter() - self.request.began
         model, rows = self.request.model, self.pilot.rows
         first = model.sample_flops(PILOT_POLICY.bind(model.structure(rows)), rows)
-        compiled = {id(part.problem): part.flops for part in self.ingredients}
-        moments = self.evidence.evaluations * sum(compiled.values())
-        return float(self.pilot.spent * self.pilot.n * first + moments)
+        moments = self.moments.evaluations * _distinct_flops(self.ingredients)
+        weights = sum(term.weight_flops for term, _ in self.refined if isinstance(term, OptimalTerm))
+        return float(self.pilot.spent * self.pilot.n * first + moments + weights)
 
     def notes(self) -> tuple[str, ...]:
         """What the reader of a plan should know besides."""
-        notes = list(self.evidence.notes)
+        notes = list(self.moments.notes)
         if not self.pilot.converged:
             notes.append("The pilot was stopped early and extrapolated, so the number of evaluations is uncertain.")
-        if self.evidence.criterion.penalty is not None:
+        if self.moments.criterion.penalty is not None:
             notes.append("The comparison includes the penalty: squared error when θ has the prior N(0, σ²).")
         if self.weighted:
             told = "The values of the pilot's samples are simulated, and weights are treated as independent of them."
             notes.append("Importance weights enter bread and meat." + (f" {told}" if self.simulated else ""))
-        full = str(_FULL)
+        full = str(FULL)
         for name, skipped in self.skipped.items():
             if skipped.for_time:
                 notes.append(skipped.reason)
             elif name == full:
                 notes.append(f"{name}: skipped. {skipped.reason}")
-        if self.evidence.reference != full:
-            notes.append(f"Variances are relative to {self.evidence.reference}, not to maximum likelihood.")
+        if self.moments.full is None:
+            reference = self.ingredients[self.moments.reference].name
+            notes.append(f"Variances are relative to {reference}, not to maximum likelihood.")
         return tuple(dict.fromkeys(notes))
 
 
@@ -104,6 +118,9 @@ def make_plan(request: Request) -> Plan:
     """The plan."""
     before = time.perf_counter()
     rates = calibration()  # once for a machine: not a part of the budget
+    # SciPy's BLAS is known to `one_blas_thread` only once it is loaded.
+    importlib.import_module("scipy.linalg")
+    importlib.import_module("scipy.optimize")
     request = request.later(time.perf_counter() - before)
     if request.policies is not None and not request.policies:
         raise FieldfitError("policies is empty; give at least one, or leave it out.")
@@ -127,47 +144,66 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     """
     model, dataset, target = request.model, request.dataset, request.target
     check_enough(dataset.n_copies)
+    end = math.inf
+    if target.seconds is not None:
+        # From here on in seconds of this thread: other programs on the machine do not shorten the survey.
+        end = clock() + max(SURVEY * target.seconds - (time.perf_counter() - request.began), 0.0)
     pilot = run_pilot(request)
     rows, simulated = moment_rows(model, pilot, request.random_state)
-    terms = None
-    if request.policies is None:
-        laws = candidate_laws(model, model.structure(pilot.rows))
-    else:
-        terms = tuple(split_policy(policy) for policy in request.policies)
-        named = (term.law for policy in terms for term in policy)
-        laws = list(dict.fromkeys([*named, *PILOT_POLICY.laws, *_FULL.laws]))
+    terms, asked, laws = None, list[Law](), candidate_laws(model, model.structure(pilot.rows))
+    if request.policies is not None:
+        terms = tuple(split_policy(policy) for policy in request.policies if isinstance(policy, Policy))
+        stages = [stage for staged in request.staged for stage in (staged.first, staged.second)]
+        named = [*terms, *(split_policy(stage) for stage in stages if isinstance(stage, Policy))]
+        asked = [term.law for policy in named for term in policy]
+        laws = list(dict.fromkeys([*asked, *PILOT_POLICY.laws, *FULL.laws]))
     flops = math.inf if target.flops is None else SURVEY_FLOPS * target.flops
     plain = model.sample_flops(PILOT_POLICY.bind(model.structure(rows)), rows)
     flops -= pilot.spent * pilot.n * plain
-    enumerated = can_enumerate(model, rows)
-    if enumerated and math.isfinite(flops) and terms is None:
-        passes = evidence_passes(model, rows, pilot.effort, request.n_functionals, enumerated=True)
-        enumerated = passes * rows.n * plain <= flops / 2
-    passes = evidence_passes(model, rows, pilot.effort, request.n_functionals, enumerated)
-    now = time.perf_counter()
-    end = math.inf if target.seconds is None else max(request.began + SURVEY * target.seconds, now)
+    directions = moment_passes(request.n_functionals or pilot.effort.probes, pilot.effort.cg_steps)
+    dense = pilot.effort.dense is not None
+    passes = Passes(model.n_parameters, model.n_states if can_enumerate(model, rows) else None, dense, directions)
+    if passes.states is not None and terms is None and passes.of(rows.n) * rows.n * plain > flops / 2:
+        passes = replace(passes, states=None)
+    enumerated = passes.states is not None
+    now = clock()
     builder = Builder(
         request=request,
         rows=rows,
         pilot=pilot,
         passes=passes,
-        deadline=clock() + _UNHURRIED if target.seconds is None else end,
+        deadline=now + _UNHURRIED if target.seconds is None else end,
         flops=flops,
     )
     ingredients = builder.build(laws)
-    if terms is not None:
-        _refuse_missing(terms, builder.skipped)
-    if target.efficiency is not None and str(_FULL) in builder.skipped:
+    _refuse_missing(asked, builder.skipped)
+    if target.efficiency is not None and str(FULL) in builder.skipped:
         raise FieldfitError(NO_EFFICIENCY)
-    needed = 2.0 * model.n_parameters * rows.n * sum({id(part.problem): part.flops for part in ingredients}.values())
-    evidence = gather(
+    refining = Refining(
+        request=request,
+        pilot=pilot,
+        rows=rows,
+        ingredients=ingredients,
+        deadline=builder.deadline - builder.reserved - _SEARCH * (builder.deadline - now),
+        flops=flops
+        - rows.n * (passes.of(rows.n) if enumerated else 2.0 * model.n_parameters) * _distinct_flops(ingredients),
+        skipped=builder.skipped,
+    )
+    refined: list[RefinedTerm] = []
+    if request.policies is not None:
+        refined = [refining.named(staged) for staged in request.staged]
+    elif dense:
+        refined = refining.usual()
+    needed = 2.0 * model.n_parameters * rows.n * _distinct_flops(ingredients)
+    moments = gather(
         request,
         ingredients,
+        refined,
         pilot,
         rows,
         simulated=simulated,
         enumerated=enumerated,
-        compare=needed <= builder.flops,
+        compare=needed <= min(builder.flops, refining.flops),
         deadline=now + _SOLVES * (end - now) if math.isfinite(end) else end,
     )
     costs = FitCosts(ingredients, dataset.n, dataset.n_copies, pilot.expected_evaluations, rates, request.reading)
@@ -176,26 +212,31 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
         terms=terms,
         pilot=pilot,
         ingredients=ingredients,
+        refined=[(term, term.cost(moments.raw, costs)) for term in refined if moments.raw is not None],
         skipped=builder.skipped,
-        evidence=evidence,
+        moments=moments,
         costs=costs,
         simulated=simulated,
         seconds=time.perf_counter() - request.began,
     )
 
 
-def _refuse_missing(terms: tuple[tuple[Term, ...], ...], skipped: dict[str, Skipped]) -> None:
+def _distinct_flops(ingredients: Sequence[Ingredient]) -> float:
+    """The FLOPs of a sample in all ingredients; those with the same mean over Z count once."""
+    return sum({tuple(id(own) for _, own in part.parts): part.flops for part in ingredients}.values())
+
+
+def _refuse_missing(laws: Sequence[Law], skipped: dict[str, Skipped]) -> None:
     """FieldfitError where a law that was asked for cannot be planned."""
-    for term in (term for policy in terms for term in policy):
-        if str(term.law) in skipped:
-            raise FieldfitError(f"The policy with {term.law} cannot be compared: {skipped[str(term.law)].reason}")
+    for law in laws:
+        if str(law) in skipped:
+            raise FieldfitError(f"The policy with {law} cannot be compared: {skipped[str(law)].reason}")
 
 
 def recommend(survey: Survey, target: Target) -> Plan:
     """The best that the target allows, from a survey."""
-    request, evidence, costs = survey.request, survey.evidence, survey.costs
-    cost = costs.flops if target.unit == "flops" else costs.seconds
-    comparison = Comparison(survey.ingredients, evidence, costs, cost, survey.n)
+    request, moments, costs = survey.request, survey.moments, survey.costs
+    comparison = Comparison(survey.ingredients, survey.refined, moments, costs, target.unit, survey.n)
 
     def spent() -> float:
         return 0.0 if target.pilot_spent else survey.spent(target.unit)
@@ -215,7 +256,7 @@ def recommend(survey: Survey, target: Target) -> Plan:
     # A penalty determines what the samples do not.
     penalised = request.precision is not None and bool(np.all(request.precision > 0))
     needed = 0 if penalised else request.model.n_parameters
-    best, reason = choose(candidates, target, evidence.reference, needed)
+    best, reason = choose(candidates, target, needed)
     caution = ""
     if best.samples < ENOUGH_SAMPLES * needed:
         used = f"'{best.policy}' uses about {best.samples:.0f} of {survey.n:,} samples"
@@ -235,10 +276,11 @@ def recommend(survey: Survey, target: Target) -> Plan:
         budget=target.limit,
         spent=gone,
         wanted_efficiency=target.efficiency,
-        reference=evidence.reference,
-        kind=evidence.kind,
-        squared_error=evidence.criterion.penalty is not None and not named,
-        method=evidence.method,
+        reference=survey.ingredients[moments.reference].name,
+        relative="maximum likelihood" if moments.full is not None else survey.ingredients[moments.reference].name,
+        kind=moments.kind,
+        squared_error=moments.criterion.penalty is not None and not named,
+        method=moments.method,
         n=survey.n,
         n_parameters=request.model.n_parameters,
         model_kind=request.model.kind,
@@ -249,15 +291,15 @@ def recommend(survey: Survey, target: Target) -> Plan:
         curves=comparison.curves,
         reachable=partial(
             reachable_edge,
-            evidence.criterion,
-            cost,
+            comparison.searched,
+            comparison.cost,
             comparison.freedom,
             [(policy.cost, policy.variance) for policy in candidates],
         ),
         again=partial(_again, survey),
         calibration_error=costs.rates.error,
         notes=survey.notes(),
-        bounded=evidence.reference == str(_FULL) and not (survey.weighted or named or evidence.robust),
+        bounded=moments.full is not None and not (survey.weighted or named or moments.robust),
     )
 
 

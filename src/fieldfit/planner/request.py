@@ -12,7 +12,7 @@ import numpy as np
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model
-from fieldfit.policies import Policy
+from fieldfit.policies import Policy, Staged
 from fieldfit.types import FieldfitError, FloatArray
 
 #: θ ↦ names and gradients (q, r) of the functionals that a user names.
@@ -73,7 +73,7 @@ class Request:
     model: Model
     dataset: Dataset
     target: Target
-    policies: tuple[Policy, ...] | None = None
+    policies: tuple[Policy | Staged, ...] | None = None
     functionals: Functionals | None = None
     n_functionals: int | None = None
     precision: FloatArray | None = None
@@ -81,6 +81,11 @@ class Request:
     random_state: int = 0
     reading: float = 0.0
     began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def staged(self) -> tuple[Staged, ...]:
+        """The estimators with a second stage among the policies."""
+        return tuple(policy for policy in self.policies or () if isinstance(policy, Staged))
 
     def later(self, seconds: float) -> Request:
         """The same with a clock that started later."""

@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fieldfit.planner.candidates import Candidate
+from fieldfit.planner.pilot import PILOT_POLICY
+from fieldfit.planner.refined import FULL
 from fieldfit.planner.request import Target
 from fieldfit.planner.search import Edge, least_at
 from fieldfit.report.frontier import FrontierPoint, draw_frontier, frontier_html
@@ -55,6 +57,8 @@ class Plan:
         Part of the budget that the pilot has used.
     reference : str
         The policy with variance 1.
+    relative : str
+        The same in words.
     kind : str
         The criterion.
     method : str
@@ -82,6 +86,7 @@ class Plan:
     spent: float
     wanted_efficiency: float | None
     reference: str
+    relative: str
     kind: str
     method: str
     n: int
@@ -184,7 +189,7 @@ class Plan:
         best = self.best_candidate
         lines = [self.caution] if self.caution else []
         lines.append(f"Fit '{best.policy}': {self.reason}.")
-        relative = "maximum likelihood" if self.reference == "FL" else self.reference
+        relative = self.relative
         what = "squared error" if self.squared_error else "variance"
         accuracy = f"its {what} is {best.variance:.4g} times that of {relative}"
         if best.policy == self.reference:
@@ -194,9 +199,11 @@ class Plan:
             + (f" (± {100 * best.error:.2g}% from the pilot's sample)." if best.error > 1e-6 else ".")
         )
         compared = f"none of the {len(self.candidates)} policies compared is"
-        if best.policy == "PL1":
+        if best.second_stage:
+            lines.append(best.second_stage)
+        elif best.policy == str(PILOT_POLICY):
             lines.append("Plain pseudo-likelihood is the best choice here: no mixture is more accurate at this cost.")
-        elif best.policy == "FL":
+        elif best.policy == str(FULL):
             lines.append(
                 f"Plain maximum likelihood is the best choice here: {compared} clearly more accurate"
                 + (", and it is within the budget." if math.isfinite(self.budget) else ".")
@@ -210,7 +217,7 @@ class Plan:
                 f"about {self._cost(better.cost)}, "
                 f"{times}."
             )
-        elif best.policy != "FL":
+        elif best.policy != str(FULL):
             lines.append(f"{compared.capitalize()} clearly more accurate at a higher cost.")
         if math.isfinite(self.budget) and self.spent == 0:
             lines.append(
@@ -262,7 +269,7 @@ class Plan:
         """
         shown = list(self.candidates)
         if most is not None and len(shown) > most:
-            plain = (self.best, "PL1", "FL")
+            plain = (self.best, str(PILOT_POLICY), str(FULL))
             ranked = sorted(
                 shown, key=lambda policy: (policy.policy not in plain, not policy.on_frontier, policy.variance)
             )
@@ -278,7 +285,7 @@ class Plan:
             )
             for policy in shown
         )
-        relative = "maximum likelihood" if self.reference == "FL" else self.reference
+        relative = self.relative
         note = (
             f"→ recommended, • on the frontier. Variance relative to {relative} ({self.kind}); costs of a whole fit."
         )
@@ -325,7 +332,7 @@ class Plan:
         >>> plan.plot_lam().savefig("variance-lam.png")
         """
         frame = self.variance_against_lam()
-        relative = "maximum likelihood" if self.reference == "FL" else self.reference
+        relative = self.relative
         levels = [Level(relative, 1.0)]
         panels = []
         for place, family in enumerate(dict.fromkeys(frame["family"])):
@@ -367,7 +374,7 @@ class Plan:
 
     def _labels(self) -> tuple[str, str]:
         cost = "seconds of a fit" if self.unit == "seconds" else "the paper's FLOPs of a fit"
-        relative = "maximum likelihood" if self.reference == "FL" else self.reference
+        relative = self.relative
         return cost, f"variance relative to {relative}"
 
     def plot(self) -> Figure:

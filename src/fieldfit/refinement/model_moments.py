@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Draws of the model behind the weights: at first, for each condition, and at most.
 FEWEST_DRAWS, DRAWS_PER_CONDITION, MOST_DRAWS = 4_000, 8, 30_000
 #: More draws are made while the weights' own noise adds more than this to the predicted relative variance.
-_NOISE = 0.01
+NOISE = 0.01
 
 
 def free_rows(matrix: FloatArray, free: BoolArray | None) -> FloatArray:
@@ -83,4 +83,4 @@ def _noisy(halves: Sequence[ScoreMoments], conditions: Stack, free: BoolArray | 
     chosen = choose_weights(halves, coefficients, np.ones(coefficients.shape[1], dtype=np.int64), [1])
     both = pooled(halves[0], halves[1])
     inside = relative_variance(covariance_of(chosen.matrix, both), both.information)
-    return chosen.predicted - inside > 4 * _NOISE
+    return chosen.predicted - inside > 4 * NOISE

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 #: Conditions up to which the algebra is dense.
 MOST_CONDITIONS = 3_000
 #: Conditions up to which the default tries a larger graph distance, and the largest distance that it tries.
-_MOST_CONDITIONS_TRIED, _LARGEST_DISTANCE_TRIED = 1_200, 3
+MOST_CONDITIONS_TRIED, _LARGEST_DISTANCE_TRIED = 1_200, 3
 #: Predicted excess over maximum likelihood at which no larger distance is tried.
-_SMALL_EXCESS = 0.005
+SMALL_EXCESS = 0.005
 #: With more conditions than this the first stage is judged alone first; its estimate is kept where its excess is smaller.
-_CONDITIONS_JUDGED, _EXCESS_KEPT = 300, 0.01
+CONDITIONS_JUDGED, EXCESS_KEPT = 300, 0.01
 #: Step, in standard errors, at which the estimate is stable.
 _STABLE = 1e-5
 
@@ -83,7 +83,7 @@ def model_weights(
                     f"'{bound.policy} >> optimal({limit})' has {p:,} moment conditions; dense weights take at most "
                     f"{MOST_CONDITIONS:,}."
                 )
-            if best is not None and (p > _MOST_CONDITIONS_TRIED or p == best[0].conditions.size):
+            if best is not None and (p > MOST_CONDITIONS_TRIED or p == best[0].conditions.size):
                 break
             halves, source = moments_at(model, theta, conditions, dataset, random_state, draws, free, most_states)
             weights = choose_weights(
@@ -92,7 +92,7 @@ def model_weights(
             if best is not None and weights.predicted > best[1].predicted * (1 - WORTH):
                 break
             best = (conditions, weights, halves, source)
-            if weights.predicted < 1 + _SMALL_EXCESS:
+            if weights.predicted < 1 + SMALL_EXCESS:
                 break
         assert best is not None
         return best
@@ -121,10 +121,10 @@ def refine(
     began = time.perf_counter()
     if given is None and not model.observed and bound.everything and not is_exact(model):
         first_stack = stack(model, bound, 1)
-        if first_stack.conditions.size > _CONDITIONS_JUDGED:
+        if first_stack.conditions.size > CONDITIONS_JUDGED:
             with one_blas_thread():
                 relative = first_efficiency(model, theta, first_stack, dataset, free, random_state)
-            if relative < 1 + _EXCESS_KEPT:
+            if relative < 1 + EXCESS_KEPT:
                 samples = SampleConditions(first_stack.conditions, dataset.codes, None, row_weight)
                 account = _unchanged(first_stack, relative, time.perf_counter() - began)
                 return Refined(theta, account, first_stack, samples, first_stack.first, free, precision)

@@ -148,7 +148,12 @@ class Criterion:
 
     def bread_meat(self, lam: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Bread and meat of one mixture, with the penalty."""
-        breads, meats = self.moments.moments(lam[None, :], beta[None, :])
+        used = np.flatnonzero(lam * beta)
+        if 0 < len(used) < len(lam):
+            moments = self.moments.subset(used.tolist())
+            breads, meats = moments.moments(lam[None, used], beta[None, used])
+        else:
+            breads, meats = self.moments.moments(lam[None, :], beta[None, :])
         bread, meat = breads[0], meats[0]
         if bread.ndim == 2:
             bread, meat = (bread + bread.T) / 2, (meat + meat.T) / 2

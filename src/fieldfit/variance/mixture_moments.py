@@ -16,13 +16,12 @@ the Z that was drawn for them (`with_drawn_selection`, where λ = 1 and the nois
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from fieldfit.models.base import Problem
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Noise
 from fieldfit.policies.structure import Structure
@@ -95,6 +94,24 @@ class MixtureMoments:
     def with_drawn_selection(cls, names: Sequence[str], bread: FloatArray, meat: FloatArray) -> MixtureMoments:
         """Bread (f, …) and meat (f, f, …) of data with the drawn Z: all noise is in K, and every λ is 1."""
         return cls(tuple(names), bread, meat, np.zeros_like(bread), np.zeros_like(bread))
+
+    def with_alone(self, names: Sequence[str], J: Sequence[FloatArray], K: Sequence[FloatArray]) -> MixtureMoments:
+        """With further terms that use all samples and are mixed with no other."""
+        if not names:
+            return self
+        before, r = self.count, self.J.shape[-1]
+        cross = np.zeros((before + len(names),) * 2 + (r, r))
+        cross[:before, :before] = self.K
+        for place, meat in enumerate(K, before):
+            cross[place, place] = meat
+        none = np.zeros((len(names), r, r))
+        return MixtureMoments(
+            (*self.names, *names),
+            np.concatenate([self.J, np.stack(J)]),
+            cross,
+            np.concatenate([self.N, none]),
+            np.concatenate([self.O, none]),
+        )
 
     @property
     def count(self) -> int:
@@ -172,6 +189,24 @@ class MixtureMoments:
         return scale[:, None] * basis, -2.0 * float(determinant)
 
 
+class MomentPart(Protocol):
+    """Scores of samples and the derivative of their sum: a compiled problem, or other estimating functions."""
+
+    n_samples: int
+
+    def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """The derivative of the sum of scores (r, r)."""
+
+    def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """The same times a vector."""
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """Each sample's score times a vector (n,)."""
+
+    def score_blocks(self, theta: FloatArray) -> Iterator[tuple[int, FloatArray]]:
+        """Stream the scores as (first sample, block)."""
+
+
 class SampledTerm(Protocol):
     """A term whose moments can be taken over samples."""
 
@@ -184,10 +219,10 @@ class SampledTerm(Protocol):
         """What its selection adds to the variance."""
 
     @property
-    def problem(self) -> Problem:
-        """The term in the mean over Z, on the samples."""
+    def parts(self) -> Sequence[tuple[float, MomentPart]]:
+        """Scores of the samples whose weighted sum is the term in the mean over Z; terms may share them."""
 
-    def drawn(self, seed: int) -> Problem:
+    def drawn(self, seed: int) -> MomentPart:
         """The term with a drawn Z, on the samples; of a free λ with λ = 1/2."""
 
 
@@ -219,13 +254,15 @@ class Sampled:
         """
         before = self.moments
         information = self.information[full]
-        turned = np.stack([np.linalg.lstsq(information, matrix, rcond=None)[0] for matrix in self.information])
+        d = len(information)
+        solved = np.linalg.lstsq(information, np.concatenate(list(self.information), axis=1), rcond=None)[0]
+        turned = np.ascontiguousarray(solved.reshape(d, -1, d).transpose(1, 0, 2))
+        rest = (before.K[full, full] + information) @ turned - before.K[full]
         K = before.K.copy()
         for f in range(len(K)):
-            for g in range(len(K)):
-                K[f, g] += turned[f].T @ (before.K[full, full] + information) @ turned[g]
-                K[f, g] -= before.K[f, full] @ turned[g] + turned[f].T @ before.K[full, g]
-        K = (K + K.transpose(0, 1, 3, 2)) / 2
+            for g in range(f + 1):
+                pair = K[f, g] + turned[f].T @ rest[g] - before.K[f, full] @ turned[g]
+                K[f, g] = K[g, f] = (pair + pair.T) / 2
         together = [noise is Noise.TOGETHER for noise in self.noises]
         N = np.stack([K[f, f] if whole else before.N[f] for f, whole in enumerate(together)])
         return replace(self, moments=replace(before, K=K, N=N))
@@ -246,21 +283,27 @@ def sampled_moments(
     that the samples follow the model, so that N of components drawn one by one is their information; otherwise it is
     estimated from draws, as the noise of laws without a free λ always is.
     """
-    n = terms[0].problem.n_samples
-    square = None if weight is None else weight**2
-    known: dict[int, tuple[FloatArray, FloatArray, FloatArray]] = {}
-    for term in terms:
-        if id(term.problem) not in known:
-            J = _bread(term.problem, theta, basis, weight) / n
-            other = J if square is None else _bread(term.problem, theta, basis, square) / n
-            known[id(term.problem)] = J, other, _scores(term.problem, theta, basis, weight)
-    J, information, means = (np.stack([known[id(term.problem)][k] for term in terms]) for k in range(3))
-    S = means
+    problems = list({id(part): part for term in terms for _, part in term.parts}.values())
+    place = {id(part): k for k, part in enumerate(problems)}
+    shares = np.zeros((len(terms), len(problems)))
+    for f, term in enumerate(terms):
+        for share, part in term.parts:
+            shares[f, place[id(part)]] += share
+    n = problems[0].n_samples
+    breads = np.stack([_bread(part, theta, basis, weight) / n for part in problems])
+    squared = breads
+    if weight is not None:
+        squared = np.stack([_bread(part, theta, basis, weight**2) / n for part in problems])
+    scores = np.stack([_scores(part, theta, basis, weight) for part in problems])
+    means = np.einsum("fp,pid->fid", shares, scores)
     if not inside:
         # Each term has an optimum of its own, where its scores have mean 0.
-        S = S - S.mean(axis=1, keepdims=True)
-    K = np.einsum("fid,gie->fgde", S, S, optimize=True) / n
-    K = (K + K.transpose(0, 1, 3, 2)) / 2
+        scores = scores - scores.mean(axis=1, keepdims=True)
+    products = np.einsum("pid,qie->pqde", scores, scores, optimize=True) / n
+    products = (products + products.transpose(0, 1, 3, 2)) / 2
+    J, information = (np.einsum("fp,pde->fde", shares, matrices) for matrices in (breads, squared))
+    K = np.einsum("fp,gq,pqde->fgde", shares, shares, products, optimize=True)
+    S = np.einsum("fp,pid->fid", shares, scores)
     N, O = np.zeros_like(J), np.zeros_like(J)  # noqa: E741
     for f, term in enumerate(terms):
         if term.noise is Noise.TOGETHER:
@@ -281,7 +324,7 @@ def sampled_moments(
     return Sampled(moments, tuple(term.noise for term in terms), S, information)
 
 
-def _bread(problem: Problem, theta: FloatArray, basis: FloatArray | None, weight: FloatArray | None) -> FloatArray:
+def _bread(problem: MomentPart, theta: FloatArray, basis: FloatArray | None, weight: FloatArray | None) -> FloatArray:
     if basis is None:
         return -problem.hessian_matrix(theta, weight)
     products = np.stack(
@@ -291,7 +334,9 @@ def _bread(problem: Problem, theta: FloatArray, basis: FloatArray | None, weight
     return np.asarray((matrix + matrix.T) / 2)
 
 
-def _scores(problem: Problem, theta: FloatArray, basis: FloatArray | None, weight: FloatArray | None) -> FloatArray:
+def _scores(
+    problem: MomentPart, theta: FloatArray, basis: FloatArray | None, weight: FloatArray | None
+) -> FloatArray:
     if basis is None:
         scores = np.concatenate([block for _, block in problem.score_blocks(theta)])
     else:

@@ -12,11 +12,12 @@ Both are computed only at iterations at which the gradient is several times smal
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
-from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution
 from fieldfit.optim.cg import conjugate_gradients
 from fieldfit.types import FloatArray
@@ -29,11 +30,28 @@ _APART = 4.0
 _PROBES, _RESIDUAL, _MOST_PRODUCTS = 2, 0.2, 200
 
 
+class StoppedObjective(Protocol):
+    """What the rule needs of an objective: `fieldfit.objective.Objective`, or an expansion of one."""
+
+    def value_grad(self, x: FloatArray) -> tuple[float, FloatArray]:
+        """The objective (to be minimised) and its gradient."""
+
+    def hessian_product(self, x: FloatArray, v: FloatArray) -> FloatArray:
+        """Its Hessian times a vector."""
+
+    def signed_score(self, x: FloatArray, random: np.random.Generator) -> FloatArray:
+        """Σ_i ε_i ψ_i with random signs ε."""
+
+    @property
+    def hessian_diagonal(self) -> Callable[[FloatArray], FloatArray] | None:
+        """A function that gives an approximate diagonal of the Hessian, or None."""
+
+
 @dataclass
 class StatisticalStop:
     """Tells an optimiser when to stop; afterwards ``error`` is the optimisation error as a part of the sampling error."""
 
-    objective: Objective
+    objective: StoppedObjective
     seed: int = 0
     fraction: float = FRACTION
     error: float = float("inf")
@@ -83,11 +101,9 @@ class StatisticalStop:
     def _sampling_error(self, x: FloatArray) -> float | None:
         """tr(H⁻¹M) at x; it changes little near the optimum, and is computed once."""
         random = np.random.default_rng(self.seed)
-        problem, weight = self.objective.problem, self.objective.row_weight
-        theta, noise = self.objective.full(x), []
+        noise = []
         for _ in range(_PROBES):
-            signs = random.choice([-1.0, 1.0], problem.n_samples)
-            score = problem.value_grad(theta, signs if weight is None else signs * weight)[1][self.objective.free]
+            score = self.objective.signed_score(x, random)
             self.evaluations += 1
             form = self._form(x, np.ascontiguousarray(score))
             if form is None:

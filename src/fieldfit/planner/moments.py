@@ -1,11 +1,11 @@
-"""What is known about the variance of policies at the pilot's θ̂: moments of the ingredients, and the criterion they allow.
+"""The moments of ingredients and refined estimators at the pilot's θ̂, and the criterion that they allow.
 
 | model                                     | expectations over X             | criterion                                 |
 |-------------------------------------------|---------------------------------|-------------------------------------------|
 | at most 4,096 states, nothing missing, no | sums over all states            | det (root), or the functionals named      |
 | importance weights                        |                                 |                                           |
-| at most 120 parameters                    | means over the pilot's samples  | trace with the reference's information    |
-| more parameters                           | the same, on a few directions   | the same trace from random directions     |
+| where Hessians are cheap as matrices      | means over the pilot's samples  | trace with the reference's information    |
+| else                                      | the same, on a few directions   | the same trace from random directions     |
 
 Sums over all states assume that the model is right. They are compared with means over the pilot's samples; where the two
 disagree, the means are used, which hold for any distribution (`MISSPECIFIED`).
@@ -17,15 +17,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model
 from fieldfit.planner import pilot as piloting
 from fieldfit.planner.directions import determined, named_metric, random_directions, solved_basis
 from fieldfit.planner.ingredients import Ingredient
-from fieldfit.planner.pilot import Effort, Pilot, moment_passes
+from fieldfit.planner.pilot import PILOT_POLICY, Pilot
+from fieldfit.planner.refined import FULL, RefinedTerm
 from fieldfit.planner.request import Request
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray
@@ -38,6 +41,8 @@ MOST_PLANNED_STATES = 1 << 12
 _DISAGREE_ERRORS, _DISAGREE = 5.0, 0.05
 #: Fewest samples for that comparison, in all and for each parameter.
 _FEWEST_COMPARED, _FOR_EACH_PARAMETER = 300, 20
+#: Directions from which on errors come from a part of the samples, and about how many.
+_MANY_DIRECTIONS, _ERROR_ROWS = 60, 250
 MISSPECIFIED = (
     "The pilot's samples do not follow the model: variances that assume it differ from those of the samples by up to "
     "{percent:.0f}%. Variances are therefore means over the samples (robust)."
@@ -45,12 +50,13 @@ MISSPECIFIED = (
 
 
 @dataclass(frozen=True)
-class Evidence:
+class PilotMoments:
     """The criterion at θ̂, how expectations were taken, and the samples that its error comes from."""
 
     criterion: Criterion
-    names: tuple[str, ...]
-    reference: str  # the policy that has C = 1: "FL" or "PL1"
+    raw: MixtureMoments | None  # in all coordinates of θ, where they are matrices
+    reference: int  # the term that has C = 1
+    full: int | None  # the place of maximum likelihood
     kind: str  # description of C
     method: str
     evaluations: float  # evaluations of each ingredient that were made, in samples × passes
@@ -73,7 +79,7 @@ class Evidence:
         """The part that comes from a few random directions: C is a ratio of two means over them."""
         if self.probes is None or len(self.probes) < 2:
             return 0.0
-        unit = np.eye(len(self.names))[self.names.index(self.reference)]
+        unit = np.eye(self.criterion.moments.count)[self.reference]
         try:
             variances, base = self._along_probes(lam, beta), self._along_probes(unit, unit)
         except np.linalg.LinAlgError:
@@ -91,24 +97,24 @@ class Evidence:
     def _sample_error(self, lam: FloatArray, beta: FloatArray, metric: FloatArray) -> float:
         """The part that comes from the samples."""
         assert self.sampled is not None
-        scores = self.sampled.scores
+        # A standard deviation is known well enough from a few hundred samples.
+        n = self.sampled.scores.shape[1]
+        some = slice(None, None, max(1, n // _ERROR_ROWS) if len(metric) > _MANY_DIRECTIONS else 1)
+        scores = self.sampled.scores[:, some]
         bread = self.criterion.bread_meat(lam, beta)[0]
-        composite = np.einsum("f,fid->id", lam * beta, scores)
+        used = np.flatnonzero(lam * beta)
+        composite = np.tensordot((lam * beta)[used], scores[used], 1)
         try:
-            if self.adjusted:
-                full = self.names.index("FL")
-                information = self.sampled.information
-                mixed = np.einsum("f,fde->de", lam * beta, information)
-                composite = composite - np.linalg.lstsq(information[full], scores[full].T, rcond=None)[0].T @ mixed
-                away = np.linalg.solve(bread, composite.T).T
-                extra = np.einsum("id,de,ie->i", away, metric, away)
+            if self.adjusted and self.full is not None:
+                mixed = np.tensordot((lam * beta)[used], self.sampled.information[used], 1)
+                composite = composite - self._full_rows[some] @ mixed
+                extra = _lengths(np.linalg.solve(bread, composite.T).T, metric)
                 total = math.exp(self.criterion.value(lam, beta) + self.criterion.reference)
-                return float(extra.std() / math.sqrt(len(extra)) / total)
-            solved = np.linalg.solve(bread, composite.T).T
+                return float(extra.std() / math.sqrt(n) / total)
+            each = _lengths(np.linalg.solve(bread, composite.T).T, metric)
         except np.linalg.LinAlgError:
             return math.nan
-        each = np.einsum("id,de,ie->i", solved, metric, solved)
-        base = self._reference_rows
+        base = self._reference_rows[some]
         # C is a ratio of two means over the same samples. What selection adds is taken to vary as the rest does; what a
         # penalty adds does not vary.
         ratio = each / each.mean() - base / base.mean()
@@ -116,17 +122,30 @@ class Evidence:
         if self.criterion.prior is not None:
             prior = np.linalg.solve(bread, np.linalg.solve(bread, self.criterion.prior).T)
             share = float(each.mean() / (each.mean() + np.sum(prior * metric)))
-        return float(share * ratio.std() / math.sqrt(len(each)))
+        return float(share * ratio.std() / math.sqrt(n))
+
+    @cached_property
+    def _full_rows(self) -> FloatArray:
+        """I⁻¹ times the scores of maximum likelihood (n, d)."""
+        assert self.sampled is not None
+        assert self.full is not None
+        information, scores = self.sampled.information[self.full], self.sampled.scores[self.full]
+        return np.asarray(np.linalg.lstsq(information, scores.T, rcond=None)[0].T)
 
     @cached_property
     def _reference_rows(self) -> FloatArray:
         """What each sample adds to the criterion of the reference."""
         assert self.sampled is not None
         assert isinstance(self.criterion.size, LogTrace)
-        place = self.names.index(self.reference)
-        unit = np.eye(len(self.names))[place]
-        solved = np.linalg.solve(self.criterion.bread_meat(unit, unit)[0], self.sampled.scores[place].T).T
-        return np.asarray(np.einsum("id,de,ie->i", solved, self.criterion.size.metric, solved))
+        unit = np.eye(self.criterion.moments.count)[self.reference]
+        bread = self.criterion.bread_meat(unit, unit)[0]
+        solved = np.linalg.solve(bread, self.sampled.scores[self.reference].T).T
+        return _lengths(solved, self.criterion.size.metric)
+
+
+def _lengths(rows: NDArray[np.floating[Any]], metric: FloatArray) -> FloatArray:
+    """xᵀ R x of each row."""
+    return np.asarray(np.sum((rows @ metric) * rows, axis=1))
 
 
 @dataclass(frozen=True)
@@ -151,15 +170,16 @@ class Penalty:
 
 @dataclass(frozen=True)
 class _Reduced:
-    """Evidence whose criterion has neither penalty nor reference yet, and the basis (r, d) that its moments are on."""
+    """Moments whose criterion has neither penalty nor reference yet, and the basis (r, d) that they are on."""
 
-    evidence: Evidence
+    moments: PilotMoments
     basis: FloatArray
 
 
 def gather(
     request: Request,
     ingredients: Sequence[Ingredient],
+    refined: Sequence[RefinedTerm],
     pilot: Pilot,
     rows: Dataset,
     *,
@@ -167,33 +187,34 @@ def gather(
     enumerated: bool,
     compare: bool = True,
     deadline: float = math.inf,
-) -> Evidence:
-    """The evidence about these ingredients at the pilot's θ̂.
+) -> PilotMoments:
+    """The moments of these ingredients and refined estimators at the pilot's θ̂.
 
     ``simulated`` says that ``rows`` were drawn from the model, ``enumerated`` that expectations are sums over all states,
     and ``compare`` that these are compared with means over the samples. Solves get fewer steps where ``deadline`` is near.
     """
-    names = tuple(part.name for part in ingredients)
+    laws = [part.law for part in ingredients]
     shown, directions = (None, None) if request.functionals is None else request.functionals(pilot.theta)
-    reference = names.index("FL") if "FL" in names else names.index("PL1") if "PL1" in names else 0
+    full, plain = (laws.index(policy.laws[0]) if policy.laws[0] in laws else None for policy in (FULL, PILOT_POLICY))
+    reference = full if full is not None else plain or 0
     penalty = Penalty.of(request)
     what = "covariance" if penalty is None else "squared error"
-    gathering = _Gathering(request, ingredients, names, reference, pilot, rows, simulated, what)
+    gathering = _Gathering(request, ingredients, refined, reference, full, pilot, rows, simulated, what)
     if enumerated:
         reduced = gathering.enumerated()
         if not simulated and rows.n >= fewest_to_compare(len(pilot.theta)) and compare:
             reduced = gathering.robust_if_needed(reduced)
     else:
         reduced = gathering.means(directions, None if penalty is None else penalty.bread, deadline)
-    basis, evidence = reduced.basis, reduced.evidence
-    criterion, kind = evidence.criterion, evidence.kind
+    basis, moments = reduced.basis, reduced.moments
+    criterion, kind = moments.criterion, moments.kind
     if penalty is not None:
         bread, meat = ((basis * diagonal[:, None]).T @ basis for diagonal in (penalty.bread, penalty.meat))
         criterion = replace(criterion, penalty=bread, prior=meat)
     if directions is not None:
         criterion = replace(criterion, size=LogTrace(named_metric(criterion, directions @ basis, reference)))
         kind = "mean variance of " + ", ".join((shown or ())[:3]) + (", …" if len(shown or ()) > 3 else "")
-    return replace(evidence, criterion=criterion.relative_to(reference), kind=kind)
+    return replace(moments, criterion=criterion.relative_to(reference), kind=kind)
 
 
 @dataclass(frozen=True)
@@ -202,8 +223,9 @@ class _Gathering:
 
     request: Request
     ingredients: Sequence[Ingredient]
-    names: tuple[str, ...]
+    refined: Sequence[RefinedTerm]
     reference: int
+    full: int | None
     pilot: Pilot
     rows: Dataset
     simulated: bool
@@ -221,17 +243,20 @@ class _Gathering:
             probability,
         )
         basis, _ = moments.whitening()
-        moments = moments.projected(basis)
-        criterion = Criterion(moments, LogDeterminant(basis.shape[1]), moments.information)
-        evidence = Evidence(
-            criterion=criterion,
-            names=self.names,
-            reference=self.names[self.reference],
+        breads_meats = [term.exact(moments) for term in self.refined]
+        names = [term.name for term in self.refined]
+        raw = moments.with_alone(names, [pair[0] for pair in breads_meats], [pair[1] for pair in breads_meats])
+        projected = raw.projected(basis)
+        own = PilotMoments(
+            criterion=Criterion(projected, LogDeterminant(basis.shape[1]), projected.information),
+            raw=raw,
+            reference=self.reference,
+            full=self.full,
             kind=f"det^(1/r) of the {self.what}",
             method=f"sums over all {len(probability)} states at the pilot's θ",
             evaluations=len(probability) * (len(theta) + 2.0),
         )
-        return _Reduced(evidence, basis)
+        return _Reduced(own, basis)
 
     def robust_if_needed(self, exact: _Reduced) -> _Reduced:
         """Means over the samples where they contradict the sums over states, which assume the model.
@@ -240,25 +265,25 @@ class _Gathering:
         mean over Z: the selection noise of a few draws has an error of its own, and says nothing about the model.
         """
         robust = self._dense_means(inside=False)
-        by_samples = _in_the_mean(robust.evidence.criterion).relative_to(self.reference)
-        metric = exact.evidence.criterion.moments.J[self.reference]
-        by_states = replace(_in_the_mean(exact.evidence.criterion), size=LogTrace(metric)).relative_to(self.reference)
-        sampled = replace(robust.evidence, criterion=by_samples)
+        by_samples = _in_the_mean(robust.moments.criterion).relative_to(self.reference)
+        metric = exact.moments.criterion.moments.J[self.reference]
+        by_states = replace(_in_the_mean(exact.moments.criterion), size=LogTrace(metric)).relative_to(self.reference)
+        sampled = replace(robust.moments, criterion=by_samples)
         largest = 0.0
-        for unit in np.eye(len(self.names)):
+        for unit in np.eye(by_samples.moments.count)[: len(self.ingredients)]:
             difference = abs(math.expm1(by_samples.value(unit, unit) - by_states.value(unit, unit)))
             error = sampled.error(unit, unit)
             if math.isfinite(difference) and difference > max(_DISAGREE_ERRORS * error, _DISAGREE):
                 largest = max(largest, difference)
-        spent = exact.evidence.evaluations + robust.evidence.evaluations
+        spent = exact.moments.evaluations + robust.moments.evaluations
         if largest == 0.0:
-            return replace(exact, evidence=replace(exact.evidence, evaluations=spent))
+            return replace(exact, moments=replace(exact.moments, evaluations=spent))
         note = MISSPECIFIED.format(percent=100 * largest)
-        return replace(robust, evidence=replace(robust.evidence, notes=(note,), evaluations=spent, robust=True))
+        return replace(robust, moments=replace(robust.moments, notes=(note,), evaluations=spent, robust=True))
 
     def means(self, directions: FloatArray | None, ridge: FloatArray | None, deadline: float) -> _Reduced:
         """Means over samples, in all coordinates or on the solutions of a few directions."""
-        if len(self.pilot.theta) <= piloting.MOST_DENSE_PARAMETERS:
+        if self.pilot.effort.dense is not None:
             return self._dense_means(inside=True)
         request, theta, rows, effort = self.request, self.pilot.theta, self.rows, self.pilot.effort
         chosen = directions
@@ -292,15 +317,16 @@ class _Gathering:
         """Means over samples in all coordinates; ``inside`` assumes that the samples follow the model."""
         r = len(self.pilot.theta)
         sampled = self._sampled(None, inside=inside)
-        basis, _ = sampled.moments.whitening()
+        raw = sampled.moments
+        basis, _ = raw.subset(range(len(self.ingredients))).whitening()
         sampled = sampled.projected(basis)
         lost = r - basis.shape[1]
         note = f"{lost} directions without information in the samples are excluded." if lost else ""
-        return self._reduced(sampled, basis, sampled.moments.J[self.reference], 2.0 * r, note)
+        return self._reduced(sampled, basis, sampled.moments.J[self.reference], 2.0 * r, note, raw=raw)
 
     def _sampled(self, basis: FloatArray | None, *, inside: bool) -> Sampled:
         return sampled_moments(
-            self.ingredients,
+            [*self.ingredients, *(term if inside else term.robust() for term in self.refined)],
             self.pilot.theta,
             weight=self.rows.relative_weight,
             basis=basis,
@@ -316,16 +342,18 @@ class _Gathering:
         passes: float,
         note: str,
         probes: FloatArray | None = None,
+        raw: MixtureMoments | None = None,
     ) -> _Reduced:
-        adjusted = self.simulated and "FL" in self.names
-        if adjusted:
-            sampled = sampled.with_full_scores(self.names.index("FL"))
-        reference = self.names[self.reference]
+        adjusted = self.simulated and self.full is not None
+        if self.simulated and self.full is not None:
+            sampled = sampled.with_full_scores(self.full)
+        reference = self.ingredients[self.reference].name
         simulated = " simulated" if self.simulated else ""
-        evidence = Evidence(
+        own = PilotMoments(
             criterion=Criterion(sampled.moments, LogTrace(metric), sampled.moments.information),
-            names=self.names,
-            reference=reference,
+            raw=raw,
+            reference=self.reference,
+            full=self.full,
             kind=f"tr(J·{self.what}) with J the information of {reference}",
             method=f"means over {self.rows.n:,} samples{simulated} at the pilot's θ",
             evaluations=self.rows.n * passes,
@@ -334,15 +362,7 @@ class _Gathering:
             adjusted=adjusted,
             probes=probes,
         )
-        return _Reduced(evidence, basis)
-
-
-def evidence_passes(model: Model, rows: Dataset, effort: Effort, directions: int | None, enumerated: bool) -> float:
-    """About how many evaluations on the pilot's samples the moments of one family take."""
-    r = model.n_parameters
-    if enumerated:
-        return (r + 3.0) * model.n_states / rows.n
-    return moment_passes(r, directions or effort.probes, effort.cg_steps)
+        return _Reduced(own, basis)
 
 
 def fewest_to_compare(r: int) -> int:

@@ -1,0 +1,134 @@
+"""Refined estimators in plans: their variance is that of theory and of fits, and their cost is counted."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.inference import programs
+from fieldfit.planner import moments as gathering
+from fieldfit.planner import refined
+from fieldfit.planner.refined import ExpandedObjective
+from fieldfit.types import FieldfitError
+
+REFINED = ["PL1 >> optimal(1)", "PL1 >> optimal(2)"]
+
+
+@pytest.fixture(scope="module")
+def grid():
+    model = ff.BoltzmannMachine.grid(3, 3, states=(-1, 1))
+    theta = np.random.default_rng(0).choice([-0.8, 0.8], 12)
+    return model, theta, model.sample(theta, 2000, random_state=1).values
+
+
+def by_policy(plan, column="variance"):
+    return plan.table.set_index("policy")[column]
+
+
+def test_sums_over_states_give_the_variances_of_theory(grid, monkeypatch):
+    model, _, x = grid
+    plan = ff.plan(model, x, policies=["PL1", "FL", *REFINED, "0.3*PL1/row >> FL"])
+    assert plan.method.startswith("sums over all 512 states")
+    monkeypatch.setattr(refined, "RIDGES", (0.0,))
+    variance, without = by_policy(plan), by_policy(ff.plan(model, x, policies=["PL1", "FL", *REFINED]))
+    for text in REFINED:
+        # A fit has a small ridge, which theory has not.
+        theory = ff.asymptotics(model, plan.theta, text).efficiency()
+        assert without[text] == pytest.approx(theory, rel=1e-7)
+        assert theory <= variance[text] < 1.01 * theory
+    assert variance["0.3*PL1/row >> FL"] == pytest.approx(1.0, abs=1e-12)
+    assert variance["PL1"] > 1.1 > 1.02 > variance["PL1 >> optimal(2)"]
+    assert plan.candidates[-1].samples == len(x)
+
+
+def test_means_over_samples_agree_within_their_error(grid, monkeypatch):
+    model, _, x = grid
+    exact = by_policy(ff.plan(model, x, policies=["PL1", "FL", *REFINED]))
+    monkeypatch.setattr(gathering, "MOST_PLANNED_STATES", 0)
+    plan = ff.plan(model, x, policies=["PL1", "FL", *REFINED])
+    variance, error = by_policy(plan), by_policy(plan, "error")
+    for text in REFINED:
+        # The trace and the determinant differ a little where the excess differs between directions.
+        assert abs(variance[text] / exact[text] - 1) < 4 * error[text] + 0.02
+
+
+def test_plans_compare_refined_estimators_without_being_asked(grid):
+    model, _, x = grid
+    plan = ff.plan(model, x, flops=2e8)
+    assert {"PL1 >> optimal(1)", "PL1 >> optimal(2)", "PL1 >> FL"} <= set(plan.table["policy"])
+    assert plan.best == "PL1 >> optimal(2)", plan.explain()
+    assert "moment conditions of 'PL1'" in plan.explain()
+    assert plan.spent + plan.best_candidate.cost <= 2e8
+    # Accurate for a small part of what maximum likelihood takes.
+    cost = by_policy(plan, "flops")
+    assert cost["PL1"] < cost[plan.best] < 0.2 * cost["FL"]
+    assert min(variance for _, variance in plan.edge) <= plan.best_candidate.variance
+
+
+def test_costs_have_both_stages(grid):
+    model, _, x = grid
+    plan = ff.plan(model, x, policies=["PL1", "FL", "PL1 >> FL", *REFINED])
+    seconds, flops = by_policy(plan, "seconds"), by_policy(plan, "flops")
+    for text in ["PL1 >> FL", *REFINED]:
+        assert seconds[text] > seconds["PL1"]
+        assert flops[text] > flops["PL1"]
+    steps = next(own for own in plan.candidates if own.policy == "PL1 >> FL").evaluations
+    fit = ff.fit(model, x, "PL1 >> FL")
+    first = ff.fit(model, x, "PL1")
+    count = fit.convergence.evaluations + 2 * fit.convergence.hessian_products + first.convergence.evaluations
+    assert 0.3 * count < steps < 3 * count
+
+
+def test_an_expanded_objective_has_the_covariance_of_its_scores():
+    random = np.random.default_rng(3)
+    root = random.normal(size=(4, 4))
+    objective = ExpandedObjective(root @ root.T + np.eye(4), np.diag([1.0, 2.0, 3.0, 4.0]), 50, None)
+    draws = np.stack([objective.signed_score(np.zeros(4), random) for _ in range(4000)])
+    np.testing.assert_allclose(np.cov(draws.T), 50 * np.diag([1.0, 2.0, 3.0, 4.0]), atol=16)
+    x = random.normal(size=4)
+    np.testing.assert_allclose(objective.value_grad(x)[1], objective.hessian_product(x, x))
+
+
+def test_where_the_samples_contradict_the_model_refined_variances_are_robust():
+    model = ff.BoltzmannMachine(4)
+    ones = np.indices((2, 2, 2, 2)).sum(axis=0)
+    p = (np.array([0.013, 0.012, 0.405, 0.114, 0.456]) / [1, 4, 6, 4, 1])[ones]
+    states = np.indices((2, 2, 2, 2)).reshape(4, -1).T
+    x = states[np.random.default_rng(1).choice(16, 6000, p=p.ravel() / p.sum())]
+    plan = ff.plan(model, x, policies=["PL1", "FL", "PL1 >> optimal(1)", "PL1 >> FL"])
+    assert "do not follow the model" in plan.explain()
+    variance = by_policy(plan)
+    assert variance["PL1 >> FL"] == pytest.approx(1.0, abs=1e-9)
+    assert np.isfinite(variance["PL1 >> optimal(1)"])
+
+
+@pytest.mark.parametrize("text", ["PL1 >> 0.2*FL", "Nodewise >> optimal", "PL1 >> FL~1000"])
+def test_second_stages_that_are_not_planned_are_refused(grid, text):
+    model, _, x = grid
+    with pytest.raises(FieldfitError, match="cannot be planned"):
+        ff.plan(model, x, policies=["PL1", text])
+
+
+def test_samples_with_missing_values_have_no_optimal_stage(grid):
+    model, _, x = grid
+    holes = x.astype(float)
+    holes[::50, 0] = np.nan
+    with pytest.raises(FieldfitError, match="complete samples"):
+        ff.plan(model, holes[:200], policies=["PL1 >> optimal(1)"])
+
+
+def test_the_sampler_and_the_full_likelihood_share_one_compiled_sum(monkeypatch):
+    compiled = []
+
+    def counted(*arguments):
+        compiled.append(arguments[0])
+        return original(*arguments)
+
+    original: Any = vars(programs)["compile_template"]
+    monkeypatch.setattr(programs, "compile_template", counted)
+    model = ff.BoltzmannMachine(10, biases=True)
+    draws = model.sample(np.zeros(model.n_parameters), 50, random_state=0)
+    compiled.clear()
+    ff.fit(model, draws.values, "FL", sigma2=1.0)
+    assert (2,) * 10 not in compiled
