@@ -5,6 +5,8 @@ An error message is a sentence that says what was given, what was expected and w
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +14,11 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
+#: An array of any type.
+Array = NDArray[Any]
+#: The arrays of a file by name, and values that JSON can represent by name: the two parts of what is saved.
+Arrays = dict[str, Array]
+Plain = dict[str, Any]
 
 
 class FieldfitError(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fieldfit.api.prepare import prepare
 from fieldfit.api.refine import refined_again
@@ -19,7 +19,7 @@ _SAME = 1e-6
 
 def attach(
     fit: Fit,
-    data: Any,
+    data: object,
     *,
     sample_weight: ArrayLike | str | None = None,
     weight_kind: str = "importance",

@@ -65,7 +65,7 @@ class HypothesisTest:
         return f"{self.name} test: {self.statistic:.4f}, p = {self.p:.4g} ({law})"
 
 
-def wald_test(fit: Fit, hypothesis: Any, value: Any, kind: Kind) -> HypothesisTest:
+def wald_test(fit: Fit, hypothesis: object, value: object, kind: Kind) -> HypothesisTest:
     """Test R θ = value; the restrictions that are not independent of the others count once."""
     rows = _restrictions(fit, hypothesis)
     wanted = np.asarray(value, dtype=np.float64)
@@ -126,7 +126,7 @@ def _without_penalty(fit: Fit, test: str) -> None:
         )
 
 
-def score_test(fit: Fit, parameters: Any) -> HypothesisTest:
+def score_test(fit: Fit, parameters: object) -> HypothesisTest:
     """Were the fixed parameters fixed at the right values? Needs the restricted fit only."""
     refuse_refined(fit, "A score test", "Use a Wald test: fit.wald_test(…).")
     _without_penalty(fit, "score")
@@ -323,7 +323,7 @@ def _same_samples(first: Fit, other: Fit) -> bool:
     return first.n == other.n and (not known or first.fingerprint == other.fingerprint)
 
 
-def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind, parameters: Any) -> pd.DataFrame:
+def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind, parameters: object) -> pd.DataFrame:
     """Which parameters differ from 0, at a false discovery rate of ``level``.
 
     ``method`` "bh" (Benjamini–Hochberg) holds for independent or positively dependent tests, "by"

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.api.refinement import read_refinement
 from fieldfit.api.result import Fit
@@ -19,7 +18,7 @@ from fieldfit.data.encoders import names_of, read_encoder
 from fieldfit.models.base import Cost, Model
 from fieldfit.objective import Penalty
 from fieldfit.policies import Policy
-from fieldfit.types import FieldfitError, FileFormatError
+from fieldfit.types import Arrays, FieldfitError, FileFormatError, Plain
 from fieldfit.variance import Moments
 from fieldfit.weights.storing import from_plain, to_plain
 
@@ -45,7 +44,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
     if fit.encoder is not None:
         model = model.with_input_names(None, None)  # the encoder knows the names: they are not written twice
     specification, model_arrays = model.specification()
-    arrays: dict[str, NDArray[Any]] = {
+    arrays: Arrays = {
         "theta": fit.theta,
         "sigma2": fit.sigma2,
         "free": fit.free,
@@ -76,7 +75,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
     if fit.weights is not None:
         weights, weight_arrays = to_plain(fit.weights)
         arrays |= {f"weights_{name}": array for name, array in weight_arrays.items()}
-    header: dict[str, Any] = {
+    header: Plain = {
         "kind": "fit",
         "model_kind": fit.model.kind,
         "model": specification,
@@ -198,5 +197,5 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
         ) from error
 
 
-def _part(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+def _part(arrays: Arrays, prefix: str) -> Arrays:
     return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from numpy.typing import ArrayLike
 
@@ -32,7 +32,7 @@ from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, as_o
 
 def fit(
     model: Model,
-    data: Any,
+    data: object,
     policy: Policy | Staged | str = "PL1",
     *,
     sigma2: ByParameter = None,

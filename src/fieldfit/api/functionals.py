@@ -60,7 +60,7 @@ class Estimate:
         return f"{text} ({self.caution})" if self.caution else text
 
 
-def places_of(parameters: Any, names: Sequence[str]) -> IntArray:
+def places_of(parameters: object, names: Sequence[str]) -> IntArray:
     """Indices of parameters given by names or numbers, one or many."""
     r = len(names)
     if isinstance(parameters, str | int | np.integer):
@@ -86,7 +86,7 @@ def places_of(parameters: Any, names: Sequence[str]) -> IntArray:
     return np.array(places, dtype=np.int64)
 
 
-def some_places(parameters: Any, names: Sequence[str]) -> IntArray:
+def some_places(parameters: object, names: Sequence[str]) -> IntArray:
     """The same, at least one."""
     places = places_of(parameters, names)
     if not len(places):
@@ -102,7 +102,7 @@ def unit_rows(places: IntArray, r: int) -> FloatArray:
 
 
 def value_and_gradient(
-    g: Any, gradient: Any, theta: FloatArray, names: Sequence[str]
+    g: object, gradient: object, theta: FloatArray, names: Sequence[str]
 ) -> tuple[str, float, FloatArray]:
     """Name, value and gradient of a functional.
 
@@ -152,7 +152,7 @@ def value_and_gradient(
     return "g(θ)" if name == "<lambda>" else name, value, slope
 
 
-def _coefficients(values: Any) -> FloatArray:
+def _coefficients(values: object) -> FloatArray:
     """Finite numbers, or a sentence."""
     try:
         numbers = np.asarray(values, dtype=np.float64)

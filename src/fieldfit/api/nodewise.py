@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fieldfit.api.result import Fit
 
 
-def fit_nodewise(model: Model, data: Any, staged: Staged, options: Mapping[str, Any]) -> Fit:
+def fit_nodewise(model: Model, data: object, staged: Staged, options: Mapping[str, Any]) -> Fit:
     """`fit` of ``Nodewise >> optimal``; ``options`` are those of `fit`."""
     from fieldfit.api.fitting import assemble
 

@@ -21,13 +21,13 @@ from fieldfit.policies import Policy, Staged, as_estimator
 
 def plan(
     model: Model,
-    data: Any,
+    data: object,
     budget: str | float | None = None,
     *,
     flops: float | None = None,
     efficiency: float | None = None,
     policies: Sequence[Policy | Staged | str] | Policy | Staged | str | None = None,
-    functionals: Any = None,
+    functionals: object = None,
     sigma2: Any = None,
     sample_weight: ArrayLike | str | None = None,
     weight_kind: str = "importance",

@@ -100,7 +100,7 @@ class Projection(Shown):
 
 
 def project(
-    model: FieldModel, distribution: Any, policy: Policy | str = "FL", *, start: Any = None, tol: float = 1e-10
+    model: FieldModel, distribution: object, policy: Policy | str = "FL", *, start: Any = None, tol: float = 1e-10
 ) -> Projection:
     """Compute the projection θ₀ of a distribution on the model under a policy, and the variance around it.
 
@@ -200,7 +200,7 @@ def project(
     )
 
 
-def _probabilities(model: FieldModel, distribution: Any, codes: Int32Array) -> FloatArray:
+def _probabilities(model: FieldModel, distribution: object, codes: Int32Array) -> FloatArray:
     if isinstance(distribution, tuple) and len(distribution) == 2 and isinstance(distribution[0], FieldModel):
         other, theta = distribution
         if other.graph.cardinalities != model.graph.cardinalities or other.observed:

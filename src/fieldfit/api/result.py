@@ -15,7 +15,7 @@ from fieldfit.api.refinement import refuse_refined
 from fieldfit.api.standard_errors import SHARED, StandardErrors
 from fieldfit.docstrings import filled
 from fieldfit.refinement.specification import SpecificationTest
-from fieldfit.types import FloatArray, PolicyError
+from fieldfit.types import FloatArray, Plain, PolicyError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,7 +141,7 @@ class Fit(StandardErrors):
 
     # --- robustness -------------------------------------------------------------------------------------------------
 
-    def influence(self, data: Any = None, *, parameters: Any = None, rows: Any = None) -> FloatArray:
+    def influence(self, data: object = None, *, parameters: object = None, rows: object = None) -> FloatArray:
         """Compute how much each observation changes each parameter: 𝓘 = (H + P)⁻¹ ψ (Equation 18 of the paper).
 
         Parameters
@@ -175,7 +175,7 @@ class Fit(StandardErrors):
 
         return influence(self, data, parameters, rows)
 
-    def influence_blocks(self, data: Any = None) -> Iterator[tuple[int, FloatArray]]:
+    def influence_blocks(self, data: object = None) -> Iterator[tuple[int, FloatArray]]:
         """Iterate over the influence in blocks of samples, for arrays that do not fit in memory.
 
         Parameters
@@ -199,7 +199,7 @@ class Fit(StandardErrors):
 
         return influence_blocks(self, data)
 
-    def influential(self, k: int = 10, *, parameters: Any = None) -> pd.DataFrame:
+    def influential(self, k: int = 10, *, parameters: object = None) -> pd.DataFrame:
         """List the fitted samples that change the estimate most.
 
         Parameters
@@ -224,7 +224,7 @@ class Fit(StandardErrors):
 
         return influential(self, k, parameters)
 
-    def gross_error_sensitivity(self, parameters: Any = None) -> Sensitivity:
+    def gross_error_sensitivity(self, parameters: object = None) -> Sensitivity:
         """Compute the largest effect that one observation can have: sup over x of abs(n 𝓘(x)), averaged over Z.
 
         Parameters
@@ -246,7 +246,7 @@ class Fit(StandardErrors):
 
         return gross_error_sensitivity(self, parameters)
 
-    def plot_influence(self, k: int = 10, ax: Axes | None = None, *, parameters: Any = None) -> Axes:
+    def plot_influence(self, k: int = 10, ax: Axes | None = None, *, parameters: object = None) -> Axes:
         """Draw Cook's distance of every fitted sample. ``influential(fit.n)`` has the same numbers.
 
         Parameters
@@ -329,7 +329,7 @@ class Fit(StandardErrors):
         refuse_refined(self, "CLBIC", "Compare first stages, or held-out likelihoods (cross_validate).")
         return -2 * self.composite_log_likelihood + float(np.log(self.total)) * self.effective_parameters(kind)
 
-    def wald_test(self, hypothesis: Any, value: Any = 0.0, *, kind: Kind = "robust") -> HypothesisTest:
+    def wald_test(self, hypothesis: object, value: object = 0.0, *, kind: Kind = "robust") -> HypothesisTest:
         """Test the linear hypothesis R θ = value with a Wald test.
 
         Parameters
@@ -354,7 +354,7 @@ class Fit(StandardErrors):
 
         return wald_test(self, hypothesis, value, kind)
 
-    def score_test(self, parameters: Any = None) -> HypothesisTest:
+    def score_test(self, parameters: object = None) -> HypothesisTest:
         """Test whether the fixed parameters have the values they were fixed at.
 
         Parameters
@@ -385,7 +385,7 @@ class Fit(StandardErrors):
         *,
         method: Literal["bh", "by"] = "bh",
         kind: Kind = "robust",
-        parameters: Any = None,
+        parameters: object = None,
     ) -> pd.DataFrame:
         """Add q-values to `table` and mark the parameters that differ from 0 at a false discovery rate.
 
@@ -456,7 +456,7 @@ class Fit(StandardErrors):
 
     # --- words ------------------------------------------------------------------------------------------------------
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Plain:
         """Return how the fit went as plain values.
 
         Returns

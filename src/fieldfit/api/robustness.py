@@ -8,7 +8,7 @@ For the fitted samples ψ has the drawn Z; for new ones it is expected over Z, a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,7 +37,7 @@ BLOCK = 4_000_000
 _SCREENED = 3
 
 
-def influence(fit: Fit, data: Any = None, parameters: Any = None, rows: Any = None) -> FloatArray:
+def influence(fit: Fit, data: object = None, parameters: object = None, rows: object = None) -> FloatArray:
     """𝓘 of each sample for each parameter, or for those chosen, (n, q); or of chosen samples for all parameters."""
     if rows is not None:
         if data is not None or parameters is not None:
@@ -68,7 +68,7 @@ def influence_on(fit: Fit, source: Scores, places: IntArray) -> FloatArray:
     return np.stack(columns, axis=1)
 
 
-def influence_of_rows(fit: Fit, rows: Any) -> FloatArray:
+def influence_of_rows(fit: Fit, rows: object) -> FloatArray:
     """𝓘 of some fitted samples for every parameter (rows, r): one score and one solve for each, for any r."""
     n = fit.problem.n_samples
     chosen = np.atleast_1d(np.asarray(rows))
@@ -105,7 +105,7 @@ def _scores_of(fit: Fit, rows: IntArray) -> FloatArray:
     return scores
 
 
-def influence_blocks(fit: Fit, data: Any = None) -> Iterator[tuple[int, FloatArray]]:
+def influence_blocks(fit: Fit, data: object = None) -> Iterator[tuple[int, FloatArray]]:
     """𝓘 as a stream of (first sample, block of samples × parameters); NaN for parameters that are not identified."""
     accuracy = matrices(fit, "The influence of every sample on every parameter")
     if data is None:
@@ -139,7 +139,7 @@ def matrices(fit: Fit, what: str) -> DenseAccuracy:
     return accuracy
 
 
-def _expected(fit: Fit, data: Any) -> Scores:
+def _expected(fit: Fit, data: object) -> Scores:
     return expected_scores(fit, fit.model.read_new(data))
 
 
@@ -153,7 +153,7 @@ def expected_scores(fit: Fit, dataset: Dataset) -> Scores:
     return expected_problem(fit.policy.bind(structure), dataset.n, lambda chosen: fit.model.compile(dataset, chosen))
 
 
-def influential(fit: Fit, k: int = 10, parameters: Any = None) -> pd.DataFrame:
+def influential(fit: Fit, k: int = 10, parameters: object = None) -> pd.DataFrame:
     """The samples that move the fit most.
 
     ``distance`` is Cook's: 𝓘ᵀ Cov(θ̂)⁻¹ 𝓘 over all parameters, or over those chosen. Where there are no more samples than
@@ -171,7 +171,7 @@ def influential(fit: Fit, k: int = 10, parameters: Any = None) -> pd.DataFrame:
     return distances(fit, parameters).head(k)
 
 
-def checked_number(k: Any) -> int:
+def checked_number(k: object) -> int:
     """How many samples to show, an integer of at least 1."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise ModelError(f"The number of samples to show must be an integer of at least 1; got {k!r}.")
@@ -208,7 +208,7 @@ def _influential_by_solves(fit: Fit, k: int) -> pd.DataFrame:
     )
 
 
-def distances(fit: Fit, parameters: Any = None) -> pd.DataFrame:
+def distances(fit: Fit, parameters: object = None) -> pd.DataFrame:
     """The same for every fitted sample, the largest first."""
     import pandas as pd
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Sensitivity(Shown):
     each: FloatArray
     total: float
     standardised: float
-    state: tuple[Any, ...] | int
+    state: tuple[object, ...] | int
     exact: bool
     parameters: tuple[str, ...]
     errors: FloatArray
@@ -80,7 +80,7 @@ class Sensitivity(Shown):
         return first_rows(PlainTable("", columns, rows, formats=("", ".4g", ".3g", ".3g")))
 
 
-def gross_error_sensitivity(fit: Fit, parameters: Any = None) -> Sensitivity:
+def gross_error_sensitivity(fit: Fit, parameters: object = None) -> Sensitivity:
     """See `Sensitivity`; over all parameters, or over those chosen, which works for any number of them."""
     model = fit.model
     states = model.all_samples(MOST_ENUMERATED_STATES)
@@ -114,7 +114,7 @@ def gross_error_sensitivity(fit: Fit, parameters: Any = None) -> Sensitivity:
         standard = np.einsum("ir,rs,is->i", moved, metric, moved, optimize=True)
         standardised = max(standardised, float(np.sqrt(max(standard.max(), 0.0))))
     each[np.isnan(variances)] = np.nan
-    state: tuple[Any, ...] | int = where
+    state: tuple[object, ...] | int = where
     if states is not None:
         table = as_table(states)
         state = tuple(values[code] for values, code in zip(table.states, table.codes[where].tolist(), strict=True))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -135,7 +135,7 @@ class StandardErrors(FitState):
         """
         return self.dense_accuracy(kind).covariance * self.total
 
-    def standard_errors(self, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
+    def standard_errors(self, kind: Kind = "robust", parameters: object = None) -> FloatArray:
         """Compute the standard error of each parameter.
 
         Parameters
@@ -167,7 +167,7 @@ class StandardErrors(FitState):
         variances = [accuracy.covariance_of(unit_rows(places[[k]], r))[0, 0] for k in range(len(places))]
         return np.where(none[places], np.nan, np.array([_root(variance) for variance in variances]))
 
-    def conf_int(self, level: float = 0.95, kind: Kind = "robust", parameters: Any = None) -> FloatArray:
+    def conf_int(self, level: float = 0.95, kind: Kind = "robust", parameters: object = None) -> FloatArray:
         """Compute normal confidence intervals.
 
         Parameters
@@ -192,7 +192,7 @@ class StandardErrors(FitState):
             centre = centre[places_of(parameters, self.model.parameter_names)]
         return np.stack([centre - half, centre + half], axis=1)
 
-    def table(self, level: float = 0.95, kind: Kind = "robust", parameters: Any = None) -> pd.DataFrame:
+    def table(self, level: float = 0.95, kind: Kind = "robust", parameters: object = None) -> pd.DataFrame:
         """Return estimates, standard errors, z, p-values and confidence intervals as a table.
 
         Parameters
@@ -236,8 +236,8 @@ class StandardErrors(FitState):
 
     def functional(
         self,
-        g: Any,
-        gradient: Any = None,
+        g: object,
+        gradient: object = None,
         *,
         kind: Kind = "robust",
         level: float = 0.95,
@@ -305,7 +305,7 @@ class StandardErrors(FitState):
         self,
         level: float = 0.95,
         kind: Kind = "robust",
-        parameters: Any = None,
+        parameters: object = None,
         *,
         most: int = 40,
         ax: Axes | None = None,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fieldfit.cli.options import Json, Out, Seed, Threads, limit_threads
+from fieldfit.types import Plain
 
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit
@@ -54,7 +55,7 @@ class TrainingOptions:
         Policy.parse(self.policy)
         check_folder(self.out)
 
-    def described(self, warned: list[str]) -> dict[str, Any]:
+    def described(self, warned: list[str]) -> Plain:
         """What the JSON document says of the options and of what was warned about."""
         return {"l1": self.l1, "file": None if self.out is None else str(self.out), "warnings": list(warned)}
 
@@ -74,7 +75,7 @@ class TrainingOptions:
             raise InterruptedFitError(f"Interrupted after {fit.iterations} iterations: not converged{kept}.")
 
 
-def say_fit(fit: Fit, labels: int, inputs: str, sigma2: float | None) -> None:
+def say_fit(fit: Fit, labels: int, inputs: str, sigma2: object) -> None:
     """The model, the policy, how the fit ended, and its automatic weights; ``inputs`` counts symbols or features."""
     from fieldfit.cli.output import say
     from fieldfit.cli.weighting import print_weights

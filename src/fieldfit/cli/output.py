@@ -45,13 +45,13 @@ def note(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def print_json(document: Any) -> None:
+def print_json(document: object) -> None:
     """One JSON document on stdout. Numbers that JSON does not have (NaN, infinities) are null."""
     unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
     print(json.dumps(plain(document), ensure_ascii=not unicode, allow_nan=False, indent=1))
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Numpy's numbers and arrays as Python's, and NaN or infinite ones as None."""
     if hasattr(value, "tolist"):
         value = value.tolist()

@@ -11,6 +11,7 @@ import typer
 
 from fieldfit.cli.chains import SeparatorOption
 from fieldfit.cli.options import GroupsOption, HeaderOption, KindOfWeight, SampleWeight, WeightKind
+from fieldfit.types import Plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +89,7 @@ def _cell(value: Any) -> str | int | float | None:
     return float(value)
 
 
-def records(frame: pd.DataFrame, index: str) -> list[dict[str, Any]]:
+def records(frame: pd.DataFrame, index: str) -> list[Plain]:
     """The lines of a frame as dictionaries, for JSON."""
     lines = frame.rename_axis(index).reset_index().to_dict(orient="records")
     return [{str(name): value for name, value in line.items()} for line in lines]

@@ -13,15 +13,13 @@ from fieldfit.api.cautions import few_samples
 from fieldfit.cli.output import print_table, say
 from fieldfit.cli.weighting import print_weights
 from fieldfit.report.table import PlainTable
-from fieldfit.types import FieldfitError
+from fieldfit.types import FieldfitError, Plain
 
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit
 
 
-def fit_document(
-    fit: Fit, warned: Sequence[str] = (), path: Path | None = None, level: float = 0.95
-) -> dict[str, Any]:
+def fit_document(fit: Fit, warned: Sequence[str] = (), path: Path | None = None, level: float = 0.95) -> Plain:
     """The report and every parameter with its standard error, or null where that is not known."""
     errors, interval = accuracy(fit, level)
     z, p = z_and_p(fit, errors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -43,7 +43,7 @@ class TableOptions:
     weight_kind: KindOfWeight = WeightKind.importance
     groups: GroupsOption = None
 
-    def read(self, path: Path, states: Sequence[Any] | None = None, names: Sequence[str] | None = None) -> Table:
+    def read(self, path: Path, states: Sequence[object] | None = None, names: Sequence[str] | None = None) -> Table:
         """The table in a file, its values checked against the states (None: the states that it has)."""
         from fieldfit.cli.values import as_list
         from fieldfit.data.table import read_table

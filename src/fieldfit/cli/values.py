@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fieldfit.types import DataError, FieldfitError, ModelError
+from fieldfit.types import DataError, FieldfitError, ModelError, Plain
 
 if TYPE_CHECKING:
     from fieldfit.types import FloatArray
@@ -123,11 +123,11 @@ def _edges_from_file(path: str, names: Sequence[str]) -> list[tuple[int, int]]:
     return edges
 
 
-def as_evidence(items: Sequence[str], names: Sequence[str], states: Sequence[Sequence[Any]]) -> dict[str, Any] | None:
+def as_evidence(items: Sequence[str], names: Sequence[str], states: Sequence[Sequence[object]]) -> Plain | None:
     """``name=state`` items as a mapping from names to states."""
     if not items:
         return None
-    evidence: dict[str, Any] = {}
+    evidence: Plain = {}
     for item in items:
         name, equals, text = item.rpartition("=")
         if not equals or name not in names:

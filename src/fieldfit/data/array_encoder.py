@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.label_lists import Label, check_unknown, encode_labels, flatten_labels, offsets_of
 from fieldfit.data.packing import pack_names, unpack_names
 from fieldfit.data.sequences import UNKNOWN, Sequences
-from fieldfit.types import DataError, FileFormatError, Int32Array
+from fieldfit.types import Array, Arrays, DataError, FileFormatError, Int32Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,14 +81,14 @@ class ArrayEncoder:
             n_labels=len(self.labels),
         )
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> Arrays:
         """The encoder as plain arrays, from which `from_arrays` makes it again."""
-        arrays: dict[str, NDArray[Any]] = {"n_features": np.asarray([self.n_features], dtype=np.int64)}
+        arrays: Arrays = {"n_features": np.asarray([self.n_features], dtype=np.int64)}
         pack_names(arrays, "labels", self.labels)
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ArrayEncoder:
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> ArrayEncoder:
         """The encoder that `to_arrays` gave these arrays."""
         if "n_features" not in arrays:
             raise FileFormatError("The file has no entry 'n_features'; it is damaged or of another kind.")
@@ -109,7 +108,7 @@ def _matrix(matrix: Any, index: int) -> Any:
     return array
 
 
-def _rows(matrix: Any, index: int, width: int) -> int:
+def _rows(matrix: object, index: int, width: int) -> int:
     """The number of tokens of sentence ``index``, whose matrix must have ``width`` columns."""
     n_rows, n_columns = _matrix(matrix, index).shape
     if n_columns != width:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit._kernels import NameTable
 from fieldfit.data.alphabet import Alphabet
@@ -16,7 +14,7 @@ from fieldfit.data.attributes import AttributeRows, AttributeText, Item, attribu
 from fieldfit.data.label_lists import Label, check_unknown, encode_labels, flatten_labels
 from fieldfit.data.packing import pack_names, pack_text, unpack_names, unpack_text
 from fieldfit.data.sequences import UNKNOWN, Sequences
-from fieldfit.types import DataError, Int32Array
+from fieldfit.types import Array, Arrays, DataError, Int32Array, Plain
 
 Sentences = Sequence[Sequence[Item]] | AttributeText
 
@@ -94,7 +92,7 @@ class AttributeEncoder:
             return self._sequences(rows, np.full(len(rows.indptr) - 1, UNKNOWN, dtype=np.int32))
         return self._sequences(rows, encode_labels(flatten_labels(y, lengths), lengths, self.labels, unknown_labels))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Plain:
         return {"features": self.features, "labels": self.labels}  # the table is made again
 
     @cached_property
@@ -134,14 +132,14 @@ class AttributeEncoder:
             n_labels=len(self.labels),
         )
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> Arrays:
         """The encoder as plain arrays, from which `from_arrays` makes it again."""
-        arrays: dict[str, NDArray[Any]] = {}
+        arrays: Arrays = {}
         pack_text(arrays, "features", self.feature_names())
         pack_names(arrays, "labels", self.labels)
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> AttributeEncoder:
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> AttributeEncoder:
         """The encoder that `to_arrays` gave these arrays."""
         return cls(Alphabet(unpack_text(arrays, "features")), unpack_names(arrays, "labels"))

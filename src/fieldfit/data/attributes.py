@@ -61,7 +61,7 @@ def attribute_rows(sentences: Sequence[Sequence[Item]], names: NameTable, *, gro
     return AttributeRows(offsets_of(lengths), offsets_of(counts), codes, values)
 
 
-def _plain(item: Any) -> Any:
+def _plain(item: object) -> Any:
     """Other mappings as dicts and arrays of names as lists; the rest as it is, to be refused with its place."""
     if isinstance(item, Mapping):
         return dict(item)

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.columns import ColumnText
@@ -20,7 +19,7 @@ from fieldfit.data.packing import pack_text, unpack_text
 from fieldfit.data.sequences import UNKNOWN, Sequences
 from fieldfit.data.template_blocks import Block, Cells, Source, group_templates, learn_blocks, look_up
 from fieldfit.data.templates import FeatureSpec, parse_templates
-from fieldfit.types import DataError, Int32Array
+from fieldfit.types import Array, Arrays, DataError, Int32Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +218,7 @@ class ColumnEncoder:
             )
         return codes
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> Arrays:
         """The encoder as plain arrays, from which `from_arrays` makes it again."""
         sources = list(self.vocabularies)
         about = {
@@ -233,7 +232,7 @@ class ColumnEncoder:
                 for block in self.state_blocks + self.pair_blocks
             ],
         }
-        arrays: dict[str, NDArray[Any]] = {}
+        arrays: Arrays = {}
         pack_text(arrays, "about", [json.dumps(about)])
         pack_text(arrays, "labels", [str(name) for name in self.labels])
         pack_text(arrays, "stop_words", self.stop_words)
@@ -246,7 +245,7 @@ class ColumnEncoder:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ColumnEncoder:
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> ColumnEncoder:
         """The encoder that `to_arrays` gave these arrays."""
         about = json.loads(unpack_text(arrays, "about")[0])
         spec = parse_templates(about["templates"], source=about["name"])

@@ -25,10 +25,9 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.data.atomic import atomic_writer
-from fieldfit.types import FileAccessError, FileFormatError
+from fieldfit.types import Array, Arrays, FileAccessError, FileFormatError, Plain
 
 FORMAT_NAME = "fieldfit"
 FORMAT_VERSION = 1
@@ -56,7 +55,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 # ---------------------------------------------------------------------------------------------------------- writing
 
 
-def write_container(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+def write_container(path: str | os.PathLike[str], header: Plain, arrays: Arrays) -> None:
     """Write `header` (JSON values; must have a text "kind") and `arrays` (numbers or booleans) to `path`, atomically.
 
     Either the whole new file is in place afterwards, or the old one is untouched: a full disk or Ctrl-C leaves no
@@ -116,7 +115,7 @@ def _check_storable(value: object, where: str, depth: int) -> None:
         )
 
 
-def _storable_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
+def _storable_array(name: str, array: Array) -> Array:
     if not isinstance(name, str) or not _ARRAY_NAME.fullmatch(name):
         raise FileFormatError(
             f"{name!r} cannot name an array in a file: use up to 100 letters, digits, '_', '-' and '.', "
@@ -160,7 +159,7 @@ def _npy_preamble(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 def read_container(
     path: str | os.PathLike[str], *, kind: str | None = None, max_bytes: int = MAX_TOTAL_BYTES
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+) -> tuple[Plain, Arrays]:
     """The header and the arrays that `write_container` was given (tuples of the header come back as lists).
 
     With `kind`, a file of another kind is refused. No more than about `max_bytes` of memory is taken, whatever the
@@ -179,7 +178,7 @@ class _Reader:
     def fail(self, problem: str, advice: str = "Use an intact copy, or fit and save again.") -> NoReturn:
         raise FileFormatError(f"{self.path} cannot be read as a saved fieldfit file: {problem}. {advice}")
 
-    def read(self, kind: str | None) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def read(self, kind: str | None) -> tuple[Plain, Arrays]:
         try:
             status = os.stat(self.path)
             if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
@@ -192,9 +191,7 @@ class _Reader:
                 f"{self.path} cannot be opened: {reason}. Check the path and its rights."
             ) from error
 
-    def read_archive(
-        self, file: IO[bytes], size: int, kind: str | None
-    ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def read_archive(self, file: IO[bytes], size: int, kind: str | None) -> tuple[Plain, Arrays]:
         self.check_directory(file, size)
         try:
             with zipfile.ZipFile(file) as archive:
@@ -289,7 +286,7 @@ class _Reader:
             self.fail("it has no header.json", "Give the path of a file that was saved by fieldfit.")
         return members
 
-    def read_header(self, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> dict[str, Any]:
+    def read_header(self, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> Plain:
         info = members[_HEADER_MEMBER]
         if info.file_size > MAX_HEADER_BYTES:
             self.fail(f"its header has {info.file_size} bytes, more than the limit of {MAX_HEADER_BYTES}")
@@ -308,8 +305,8 @@ class _Reader:
         return document
 
     def check_document(
-        self, document: dict[str, Any], kind: str | None
-    ) -> tuple[dict[str, Any], dict[str, tuple[np.dtype[Any], tuple[int, ...]]]]:
+        self, document: Plain, kind: str | None
+    ) -> tuple[Plain, dict[str, tuple[np.dtype[Any], tuple[int, ...]]]]:
         version = document.get("format_version")
         if type(version) is not int or version < 1:
             self.fail("its header has no format version")
@@ -330,7 +327,7 @@ class _Reader:
             self.fail(f"it holds a {stored_kind[:40]!r}, not a {kind!r}", f"Give the path of a saved {kind}.")
         return content, {name: self.check_declaration(name, d) for name, d in declarations.items()}
 
-    def check_declaration(self, name: str, declaration: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    def check_declaration(self, name: str, declaration: object) -> tuple[np.dtype[Any], tuple[int, ...]]:
         shown = repr(name[:100])
         if not _ARRAY_NAME.fullmatch(name) or not isinstance(declaration, dict):
             self.fail(f"its header declares the array {shown} in a way that no saved fit does")
@@ -349,7 +346,7 @@ class _Reader:
 
     def read_array(
         self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, dtype: np.dtype[Any], shape: tuple[int, ...]
-    ) -> NDArray[Any]:
+    ) -> Array:
         preamble = _npy_preamble(dtype, shape)
         n_bytes = math.prod(shape) * dtype.itemsize
         declared = f"{dtype.name} of shape {shape}, as its header declares"
@@ -386,7 +383,7 @@ def _json_depth(text: bytes) -> int:
     return int(np.cumsum(opened - closed).max(initial=0))
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> Plain:
     result = dict(pairs)
     if len(result) != len(pairs):
         raise ValueError("a key is given twice")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.array_encoder import ArrayEncoder
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.column_encoder import ColumnEncoder
 from fieldfit.data.lazy_names import LazyNames
-from fieldfit.types import FileFormatError
+from fieldfit.types import Array, Arrays, FileFormatError
 
 _KINDS: dict[str, type[ArrayEncoder] | type[AttributeEncoder] | type[ColumnEncoder]] = {
     kind.__name__: kind for kind in (ArrayEncoder, AttributeEncoder, ColumnEncoder)
@@ -36,11 +35,11 @@ class Encoder(Protocol):
     def feature_names(self, codes: Iterable[int] | None = None) -> list[str]:
         """The names of the features with these codes (all of them by default)."""
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> Arrays:
         """The encoder as plain arrays."""
 
 
-def read_encoder(kind: str, arrays: Mapping[str, NDArray[Any]]) -> Encoder:
+def read_encoder(kind: str, arrays: Mapping[str, Array]) -> Encoder:
     """The encoder of this class whose `to_arrays` gave these arrays."""
     if kind not in _KINDS:
         raise FileFormatError(f"The file has an encoder {kind!r}, which this version does not have.")

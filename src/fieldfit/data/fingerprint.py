@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.data.sequences import Sequences
-from fieldfit.types import FloatArray, Int32Array
+from fieldfit.types import Array, FloatArray, Int32Array
 
 
 def fingerprint(dataset: Dataset, *, given: Collection[int] = (), symbols: bool = True) -> str:
@@ -58,12 +56,12 @@ def _weighted(weight: FloatArray, kind: str) -> bool:
     return bool(np.any(weight != (1.0 if kind == "counts" else weight[0])))
 
 
-def _scaled(weight: FloatArray, kind: str) -> NDArray[Any]:
+def _scaled(weight: FloatArray, kind: str) -> Array:
     """Counts as they are; importance weights relative to their mean, to seven digits: their scale does not matter."""
     return weight if kind == "counts" else (weight / weight.mean()).astype(np.float32)
 
 
-def _digest(array: NDArray[Any], *texts: str) -> bytes:
+def _digest(array: Array, *texts: str) -> bytes:
     digest = blake2b(repr((array.shape, texts)).encode(), digest_size=16)
     digest.update(np.ascontiguousarray(array).tobytes())
     return digest.digest()

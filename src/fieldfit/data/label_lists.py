@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ def flatten_labels(y: Sequence[Sequence[Label]], lengths: Sequence[int]) -> list
     return flat
 
 
-def _plain(label: Any, position: int, y: Sequence[Sequence[Label]]) -> Label:
+def _plain(label: object, position: int, y: Sequence[Sequence[Label]]) -> Label:
     """Numpy's text and integers as Python's own; anything else is refused with its place."""
     if isinstance(label, str):
         return str(label)

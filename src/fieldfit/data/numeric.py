@@ -8,13 +8,12 @@ numbers; booleans come as 0 and 1.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit.data.labels import States
-from fieldfit.types import Int32Array, IntArray
+from fieldfit.types import Array, Int32Array, IntArray
 
 _BLOCK_CELLS = 131_072
 #: Entries of a table with one for each column and each value of the range.
@@ -22,14 +21,14 @@ MOST_ENTRIES = 8_000_000
 _OUTSIDE = -2
 
 
-def _blocks(matrix: NDArray[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
+def _blocks(matrix: Array) -> Iterator[tuple[slice, Array]]:
     rows = max(1, _BLOCK_CELLS // matrix.shape[1])
     for start in range(0, matrix.shape[0], rows):
         stop = min(start + rows, matrix.shape[0])
         yield slice(start, stop), matrix[start:stop]
 
 
-def whole_range(matrix: NDArray[Any]) -> tuple[int, int] | None:
+def whole_range(matrix: Array) -> tuple[int, int] | None:
     """Lowest and highest value (NaN apart) if all are integers within ±2⁵³, else None; (0, 0) if all are NaN."""
     low, high = None, None
     for _, block in _blocks(matrix):
@@ -48,7 +47,7 @@ def whole_range(matrix: NDArray[Any]) -> tuple[int, int] | None:
     return (low, high) if low > -(2**53) and high < 2**53 else None
 
 
-def present_values(matrix: NDArray[Any], low: int, high: int) -> list[IntArray]:
+def present_values(matrix: Array, low: int, high: int) -> list[IntArray]:
     """The sorted distinct integers of each column, all known to lie in low..high."""
     m, width = matrix.shape[1], high - low + 2
     seen = np.zeros(m * width, dtype=bool)
@@ -58,7 +57,7 @@ def present_values(matrix: NDArray[Any], low: int, high: int) -> list[IntArray]:
 
 
 def look_up(
-    matrix: NDArray[Any], states: Sequence[States], low: int, high: int
+    matrix: Array, states: Sequence[States], low: int, high: int
 ) -> tuple[Int32Array, tuple[int, int] | None]:
     """Codes (n, m), NaN as −1, for states that are integers in low..high; or the first cell outside its states.
 
@@ -87,7 +86,7 @@ def look_up(
     return codes, None
 
 
-def _outside(block: NDArray[Any], low: int, high: int) -> NDArray[np.bool_] | None:
+def _outside(block: Array, low: int, high: int) -> NDArray[np.bool_] | None:
     """Cells that are no integer in low..high and not NaN; None if there is no such cell."""
     if block.dtype.kind == "f":
         good = (block >= low) & (block <= high) & (block == np.rint(block)) | np.isnan(block)
@@ -97,7 +96,7 @@ def _outside(block: NDArray[Any], low: int, high: int) -> NDArray[np.bool_] | No
     return (block < low) | (block > high)
 
 
-def _flat_index(block: NDArray[Any], low: int, high: int) -> IntArray:
+def _flat_index(block: Array, low: int, high: int) -> IntArray:
     """Column · width + (value − low); the last place of each column's row is for NaN."""
     width = high - low + 2
     offsets = np.arange(block.shape[1], dtype=np.int64) * width - low

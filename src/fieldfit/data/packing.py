@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.data.alphabet import Alphabet
-from fieldfit.types import FileFormatError
+from fieldfit.types import Array, Arrays, FileFormatError
 
 
-def pack_text(arrays: dict[str, NDArray[Any]], name: str, texts: Sequence[str]) -> None:
+def pack_text(arrays: Arrays, name: str, texts: Sequence[str]) -> None:
     """Add ``texts`` to ``arrays`` as ``name.bytes`` (uint8) and ``name.ends`` (int64)."""
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     arrays[f"{name}.bytes"] = np.frombuffer(b"".join(encoded), dtype=np.uint8)
     arrays[f"{name}.ends"] = np.cumsum(np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)))
 
 
-def unpack_text(arrays: Mapping[str, NDArray[Any]], name: str) -> list[str]:
+def unpack_text(arrays: Mapping[str, Array], name: str) -> list[str]:
     """The texts that `pack_text` added under ``name``."""
     try:
         content = np.asarray(arrays[f"{name}.bytes"], dtype=np.uint8).tobytes()
@@ -35,7 +33,7 @@ def unpack_text(arrays: Mapping[str, NDArray[Any]], name: str) -> list[str]:
         raise FileFormatError(f"The texts {name!r} are not UTF-8; the file is damaged.") from error
 
 
-def pack_names(arrays: dict[str, NDArray[Any]], name: str, alphabet: Alphabet) -> None:
+def pack_names(arrays: Arrays, name: str, alphabet: Alphabet) -> None:
     """Add the names of ``alphabet`` to ``arrays``, as text or as integers."""
     if alphabet.names and not isinstance(alphabet.names[0], str):
         arrays[f"{name}.numbers"] = np.asarray(alphabet.names, dtype=np.int64)
@@ -43,7 +41,7 @@ def pack_names(arrays: dict[str, NDArray[Any]], name: str, alphabet: Alphabet) -
         pack_text(arrays, name, [str(text) for text in alphabet])
 
 
-def unpack_names(arrays: Mapping[str, NDArray[Any]], name: str) -> Alphabet:
+def unpack_names(arrays: Mapping[str, Array], name: str) -> Alphabet:
     """The alphabet that `pack_names` added under ``name``."""
     if f"{name}.numbers" in arrays:
         return Alphabet(np.asarray(arrays[f"{name}.numbers"], dtype=np.int64).tolist())

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.data.labels import BadValueError, RawColumn, raw_column
-from fieldfit.types import DataError
+from fieldfit.types import Array, DataError
 
 ADVICE = "Give a NumPy array, a list of rows, a pandas DataFrame, or the path of a CSV or TSV file."
 
@@ -24,7 +23,7 @@ class RawTable:
 
     names: list[str]
     n: int
-    matrix: NDArray[Any] | None = None
+    matrix: Array | None = None
     columns: list[RawColumn] | None = None
     lines: Sequence[int] | None = None
     path: str | None = None
@@ -69,7 +68,7 @@ def default_names(m: int) -> list[str]:
     return [f"x{j}" for j in range(m)]
 
 
-def raw_array(array: NDArray[Any]) -> RawTable:
+def raw_array(array: Array) -> RawTable:
     """A NumPy array (n, m) of integers, floating-point numbers (NaN is missing), booleans, texts or objects."""
     if array.ndim != 2:
         raise DataError(

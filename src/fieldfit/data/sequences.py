@@ -11,16 +11,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fieldfit.data.dataset import Dataset
-from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
+from fieldfit.types import Array, DataError, FloatArray, Int32Array, IntArray
 
 UNKNOWN = -1
 """The label code of a token whose label is not given or was never seen in training."""
 
 
-def _frozen(array: ArrayLike, dtype: type[Any], name: str) -> NDArray[Any]:
+def _frozen(array: ArrayLike, dtype: type[Any], name: str) -> Array:
     """A read-only, contiguous, one-dimensional view of ``array``, refused where a cast would change its numbers."""
     given = np.asarray(array)
     if given.dtype == dtype and given.ndim == 1 and given.flags.c_contiguous:

@@ -34,9 +34,9 @@ __all__ = ["Table", "constant_columns", "read_table"]
 
 
 def read_table(
-    source: Any,
+    source: object,
     *,
-    states: Iterable[Any] | None = None,
+    states: Iterable[object] | None = None,
     names: Sequence[str] | None = None,
     columns: Sequence[str | int] | None = None,
     sample_weight: ArrayLike | str | None = None,
@@ -117,7 +117,7 @@ def _listed_states(states: Iterable[Any]) -> States | list[States]:
 
 
 def _raw_table(
-    source: Any,
+    source: object,
     names: Sequence[str] | None,
     columns: Sequence[str | int] | None,
     beside: Sequence[ArrayLike | str | None],
@@ -204,7 +204,7 @@ def _refuse_foreign_names(raw: RawTable, names: Sequence[str]) -> None:
         )
 
 
-def _some(names: Sequence[Any]) -> str:
+def _some(names: Sequence[object]) -> str:
     return ", ".join(map(str, names[:6])) + (", …" if len(names) > 6 else "")
 
 

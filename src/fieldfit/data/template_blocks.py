@@ -76,7 +76,7 @@ def group_templates(templates: Iterable[Template]) -> list[tuple[Template, ...]]
 
 
 def learn_blocks(
-    templates: Iterable[Template], reader: Cells, min_count: int, where: Any
+    templates: Iterable[Template], reader: Cells, min_count: int, where: object
 ) -> tuple[tuple[Block, ...], list[Int32Array]]:
     """The features of each group of templates at the tokens ``where``, and each template's codes at all tokens."""
     blocks: list[Block] = []
@@ -89,7 +89,7 @@ def learn_blocks(
     return tuple(blocks), columns
 
 
-def look_up(block: Block, reader: Cells, where: Any) -> list[Int32Array]:
+def look_up(block: Block, reader: Cells, where: object) -> list[Int32Array]:
     """For each template of the block the feature code of every token, −1 where it does not occur in training."""
     parts, _ = _parts(block.templates, reader, where)
     return _spread(block.space.encode(parts), len(block.templates), reader, where)

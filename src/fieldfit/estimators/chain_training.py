@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fieldfit.api.validation import cross_validate
 from fieldfit.data.chunks import chunk_scores
@@ -14,7 +15,8 @@ from fieldfit.data.sequences import Sequences
 from fieldfit.estimators.sequence_input import encode_sequences, gold_labels, split_sentences
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.optim.early_stopping import EarlyStopping
-from fieldfit.types import FloatArray
+from fieldfit.policies import Policy
+from fieldfit.types import FloatArray, Plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +46,7 @@ def chain_model(
     )
 
 
-def sigma2_grid(sigma2: Any) -> list[Any] | None:
+def sigma2_grid(sigma2: object) -> list[float] | None:
     """The σ² to choose from by cross-validation; None where one is given."""
     if isinstance(sigma2, str) and sigma2 == "cv":
         return list(SIGMA2_GRID)
@@ -54,11 +56,11 @@ def sigma2_grid(sigma2: Any) -> list[Any] | None:
 def validated_sigma2(
     model: ChainCRF,
     sequences: Sequences,
-    policy: Any,
-    grid: Sequence[Any],
+    policy: Policy | str,
+    grid: Sequence[float],
     folds: int,
-    sample_weight: Any,
-    options: dict[str, Any],
+    sample_weight: ArrayLike | None,
+    options: Plain,
 ) -> tuple[float | None, pd.DataFrame]:
     """The σ² of the least held-out negative log-likelihood, with the table of all; sentences count by their weights."""
     table = cross_validate(
@@ -69,7 +71,7 @@ def validated_sigma2(
 
 
 def development_stopping(
-    encoder: Encoder, model: ChainCRF, X: Any, y: Any, *, metric: str, patience: int, check_every: int
+    encoder: Encoder, model: ChainCRF, X: object, y: object, *, metric: str, patience: int, check_every: int
 ) -> EarlyStopping:
     """Stop when sentences X are tagged no better for ``patience`` iterations; they are tagged every ``check_every``."""
     sequences = encode_sequences(encoder, X, y)

@@ -6,11 +6,12 @@ The model and its likelihoods are those of `fieldfit.models.chain_crf`; the fit 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -28,9 +29,12 @@ from fieldfit.estimators.settings import seed_of, threads_of
 from fieldfit.estimators.transfer import transferred
 from fieldfit.estimators.weight_tables import top_features, transition_table
 from fieldfit.models.chain_crf import ChainCRF
+from fieldfit.objective import ByParameter
 from fieldfit.optim import Progress
+from fieldfit.policies import Policy
 from fieldfit.threads import use_threads
-from fieldfit.types import DataError, FileFormatError, ModelError
+from fieldfit.types import DataError, FileFormatError, ModelError, Plain
+from fieldfit.weights import AutoWeights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,12 +113,12 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        policy: Any = "FL",
+        policy: Policy | str = "FL",
         *,
-        sigma2: Any = 10.0,
-        l1: Any = None,
-        weights: Any = None,
-        features: Any = None,
+        sigma2: ByParameter | str = 10.0,
+        l1: ByParameter = None,
+        weights: Sequence[float] | Literal["auto"] | AutoWeights | None = None,
+        features: object = None,
         min_count: int = 1,
         all_pairs: bool = False,
         all_transitions: bool | None = None,
@@ -126,7 +130,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         patience: int = 10,
         check_every: int = 5,
         cv: int = 3,
-        random_state: Any = 0,
+        random_state: object = 0,
         n_jobs: int | None = None,
         verbose: bool = False,
     ) -> None:
@@ -154,12 +158,12 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        X_dev: Any = None,
-        y_dev: Any = None,
+        X: object,
+        y: object = None,
+        X_dev: object = None,
+        y_dev: object = None,
         *,
-        sample_weight: Any = None,
+        sample_weight: ArrayLike | None = None,
         start: CRFTagger | Fit | None = None,
         progress: Callable[[Progress], object] | bool | None = None,
     ) -> CRFTagger:
@@ -207,15 +211,17 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         seed = seed_of(self.random_state)
         with use_threads(threads_of(self.n_jobs)):
             encoder, model, sequences = self.prepare(X, y)
-            options: dict[str, Any] = {
+            options: Plain = {
                 "l1": self.l1,
                 "weights": self.weights,
                 "random_state": seed,
                 "tol": self.tol,
                 "max_iter": self.max_iter,
             }
-            sigma2, grid = self.sigma2, sigma2_grid(self.sigma2)
-            if grid is not None:
+            grid = sigma2_grid(self.sigma2)
+            if grid is None:
+                sigma2 = cast(ByParameter, self.sigma2)
+            else:
                 sigma2, self.cv_results_ = validated_sigma2(
                     model, sequences, self.policy, grid, self.cv, sample_weight, options
                 )
@@ -251,7 +257,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
             self.development_scores_ = stopping.history
         return self
 
-    def prepare(self, X: Any, y: Any = None) -> tuple[Encoder, ChainCRF, Sequences]:
+    def prepare(self, X: object, y: object = None) -> tuple[Encoder, ChainCRF, Sequences]:
         """Return the encoder, the model and the encoded sentences that `fit` would use, for example for `fieldfit.plan`.
 
         Parameters
@@ -303,7 +309,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
 
     # --- the weights --------------------------------------------------------------------------------------------------
 
-    def top_features(self, n: int = 20, label: Any = None) -> pd.DataFrame:
+    def top_features(self, n: int = 20, label: str | int | None = None) -> pd.DataFrame:
         """List the (feature, label) weights with the largest absolute values.
 
         Parameters
@@ -356,7 +362,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         """
         return transition_table(self.model_, self.fit_.theta)
 
-    def compact(self, threshold: float = 0.0, X: Any = None, y: Any = None) -> CRFTagger:
+    def compact(self, threshold: float = 0.0, X: object = None, y: object = None) -> CRFTagger:
         """Return a smaller tagger without small weights.
 
         Parameters

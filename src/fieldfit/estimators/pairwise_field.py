@@ -5,22 +5,27 @@ Two states make a `BoltzmannMachine`, more a `Potts` model; the fit is `fieldfit
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fieldfit.api.fitting import fit as fit_model
 from fieldfit.api.validation import held_out
+from fieldfit.data.labels import States
 from fieldfit.data.table import read_table
 from fieldfit.estimators.settings import seed_of, threads_of
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.models.field import FieldModel
 from fieldfit.models.potts import Potts
+from fieldfit.objective import ByParameter
+from fieldfit.policies import Policy, Staged
 from fieldfit.threads import use_threads
-from fieldfit.types import DataError, FloatArray
+from fieldfit.types import Array, DataError, FloatArray
+from fieldfit.weights import AutoWeights
 
 #: Different values up to which a column of numbers is taken to be discrete.
 _MOST_DISTINCT_VALUES = 256
@@ -72,6 +77,7 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> import numpy as np
+    from numpy.typing import ArrayLike
     >>> import fieldfit as ff
     >>> X = np.array([[0, 0], [0, 1], [1, 1], [1, 1], [0, 0]])
     >>> field = ff.PairwiseField().fit(X)
@@ -81,18 +87,18 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        policy: Any = "PL1",
+        policy: Policy | Staged | str = "PL1",
         *,
-        sigma2: Any = 10.0,
-        l1: Any = None,
-        weights: Any = None,
-        states: Any = None,
-        edges: Any = None,
+        sigma2: ByParameter = 10.0,
+        l1: ByParameter = None,
+        weights: Sequence[float] | Literal["auto"] | AutoWeights | None = None,
+        states: Sequence[object] | None = None,
+        edges: Iterable[tuple[int, int]] | None = None,
         biases: bool = True,
-        score_policy: Any = "FL",
+        score_policy: Policy | str = "FL",
         max_iter: int = 1000,
         tol: float = 1e-6,
-        random_state: Any = 0,
+        random_state: object = 0,
         n_jobs: int | None = None,
         verbose: bool = False,
     ) -> None:
@@ -116,7 +122,7 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> PairwiseField:
+    def fit(self, X: object, y: object = None, *, sample_weight: ArrayLike | None = None) -> PairwiseField:
         """Fit the model.
 
         Parameters
@@ -166,13 +172,13 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = self.fit_.iterations
         return self
 
-    def _read(self, X: Any, reset: bool = False) -> NDArray[Any]:
-        array: NDArray[Any] = validate_data(
+    def _read(self, X: object, reset: bool = False) -> Array:
+        array: Array = validate_data(
             self, X, reset=reset, dtype="numeric", ensure_all_finite="allow-nan", ensure_min_samples=1
         )
         return array
 
-    def _states(self, table: NDArray[Any]) -> tuple[Any, ...]:
+    def _states(self, table: Array) -> States:
         if self.states is not None:
             return tuple(self.states)
         values = np.unique(table[~np.isnan(table)] if table.dtype.kind == "f" else table)
@@ -188,7 +194,7 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         whole = bool(np.all(values == np.rint(values)))
         return tuple(int(value) if whole else float(value) for value in values)
 
-    def score_samples(self, X: Any) -> FloatArray:
+    def score_samples(self, X: object) -> FloatArray:
         """Compute log p(x) of each row, or the value of ``score_policy``.
 
         Parameters
@@ -214,7 +220,7 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         with use_threads(threads_of(self.n_jobs)):
             return held_out(self.model_, self.fit_.theta, table, self.score_policy)
 
-    def log_likelihood(self, X: Any) -> FloatArray:
+    def log_likelihood(self, X: object) -> FloatArray:
         """Compute the same as `score_samples`: one number for each row.
 
         Parameters
@@ -235,7 +241,7 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self.score_samples(X)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: object, y: object = None) -> float:
         """Compute the mean of `score_samples`.
 
         Parameters
@@ -258,7 +264,7 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         return float(np.mean(self.score_samples(X)))
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> NDArray[Any]:
+    def sample(self, n_samples: int = 1, random_state: object = None) -> Array:
         """Draw samples: exact if the graph is narrow enough, otherwise by Gibbs sampling.
 
         Parameters
@@ -280,5 +286,5 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "fit_")
         seed = seed_of(self.random_state if random_state is None else random_state)
-        values: NDArray[Any] = self.model_.sample(self.fit_.theta, n_samples, seed).values
+        values: Array = self.model_.sample(self.fit_.theta, n_samples, seed).values
         return values

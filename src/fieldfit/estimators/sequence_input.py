@@ -72,7 +72,7 @@ def encode_sequences(encoder: Encoder, X: Any, y: Any = None, *, unknown_labels:
     return encoder.encode(X if isinstance(X, AttributeText) else _items(X), y, unknown_labels=unknown_labels)
 
 
-def gold_labels(encoder: Encoder, X: Any, y: Any) -> list[list[Any]]:
+def gold_labels(encoder: Encoder, X: object, y: Any) -> list[list[Any]]:
     """The labels as they were given, also those that training never saw: y, or what the file X has."""
     if y is not None:
         return [list(labels) for labels in y]
@@ -89,7 +89,7 @@ def gold_labels(encoder: Encoder, X: Any, y: Any) -> list[list[Any]]:
     raise DataError("There are no labels to compare with: give y, a list of labels for each sentence.")
 
 
-def _learn_columns(text: ColumnText, features: Any, min_count: int) -> tuple[ColumnEncoder, Sequences]:
+def _learn_columns(text: ColumnText, features: object, min_count: int) -> tuple[ColumnEncoder, Sequences]:
     spec = feature_spec(features, text.n_columns)
     if spec.uses_stop_words:
         try:
@@ -103,7 +103,7 @@ def _learn_columns(text: ColumnText, features: Any, min_count: int) -> tuple[Col
     return encoder, _with_pairs(encoder, text, sequences)
 
 
-def feature_spec(features: Any, n_columns: int) -> FeatureSpec:
+def feature_spec(features: object, n_columns: int) -> FeatureSpec:
     """A preset's name, ``"columns"`` (each column of the token itself), templates as text, their file, or a spec."""
     if isinstance(features, FeatureSpec):
         return features

@@ -38,7 +38,7 @@ class SequencePredictor:
             raise ModelError(f"A CRFTagger holds a chain CRF; this fit is of the kind {model.kind!r}.")
         return model
 
-    def _encode(self, X: Any, y: Any = None, unknown_labels: str = "mark") -> Sequences:
+    def _encode(self, X: object, y: object = None, unknown_labels: str = "mark") -> Sequences:
         check_is_fitted(self, "fit_")
         return encode_sequences(self.encoder_, X, y, unknown_labels=unknown_labels)
 
@@ -70,7 +70,7 @@ class SequencePredictor:
             place += expected
         return codes
 
-    def predict(self, X: Any, *, decoding: str = "viterbi", given: Any = None) -> list[list[Any]]:
+    def predict(self, X: object, *, decoding: str = "viterbi", given: object = None) -> list[list[Any]]:
         """Predict the labels of each sentence.
 
         Parameters
@@ -104,7 +104,7 @@ class SequencePredictor:
             codes = decode(self.fit_.theta, sequences, self._given(given, sequences))
         return self._named(codes, sequences.offsets)
 
-    def predict_single(self, x: Any) -> list[Any]:
+    def predict_single(self, x: object) -> list[Any]:
         """Predict the labels of one sentence.
 
         Parameters
@@ -128,7 +128,7 @@ class SequencePredictor:
         """
         return self.predict([x])[0]
 
-    def predict_nbest(self, X: Any, n: int = 5, *, given: Any = None) -> list[list[tuple[list[Any], float]]]:
+    def predict_nbest(self, X: object, n: int = 5, *, given: object = None) -> list[list[tuple[list[Any], float]]]:
         """Find the most probable label sequences of each sentence.
 
         Parameters
@@ -164,7 +164,7 @@ class SequencePredictor:
             for s in range(sequences.n_sequences)
         ]
 
-    def predict_proba(self, X: Any, *, given: Any = None) -> list[FloatArray]:
+    def predict_proba(self, X: object, *, given: object = None) -> list[FloatArray]:
         """Compute the label probabilities p(y_t | x) of each token.
 
         Parameters
@@ -194,7 +194,7 @@ class SequencePredictor:
         bounds = sequences.offsets.tolist()
         return [probabilities[a:b] for a, b in pairwise(bounds)]
 
-    def predict_marginals(self, X: Any, *, given: Any = None) -> list[list[dict[Any, float]]]:
+    def predict_marginals(self, X: object, *, given: object = None) -> list[list[dict[Any, float]]]:
         """Compute the label probabilities as dicts, as sklearn-crfsuite returns them.
 
         Parameters
@@ -224,7 +224,7 @@ class SequencePredictor:
             for sentence in self.predict_proba(X, given=given)
         ]
 
-    def predict_marginals_single(self, x: Any) -> list[dict[Any, float]]:
+    def predict_marginals_single(self, x: object) -> list[dict[Any, float]]:
         """Compute the label probabilities of one sentence as dicts.
 
         Parameters
@@ -248,7 +248,7 @@ class SequencePredictor:
         """
         return self.predict_marginals([x])[0]
 
-    def edge_marginals(self, X: Any, *, given: Any = None) -> list[FloatArray]:
+    def edge_marginals(self, X: object, *, given: object = None) -> list[FloatArray]:
         """Compute the probabilities p(y_{t−1}, y_t | x) of adjacent labels.
 
         Parameters
@@ -277,7 +277,7 @@ class SequencePredictor:
         bounds = sequences.offsets.tolist()
         return [pairs[a:b] for a, b in pairwise(bounds)]
 
-    def log_likelihood(self, X: Any, y: Any = None) -> FloatArray:
+    def log_likelihood(self, X: object, y: object = None) -> FloatArray:
         """Compute log p(y | x) of each sentence.
 
         Parameters
@@ -309,7 +309,7 @@ class SequencePredictor:
         with use_threads(threads_of(self.n_jobs)):
             return self.model_.log_likelihood(self.fit_.theta, sequences)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: object, y: object = None) -> float:
         """Compute the accuracy of tokens or the F1 of chunks, depending on ``metric``.
 
         Labels that did not occur in training count as wrong.

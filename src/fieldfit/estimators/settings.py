@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fieldfit.threads import processors
 from fieldfit.types import FieldfitError
 
 
-def seed_of(random_state: Any) -> int:
+def seed_of(random_state: object) -> int:
     """A seed: the number itself, one drawn from a generator, or a new one for None."""
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
         if random_state < 0:

@@ -54,7 +54,7 @@ class SymbolTagger:
         encoder, model, sequences = learn_chain(text, symbol)
         return cls(replace(fit_model(model, sequences, policy, **options), encoder=encoder))
 
-    def _chains(self, X: Any) -> ScoredChains:
+    def _chains(self, X: object) -> ScoredChains:
         """The scores of p(y | x), with the symbols that training never saw summed out."""
         if not isinstance(X, ColumnText):
             raise DataError(f"A SymbolTagger reads columns of text (read_columns); got {type(X).__name__}.")
@@ -73,7 +73,7 @@ class SymbolTagger:
         edges[0, :K, :K] = A
         return ScoredChains(sequences.offsets, scores, edges, K)
 
-    def predict(self, X: Any, *, decoding: str = "viterbi") -> list[list[Any]]:
+    def predict(self, X: object, *, decoding: str = "viterbi") -> list[list[Any]]:
         """The labels of each sentence: the best sequence ("viterbi"), or the best label of each token ("posterior")."""
         if decoding not in ("viterbi", "posterior"):
             raise ModelError(f"decoding must be 'viterbi' or 'posterior'; got {decoding!r}.")
@@ -81,7 +81,7 @@ class SymbolTagger:
         codes = chains.viterbi()[0] if decoding == "viterbi" else chains.marginals()[0].argmax(axis=1)
         return split_sentences(np.array(self.classes_, dtype=object)[codes].tolist(), chains.offsets)
 
-    def predict_nbest(self, X: Any, n: int = 5) -> list[list[tuple[list[Any], float]]]:
+    def predict_nbest(self, X: object, n: int = 5) -> list[list[tuple[list[Any], float]]]:
         """For each sentence its ``n`` most probable label sequences (fewer if it has fewer) with log p(y | x)."""
         chains = self._chains(X)
         paths, scores = chains.n_best(n)
@@ -93,7 +93,7 @@ class SymbolTagger:
             for s in range(len(chains.offsets) - 1)
         ]
 
-    def predict_proba(self, X: Any) -> list[FloatArray]:
+    def predict_proba(self, X: object) -> list[FloatArray]:
         """p(y_t | x) of each sentence as (tokens, labels), the labels in the order of ``classes_``."""
         chains = self._chains(X)
         probabilities = chains.marginals()[0]

@@ -22,7 +22,7 @@ from fieldfit.data.fingerprint import fingerprint
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.threads import one_blas_thread
-from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError
+from fieldfit.types import Array, Arrays, BoolArray, FloatArray, IntArray, ModelError, Plain
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -231,13 +231,13 @@ class Problem(ABC):
 class Draws:
     """Samples from a model and how they were made. ``np.asarray(draws)`` gives the values."""
 
-    values: NDArray[Any]  # (n, m), in the states' own values
+    values: Array  # (n, m), in the states' own values
     codes: NDArray[np.int32]  # (n, m)
     method: str  # "exact" or "gibbs"
     burn_in: int = 0  # Gibbs sweeps before each draw's first use
     note: str = ""
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.values, dtype=dtype, copy=copy)
 
     def __len__(self) -> int:
@@ -286,7 +286,7 @@ class Model(ABC):
     kind: ClassVar[str]
     registry: ClassVar[dict[str, type[Model]]] = {}
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         if "kind" in cls.__dict__:
             Model.registry[cls.kind] = cls
@@ -312,7 +312,7 @@ class Model(ABC):
     @abstractmethod
     def read(
         self,
-        data: Any,
+        data: object,
         *,
         sample_weight: ArrayLike | str | None = None,
         weight_kind: str = "importance",
@@ -344,7 +344,7 @@ class Model(ABC):
         ([[0, 1], [1, 1], [0, 0]], ('x0', 'x1'))
         """
 
-    def read_new(self, data: Any) -> Dataset:
+    def read_new(self, data: object) -> Dataset:
         """Convert samples that are not used in a fit. Values may be missing that a fit requires.
 
         Parameters
@@ -582,7 +582,7 @@ class Model(ABC):
         return fingerprint(dataset)
 
     @abstractmethod
-    def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def specification(self) -> tuple[Plain, Arrays]:
         """Describe the model completely, for saving it.
 
         Returns
@@ -601,7 +601,7 @@ class Model(ABC):
 
     @classmethod
     @abstractmethod
-    def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Model:
+    def from_specification(cls, header: Plain, arrays: Arrays) -> Model:
         """Build the model that `specification` describes.
 
         Parameters

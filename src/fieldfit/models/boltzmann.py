@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import as_table
@@ -27,7 +26,7 @@ from fieldfit.models.graphs import check_edges, grid_edges, networkx_edges, pair
 from fieldfit.models.pairwise import PairwiseProblem, pairwise_supports
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.selection import Selection
-from fieldfit.types import FloatArray, Int32Array, IntArray, ModelError
+from fieldfit.types import Arrays, FloatArray, Int32Array, IntArray, ModelError, Plain
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -86,6 +85,7 @@ class BoltzmannMachine(FieldModel):
             raise ModelError(f"A Boltzmann machine needs at least one variable; got m = {m!r}.")
         if len(states) != 2 or not all(np.isfinite(float(s)) for s in states) or states[0] == states[1]:
             raise ModelError(f"The states of a Boltzmann machine are two different finite numbers; got {states!r}.")
+        self.values: FloatArray = np.array([float(s) for s in states])  # of the states 0 and 1
         self.edge_array = check_edges(int(m), edges)
         self.biases = bool(biases)
         self.edge_parameter, self._edge_labels = _groups(edge_groups, len(self.edge_array), "edges")
@@ -118,7 +118,7 @@ class BoltzmannMachine(FieldModel):
         """Table entries × parameters: products of the states for couplings, the states themselves for biases."""
         from scipy.sparse import csr_array
 
-        values = np.array([float(s) for s in self.states[0]])
+        values = self.values
         columns = np.repeat(self.edge_parameter, 4)
         data = np.tile(np.outer(values, values).ravel(), len(self.edge_array))
         if self.bias_parameter is not None:
@@ -131,7 +131,7 @@ class BoltzmannMachine(FieldModel):
     @cached_property
     def feature_units(self) -> FloatArray | None:
         """The power of two nearest to the largest |value| of each feature; None where all are 1."""
-        largest = max(abs(float(s)) for s in self.states[0])
+        largest = float(np.abs(self.values).max())
         sizes = np.full(self.n_parameters, largest)
         sizes[self.edge_parameter] = largest**2
         units: FloatArray = np.exp2(np.round(np.log2(sizes)))
@@ -223,7 +223,7 @@ class BoltzmannMachine(FieldModel):
 
     def state_functions(self) -> tuple[FloatArray, ...]:
         """The numeric state of each variable, as one function (2, 1)."""
-        return tuple(np.array([[float(state)] for state in states]) for states in self.states)
+        return (self.values[:, None],) * self.m
 
     def compile(self, dataset: Dataset, selection: Selection) -> Problem:
         """Compile model, data and selection. The pairwise kernels handle blocks given the rest.
@@ -243,7 +243,7 @@ class BoltzmannMachine(FieldModel):
             problems.append(
                 PairwiseProblem(
                     codes,
-                    np.array([float(s) for s in self.states[0]]),
+                    self.values,
                     self.edge_array,
                     self.edge_parameter,
                     self.bias_parameter,
@@ -258,9 +258,9 @@ class BoltzmannMachine(FieldModel):
             places.append(slow)
         return problems[0] if len(problems) == 1 else SumProblem(problems, places)
 
-    def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def specification(self) -> tuple[Plain, Arrays]:
         """Describe the model: m, biases, states, names and groups, and the edges as an array."""
-        header: dict[str, Any] = {
+        header: Plain = {
             "m": self.m,
             "biases": self.biases,
             "states": list(self.states[0]),
@@ -269,7 +269,7 @@ class BoltzmannMachine(FieldModel):
             "bias_labels": None if self._bias_labels is None else [str(s) for s in self._bias_labels],
             "largest_table": self.largest_table,
         }
-        arrays: dict[str, NDArray[Any]] = {"edges": self.edge_array}
+        arrays: Arrays = {"edges": self.edge_array}
         if self._edge_labels is not None:
             arrays["edge_parameter"] = self.edge_parameter
         if self._bias_labels is not None and self.bias_parameter is not None:
@@ -277,7 +277,7 @@ class BoltzmannMachine(FieldModel):
         return header, arrays
 
     @classmethod
-    def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> BoltzmannMachine:
+    def from_specification(cls, header: Plain, arrays: Arrays) -> BoltzmannMachine:
         """Build the model that `specification` describes."""
 
         def labels(key: str, parameter: str) -> list[str] | None:

@@ -12,10 +12,9 @@ never occur share one value by symmetry; a test likelihood uses it where such a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.lazy_names import LazyNames
@@ -29,7 +28,7 @@ from fieldfit.models.chain_layout import LANE
 from fieldfit.models.chain_problem import Windows
 from fieldfit.models.chain_sampling import sample_labels
 from fieldfit.models.shared_symbol import SharedSymbolProblem, shared_shift
-from fieldfit.types import FloatArray, ModelError
+from fieldfit.types import Arrays, FloatArray, ModelError, Plain
 
 
 @filled(SHARED)
@@ -191,23 +190,23 @@ class BoltzmannChain(ChainModel):
             symbols[tokens] = np.minimum(places, self.n_symbols - 1)
         return replace(sequences, labels=labels, indices=symbols)
 
-    def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def specification(self) -> tuple[Plain, Arrays]:
         """Describe the model: sizes and names."""
-        header: dict[str, Any] = {
+        header: Plain = {
             "n_labels": self.n_labels,
             "n_symbols": self.n_symbols,
             "unseen": self.unseen,
         }
-        arrays: dict[str, NDArray[Any]] = {}
+        arrays: Arrays = {}
         for name, names in (("labels", self.labels), ("symbols", self.symbols)):
             if names is not None:
                 pack_text(arrays, name, list(map(str, names)))
         return header, arrays
 
     @classmethod
-    def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> BoltzmannChain:
+    def from_specification(cls, header: Plain, arrays: Arrays) -> BoltzmannChain:
         """Build the model that `specification` describes."""
-        names: dict[str, Any] = {
+        names: Plain = {
             name: unpack_text(arrays, name) if f"{name}.ends" in arrays else None for name in ("labels", "symbols")
         }
         return cls(**names, **header)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from fieldfit.models.chain_layout import LANE, Weights
 from fieldfit.models.chain_problem import Windows, check_labels
 from fieldfit.models.chain_segments import Segments
 from fieldfit.threads import get_threads
-from fieldfit.types import DataError, FloatArray, IntArray
+from fieldfit.types import DataError, FloatArray, IntArray, Plain
 
 
 def symbols_of(dataset: Sequences) -> IntArray:
@@ -159,11 +158,11 @@ class BoltzmannChainProblem(Problem):
             self._kernel_families.append(Windows(width, 1.0, None, pointer, starts))
         assert n == len(lengths)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Plain:
         left_out = ("_tokens", "_last", "_whole")
         return {key: value for key, value in self.__dict__.items() if key not in left_out}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Plain) -> None:
         self.__dict__.update(state)
         self._last = None
         self._open()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -84,7 +84,7 @@ class ChainModel(Model):
 
     def read(
         self,
-        data: Any,
+        data: object,
         *,
         sample_weight: ArrayLike | str | None = None,
         weight_kind: str = "importance",

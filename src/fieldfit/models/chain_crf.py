@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fieldfit import _kernels
 from fieldfit.data.dataset import Dataset
@@ -31,7 +30,7 @@ from fieldfit.models.chain_layout import ChainLayout, ChainNames, feature_sizes,
 from fieldfit.models.chain_problem import ChainProblem, Windows, chain_tokens
 from fieldfit.models.chain_sampling import sample_labels
 from fieldfit.threads import get_threads
-from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelError
+from fieldfit.types import Arrays, DataError, FloatArray, Int32Array, IntArray, ModelError, Plain
 
 #: Numbers in the edge scores that are held at once when label pairs have features.
 _MOST_EDGE_SCORES = 16_000_000
@@ -403,10 +402,10 @@ class ChainCRF(ChainModel):
 
     # Files ----------------------------------------------------------------------------------------------------------
 
-    def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def specification(self) -> tuple[Plain, Arrays]:
         """Describe the model: options and names, and the layout's arrays."""
         layout = self.layout
-        header: dict[str, Any] = {
+        header: Plain = {
             "n_labels": self.n_labels,
             "n_features": self.n_features,
             "pairs": self.pairs,
@@ -416,7 +415,7 @@ class ChainCRF(ChainModel):
             "label_pairs": self.label_pairs if isinstance(self.label_pairs, bool) else None,
             "state_features": self.state_features,
         }
-        arrays: dict[str, NDArray[Any]] = {"transition_pairs": layout.transition_pairs}
+        arrays: Arrays = {"transition_pairs": layout.transition_pairs}
         # As arrays: a tagger may have more names than a header can hold.
         for name, names in (("labels", self.labels), ("features", self.features)):
             if names is not None:
@@ -429,7 +428,7 @@ class ChainCRF(ChainModel):
         return header, arrays
 
     @classmethod
-    def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> ChainCRF:
+    def from_specification(cls, header: Plain, arrays: Arrays) -> ChainCRF:
         """Build the model that `specification` describes."""
         layout = ChainLayout(
             header["n_labels"],
@@ -443,7 +442,7 @@ class ChainCRF(ChainModel):
             arrays.get("column_pairs"),
             arrays.get("sizes"),
         )
-        names: dict[str, Any] = {
+        names: Plain = {
             name: unpack_text(arrays, name) if f"{name}.ends" in arrays else None for name in ("labels", "features")
         }
         given = dict(header)

@@ -13,7 +13,7 @@ so is one without any known label, whose log-probability is 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from fieldfit.models.chain_layout import ChainLayout
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.windows import WindowFamily
 from fieldfit.threads import get_threads
-from fieldfit.types import DataError, FloatArray, IntArray, ModelError, PolicyError
+from fieldfit.types import DataError, FloatArray, IntArray, ModelError, Plain, PolicyError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -104,7 +104,7 @@ def chain_tokens(
 ) -> _kernels.ChainTokens:
     """The sequences as the kernels take them; ``transpose`` if a gradient will be asked for."""
     pair_ptr, pair_labels = layout.kernel_pairs()
-    edges: dict[str, Any] = {}
+    edges: Plain = {}
     if layout.column_ptr is not None:
         edges = {
             "edge_ptr": dataset.indptr,
@@ -151,10 +151,10 @@ class ChainProblem(Problem):
         self._tokens = chain_tokens(self.layout, self.dataset, active)
         self._spare: list[FloatArray] = []
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Plain:
         return {key: value for key, value in self.__dict__.items() if key not in ("_tokens", "_spare")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Plain) -> None:
         self.__dict__.update(state)
         self._open()
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.policies.selection import FamilySelection
-from fieldfit.types import IntArray
+from fieldfit.types import Array, IntArray
 
 
-def equal_samples(codes: NDArray[Any], parts: Sequence[FamilySelection]) -> tuple[IntArray, IntArray] | None:
+def equal_samples(codes: Array, parts: Sequence[FamilySelection]) -> tuple[IntArray, IntArray] | None:
     """The first sample of each class (classes,) and the class of each sample (n,).
 
     ``codes`` (n, m) are integers of at least −1. None where the classes are more than half as many as the samples, and

@@ -32,7 +32,7 @@ from fieldfit.models.field_problem import FieldProblem
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import FieldStructure
-from fieldfit.types import DataError, FloatArray, Int32Array, ModelError, WidthError
+from fieldfit.types import Array, DataError, FloatArray, Int32Array, ModelError, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -52,7 +52,7 @@ class FieldModel(Model):
         offset: FloatArray | None,
         *,
         names: Sequence[str] | None,
-        states: Sequence[Sequence[Any]],
+        states: Sequence[Sequence[object]],
         observed: Sequence[int] = (),
         largest_table: int = LARGEST_TABLE,
     ) -> None:
@@ -122,7 +122,7 @@ class FieldModel(Model):
 
     def read(
         self,
-        data: Any,
+        data: object,
         *,
         sample_weight: ArrayLike | str | None = None,
         weight_kind: str = "importance",
@@ -165,7 +165,7 @@ class FieldModel(Model):
             rename=False,
         )
 
-    def read_new(self, data: Any) -> Table:
+    def read_new(self, data: object) -> Table:
         """Read samples that are not used in a fit. A variable may be missing in all of them.
 
         Parameters
@@ -309,7 +309,7 @@ class FieldModel(Model):
         """
         return self.field_arrays.log_tables(self.check_theta(theta))
 
-    def log_partition(self, theta: ArrayLike, evidence: Any = None) -> float:
+    def log_partition(self, theta: ArrayLike, evidence: object = None) -> float:
         """Compute the log-partition function log Z(θ).
 
         Parameters
@@ -366,7 +366,7 @@ class FieldModel(Model):
         weights = np.exp(logs - logs.max())
         return codes, weights / weights.sum()
 
-    def marginals(self, theta: ArrayLike, evidence: Any = None) -> list[FloatArray]:
+    def marginals(self, theta: ArrayLike, evidence: object = None) -> list[FloatArray]:
         """Compute p(x_j | evidence) for every variable.
 
         Parameters
@@ -406,7 +406,7 @@ class FieldModel(Model):
             result.append(vector)
         return result
 
-    def clique_marginals(self, theta: ArrayLike, evidence: Any = None) -> list[FloatArray]:
+    def clique_marginals(self, theta: ArrayLike, evidence: object = None) -> list[FloatArray]:
         """Compute p(x_C | evidence) for every factor.
 
         Parameters
@@ -436,7 +436,7 @@ class FieldModel(Model):
             for f, scope in enumerate(self.graph.scopes)
         ]
 
-    def map_state(self, theta: ArrayLike, evidence: Any = None) -> NDArray[Any]:
+    def map_state(self, theta: ArrayLike, evidence: object = None) -> Array:
         """Find the most probable joint state given the evidence.
 
         Parameters
@@ -458,10 +458,12 @@ class FieldModel(Model):
         array([ 1, -1])
         """
         codes, _ = self.exact.best_state(self.log_tables(theta), self._evidence(evidence))
-        values: NDArray[Any] = self.decode(codes[None, :])[0]
+        values: Array = self.decode(codes[None, :])[0]
         return values
 
-    def conditional(self, theta: ArrayLike, x: Any, target: Sequence[int], given: Sequence[int] = ()) -> FloatArray:
+    def conditional(
+        self, theta: ArrayLike, x: object, target: Sequence[int], given: Sequence[int] = ()
+    ) -> FloatArray:
         """Compute the log-likelihood component S_θ(A, B) = log p_θ(x_A | x_B) of each sample.
 
         Parameters
@@ -497,7 +499,7 @@ class FieldModel(Model):
         n: int,
         random_state: int = 0,
         *,
-        evidence: Any = None,
+        evidence: object = None,
         method: str = "auto",
         burn_in: int = BURN_IN,
         thin: int = THIN,
@@ -576,7 +578,7 @@ class FieldModel(Model):
 
     # --- states and evidence ------------------------------------------------------------------------------------
 
-    def decode(self, codes: NDArray[Any]) -> NDArray[Any]:
+    def decode(self, codes: Array) -> Array:
         """Convert codes to the values of the states.
 
         Parameters

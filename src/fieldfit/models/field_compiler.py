@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fieldfit.inference import FactorGraph, ProgramCompiler
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import Component
-from fieldfit.types import BoolArray, DataError, FloatArray, Int32Array, IntArray, WidthError
+from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, IntArray, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -51,7 +51,7 @@ class FieldCompiler:
         self.programs: list[Any] = []
         self.places: dict[frozenset[int], int] = {}
         self.lines: list[dict[bytes, int]] = []  # configurations seen of each program
-        self.matrices: list[list[NDArray[Any]]] = []
+        self.matrices: list[list[Array]] = []
         self.compiler = ProgramCompiler(arrays.graph, largest_table=arrays.largest_table)
         self.members = 0
 

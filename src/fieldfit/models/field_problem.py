@@ -24,7 +24,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.inference import Configurations, Program, ProgramSet, check_tables
@@ -45,7 +44,7 @@ from fieldfit.models.field_information import (
 from fieldfit.models.work import FamilyWork
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import BoundFamily
-from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, WidthError
+from fieldfit.types import Array, DataError, FloatArray, Int32Array, IntArray, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -398,5 +397,5 @@ class FieldProblem(Problem):
         return self._counts.T @ row_weight, self._usage.T @ row_weight
 
 
-def _cat(parts: list[NDArray[Any]], kind: type[Any] = np.int64) -> NDArray[Any]:
+def _cat(parts: list[Array], kind: type[Any] = np.int64) -> Array:
     return np.concatenate(parts) if parts else np.empty(0, dtype=kind)

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.models.field import FieldModel
-from fieldfit.types import FloatArray, ModelError
+from fieldfit.types import Arrays, FloatArray, ModelError, Plain
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class MarkovRandomField(FieldModel):
         factors: Sequence[Factor | Sequence[int]],
         *,
         names: Sequence[str] | None = None,
-        states: Sequence[Sequence[Any]] | None = None,
+        states: Sequence[Sequence[object]] | None = None,
         given: Sequence[int] = (),
         largest_table: int = LARGEST_TABLE,
     ) -> None:
@@ -221,7 +220,7 @@ class MarkovRandomField(FieldModel):
         header, arrays = self.specification()
         return MarkovRandomField.from_specification(header | {"names": list(names)}, arrays)
 
-    def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def specification(self) -> tuple[Plain, Arrays]:
         """Describe the model: scopes and names as JSON values, features and offsets as arrays."""
         factors, arrays = [], {}
         for index, factor in enumerate(self.factors):
@@ -231,7 +230,7 @@ class MarkovRandomField(FieldModel):
                 arrays[f"features{index}"] = np.asarray(factor.features, dtype=float)
             if factor.log_offset is not None:
                 arrays[f"offset{index}"] = np.asarray(factor.log_offset, dtype=float)
-        header: dict[str, Any] = {
+        header: Plain = {
             "cardinalities": list(self.graph.cardinalities),
             "factors": factors,
             "names": list(self.names) if self.named else None,
@@ -242,7 +241,7 @@ class MarkovRandomField(FieldModel):
         return header, arrays
 
     @classmethod
-    def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> MarkovRandomField:
+    def from_specification(cls, header: Plain, arrays: Arrays) -> MarkovRandomField:
         """Build the model that `specification` describes."""
         factors = [
             Factor(
@@ -277,7 +276,7 @@ def _new_names(names: list[str], given: Collection[str], made: Collection[str]) 
 
 
 def _features(
-    index: int, factor: Factor, shape: tuple[int, ...], labels: list[str], states: Sequence[Sequence[Any]]
+    index: int, factor: Factor, shape: tuple[int, ...], labels: list[str], states: Sequence[Sequence[object]]
 ) -> tuple[FloatArray, list[str]]:
     """Features of one factor as a matrix (table entries, features) and the names of their parameters."""
     size = int(np.prod(shape))

@@ -40,7 +40,7 @@ from fieldfit.models.work import FamilyWork
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily
 from fieldfit.threads import get_threads, one_blas_thread
-from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelError
+from fieldfit.types import Array, DataError, FloatArray, Int32Array, IntArray, ModelError, Plain
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -84,11 +84,11 @@ class PairwiseProblem(Problem):
 
     def __init__(
         self,
-        codes: NDArray[Any],
+        codes: Array,
         states: Sequence[float] | FloatArray,
-        edges: NDArray[Any],
-        edge_parameter: NDArray[Any],
-        bias_parameter: NDArray[Any] | None,
+        edges: Array,
+        edge_parameter: Array,
+        bias_parameter: Array | None,
         n_parameters: int,
         parts: Sequence[FamilySelection],
     ) -> None:
@@ -529,10 +529,10 @@ class PairwiseProblem(Problem):
 
     # -- the kernel --------------------------------------------------------------------------------------------------
 
-    def _sums(self, row_weight: FloatArray | None) -> tuple[FloatArray, FloatArray, dict[str, Any]]:
+    def _sums(self, row_weight: FloatArray | None) -> tuple[FloatArray, FloatArray, Plain]:
         """Arrays for the sums over samples by edge and by variable, and the arguments of a call that fills them."""
         edges, biases = np.empty(len(self.edges)), np.empty(self.n_variables)
-        arguments: dict[str, Any] = {"edges_out": edges, "biases_out": biases, "n_threads": get_threads()}
+        arguments: Plain = {"edges_out": edges, "biases_out": biases, "n_threads": get_threads()}
         if row_weight is not None:
             row, entry = self._layout.weights(self._checked_weight(row_weight))
             arguments |= {"row_weight": row, "entry_weight": entry}
@@ -544,7 +544,7 @@ class PairwiseProblem(Problem):
         self._layout.kernel.diagonal(*self._to_field(theta), state0=self.state0, state_gap=self.gap, **arguments)
         return edges, biases
 
-    def _by_sample(self) -> tuple[FloatArray, FloatArray, dict[str, Any]]:
+    def _by_sample(self) -> tuple[FloatArray, FloatArray, Plain]:
         """Arrays for numbers by sample and by listed entry, and the arguments of a call that fills them."""
         rows = np.zeros((len(self._layout.used), self._layout.n))
         entries = np.zeros(len(self._layout.entry_component))
@@ -557,7 +557,7 @@ class PairwiseProblem(Problem):
         return weight
 
 
-def _checked_codes(codes: NDArray[Any]) -> NDArray[np.uint8]:
+def _checked_codes(codes: Array) -> NDArray[np.uint8]:
     codes = np.asarray(codes)
     if codes.ndim != 2 or 0 in codes.shape:
         raise DataError(f"The samples must be a table with rows and columns; it has the shape {codes.shape}.")
@@ -575,7 +575,7 @@ def _checked_states(states: Sequence[float] | FloatArray) -> tuple[float, float]
     return float(values[0]), float(values[1] - values[0])
 
 
-def _checked_edges(edges: NDArray[Any], m: int) -> Int32Array:
+def _checked_edges(edges: Array, m: int) -> Int32Array:
     pairs = np.asarray(edges).reshape(-1, 2)
     wrong = np.flatnonzero((pairs < 0).any(axis=1) | (pairs >= m).any(axis=1) | (pairs[:, 0] == pairs[:, 1]))
     if len(wrong):
@@ -585,7 +585,7 @@ def _checked_edges(edges: NDArray[Any], m: int) -> Int32Array:
     return np.ascontiguousarray(pairs, dtype=np.int32)
 
 
-def _checked_parameters(numbers: NDArray[Any], length: int, n_parameters: int, name: str) -> IntArray:
+def _checked_parameters(numbers: Array, length: int, n_parameters: int, name: str) -> IntArray:
     numbers = np.asarray(numbers, dtype=np.int64)
     if numbers.shape != (length,) or (length and (numbers.min() < 0 or numbers.max() >= n_parameters)):
         raise ModelError(f"{name} needs {length} numbers from 0 to {n_parameters - 1}; its shape is {numbers.shape}.")

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit import _kernels
 from fieldfit.policies.selection import FamilySelection
-from fieldfit.types import FloatArray, Int32Array, IntArray
+from fieldfit.types import FloatArray, Int32Array, IntArray, Plain
 
 S = TypeVar("S", bound=np.generic)
 
@@ -90,7 +90,7 @@ class Layout:
     entry_weight: FloatArray
     edge_number: EdgeNumbers
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Plain:
         return {key: value for key, value in self.__dict__.items() if key != "kernel"}
 
     @cached_property

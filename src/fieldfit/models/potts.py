@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.lazy_names import LazyNames
@@ -30,7 +29,7 @@ from fieldfit.models.potts_problem import PottsProblem, potts_supports, worth_a_
 from fieldfit.models.potts_tables import PottsTables
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.selection import Selection
-from fieldfit.types import IntArray, ModelError
+from fieldfit.types import Arrays, IntArray, ModelError, Plain
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -85,7 +84,7 @@ class Potts(FieldModel):
         couplings: str = "table",
         fields: bool = True,
         tied: bool | Sequence[Hashable] = False,
-        states: Sequence[Any] | None = None,
+        states: Sequence[object] | None = None,
         names: Sequence[str] | None = None,
         largest_table: int = LARGEST_TABLE,
     ) -> None:
@@ -258,9 +257,9 @@ class Potts(FieldModel):
             places.append(slow)
         return problems[0] if len(problems) == 1 else SumProblem(problems, places)
 
-    def specification(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def specification(self) -> tuple[Plain, Arrays]:
         """Describe the model: the constructor's arguments, and the edges as an array."""
-        header: dict[str, Any] = {
+        header: Plain = {
             "m": self.m,
             "q": self.q,
             "couplings": self.couplings,
@@ -273,7 +272,7 @@ class Potts(FieldModel):
         return header, {"edges": self.edge_array}
 
     @classmethod
-    def from_specification(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Potts:
+    def from_specification(cls, header: Plain, arrays: Arrays) -> Potts:
         """Build the model that `specification` describes."""
         return cls(
             header["m"],

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit import _kernels
 from fieldfit.models.base import Problem
@@ -25,7 +24,7 @@ from fieldfit.models.potts_preconditioner import CentredPreconditioner, state_fr
 from fieldfit.models.potts_tables import PottsTables
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.threads import get_threads
-from fieldfit.types import DataError, FloatArray, IntArray
+from fieldfit.types import Array, DataError, FloatArray, IntArray
 
 _GRADIENT, _HESSIAN, _DIAGONAL, _VALUES, _PRODUCTS, _RESIDUALS = range(6)
 _NONE: FloatArray = np.empty(0)
@@ -99,7 +98,7 @@ class PottsProblem(Problem):
     parts : the selected components; `potts_supports` must hold for each
     """
 
-    def __init__(self, codes: NDArray[Any], tables: PottsTables, parts: Sequence[FamilySelection]) -> None:
+    def __init__(self, codes: Array, tables: PottsTables, parts: Sequence[FamilySelection]) -> None:
         self.tables = tables
         self.n_samples, self.n_variables = codes.shape
         self.n_parameters = tables.n_parameters

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fieldfit.data.atomic import atomic_writer
-from fieldfit.types import FieldfitError, FileAccessError
+from fieldfit.types import FieldfitError, FileAccessError, Plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -106,7 +106,7 @@ def figure_bytes(drawing: Figure, kind: str, dpi: int = 150) -> bytes:
     from matplotlib import rc_context
 
     buffer = io.BytesIO()
-    metadata: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+    metadata: Plain = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
     with rc_context(_STYLE):
         drawing.savefig(buffer, format=kind, dpi=dpi, metadata=metadata, bbox_inches="tight", pad_inches=0.12)
     return buffer.getvalue()

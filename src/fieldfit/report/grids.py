@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.report.figures import INK, MUTED, figure
-from fieldfit.types import FloatArray
+from fieldfit.types import Array, FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 _BELOW, _ABOVE = "#2166ac", "#b2182b"
 
 
-def draw_images(groups: Sequence[tuple[str, NDArray[Any]]], columns: Sequence[str]) -> Figure:
+def draw_images(groups: Sequence[tuple[str, Array]], columns: Sequence[str]) -> Figure:
     """Groups of images below each other: (label, images (rows, columns, height, width)), values from 0 to 1."""
     from matplotlib.patches import Rectangle
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fieldfit.report.figures import INK, MUTED
+from fieldfit.types import Plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +54,7 @@ def name_points(
     return written
 
 
-def backing(colour: str = "white") -> dict[str, Any]:
+def backing(colour: str = "white") -> Plain:
     """A box behind a text, in the colour of the background, so that no line crosses the letters."""
     return {"boxstyle": "square,pad=0.08", "facecolor": colour, "edgecolor": "none", "alpha": 0.85}
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from typing import Any
 
-from fieldfit.types import FileFormatError
+from fieldfit.types import FileFormatError, Plain
 
 #: What a definition must have, and of which type each entry is.
 _DEFINITION: dict[str, type] = {
@@ -45,7 +44,7 @@ _WRONG_WORKER = (
 )
 
 
-def read_definition(text: str) -> dict[str, Any]:
+def read_definition(text: str) -> Plain:
     """The definition of a sweep from its JSON text; ValueError where it is not one."""
     definition = json.loads(text)
     if not isinstance(definition, dict):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from fieldfit.sweep.grid import canonical
+from fieldfit.types import Plain
 
 
-def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def differences(old: Plain, new: Plain) -> list[str]:
     """What has changed between two definitions, as text."""
     differences = []
     for name in dict.fromkeys((*old, *new)):
@@ -28,12 +28,12 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return differences or ["it differs"]
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = "absent" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def has_grown(old: dict[str, Any], new: dict[str, Any]) -> bool:
+def has_grown(old: Plain, new: Plain) -> bool:
     """Whether the only change is that axes have more values than before."""
     rest = [canonical({k: v for k, v in d.items() if k != "axes"}) for d in (old, new)]
     if rest[0] != rest[1] or set(old["axes"]) != set(new["axes"]):

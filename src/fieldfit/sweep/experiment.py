@@ -17,17 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fieldfit.types import SweepError
+from fieldfit.types import Plain, SweepError
 
 CellFunction = Callable[..., Mapping[str, Any]]
-Inputs = Callable[[Mapping[str, Any]], dict[str, Any]]
+Inputs = Callable[[Mapping[str, Any]], Plain]
 
 #: Modules that register built-in experiments when they are imported.
 _HOMES = {"fit-table": "fieldfit.sweep.fit_table"}
 _registry: dict[str, Experiment] = {}
 
 
-def _no_inputs(constants: Mapping[str, Any]) -> dict[str, Any]:
+def _no_inputs(constants: Mapping[str, object]) -> Plain:
     return {}
 
 

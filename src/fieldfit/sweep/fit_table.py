@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 from fieldfit.sweep.experiment import experiment
-from fieldfit.types import BoolArray, FileAccessError, FloatArray, SweepError, WidthError
+from fieldfit.types import BoolArray, FileAccessError, FloatArray, Plain, SweepError, WidthError
 
 _KNOWN = {"data", "model", "biases", "policy", "sigma2", "folds", "fold", "split_seed", "tol", "max_iter"}
 _NAME = re.compile(r"\{(1-)?([A-Za-z_]\w*)\}")
 
 
-def _data_hash(constants: Mapping[str, Any]) -> dict[str, Any]:
+def _data_hash(constants: Mapping[str, Any]) -> Plain:
     """A hash of the table, so that a store notices when the file is another one."""
     path = constants.get("data")
     if not isinstance(path, str):
@@ -68,7 +68,7 @@ def fold_masks(n: int, folds: int, fold: int, seed: int) -> tuple[BoolArray, Boo
 
 
 @experiment("fit-table", version=1, paths=("data",), inputs=_data_hash)
-def fit_table(coordinates: Mapping[str, Any], seed: int, start: FloatArray | None = None) -> dict[str, Any]:
+def fit_table(coordinates: Mapping[str, Any], seed: int, start: FloatArray | None = None) -> Plain:
     """Fit on the train part; negative log-likelihoods (nats for each sample), seconds and FLOPs of an evaluation.
 
     ``start`` changes the result only within the optimiser's tolerance: with complete data the objective is concave. With
@@ -101,7 +101,7 @@ def fit_table(coordinates: Mapping[str, Any], seed: int, start: FloatArray | Non
         tol=float(coordinates.get("tol", 1e-6)),
         max_iter=int(coordinates.get("max_iter", 1000)),
     )
-    result: dict[str, Any] = {"filled_policy": policy, "n_train": int(train.sum()), "n_test": int(test.sum())}
+    result: Plain = {"filled_policy": policy, "n_train": int(train.sum()), "n_test": int(test.sum())}
     for name, rows in (("train", train), ("test", test)):
         for suffix, family in (("nll", "FL"), ("pl1", "PL1")):
             result[f"{name}_{suffix}"] = _nll(model, data.subset(rows), fitted.theta, family) if rows.any() else None

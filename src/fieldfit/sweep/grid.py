@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from fieldfit.sweep.experiment import Experiment, find_experiment, takes_start
-from fieldfit.types import FileAccessError, SweepError
+from fieldfit.types import FileAccessError, Plain, SweepError
 
 #: What a coordinate may be.
 Scalar = str | int | float | bool | None
@@ -32,12 +32,12 @@ _RANGE_KEYS = {"start", "stop", "count", "scale"}
 _MOST_CELLS = 1_000_000
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """JSON in one spelling: sorted keys, no spaces, 1.0 written as 1; so equal values have equal text."""
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and math.isfinite(value) and value == int(value) and abs(value) < 2**53:
@@ -49,7 +49,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def digest(value: Any, size: int = 16) -> str:
+def digest(value: object, size: int = 16) -> str:
     """A hash of a plain value that is the same on every machine and in every process."""
     return hashlib.blake2b(canonical(value).encode(), digest_size=size).hexdigest()
 
@@ -151,7 +151,7 @@ class Sweep:
     def _at(self, places: Sequence[int]) -> dict[str, Scalar]:
         return {name: self.axes[name][place] for name, place in zip(self.axes, places, strict=True)}
 
-    def definition(self) -> dict[str, Any]:
+    def definition(self) -> Plain:
         """What the results depend on, as plain values: a store belongs to exactly one definition."""
         return {
             "experiment": self.experiment.name,
@@ -164,7 +164,7 @@ class Sweep:
             "warm_start_axis": self.warm_start_axis,
         }
 
-    def resolved_constants(self) -> dict[str, Any]:
+    def resolved_constants(self) -> Plain:
         """The constants with relative paths made to begin in ``folder``, as the experiment gets them."""
         constants = dict(self.constants)
         for name in self.experiment.paths:
@@ -204,7 +204,7 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
     return Sweep(**{"name": file.stem, **document}, folder=file.resolve().parent)
 
 
-def _range(name: str, values: Any) -> Any:
+def _range(name: str, values: object) -> Any:
     """A list as it is; {start, stop, count} as that many values, evenly spaced (scale = "log": in logarithm)."""
     if not isinstance(values, dict):
         return values
@@ -236,7 +236,7 @@ def _range(name: str, values: Any) -> Any:
     return [float(f"{value:.12g}") for value in spaced]
 
 
-def _axis(name: str, values: Any) -> tuple[Scalar, ...]:
+def _axis(name: str, values: object) -> tuple[Scalar, ...]:
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence | np.ndarray) or len(values) == 0:
         raise SweepError(f"The axis {name!r} needs a list of at least one value; got {values!r}.")
     scalars: list[Scalar] = []

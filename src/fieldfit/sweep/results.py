@@ -6,11 +6,11 @@ import collections
 import io
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fieldfit.data.atomic import atomic_writer
 from fieldfit.sweep.store import Store
-from fieldfit.types import FieldfitError, SweepError
+from fieldfit.types import FieldfitError, Plain, SweepError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,7 @@ class SweepResults:
         self.path = Path(path)
         with Store(self.path) as store:
             self.name = store.name
-            self.definition: dict[str, Any] = store.definition
+            self.definition: Plain = store.definition
 
     def frame(self, *, unfinished: bool = False) -> pd.DataFrame:
         """One row for each done or failed cell (with ``unfinished``: for every cell) in the grid's order.

@@ -24,7 +24,7 @@ from fieldfit.sweep.database import APPLICATION, FORMAT, connect, create, insert
 from fieldfit.sweep.definition import differences, has_grown
 from fieldfit.sweep.grid import Cell, Sweep, canonical
 from fieldfit.sweep.process import ProcessName
-from fieldfit.types import FileAccessError, FileFormatError, SweepError
+from fieldfit.types import FileAccessError, FileFormatError, Plain, SweepError
 
 #: Seconds without a sign of life after which a worker on another machine counts as dead.
 LEASE = 120.0
@@ -77,7 +77,7 @@ class Store:
             self.connection = connect(self.path)
             try:
                 self._check_format(check)
-                self.definition: dict[str, Any] = read_definition(self._meta("definition"))
+                self.definition: Plain = read_definition(self._meta("definition"))
                 self.name = self._meta("name")
                 if check:
                     check_cells(self.connection)
@@ -150,7 +150,7 @@ class Store:
             raise FileFormatError(f"{self.path} does not have the contents of a sweep: {name!r} is missing.")
         return str(row[0])
 
-    def _match(self, sweep: Sweep, definition: dict[str, Any], extend: bool) -> None:
+    def _match(self, sweep: Sweep, definition: Plain, extend: bool) -> None:
         if canonical(definition) == canonical(self.definition):
             return
         changed = differences(self.definition, definition)
@@ -292,7 +292,7 @@ class Store:
         with sentences(self.path):
             return self.connection.execute(query, values).fetchall()
 
-    def _object(self, text: str) -> dict[str, Any]:
+    def _object(self, text: str) -> Plain:
         """A JSON object of a cell."""
         try:
             value = json.loads(text)
@@ -309,7 +309,7 @@ class Store:
         waiting, running, done, failed = (counts.get(name, 0) for name in ("waiting", "running", "done", "failed"))
         return Counts(waiting, running, done, failed, float(mean or 0.0))
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Plain]:
         """Every cell in the grid's order: coordinates, result, and what the engine knows with names ``cell_…``."""
         rows = self._rows(
             "SELECT c.coordinates, c.result, c.status, c.seed, c.seconds, c.finished, c.error, c.warnings, r.versions"
@@ -317,7 +317,7 @@ class Store:
         )
         records = []
         for coordinates, result, status, seed, seconds, finished, error, warned, versions in rows:
-            record: dict[str, Any] = self._object(coordinates) | (self._object(result) if result else {})
+            record: Plain = self._object(coordinates) | (self._object(result) if result else {})
             record["cell_status"], record["cell_seed"] = status, seed
             record["cell_seconds"], record["cell_finished"] = seconds, finished
             record["cell_error"], record["cell_warnings"] = error, warned

@@ -38,7 +38,7 @@ def work(
     run: str,
     experiment: CellFunction | str,
     folder: Path,
-    constants: Mapping[str, Any],
+    constants: Mapping[str, object],
     *,
     warm: bool,
     parent: ProcessName,
@@ -59,7 +59,7 @@ def work_in(
     store: Store,
     run: str,
     function: CellFunction,
-    constants: Mapping[str, Any],
+    constants: Mapping[str, object],
     *,
     warm: bool,
     stop: Callable[[], bool],
@@ -84,7 +84,7 @@ def work_in(
             store.release(worker)
 
 
-def _compute(function: CellFunction, claim: Claim, constants: Mapping[str, Any], warm: bool) -> CellResult:
+def _compute(function: CellFunction, claim: Claim, constants: Mapping[str, object], warm: bool) -> CellResult:
     """Call the experiment. Whatever it raises, Ctrl-C apart, is this cell's error and no one else's."""
     began = time.perf_counter()
     cell = claim.cell
@@ -106,7 +106,7 @@ def _compute(function: CellFunction, claim: Claim, constants: Mapping[str, Any],
     return CellResult(result, error, state, "\n".join(texts) or None, seconds)
 
 
-def _checked(returned: Any, cell: Cell, *, has_state: bool) -> tuple[str, bytes | None]:
+def _checked(returned: object, cell: Cell, *, has_state: bool) -> tuple[str, bytes | None]:
     """The result as JSON and the state as bytes."""
     if not isinstance(returned, Mapping):
         raise SweepError(f"An experiment returns a dict of named values; it returned {type(returned).__name__}.")
@@ -125,7 +125,7 @@ def _checked(returned: Any, cell: Cell, *, has_state: bool) -> tuple[str, bytes 
     return text, None if state is None else _write_state(state)
 
 
-def _plain(name: str, value: Any) -> Any:
+def _plain(name: str, value: object) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if value is None or isinstance(value, str | int | float):
@@ -137,7 +137,7 @@ def _plain(name: str, value: Any) -> Any:
     )
 
 
-def _write_state(state: Any) -> bytes:
+def _write_state(state: object) -> bytes:
     array = np.asarray(state, dtype=np.float64)
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)

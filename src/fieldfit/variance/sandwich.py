@@ -11,12 +11,11 @@ from __future__ import annotations
 import math
 import textwrap
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fieldfit.models.base import Problem
-from fieldfit.types import FloatArray, ModelError
+from fieldfit.types import FloatArray, ModelError, Plain
 from fieldfit.variance.meat import INDEPENDENT, ScoreVariance
 
 
@@ -172,7 +171,7 @@ class Asymptotics:
             lines.append(f"  {kind:<6}{self.efficiency(kind):.4f}{error}  ({what})")
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """Return plain values.
 
         Returns

@@ -13,11 +13,10 @@ as well be singular for all that the discs tell: there is no bound.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from fieldfit.types import FloatArray, IntArray
+from fieldfit.types import FloatArray, IntArray, Plain
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Gershgorin:
             f"{self.bread_radius.max(initial=0.0):.2f} (bread) and {self.meat_radius.max(initial=0.0):.2f} (meat)"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """Plain values; None for no bound."""
         return {
             "bounded": self.bounded,

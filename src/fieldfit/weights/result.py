@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fieldfit.optim import Solution
 from fieldfit.policies.policy import Policy
-from fieldfit.types import FloatArray
+from fieldfit.types import FloatArray, Plain
 from fieldfit.weights.gershgorin import Gershgorin
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class WeightsResult:
             title += f"; {better} better and {'is' if alone else 'are'} taken"
         return plot_weights(self.table(), self.beta.tolist(), title=title)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """Plain values, for JSON."""
         return {
             "beta": dict(zip(self.names, map(float, self.beta), strict=True)),

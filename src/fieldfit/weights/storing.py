@@ -6,10 +6,9 @@ from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.policies.policy import Policy
-from fieldfit.types import FileFormatError, FloatArray
+from fieldfit.types import Array, Arrays, FileFormatError, FloatArray, Plain
 from fieldfit.weights.gershgorin import Gershgorin
 from fieldfit.weights.result import Round, WeightsResult, Work
 
@@ -19,13 +18,13 @@ _NUMBERS = ("gamma", "J")
 _MAYBE = ("J_exact", "diagonal_loss", "equal")
 
 
-def to_plain(result: WeightsResult) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def to_plain(result: WeightsResult) -> tuple[Plain, Arrays]:
     """Header and arrays; the policy is not among them, because it is that of the fit."""
-    header: dict[str, Any] = {name: getattr(result, name) for name in (*_TEXTS, *_TRUTHS, *_NUMBERS, *_MAYBE)}
+    header: Plain = {name: getattr(result, name) for name in (*_TEXTS, *_TRUTHS, *_NUMBERS, *_MAYBE)}
     header["names"] = list(result.names)
     header["work"] = asdict(result.work)
     history, groups = result.history, len(result.names)
-    arrays: dict[str, NDArray[Any]] = {
+    arrays: Arrays = {
         "beta": result.beta,
         "theta": result.theta,
         "history_beta": np.array([line.beta for line in history], dtype=np.float64).reshape(len(history), groups),
@@ -42,14 +41,14 @@ def to_plain(result: WeightsResult) -> tuple[dict[str, Any], dict[str, NDArray[A
     return header, arrays
 
 
-def from_plain(header: Any, arrays: dict[str, NDArray[Any]], policy: Policy, r: int) -> WeightsResult:
+def from_plain(header: object, arrays: Arrays, policy: Policy, r: int) -> WeightsResult:
     """The result again, for a model of ``r`` parameters; FileFormatError where its pieces do not fit together."""
     if not isinstance(header, dict) or not isinstance(header["names"], list):
         raise FileFormatError("the automatic weights are not a table of named values")
     names = tuple(_typed(header["names"], str, "names"))
     if len(names) != len(set(names)):
         raise FileFormatError("two of the automatic weights have the same name")
-    values: dict[str, Any] = {}
+    values: Plain = {}
     for group, kind in ((_TEXTS, str), (_TRUTHS, bool)):
         values |= dict(zip(group, _typed([header[name] for name in group], kind, ", ".join(group)), strict=True))
     values |= {name: _number(header[name], name) for name in _NUMBERS}
@@ -96,7 +95,7 @@ def from_plain(header: Any, arrays: dict[str, NDArray[Any]], policy: Policy, r: 
     )  # fmt: skip
 
 
-def _work(plain: Any) -> Work:
+def _work(plain: object) -> Work:
     known = [field.name for field in fields(Work)]
     if not isinstance(plain, dict) or not all(name in known for name in plain):
         raise FileFormatError(f"the work of the automatic weights must have counts by name, not {plain!r}")
@@ -111,17 +110,17 @@ def _typed(values: list[Any], kind: type[Any], what: str) -> list[Any]:
     return values
 
 
-def _number(value: Any, what: str) -> float:
+def _number(value: object, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise FileFormatError(f"{what} of the automatic weights must be a number, not {value!r}")
     return float(value)
 
 
-def _vector(array: NDArray[Any], what: str, length: int) -> FloatArray:
+def _vector(array: Array, what: str, length: int) -> FloatArray:
     return _table(array, what, (length,))
 
 
-def _table(array: NDArray[Any], what: str, shape: tuple[int, ...]) -> FloatArray:
+def _table(array: Array, what: str, shape: tuple[int, ...]) -> FloatArray:
     if array.dtype != np.float64 or array.shape != shape:
         raise FileFormatError(
             f"{what} of the automatic weights has {array.dtype} {array.shape}; it must have float64 {shape}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fieldfit.cli.options import Json, with_options
 from fieldfit.cli.saved import FittedData, SampleOptions
+from fieldfit.types import Plain
 
 
 @with_options
@@ -38,7 +39,7 @@ def compare(
     fits = {name: load_with(path, data, samples) for name, path in zip(names, paths, strict=True)}
     frame = criteria(fits)
     full = max(fits, key=lambda name: int(fits[name].free.sum()))
-    tests: list[dict[str, Any]] = []
+    tests: list[Plain] = []
     for name in fits:
         if name == full:
             continue

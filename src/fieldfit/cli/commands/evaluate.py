@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fieldfit.cli.chains import SavedTagger, SentenceFile, SeparatorOption, load_labeller, read_for
 from fieldfit.cli.options import Json, Threads, limit_threads
+from fieldfit.types import Plain
 
 if TYPE_CHECKING:
     from fieldfit.data.scores import Scores
@@ -62,7 +63,7 @@ def evaluate(
         note(f"labels that do not occur in training, which count as wrong: {shown}")
 
 
-def _document(scores: Scores, unknown: list[str]) -> dict[str, Any]:
+def _document(scores: Scores, unknown: list[str]) -> Plain:
     total = {name: getattr(scores, name) for name in ("accuracy", "precision", "recall", "f1")}
     frame = scores.to_frame()
     return {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fieldfit.cli.chains import SavedTagger, SentenceFile, SeparatorOption, load_labeller, read_for, sentence_lines
 from fieldfit.cli.options import Json, Out, Threads, limit_threads
+from fieldfit.types import Plain
 
 if TYPE_CHECKING:
     from fieldfit.estimators.crf_tagger import CRFTagger
@@ -57,7 +58,7 @@ def predict(
         with atomic_writer(out) as target:
             target.write(_columns(sentence_lines(text), sentences).encode())
     if json:
-        document: dict[str, Any] = {"labels": tagger.classes_, "sentences": sentences}
+        document: Plain = {"labels": tagger.classes_, "sentences": sentences}
         print_json(document | {"file": None if out is None else str(out)})
     elif out is None:
         typer.echo(_columns(sentence_lines(text), sentences), nl=False)
@@ -66,8 +67,8 @@ def predict(
 
 
 def _tagged(
-    tagger: CRFTagger | SymbolTagger, text: Any, decoding: str, marginals: bool, all_of_them: bool
-) -> list[dict[str, Any]]:
+    tagger: CRFTagger | SymbolTagger, text: object, decoding: str, marginals: bool, all_of_them: bool
+) -> list[Plain]:
     predicted = tagger.predict(text, decoding=decoding)
     if not marginals:
         return [{"predicted": labels} for labels in predicted]
@@ -75,19 +76,19 @@ def _tagged(
     sentences = []
     for labels, table in zip(predicted, tagger.predict_proba(text), strict=True):
         chosen = [float(row[code[label]]) for row, label in zip(table, labels, strict=True)]
-        sentence: dict[str, Any] = {"predicted": labels, "probability": chosen}
+        sentence: Plain = {"predicted": labels, "probability": chosen}
         sentences.append(sentence | {"marginals": table} if all_of_them else sentence)
     return sentences
 
 
-def _nbest(tagger: CRFTagger | SymbolTagger, text: Any, count: int) -> list[dict[str, Any]]:
+def _nbest(tagger: CRFTagger | SymbolTagger, text: object, count: int) -> list[Plain]:
     return [
         {"paths": [{"predicted": labels, "log_probability": value} for labels, value in paths]}
         for paths in tagger.predict_nbest(text, count)
     ]
 
 
-def _columns(lines: list[list[list[str]]], sentences: list[dict[str, Any]]) -> str:
+def _columns(lines: list[list[list[str]]], sentences: list[Plain]) -> str:
     """CoNLL-style columns, a blank line after each sentence; n best paths are one column each, best first."""
     parts = []
     for tokens, sentence in zip(lines, sentences, strict=True):

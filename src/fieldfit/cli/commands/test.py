@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fieldfit.cli.options import Json, SavedFit
+from fieldfit.types import Plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,7 @@ def parse_hypotheses(texts: Sequence[str], names: Sequence[str]) -> tuple[list[d
     from fieldfit.types import ModelError
 
     known = set(names)
-    rows: list[dict[str, Any]] = []
+    rows: list[Plain] = []
     values: list[float] = []
     for text in texts:
         left, equals, right = (part.strip() for part in text.partition("=="))

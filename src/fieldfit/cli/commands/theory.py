@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fieldfit.cli.models.boltzmann import BoltzmannOptions
 from fieldfit.cli.options import Json, Seed, Threads, limit_threads, with_options
+from fieldfit.types import Plain
 
 if TYPE_CHECKING:
     from fieldfit.models.field import FieldModel
@@ -67,7 +68,7 @@ def theory(
     limit_threads(threads)
     parsed = [as_estimator(text) for text in policies]
     field, vector = _model_and_theta(model, theta, m, machine)
-    records: list[dict[str, Any]] = []
+    records: list[Plain] = []
     for policy in parsed:
         # Cost is that of an evaluation of the first stage.
         first = policy.first if isinstance(policy, Staged) else policy

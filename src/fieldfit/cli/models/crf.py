@@ -13,6 +13,7 @@ from fieldfit.cli.chain_training import TrainingOptions, say_fit
 from fieldfit.cli.chains import Format, LabelledFile, SeparatorOption, as_sigma2, load_tagger, read_sentences
 from fieldfit.cli.options import with_options
 from fieldfit.cli.planning import ChainPlanOptions, run_plan
+from fieldfit.types import Plain
 
 if TYPE_CHECKING:
     from fieldfit.data.attributes import AttributeText
@@ -159,7 +160,7 @@ def _count(text: ColumnText | AttributeText) -> int:
     return len(text.rows.offsets if offsets is None else offsets) - 1  # type: ignore[union-attr]
 
 
-def _document(tagger: CRFTagger, warned: list[str], options: TrainingOptions) -> dict[str, Any]:
+def _document(tagger: CRFTagger, warned: list[str], options: TrainingOptions) -> Plain:
     document = {
         **tagger.fit_.report(),
         "labels": tagger.classes_,
