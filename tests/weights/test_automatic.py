@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.api.best_weights import expected_moments
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
 from fieldfit.models.sum_problem import SumProblem
@@ -15,7 +16,6 @@ from fieldfit.policies import Policy
 from fieldfit.types import ModelError, PolicyError
 from fieldfit.weights import automatic_weights
 from fieldfit.weights.choice import Exact
-from fieldfit.weights.expected import expected_moments
 from fieldfit.weights.groups import groups_of
 from fieldfit.weights.statistics import DataStatistics
 
@@ -123,7 +123,7 @@ def test_many_parameters_have_diagonals_from_random_signs(monkeypatch):
     """E over signs is exact; with 2,000 probes the standard error of an entry is 3.2% of its size."""
     _, statistics = data_statistics("PL1 + 0.5*PL2", "exact", copies=5)
     exact = statistics.diagonal(THETA)
-    monkeypatch.setattr("fieldfit.weights.statistics.MOST_STREAMED", 3)
+    monkeypatch.setattr("fieldfit.weights.statistics.MOST_STREAMED_PARAMETERS", 3)
     monkeypatch.setattr("fieldfit.weights.statistics.OWN_DIAGONAL_FROM", 3)
     many = replace(statistics, probes=2_000)
     found = many.diagonal(THETA)

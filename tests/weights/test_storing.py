@@ -56,20 +56,6 @@ def test_an_infinite_pure_policy_is_kept(tmp_path):
     assert ff.load(tmp_path / "fit.ff").weights.pure == fit.weights.pure
 
 
-def test_files_from_before_work_and_equal_weights_were_kept(tmp_path):
-    path = tmp_path / "fit.ff"
-    fit = ff.fit(MODEL, X, "PL1 + 0.5*FL", weights="auto", sigma2=5.0)
-    fit.save(path)
-    header, arrays = read_container(path)
-    del header["weights"]["work"], header["weights"]["equal"]
-    write_container(path, header, {name: a for name, a in arrays.items() if name != "weights_history_samples"})
-    again = ff.load(path).weights
-    assert again.equal is None
-    assert again.work.samples == 0
-    assert [line.samples for line in again.history] == [0] * len(fit.weights.history)
-    assert "; differences: " not in str(again)
-
-
 def test_fits_without_automatic_weights(tmp_path):
     path = tmp_path / "fit.ff"
     ff.fit(MODEL, X, "PL1", weights=[1.0]).save(path)
@@ -88,11 +74,11 @@ def test_fits_without_automatic_weights(tmp_path):
         (lambda h, a: h.pop("message"), "message"),
         (lambda h, a: a.update(weights_beta=np.array([np.nan, 1.0])), "finite"),
         (lambda h, a: a.update(weights_theta=np.zeros(3)), "theta"),
-        (lambda h, a: a.update(weights_history=np.zeros((7, 3))), "history_beta"),
-        (lambda h, a: a.update(weights_history_converged=np.zeros(1)), "convergence"),
+        (lambda h, a: a.update(weights_history=np.zeros((7, 3))), "history"),
+        (lambda h, a: a.update(weights_history=np.zeros((7, 7), dtype=np.int64)), "history"),
         (lambda h, a: a.update(weights_pure=np.zeros(5)), "pure"),
         (lambda h, a: a.pop("weights_meat_radius"), "meat_radius"),
-        (lambda h, a: a.update(weights_history_samples=np.zeros(9, dtype=np.int64)), "numbers of samples"),
+        (lambda h, a: h.pop("work"), "work"),
         (lambda h, a: h.update(work={"hours": 3}), "counts by name"),
         (lambda h, a: h.update(work={"samples": "many"}), "counts of work"),
         (lambda h, a: h.update(equal="low"), "equal"),

@@ -32,7 +32,7 @@ Kind = Literal["robust", "model"]
 
 #: Parameters up to which bread and meat are dense matrices.
 MOST_COVARIANCE_PARAMETERS = 3_000
-_MOST_PRODUCTS = 2_000
+_MOST_HESSIAN_PRODUCTS = 2_000
 #: Simulated copies of the data behind model-based standard errors where there are too many parameters for matrices.
 _SIMULATED = 4
 #: Relative error of aᵀ(H + P)⁻¹a at which a solve may end: an estimate, not a bound.
@@ -130,7 +130,7 @@ def implicit_accuracy(
             tol=_RESIDUAL,
             energy_tol=_FORM_ERROR if held else None,
             energy_limit=limit,
-            max_iter=_MOST_PRODUCTS,
+            max_iter=_MOST_HESSIAN_PRODUCTS,
             preconditioner=preconditioner,
         )
         if not (state.converged or state.residual <= _SOLVED):

@@ -12,10 +12,12 @@ from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.models.identification import check_identified, with_open_weights
 from fieldfit.policies import Policy, as_policy
-from fieldfit.types import ModelError
-from fieldfit.variance.moments import MOST_ENUMERATED_STATES
-from fieldfit.weights.expected import expected_weights
-from fieldfit.weights.groups import groups_of
+from fieldfit.policies.structure import Structure
+from fieldfit.types import FloatArray, ModelError
+from fieldfit.variance.mixture_moments import MixtureMoments
+from fieldfit.variance.moments import MOST_ENUMERATED_STATES, Compile, theory_moments
+from fieldfit.weights.choice import Exact, Ridge, best_beta, judge
+from fieldfit.weights.groups import Groups, check_betas, groups_of
 from fieldfit.weights.options import AutoWeights
 from fieldfit.weights.result import WeightsResult
 
@@ -67,4 +69,34 @@ def best_weights(model: FieldModel, theta: ArrayLike, policy: Policy | str, **op
         "or take a model without those parameters",
     )
     groups = groups_of(written.bind(structure), chosen.by)
-    return expected_weights(structure, groups, lambda z: model.compile(table, z), vector, probability, chosen)
+    exact = Exact.of(
+        expected_moments(groups, structure, lambda z: model.compile(table, z), vector, probability, chosen.formula)
+    )
+    beta0 = groups.written() if chosen.beta0 is None else check_betas(groups, chosen.beta0)
+    ridge = Ridge(chosen.gamma, beta0, groups.normaliser)
+    form = "diagonal" if chosen.form == "diagonal" else "exact"
+    criterion = exact.diagonal if form == "diagonal" else exact.criterion
+    verdict = judge(exact, best_beta(criterion, ridge), groups, ridge, fallback=chosen.fallback and chosen.gamma == 0)
+    return WeightsResult(
+        beta=verdict.beta, names=groups.names, policy=groups.policy(verdict.beta), history=(), converged=True,
+        message="expectations under the model at θ" + verdict.note, form=form, formula=chosen.formula,
+        gamma=chosen.gamma, J=criterion.value(verdict.beta), J_exact=verdict.J_exact, pure=verdict.pure,
+        equal=verdict.equal, gershgorin=verdict.gershgorin, diagonal_loss=verdict.diagonal_loss,
+        fell_back=verdict.fell_back, theta=vector,
+    )  # fmt: skip
+
+
+def expected_moments(
+    groups: Groups,
+    structure: Structure,
+    compile_problem: Compile,
+    theta: FloatArray,
+    weight: FloatArray,
+    formula: str,
+) -> MixtureMoments:
+    """Bread and meat by groups, with E over X as Σ_x w_x."""
+
+    def mixture(beta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return theory_moments(groups.policy(beta).bind(structure), compile_problem, theta, weight, formula)
+
+    return MixtureMoments.from_mixtures(groups.names, mixture)

@@ -23,7 +23,7 @@ from fieldfit.variance import Moments
 from fieldfit.weights.storing import from_plain, to_plain
 
 #: Parameters up to which a saved fit carries its bread and meat.
-_MOST_SAVED = 1_000
+_MOST_SAVED_PARAMETERS = 1_000
 
 
 def find_models() -> dict[str, type[Model]]:
@@ -52,7 +52,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
     }
     has_data = fit.prepared is not None or fit.saved.moments is not None
     total, interrupt = None, None
-    if has_data and fit.model.n_parameters <= _MOST_SAVED:
+    if has_data and fit.model.n_parameters <= _MOST_SAVED_PARAMETERS:
         try:
             moments = fit.dense_accuracy().moments
             arrays |= {"bread": moments.bread, "meat": moments.meat}

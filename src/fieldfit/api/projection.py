@@ -30,7 +30,7 @@ from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError
 from fieldfit.variance import theory_moments
 from fieldfit.variance.moments import MOST_ENUMERATED_STATES, weighted_selection
 from fieldfit.variance.range_inverse import range_inverse
-from fieldfit.variance.sandwich import between, hessian_matrix
+from fieldfit.variance.sandwich import between
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,17 +170,17 @@ def project(
         units=units,
     )
     theta = solution.x
-    moments = theory_moments(
+    bread, meat = theory_moments(
         bound, lambda selection: model.compile(table, selection), theta, probability, inside=False
     )
     sizes = np.ones(len(theta)) if units is None else units
-    flat = (np.abs(theta) * sizes > _FAR) & (np.diag(moments.bread) / sizes**2 < _FLAT)
+    flat = (np.abs(theta) * sizes > _FAR) & (np.diag(bread) / sizes**2 < _FLAT)
     if flat.any() or (not solution.converged and solution.gradient_norm > 1e-6):
         raise ModelError(
             f"The projection was not found ({solution.message}; gradient norm {solution.gradient_norm:.3g}, largest |θ| "
             f"{np.abs(theta).max():.3g}): where P gives no weight to some states it may lie at infinity."
         )
-    bread = range_inverse(moments.bread, units)
+    on_range = range_inverse(bread, units)
     full = Selection(states, (FamilySelection(model.structure().bind_family(Full()), 1.0),))
     likelihood = model.compile(table, full)
     positive = probability > 0
@@ -188,15 +188,15 @@ def project(
     cross = -likelihood.value_grad(theta, probability)[0]
     return Projection(
         theta=theta,
-        bread=moments.bread,
-        meat=moments.meat,
-        covariance=between(bread.inverse, moments.meat),
+        bread=bread,
+        meat=meat,
+        covariance=between(on_range.inverse, meat),
         divergence=cross - entropy,
         entropy=entropy,
-        information=-hessian_matrix(likelihood, theta, probability),
+        information=-likelihood.hessian_matrix(theta, probability),
         policy=chosen,
         parameter_names=tuple(model.parameter_names),
-        identified=bread.reached,
+        identified=on_range.reached,
     )
 
 

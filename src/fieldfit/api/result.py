@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fieldfit.api.sensitivity import Sensitivity
 
 #: Parameters up to which a notebook shows a fit with its standard errors.
-_MOST_SHOWN = 300
+_MOST_SHOWN_PARAMETERS = 300
 
 
 @filled(SHARED)
@@ -528,7 +528,7 @@ class Fit(StandardErrors):
         import html
 
         # A notebook shows what a cell ends with: that must not cost seconds.
-        text = self.summary() if self.model.n_parameters <= _MOST_SHOWN else repr(self)
+        text = self.summary() if self.model.n_parameters <= _MOST_SHOWN_PARAMETERS else repr(self)
         return f"<pre>{html.escape(text)}</pre>"
 
     # --- file -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from fieldfit.api.prepare import Prepared
-from fieldfit.optim import Progress, Solution, Status, minimise
+from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.optim.l1_penalty import L1Penalty
 from fieldfit.refinement.statistical import StatisticalStop
@@ -68,21 +68,12 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
             return True
         return (stopping is not None and stopping(state, objective.full(x))) or told
 
-    plain = prepared.problem.optimiser == "lbfgs" and settings.method != "newton"
-    near = objective.preconditioner if l1 is None and not at_optimum else None
-    solution = minimise(
-        objective.value_grad,
-        prepared.start[prepared.free],
-        hessian_product=objective.hessian_product,
-        hessian_diagonal=None if plain or at_optimum or near is not None else objective.hessian_diagonal,
-        preconditioner=near,
-        l1=None if l1 is None else l1[prepared.free],
-        method="lbfgs" if plain else settings.method,
-        # Six pairs are as fast as ten on CoNLL-2000, and with millions of weights they are the memory of the fit.
-        history=6 if plain and l1 is None else None,
+    solution = objective.minimise(
         gtol=settings.gtol,
         max_iter=settings.max_iter,
-        units=objective.free_units,
+        method=settings.method,
+        l1=l1,
+        at_optimum=at_optimum,
         callback=report,
     )
     if near_enough is not None:

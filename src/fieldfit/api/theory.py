@@ -20,7 +20,7 @@ from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError, WidthError
 from fieldfit.variance import Asymptotics, theory_moments
 from fieldfit.variance.moments import MOST_ENUMERATED_STATES
-from fieldfit.variance.sandwich import between, efficiency, hessian_matrix, inverse_on
+from fieldfit.variance.sandwich import between, efficiency, inverse_on
 
 SIMULATED = 20_000
 _BATCHES = 10
@@ -91,8 +91,7 @@ def asymptotics(
 
     def moments(codes: Int32Array, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         table = Table(codes, model.names, model.states)
-        expected = theory_moments(bound, lambda chosen: model.compile(table, chosen), vector, weight, formula)
-        return expected.bread, expected.meat
+        return theory_moments(bound, lambda chosen: model.compile(table, chosen), vector, weight, formula)
 
     if method == "enumeration" or (method == "auto" and states <= MOST_ENUMERATED_STATES):
         codes, probability = model.joint_probabilities(vector)
@@ -104,7 +103,7 @@ def asymptotics(
         reference = None
         if full is not None:
             # The Hessian of log Z needs no samples.
-            information = -hessian_matrix(full(likely), vector)
+            information = -full(likely).hessian_matrix(vector)
             reference, unseen = span.mle_covariance(information)
             if max(lost, unseen):
                 reference = None
@@ -176,7 +175,7 @@ class _Span:
         gauge = null_space(interactions(model))
         if likelihood is not None and np.isneginf(model.log_tables(np.zeros(r))).any():
             # Forbidden states: parameters that matter in them only are free too. At θ = 0 nothing else is near 0.
-            gauge = null_space(-hessian_matrix(likelihood, np.zeros(r)) / np.outer(units, units))
+            gauge = null_space(-likelihood.hessian_matrix(np.zeros(r)) / np.outer(units, units))
         basis = null_space(gauge.T)
         determined, unknown = basis, np.zeros(r, dtype=bool)
         directions = open_directions(model, bound, np.zeros(r, dtype=bool))

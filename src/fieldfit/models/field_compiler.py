@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Different patterns of missing values that one problem may compile, a component at a time.
 MOST_PATTERNS = 100_000
 #: Bytes that the compiled programs of one problem may take.
-MOST_MEMORY = 2 << 30
+MOST_MEMORY_BYTES = 2 << 30
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class FieldCompiler:
             self.places[free] = place
             program = self.compiler.compile(free, name=name)
             self.members += len(program.entry_offset)
-            if self.compiler.memory + 16 * self.members > MOST_MEMORY:
+            if self.compiler.memory + 16 * self.members > MOST_MEMORY_BYTES:
                 raise DataError(
-                    f"Compiling {name} takes the exact sums of this fit past {MOST_MEMORY >> 30} GiB after "
+                    f"Compiling {name} takes the exact sums of this fit past {MOST_MEMORY_BYTES >> 30} GiB after "
                     f"{place} different sums (missing values give each pattern its own). Use smaller blocks, fewer "
                     f"components, or drop or impute the rows that miss most."
                 )

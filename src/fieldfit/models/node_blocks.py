@@ -26,7 +26,7 @@ from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, IntArray
 
 #: Most bytes of all blocks and their inverses; most multiplications for making them, beyond which samples are drawn.
-MOST_BYTES, _MOST_WORK = 2**30, 2e11
+MOST_BYTES, _MOST_OPERATIONS = 2**30, 2e11
 _RIDGE, _ACCURACY, _MOST_STEPS = 1e-7, 0.01, 100
 
 
@@ -116,7 +116,7 @@ class NodeBlocks:
         known = places < r
         split = np.where(np.arange(d) < m, 0.5, 1.0) * np.append(precision, 0.0)[places]
         blocks, inverses = np.zeros((2, m, d, d), dtype=np.float32)
-        rows = int(min(n, max(8 * d, _MOST_WORK / (m * d**2))))
+        rows = int(min(n, max(8 * d, _MOST_OPERATIONS / (m * d**2))))
         with one_blas_thread():
             for j in range(m):
                 which, v = _drawn(variance[:, j], rows)

@@ -26,7 +26,7 @@ from fieldfit.threads import one_blas_thread
 from fieldfit.types import FieldfitError, FloatArray
 
 #: Cost of a Hessian product, in evaluations, from which Newton's method is slower.
-DEAR_PRODUCT = 2.0
+EXPENSIVE_PRODUCT = 2.0
 
 
 def minimise(
@@ -80,7 +80,7 @@ def minimise(
     if method == "newton" and l1 is not None:
         raise FieldfitError("Newton's method here has no L1 penalty; use method='lbfgs' or 'auto' with l1.")
     if method == "auto":
-        affordable = hessian_product is not None and product_cost < DEAR_PRODUCT and not callable(preconditioner)
+        affordable = hessian_product is not None and product_cost < EXPENSIVE_PRODUCT and not callable(preconditioner)
         newton = l1 is None and (hessian is not None or affordable)
     else:
         newton = method == "newton"

@@ -26,14 +26,14 @@ _STEPS = 300
 _HALVINGS = 40
 #: A predicted decrease below this is none, relative to the function where that is large: a sum of many logarithms is not
 #: known better.
-_NOTHING = 1e-12
+_NEGLIGIBLE_DECREASE = 1e-12
 #: Shares below this are tried as 0.
-_SMALL = 1e-9
+_NEGLIGIBLE_SHARE = 1e-9
 #: Descents from the best of the places that were evaluated.
-_STARTS = 3
+_MOST_STARTS = 3
 #: Shares at which each pair of weights is evaluated, and weights up to which all pairs are.
 _ALONG_A_PAIR = (0.03, 0.15, 0.35, 0.65, 0.85, 0.97)
-_MOST_PAIRED = 3
+_MOST_PAIRED_GROUPS = 3
 
 
 def minimise_on_simplex(
@@ -90,8 +90,8 @@ def minimise_on_simplex(
                     alpha, lowest = descend(slope_at, places[place], use)
                     places.append(alpha)
                     values.append(lowest)
-                    if np.any((alpha > 0) & (alpha < _SMALL)):
-                        kept = np.where(alpha < _SMALL, 0.0, alpha)
+                    if np.any((alpha > 0) & (alpha < _NEGLIGIBLE_SHARE)):
+                        kept = np.where(alpha < _NEGLIGIBLE_SHARE, 0.0, alpha)
                         places.append(kept / kept.sum())
                         values.append(value_at(places[-1]))
     best = int(np.argmin(values))
@@ -101,7 +101,7 @@ def minimise_on_simplex(
 def _places(corners: list[FloatArray], centre: FloatArray) -> list[FloatArray]:
     """Where to evaluate before a descent: along the edges of the simplex, or near its corners where it has many."""
     near = [0.9 * corner + 0.1 * centre for corner in corners]
-    if len(corners) > _MOST_PAIRED:
+    if len(corners) > _MOST_PAIRED_GROUPS:
         return near
     pairs = [(a, b) for place, a in enumerate(corners) for b in corners[:place]]
     edges = [share * a + (1 - share) * b for a, b in pairs for share in _ALONG_A_PAIR]
@@ -114,7 +114,7 @@ def _best_places(places: list[FloatArray], values: list[float]) -> list[int]:
     finite = np.flatnonzero(np.isfinite(line))
     used = np.flatnonzero(np.max(places, axis=0) > 0)
     if len(used) != 2:
-        return list(finite[np.argsort(line[finite], kind="stable")][:_STARTS])
+        return list(finite[np.argsort(line[finite], kind="stable")][:_MOST_STARTS])
     order = finite[np.argsort(np.array(places)[finite, used[0]], kind="stable")]
     padded = np.concatenate(([np.inf], line[order], [np.inf]))
     return list(order[(padded[1:-1] <= padded[:-2]) & (padded[1:-1] < padded[2:])])
@@ -132,7 +132,7 @@ def descend(value_grad: ValueGrad, start: FloatArray, use: BoolArray) -> tuple[F
     for _ in range(_STEPS):
         step = _step(matrix, slope, alpha, use)
         predicted = -float(slope @ step)
-        if predicted <= _NOTHING * max(1.0, abs(value)):
+        if predicted <= _NEGLIGIBLE_DECREASE * max(1.0, abs(value)):
             break
         shrinking = step < 0
         longest = float(np.min(alpha[shrinking] / -step[shrinking], initial=np.inf))

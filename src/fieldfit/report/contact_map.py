@@ -37,8 +37,8 @@ def draw_contact_map(
         if distances is None:
             axes.scatter(j, i, s=size, color=BLUE, linewidths=0)
         else:
-            found = distances[i, j]
-            close, unknown = found < closest, np.isnan(found)
+            distance = distances[i, j]
+            close, unknown = distance < closest, np.isnan(distance)
             wrong = ~close & ~unknown
             axes.scatter(j[close], i[close], s=size, color=BLUE, linewidths=0, label="predicted, in contact")
             axes.scatter(j[wrong], i[wrong], s=size, facecolors="none", edgecolors=ACCENT, linewidths=0.9,

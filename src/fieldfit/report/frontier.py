@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SHADE = "#e9e4dc"
-_MOST_NAMED = 7
+_MOST_NAMED_POINTS = 7
 #: The least ratio of the largest variance shown to the smallest: closer ones are the same for every purpose.
 _NARROWEST = 1.06
 
@@ -130,7 +130,7 @@ def _named(points: Sequence[FrontierPoint], best: str) -> list[FrontierPoint]:
     )
     plain = [point for point in ranked if point.name == best or ("+" not in point.name and "*" not in point.name)]
     edge = [point for point in ranked if point.on_frontier and point not in plain]
-    return [*plain, *edge[: max(0, _MOST_NAMED - len(plain))]]
+    return [*plain, *edge[: max(0, _MOST_NAMED_POINTS - len(plain))]]
 
 
 def _short(name: str) -> str:

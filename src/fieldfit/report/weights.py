@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Largest number of lines with a label; if there are more, those with the largest weights.
-_MOST_NAMED, _NAMED_OF_MANY = 12, 6
+_MOST_NAMED_WEIGHTS, _NAMED_OF_MANY = 12, 6
 #: Width of a line, and how much more for each later line that lies on it, of which it shows at the sides.
 _WIDTH, _WIDER = 1.7, 2.0
 
@@ -37,7 +37,7 @@ def plot_weights(
     above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [2, 1]})
     rounds = history["round"].to_numpy()
     ends: list[tuple[float, str, Any]] = []
-    many = len(columns) > _MOST_NAMED
+    many = len(columns) > _MOST_NAMED_WEIGHTS
     covered = np.minimum(_covering(history[columns].to_numpy(dtype=float)), 0 if many else 3)
     for place, name in enumerate(columns):
         colour, mark = COLOURS[place % len(COLOURS)], MARKS[place % len(MARKS)]

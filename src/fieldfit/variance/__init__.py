@@ -3,7 +3,7 @@
 from fieldfit.variance.accuracy import Accuracy, DenseAccuracy, Moments
 from fieldfit.variance.implicit import ImplicitAccuracy, ImplicitBread, Limit, Solved
 from fieldfit.variance.meat import ScoreVariance
-from fieldfit.variance.moments import TheoryMoments, theory_moments
+from fieldfit.variance.moments import theory_moments
 from fieldfit.variance.range_inverse import RangeInverse, range_inverse
 from fieldfit.variance.sandwich import Asymptotics, robust_moments
 from fieldfit.variance.weighted_chi_square import weighted_chi_square_tail
@@ -19,7 +19,6 @@ __all__ = [
     "RangeInverse",
     "ScoreVariance",
     "Solved",
-    "TheoryMoments",
     "range_inverse",
     "robust_moments",
     "theory_moments",

@@ -30,7 +30,7 @@ from fieldfit.types import BoolArray, FloatArray
 from fieldfit.variance.mixture_moments import MixtureMoments
 
 #: Pivots and diagonal entries below this, relative to the largest, are 0.
-_ZERO = 1e-9
+_ZERO_PIVOT = 1e-9
 
 #: A size and its derivatives by bread and meat.
 Sized = tuple[float, FloatArray, FloatArray]
@@ -239,7 +239,7 @@ def counted_parameters(moments: MixtureMoments) -> BoolArray:
     scores = np.einsum("ffd->fd", moments.K)
     # A parameter's information is compared among the terms only: that of others has other units.
     most = moments.J.max(axis=0, initial=0.0)
-    informed = _ZERO * np.maximum(most, 1e-300) < moments.J
+    informed = _ZERO_PIVOT * np.maximum(most, 1e-300) < moments.J
     return np.asarray(informed.any(axis=0) & ~np.any(informed & (scores <= 0), axis=0))
 
 
@@ -254,6 +254,6 @@ def _inverse(matrix: FloatArray) -> tuple[FloatArray, float] | None:
     except LinAlgError:
         return None
     pivots = np.square(np.diagonal(L))
-    if pivots.min(initial=np.inf) <= _ZERO * pivots.max(initial=0.0):
+    if pivots.min(initial=np.inf) <= _ZERO_PIVOT * pivots.max(initial=0.0):
         return None
     return np.asarray(cho_solve((L, True), np.eye(len(matrix)), check_finite=False)), float(np.sum(np.log(pivots)))

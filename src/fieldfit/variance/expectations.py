@@ -19,7 +19,7 @@ from fieldfit.types import FloatArray, PolicyError
 from fieldfit.variance.accuracy import Moments
 from fieldfit.variance.meat import ScoreVariance
 from fieldfit.variance.moments import MOST_ENUMERATED_STATES, theory_moments
-from fieldfit.variance.sandwich import hessian_matrix, robust_moments
+from fieldfit.variance.sandwich import robust_moments
 
 #: Simulated samples in all, at least, and in how many datasets at least.
 SIMULATED = 20_000
@@ -56,22 +56,22 @@ def model_moments(fit: Estimated) -> Moments:
         table, once, squared = states
         bound = fit.bound
         try:
-            moments = theory_moments(
+            bread, meat = theory_moments(
                 bound,
                 lambda chosen: fit.model.compile(table, chosen),
                 fit.theta,
                 once / total,
                 meat_weight=squared / total,
             )
-            return Moments(moments.bread, moments.meat, total, f"sums over {table.n} states")
+            return Moments(bread, meat, total, f"sums over {table.n} states")
         except PolicyError:
             pass  # a law with too many composite scores: simulate
     identity = information_identity(fit)
     if identity is not None:
-        bread = -hessian_matrix(problem, fit.theta, weight) / total
+        bread = -problem.hessian_matrix(fit.theta, weight) / total
         meat = bread
         if weight is not None and not dataset.has_counts:
-            meat = -hessian_matrix(problem, fit.theta, weight**2) / total
+            meat = -problem.hessian_matrix(fit.theta, weight**2) / total
         return Moments(bread, identity * meat, total, "the information identity")
     parts = [
         robust_moments(problem, fit.theta, ScoreVariance(weight, dataset.has_counts))

@@ -22,7 +22,7 @@ from fieldfit.models.base import Problem
 from fieldfit.types import FloatArray, IntArray
 
 #: Summed scores (groups × parameters) that are held at a time, about 200 MB.
-_MOST_HELD = 25_000_000
+_MOST_HELD_NUMBERS = 25_000_000
 
 
 class ScoreStream(Protocol):
@@ -96,7 +96,7 @@ class ScoreVariance:
             for _, block in self._weighted_blocks(problem, theta):
                 meat += block.T @ block
             return meat
-        size = max(1, _MOST_HELD // max(r, 1))
+        size = max(1, _MOST_HELD_NUMBERS // max(r, 1))
         for first in range(0, self.n_groups, size):
             sums = np.zeros((min(size, self.n_groups - first), r))
             for start, block in self._weighted_blocks(problem, theta):

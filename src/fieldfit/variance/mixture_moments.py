@@ -16,7 +16,7 @@ the Z that was drawn for them (`with_drawn_selection`, where λ = 1 and the nois
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -29,11 +29,11 @@ from fieldfit.types import FloatArray, ModelError
 from fieldfit.variance.moments import Compile, theory_moments, weighted_selection
 
 FORMULAS = ("published", "exact")
-_POINTS = 500  # mixtures at a time, to bound the memory
+_MIXTURES_AT_ONCE = 500  # mixtures at a time, to bound the memory
 #: Eigenvalues below this, relative to the largest, are 0.
-_ZERO = 1e-9
+_ZERO_EIGENVALUE = 1e-9
 #: Draws of Z from which noise is estimated on samples.
-_DRAWS = 2
+_NOISE_DRAWS = 2
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class MixtureMoments:
             elif noise is Noise.TOGETHER:
                 N[f] = K[f, f]
             elif not bound[f].everything:
-                O[f] = theory_moments(bound[f], compile_problem, theta, weight).meat - K[f, f]
+                O[f] = theory_moments(bound[f], compile_problem, theta, weight)[1] - K[f, f]
         return cls(tuple(map(str, policies)), J, K, N, O)
 
     @classmethod
@@ -112,6 +112,26 @@ class MixtureMoments:
             np.concatenate([self.N, none]),
             np.concatenate([self.O, none]),
         )
+
+    @classmethod
+    def from_mixtures(
+        cls, names: Sequence[str], mixture: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+    ) -> MixtureMoments:
+        """From ``mixture(β)``, which gives the bread and the meat (noise included) of the terms with weights β (f,).
+
+        The meat is a quadratic form in β, so its blocks follow from single terms and pairs:
+        M_ff = meat(e_f), and M_fg + M_gf = meat(e_f + e_g) − meat(e_f) − meat(e_g). A criterion sees M_fg only in that
+        sum, so half of it is as good as each.
+        """
+        unit = np.eye(len(names))
+        alone = [mixture(row) for row in unit]
+        bread = np.stack([moments[0] for moments in alone])
+        meat = np.empty((len(names), *bread.shape))
+        for f in range(len(names)):
+            meat[f, f] = alone[f][1]
+            for g in range(f):
+                meat[f, g] = meat[g, f] = (mixture(unit[f] + unit[g])[1] - alone[f][1] - alone[g][1]) / 2
+        return cls.with_drawn_selection(names, bread, meat)
 
     @property
     def count(self) -> int:
@@ -148,8 +168,8 @@ class MixtureMoments:
     def sizes(self, lam: FloatArray, beta: FloatArray, formula: str = "exact") -> tuple[FloatArray, FloatArray]:
         """log det and trace of Υ Σ Υ for each point; the bread must be regular."""
         log_det, trace = np.empty((2, len(lam)))
-        for start in range(0, len(lam), _POINTS):
-            part = slice(start, start + _POINTS)
+        for start in range(0, len(lam), _MIXTURES_AT_ONCE):
+            part = slice(start, start + _MIXTURES_AT_ONCE)
             bread, meat = self.moments(lam[part], beta[part], formula)
             # det(Υ Σ Υ) = det Σ / (det Υ⁻¹)², and tr(Υ Σ Υ) = ‖Υ L‖² with Σ = L Lᵀ.
             log_det[part] = np.linalg.slogdet(meat)[1] - 2 * np.linalg.slogdet(bread)[1]
@@ -181,7 +201,7 @@ class MixtureMoments:
         used = sizes > 0
         total = np.einsum("f,fde->de", 1.0 / sizes[used], scaled[used])
         values, vectors = np.linalg.eigh((total + total.T) / 2)
-        good = values > _ZERO * max(float(values[-1]), 0.0)
+        good = values > _ZERO_EIGENVALUE * max(float(values[-1]), 0.0)
         basis = vectors[:, good] / np.sqrt(values[good])
         # With N an orthonormal basis of T's null space, |det [W N]|² is 1 over T's pseudo-determinant.
         null = np.linalg.qr(scale[:, None] * vectors[:, ~good])[0] / scale[:, None]
@@ -313,13 +333,13 @@ def sampled_moments(
         else:
             seeds = [
                 int(np.random.SeedSequence([random_state, 0x9A, f, draw]).generate_state(1)[0])
-                for draw in range(_DRAWS)
+                for draw in range(_NOISE_DRAWS)
             ]
             free = term.noise is Noise.EACH
             for seed in seeds:
                 away = _scores(term.drawn(seed), theta, basis, weight) - (means[f] / 2 if free else means[f])
                 # At λ = 1/2 the noise is N/4.
-                (N if free else O)[f] += (4.0 if free else 1.0) * away.T @ away / n / _DRAWS
+                (N if free else O)[f] += (4.0 if free else 1.0) * away.T @ away / n / _NOISE_DRAWS
     moments = MixtureMoments(tuple(term.name for term in terms), J, K, N, O)
     return Sampled(moments, tuple(term.noise for term in terms), S, information)
 

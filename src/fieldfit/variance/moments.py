@@ -13,7 +13,6 @@ such identity, and every row of C is a composite score (not centred: E[∇S_i �
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,22 +20,13 @@ from fieldfit.models.base import Problem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import FloatArray, ModelError, PolicyError
-from fieldfit.variance.sandwich import hessian_matrix
 
 Compile = Callable[[Selection], Problem]
 
 #: Joint states up to which expectations over X are exact sums over all of them.
 MOST_ENUMERATED_STATES = 1 << 16
 #: Composite scores (rows of C with several entries) that may be kept apart.
-MOST_COMPOSITES = 2_000
-
-
-@dataclass(frozen=True)
-class TheoryMoments:
-    """Bread and meat, both with the weights of the samples as given."""
-
-    bread: FloatArray
-    meat: FloatArray
+MOST_COMPOSITE_SCORES = 2_000
 
 
 def weighted_selection(policy: BoundPolicy, values: FloatArray, n: int) -> Selection:
@@ -63,7 +53,7 @@ def theory_moments(
     *,
     inside: bool = True,
     meat_weight: FloatArray | None = None,
-) -> TheoryMoments:
+) -> tuple[FloatArray, FloatArray]:
     """Bread and meat with E over X as Σ_x w_x; ``formula`` is "exact" or "published" (see the package).
 
     ``inside`` says that the weights are the model's own probabilities at θ, so that the information identity holds;
@@ -74,9 +64,9 @@ def theory_moments(
     n = len(weight)
     squared = weight if meat_weight is None else meat_weight
     lam, beta = policy.mean(), policy.beta()
-    bread = -hessian_matrix(compile_problem(weighted_selection(policy, beta * lam, n)), theta, weight)
+    bread = -compile_problem(weighted_selection(policy, beta * lam, n)).hessian_matrix(theta, weight)
     if formula == "published":
-        return TheoryMoments(bread, _composite_meat([(1.0, beta * lam)], policy, compile_problem, theta, squared))
+        return bread, _composite_meat([(1.0, beta * lam)], policy, compile_problem, theta, squared)
     factors, signs = policy.second_moment_factors()
     factors = factors.tocsr()
     alone = (np.diff(factors.indptr) == 1) & inside
@@ -85,15 +75,16 @@ def theory_moments(
     meat = np.zeros_like(bread)
     diagonal *= beta**2
     if np.any(diagonal != 0):
-        meat -= hessian_matrix(compile_problem(weighted_selection(policy, diagonal, n)), theta, squared)
+        meat -= compile_problem(weighted_selection(policy, diagonal, n)).hessian_matrix(theta, squared)
     rows = np.flatnonzero(~alone)
-    if len(rows) > MOST_COMPOSITES:
+    if len(rows) > MOST_COMPOSITE_SCORES:
         raise PolicyError(
-            f"The law of '{policy.policy}' needs {len(rows)} composite scores; at most {MOST_COMPOSITES} fit in memory."
+            f"The law of '{policy.policy}' needs {len(rows)} composite scores; at most {MOST_COMPOSITE_SCORES} fit in "
+            "memory."
         )
     composites = [(float(signs[t]), factors[[t]].toarray()[0] * beta) for t in rows]
     composites = [(sign, values) for sign, values in composites if np.any(values != 0)]
-    return TheoryMoments(bread, meat + _composite_meat(composites, policy, compile_problem, theta, squared))
+    return bread, meat + _composite_meat(composites, policy, compile_problem, theta, squared)
 
 
 def _composite_meat(
@@ -104,10 +95,7 @@ def _composite_meat(
     weight: FloatArray,
 ) -> FloatArray:
     """Σ_t d_t Σ_x w_x s_t(x) s_t(x)ᵀ with s_t = Σ_j c_tj ∇S_j."""
-    r = len(theta)
-    meat = np.zeros((r, r))
+    meat = np.zeros((len(theta), len(theta)))
     for sign, values in composites:
-        problem = compile_problem(weighted_selection(policy, values, len(weight)))
-        for start, block in problem.score_blocks(theta):
-            meat += sign * (block * weight[start : start + len(block), None]).T @ block
+        meat += sign * compile_problem(weighted_selection(policy, values, len(weight))).score_moment(theta, weight)
     return meat

@@ -39,7 +39,7 @@ def between(inverse: FloatArray, meat: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, repr=False)
 class Asymptotics:
-    """Asymptotic theory of one policy at one θ. `fieldfit.variance` returns it.
+    """Asymptotic theory of one policy at one θ. `fieldfit.asymptotics` returns it.
 
     Attributes
     ----------
@@ -212,11 +212,6 @@ def efficiency(covariance: FloatArray, reference: FloatArray, kind: str, basis: 
     return float(np.exp(log_ratio if kind == "det" else log_ratio / len(covariance)))
 
 
-def hessian_matrix(problem: Problem, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-    """Σ_i w_i ∇² m_θ(X_i, Z_i) as a dense matrix."""
-    return problem.hessian_matrix(theta, row_weight)
-
-
 def robust_moments(
     problem: Problem, theta: FloatArray, variance: ScoreVariance = INDEPENDENT
 ) -> tuple[FloatArray, FloatArray]:
@@ -226,5 +221,5 @@ def robust_moments(
     """
     weight = variance.row_weight
     total = float(problem.n_samples if weight is None else weight.sum())
-    bread = -hessian_matrix(problem, theta, weight) / total
+    bread = -problem.hessian_matrix(theta, weight) / total
     return bread, variance.matrix(problem, theta) / total

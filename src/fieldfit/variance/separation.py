@@ -17,7 +17,7 @@ HessianProduct = Callable[[FloatArray, FloatArray], FloatArray]
 #: their way to infinity; where it is below the last number, relative to the largest, nearer to 0 too, it is a gauge
 #: freedom of the model.
 _FAR, _FLAT, _GAUGE = 4.0, 0.01, 1e-9
-_MOST_CHECKED = 200
+_MOST_CHECKED_PARAMETERS = 200
 
 
 def separated_parameters(
@@ -39,7 +39,7 @@ def separated_parameters(
     sizes = np.ones(len(x)) if units is None else units[free]
     relative = x * sizes
     far = [k for k in np.flatnonzero(np.abs(relative) > _FAR).tolist() if not penalised[places[k]]]
-    far = sorted(far, key=lambda k: -abs(relative[k]))[:_MOST_CHECKED]
+    far = sorted(far, key=lambda k: -abs(relative[k]))[:_MOST_CHECKED_PARAMETERS]
     if not far:
         return ()
     values, vectors = np.linalg.eigh(_curvature(hessian_product, x, far, np.eye(len(far)), sizes))

@@ -20,7 +20,7 @@ import numpy as np
 
 from fieldfit.models.base import Problem
 from fieldfit.objective import Objective
-from fieldfit.optim import Callback, Solution, Status, minimise
+from fieldfit.optim import Callback, Solution, Status
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.threads import one_blas_thread
@@ -33,17 +33,17 @@ from fieldfit.weights.result import INTERRUPTED, Round, WeightsResult, Work
 from fieldfit.weights.statistics import DataStatistics, Part, Sample, take_sample
 
 #: Parameters times groups up to which all blocks of the meat are kept.
-MOST_BLOCKS = 3_000
+MOST_PARAMETERS_TIMES_GROUPS = 3_000
 #: Samples for each parameter below which the covariance matrix of a group's scores is not trusted.
-_SAMPLES_FOR_EACH = 2
+_SAMPLES_FOR_EACH_PARAMETER = 2
 #: Gradient, for each sample, at which θ is good enough for a first β: there it is far inside the standard errors of θ.
-_LOOSE = 1e-3
+_ROUGH_GRADIENT = 1e-3
 #: Iterations of the optimiser in a round whose θ is only fitted roughly.
-_LOOSE_ITERATIONS = 50
+_ROUGH_ITERATIONS = 50
 #: Rounds on a part of the samples, and the share of them up to which more than one is cheap.
 _PILOT_ROUNDS, _SMALL_PART = 3, 0.1
 #: What a change of β must gain in J for each parameter, in units of the tolerance on shares.
-_GAIN = 0.1
+_LEAST_GAIN = 0.1
 #: A Hessian with a smaller relative pivot is no preconditioner.
 _SINGULAR = 1e-10
 
@@ -173,7 +173,7 @@ class _Alternation:
         step = None if self.sample.rows is None else self._pilot()
         tight = options.max_rounds == 1 or step is not None
         while step is None or len(self.history) < options.max_rounds:
-            step = self._round(self.all, self.tol if tight else max(self.tol, _LOOSE), tight)
+            step = self._round(self.all, self.tol if tight else max(self.tol, _ROUGH_GRADIENT), tight)
             settled = step.solution.converged or (len(self.history) > 1 and _settled(self.history))
             if tight and settled and self._still(step):
                 converged, message = True, f"converged: β and θ converged in {len(self.history)} rounds"
@@ -192,14 +192,14 @@ class _Alternation:
         ground = _Ground(drawn, objective, None if self.all.l1 is None else share * self.all.l1)
         most = min(_PILOT_ROUNDS if share <= _SMALL_PART else 1, self.options.max_rounds - 1)
         while True:
-            step = self._round(ground, max(self.tol, _LOOSE), False)
+            step = self._round(ground, max(self.tol, _ROUGH_GRADIENT), False)
             self.beta = step.best
             if self._still(step) or len(self.history) >= most:
                 return step
 
     def _round(self, ground: _Ground, gtol: float, tight: bool) -> _Step:
         """θ with the present β, J there, and the β that minimises it."""
-        solution = self._fit(ground, gtol, self.max_iter if tight else min(self.max_iter, _LOOSE_ITERATIONS))
+        solution = self._fit(ground, gtol, self.max_iter if tight else min(self.max_iter, _ROUGH_ITERATIONS))
         if solution.status in (Status.INTERRUPTED, Status.CALLBACK):
             raise KeyboardInterrupt
         first = self.criterion is None
@@ -238,7 +238,7 @@ class _Alternation:
     def _still(self, step: _Step) -> bool:
         """Whether β need not move: by its shares of the information, or because nothing is gained."""
         tol = self.options.tol
-        return step.moved <= tol or step.loss <= _GAIN * tol * step.criterion.rank
+        return step.moved <= tol or step.loss <= _LEAST_GAIN * tol * step.criterion.rank
 
     def _beaten(self, criterion: WeightsCriterion) -> bool:
         """Whether a pure policy or equal weights are better than the present β."""
@@ -248,26 +248,15 @@ class _Alternation:
     def _fit(self, ground: _Ground, gtol: float, max_iter: int) -> Solution:
         """θ with the present β, from where the last round left it."""
         mixed = replace(ground.objective, problem=ground.drawn.at(self.beta), start=self.theta)
-        plain = mixed.problem.optimiser == "lbfgs" and self.method != "newton"
         near: Callable[[FloatArray], FloatArray] | None = None
         if self.exact is not None and self.method != "newton":
             near = _inverse(self.exact, self.beta, ground.scale, mixed.precision[mixed.free])
-        if near is None and not plain:
-            near = mixed.preconditioner
-        if ground.l1 is not None:
-            near = None
-        solution = minimise(
-            mixed.value_grad,
-            self.theta[mixed.free],
-            hessian_product=mixed.hessian_product,
-            hessian_diagonal=None if plain or near is not None else mixed.hessian_diagonal,
-            preconditioner=near,
-            l1=None if ground.l1 is None else ground.l1[mixed.free],
-            method="lbfgs" if plain else self.method,
-            history=6 if plain and ground.l1 is None else None,
+        solution = mixed.minimise(
             gtol=gtol * ground.scale,
             max_iter=max_iter,
-            units=mixed.free_units,
+            method=self.method,
+            l1=ground.l1,
+            near=near,
             callback=self.callback if ground is self.all else None,
         )
         self.theta = mixed.full(solution.x).copy()
@@ -359,19 +348,17 @@ def _settled(history: list[Round]) -> bool:
 
 
 def _forms(groups: Groups, selection: Selection, r: int, options: AutoWeights) -> _Forms:
-    fits = r <= options.most_exact and r * groups.count <= MOST_BLOCKS
+    fits = r <= options.most_exact and r * groups.count <= MOST_PARAMETERS_TIMES_GROUPS
     if options.form == "exact" and not fits:
         raise ModelError(
-            f"The exact form of J is for at most {options.most_exact} parameters (most_exact) and {MOST_BLOCKS:,} "
-            f"parameters times weights; here are {r:,} and {groups.count}. Use form='diagonal'."
+            f"The exact form of J is for at most {options.most_exact} parameters (most_exact) and "
+            f"{MOST_PARAMETERS_TIMES_GROUPS:,} parameters times weights; here are {r:,} and {groups.count}. "
+            "Use form='diagonal'."
         )
     enough = True
     if options.formula == "exact":
-        for chosen in groups.drawn(selection):
-            rows = np.zeros(selection.n, dtype=bool)
-            for part in chosen.parts:
-                rows |= part.any_row(selection.n)
-            enough &= not rows.any() or int(rows.sum()) >= _SAMPLES_FOR_EACH * r
+        counts = groups.samples(selection)
+        enough = bool(np.all((counts == 0) | (counts >= _SAMPLES_FOR_EACH_PARAMETER * r)))
     if options.form == "exact":
         return _Forms("exact", True, "")
     if options.form == "auto" and fits and enough:

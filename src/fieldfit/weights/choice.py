@@ -19,9 +19,9 @@ from fieldfit.weights.gershgorin import Gershgorin, discs
 from fieldfit.weights.groups import Groups
 
 #: What is taken in place of β must be better by more than rounding.
-_BETTER = 1e-9
+_LEAST_GAIN = 1e-9
 #: Eigenvalues below this, relative to the largest, are 0.
-_ZERO = 1e-9
+_ZERO_EIGENVALUE = 1e-9
 #: The name of equal weights among the rivals; no family is called so.
 EQUAL = "equal weights"
 
@@ -96,9 +96,9 @@ class Exact:
         short = []
         for g in np.flatnonzero(self.moments.information > 0):
             values, vectors = np.linalg.eigh(moments.J[g])
-            inside = vectors[:, values > _ZERO * max(float(values[-1]), 0.0)]
+            inside = vectors[:, values > _ZERO_EIGENVALUE * max(float(values[-1]), 0.0)]
             sizes = np.linalg.eigvalsh(inside.T @ moments.K[g, g] @ inside)
-            if sizes[0] <= _ZERO * max(float(sizes[-1]), 0.0):
+            if sizes[0] <= _ZERO_EIGENVALUE * max(float(sizes[-1]), 0.0):
                 short.append(int(g))
         return tuple(short)
 
@@ -145,7 +145,7 @@ def fall_back(exact: Exact, beta: FloatArray, groups: Groups) -> Simple | None:
     simple = rivals(groups)
     values = {name: float(exact.value(other)) for name, other in simple.items()}
     winner = min(values, key=lambda name: values[name])
-    if not values[winner] < exact.value(beta) - _BETTER:
+    if not values[winner] < exact.value(beta) - _LEAST_GAIN:
         return None
     what = "equal weights, which were" if winner == EQUAL else "a pure policy, which was"
     return Simple(simple[winner], values[winner], f"; worse than {what} taken, by the exact J")

@@ -17,7 +17,7 @@ from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.laws.independent import BoundIndependent
 from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.types import FloatArray, PolicyError
+from fieldfit.types import FloatArray, IntArray, PolicyError
 
 #: Components that may have weights of their own.
 MOST_SEPARATE_WEIGHTS = 64
@@ -83,6 +83,14 @@ class Groups:
                     parts.append(_only(part, component, selection.n))
             result.append(Selection(selection.n, tuple(parts), selection.start))
         return result
+
+    def samples(self, selection: Selection) -> IntArray:
+        """The number of samples (groups,) of which something of the group is selected."""
+        counts = np.zeros(self.count, dtype=np.int64)
+        for group, chosen in enumerate(self.drawn(selection)):
+            rows = [part.any_row(selection.n) for part in chosen.parts]
+            counts[group] = np.count_nonzero(np.any(rows, axis=0))
+        return counts
 
     @property
     def family_shares(self) -> FloatArray | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: The message of a search that was interrupted.
 INTERRUPTED = "stopped: interrupted"
 #: Families alone that are compared in the text.
-_MOST_COMPARED = 4
+_MOST_COMPARED_FAMILIES = 4
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class WeightsResult:
             part = "" if self.work.samples == self.work.all_samples else f" of {self.work.all_samples:,}"
             lines.append(f"statistics from {self.work.samples:,}{part} samples")
         if self.J_exact is not None and self.pure is not None and self.equal is not None:
-            best = sorted(self.pure.items(), key=lambda item: item[1])[:_MOST_COMPARED]
+            best = sorted(self.pure.items(), key=lambda item: item[1])[:_MOST_COMPARED_FAMILIES]
             others = [*((f"{name} alone", value) for name, value in best), ("equal weights", self.equal)]
             above = ", ".join(f"{name} {value - self.J_exact:+.4g}" for name, value in others)
             lines.append(f"log det of the variance {self.J_exact:.4g}; differences: {above}")

@@ -34,7 +34,7 @@ from fieldfit.weights.gershgorin import Gershgorin, discs
 from fieldfit.weights.groups import DrawnPolicy, Groups
 
 #: Parameters up to which scores are streamed for the diagonals.
-MOST_STREAMED = 2_000
+MOST_STREAMED_PARAMETERS = 2_000
 #: Samples up to which scores are streamed even where they come one by one.
 FEW_SAMPLES = 500
 #: Parameters from which a problem's own diagonal of the Hessian is taken, if it has one (it may be approximate).
@@ -42,7 +42,7 @@ OWN_DIAGONAL_FROM = 64
 #: Rows of bread and meat whose discs are computed where there are too many.
 SAMPLED_DISCS = 4
 #: Samples of each group: at least, for each weight, and for each parameter where log-determinants are taken.
-ENOUGH, FOR_EACH_WEIGHT, FOR_EACH_PARAMETER = 2_000, 200, 10
+ENOUGH_SAMPLES, SAMPLES_FOR_EACH_WEIGHT, SAMPLES_FOR_EACH_PARAMETER = 2_000, 200, 10
 
 #: The policy bound to some of the samples, and the function that compiles a selection of them.
 Part: TypeAlias = tuple[BoundPolicy, Callable[[Selection], Problem]]
@@ -85,7 +85,7 @@ class DataStatistics:
     def diagonal(self, theta: FloatArray) -> MixtureMoments:
         """The diagonal form: r × G and r × G² numbers."""
         few = self.problem.n_samples <= FEW_SAMPLES or all(part.streams_scores for part in self.problem.parts)
-        if self.problem.n_parameters <= MOST_STREAMED and few:
+        if self.problem.n_parameters <= MOST_STREAMED_PARAMETERS and few:
             meat = self.problem.family_statistics(theta, self._product_weight)
         else:
             meat = self._sketched_meat(theta)
@@ -125,7 +125,7 @@ class DataStatistics:
             diagonal = part.hessian_diagonal(theta, self.row_weight)
         if diagonal is not None:
             return diagonal
-        if r <= MOST_STREAMED:
+        if r <= MOST_STREAMED_PARAMETERS:
             return np.diagonal(-part.hessian_matrix(theta, self.row_weight))
         result = np.zeros(r)
         # These errors do not cancel in J, so there are more probes.
@@ -195,14 +195,9 @@ def take_sample(drawn: DrawnPolicy, part: Callable[[IntArray], Part] | None, r: 
 
 def samples_needed(groups: Groups, selection: Selection, r: int) -> int:
     """Enough samples that of each group enough are selected."""
-    enough = max(ENOUGH, FOR_EACH_WEIGHT * groups.count, FOR_EACH_PARAMETER * r)
-    shares = []
-    for chosen in groups.drawn(selection):
-        rows = np.zeros(selection.n, dtype=bool)
-        for part in chosen.parts:
-            rows |= part.any_row(selection.n)
-        shares.append(float(rows.mean()))
-    return int(np.ceil(enough / min([share for share in shares if share > 0], default=1.0)))
+    enough = max(ENOUGH_SAMPLES, SAMPLES_FOR_EACH_WEIGHT * groups.count, SAMPLES_FOR_EACH_PARAMETER * r)
+    shares = groups.samples(selection) / selection.n
+    return int(np.ceil(enough / shares[shares > 0].min(initial=1.0)))
 
 
 def restricted(selection: Selection, rows: IntArray, families: tuple[BoundFamily, ...]) -> Selection:

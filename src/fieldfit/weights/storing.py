@@ -23,14 +23,11 @@ def to_plain(result: WeightsResult) -> tuple[Plain, Arrays]:
     header: Plain = {name: getattr(result, name) for name in (*_TEXTS, *_TRUTHS, *_NUMBERS, *_MAYBE)}
     header["names"] = list(result.names)
     header["work"] = asdict(result.work)
-    history, groups = result.history, len(result.names)
+    history = [(h.J, h.loss, h.objective, h.theta_converged, h.samples, *h.beta) for h in result.history]
     arrays: Arrays = {
         "beta": result.beta,
         "theta": result.theta,
-        "history_beta": np.array([line.beta for line in history], dtype=np.float64).reshape(len(history), groups),
-        "history": np.array([(line.J, line.loss, line.objective) for line in history]).reshape(len(history), 3),
-        "history_converged": np.array([line.theta_converged for line in history], dtype=bool),
-        "history_samples": np.array([line.samples for line in history], dtype=np.int64),
+        "history": np.array(history, dtype=np.float64).reshape(len(history), 5 + len(result.names)),
     }
     if result.pure is not None:
         arrays["pure"] = np.array([result.pure[name] for name in result.names])
@@ -52,28 +49,17 @@ def from_plain(header: object, arrays: Arrays, policy: Policy, r: int) -> Weight
     for group, kind in ((_TEXTS, str), (_TRUTHS, bool)):
         values |= dict(zip(group, _typed([header[name] for name in group], kind, ", ".join(group)), strict=True))
     values |= {name: _number(header[name], name) for name in _NUMBERS}
-    # Files that were written before equal weights were compared and work was counted have neither.
-    values |= {name: None if header.get(name) is None else _number(header[name], name) for name in _MAYBE}
-    values["work"] = _work(header.get("work", {}))
+    values |= {name: None if header[name] is None else _number(header[name], name) for name in _MAYBE}
+    values["work"] = _work(header["work"])
 
     groups = len(names)
     beta = _vector(arrays["beta"], "beta", groups)
     if not np.all(beta >= 0) or not np.all(np.isfinite(beta)):
         raise FileFormatError(f"the automatic weights must be finite and at least 0; they are {beta.tolist()}")
-    rounds = len(arrays["history"])
-    betas = _table(arrays["history_beta"], "history_beta", (rounds, groups))
-    lines = _table(arrays["history"], "history", (rounds, 3))
-    settled = arrays["history_converged"]
-    if settled.dtype != np.bool_ or settled.shape != (rounds,):
-        raise FileFormatError(f"the history has {rounds} rounds and {settled.shape} marks of convergence")
-    samples = arrays.get("history_samples", np.zeros(rounds, dtype=np.int64))
-    if samples.dtype != np.int64 or samples.shape != (rounds,):
-        raise FileFormatError(f"the history has {rounds} rounds and {samples.shape} numbers of samples")
+    lines = _table(arrays["history"], "history", (len(arrays["history"]), 5 + groups))
     history = tuple(
-        Round(number, beta_then, float(J), float(loss), float(objective), bool(done), int(count))
-        for number, (beta_then, (J, loss, objective), done, count) in enumerate(
-            zip(betas, lines, settled, samples, strict=True), 1
-        )
+        Round(number, line[5:], float(line[0]), float(line[1]), float(line[2]), bool(line[3]), int(line[4]))
+        for number, line in enumerate(lines, 1)
     )
     pure = None
     if "pure" in arrays:
