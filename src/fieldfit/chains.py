@@ -13,8 +13,9 @@ windows that a policy has drawn.
 
 from __future__ import annotations
 
+from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.column_encoder import ColumnEncoder
-from fieldfit.data.columns import ColumnText, join_texts, read_columns
+from fieldfit.data.columns import ColumnText, join_texts, parse_columns, read_columns
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_problem import selected_windows as _windows
 from fieldfit.models.chain_segments import Segments
@@ -22,11 +23,13 @@ from fieldfit.policies.policy import Policy
 from fieldfit.policies.windows import SequenceStructure
 
 __all__ = [
+    "AttributeEncoder",
     "ColumnEncoder",
     "ColumnText",
     "Segments",
     "Sequences",
     "join_texts",
+    "parse_columns",
     "read_columns",
     "selected_windows",
 ]

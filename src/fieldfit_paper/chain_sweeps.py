@@ -1,6 +1,6 @@
 """The grids behind Figures 4 to 14, each a sweep in a store of its own that several figures share.
 
-At the paper's scale a run can be stopped and resumed at any moment: the stores lie in the folder ``sweeps`` beside the
+At the paper's scale a run can be stopped and resumed at any moment: the stores are in the folder ``sweeps`` beside the
 pictures. The fold is the slowest axis, so that a worker reads and encodes it once.
 """
 

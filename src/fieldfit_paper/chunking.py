@@ -5,7 +5,7 @@ window of two tokens) with probability λ and the weight β:
 
     maximise Σ (1 − β) PL1 + β Z H − n‖θ‖²/(2σ²),     Z ~ Bernoulli(λ) for each component
 
-The factor n, the number of training sequences, is the reading under which the paper's numbers come out: its σ² then
+The factor n, the number of training sequences, is the interpretation that reproduces the paper's numbers: its σ² then
 belongs to the mean log-likelihood of a sequence (``regulariser="mean"``). As printed, the penalty multiplies the
 likelihood of the whole sample (``regulariser="sum"``), and σ² stands for n times as much.
 

@@ -29,7 +29,7 @@ class Row:
 
 
 class SweepTables:
-    """The tables of one scale, read when a claim asks for them."""
+    """The tables of one scale, read when a claim needs them."""
 
     def __init__(self, out: Path | None, scale: str) -> None:
         self.out, self.scale = out, scale

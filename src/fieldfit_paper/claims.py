@@ -47,7 +47,7 @@ HOW = """## How it was computed
 
 
 def all_claims(tables: SweepTables) -> list[Row]:
-    """Every row; those that need data that is not there are left out with a row that says so."""
+    """Every row; claims about data that are not on this machine have one row that says so."""
     rows = list(theory_claims(tables.scale))
     parts: tuple[tuple[str, Callable[[], Iterator[Row]]], ...] = (
         ("CoNLL-2000", data_claims),

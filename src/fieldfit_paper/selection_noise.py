@@ -101,7 +101,7 @@ def _random(mixtures: FamilyMixtures) -> list[dict[str, Any]]:
 
 
 def _always(mixtures: FamilyMixtures) -> list[dict[str, Any]]:
-    """PL1 + λ·PL2 with the β that the exact variance likes best, found on a grid of 401."""
+    """PL1 + λ·PL2 with the β of the smallest exact variance on a grid of 401."""
     beta = np.linspace(0.0, 1.0, 401)[:-1]  # β = 1 would leave PL1 out, which is computed anyway
     weights = np.column_stack([1 - beta, beta])
     records = []

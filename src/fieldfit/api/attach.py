@@ -25,7 +25,7 @@ def attach(
     weight_kind: str = "importance",
     groups: ArrayLike | str | None = None,
 ) -> Fit:
-    """The fit with the samples that it was made from; DataError where its objective does not come out for them."""
+    """The fit with the samples that it was made from; DataError if they do not give the fit's objective."""
     dataset = fit.model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
     prepared = prepare(
         fit.model,

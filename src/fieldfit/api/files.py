@@ -38,7 +38,7 @@ def find_models() -> dict[str, type[Model]]:
 def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
     """Write the fit; its bread and meat too, where they are available or cheap, and its encoder, if it has one.
 
-    An interrupt while bread and meat are computed leaves them out: the fit is written, then the interrupt goes on.
+    An interrupt while bread and meat are computed leaves them out: the fit is written, then the interrupt is raised again.
     """
     model = fit.model
     if fit.encoder is not None:

@@ -31,7 +31,7 @@ class Settings:
     max_iter
         Iterations at most.
     tell
-        Called after each iteration; a true answer stops the fit. None: nobody is told.
+        Called after each iteration; a true result stops the fit. None: no callback.
     stopping
         Early stopping on development data, if wanted.
     statistical

@@ -117,7 +117,27 @@ def read_columns(
 def parse_columns(
     text: str, *, separator: str | None = None, comment: str | None = None, source: str = "text"
 ) -> ColumnText:
-    """Read CoNLL-style ``text`` that is already in memory; the options are those of `read_columns`."""
+    r"""Read CoNLL-style text that is already in memory.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+    separator, comment : str or None, default: None
+        As in `read_columns`.
+    source : str, default: "text"
+        Name of the text in error messages.
+
+    Returns
+    -------
+    ColumnText
+
+    Examples
+    --------
+    >>> from fieldfit import chains
+    >>> chains.parse_columns("the DT B-NP\ndog NN I-NP\n").n_tokens
+    2
+    """
     return _parse(text, source, separator, comment)
 
 

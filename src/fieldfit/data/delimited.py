@@ -20,8 +20,8 @@ _BATCH = 8192
 def read_delimited(
     path: str | os.PathLike[str], header: bool | None, expected_names: Sequence[object], known: frozenset[str]
 ) -> RawTable:
-    """The cells of a file by column. `header` None: decided by looking at line 1 (`expected_names` and the texts of
-    the `known` states help); where line 1 could be either, the reader asks instead of guessing.
+    """The cells of a file by column. `header` None: auto-detected from line 1 (`expected_names` and the texts of
+    the `known` states help); if line 1 could be either, an error says so.
     """
     shown = os.fspath(path)
     text = read_text(path)

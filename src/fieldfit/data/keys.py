@@ -1,7 +1,7 @@
 """Tuples of codes as single integers: a bigram of words is a key, and a table of keys is a set of features.
 
 The key of (c_1, …, c_q) with radices (R_1, …, R_q) is the mixed-radix number ((c_1·R_2 + c_2)·R_3 + …). Where that
-would overflow, the number so far is replaced by its rank among those seen in training, and the product goes on.
+would overflow, the number so far is replaced by its rank among those seen in training, and the product continues.
 """
 
 from __future__ import annotations

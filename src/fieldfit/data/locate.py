@@ -1,4 +1,4 @@
-"""Where data sets lie on this machine: FIELDFIT_DATA, or else the user's cache folder. Nothing is ever downloaded."""
+"""Where data sets are on this machine: FIELDFIT_DATA, or else the user's cache folder. Nothing is ever downloaded."""
 
 from __future__ import annotations
 

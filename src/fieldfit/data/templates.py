@@ -2,7 +2,7 @@ r"""Feature templates in CRF++'s language: ``U00:%x[-1,0]`` is the value of colu
 
 Lines that start with U make state features (observation × label), lines that start with B make features of label
 pairs; a plain ``B`` stands for the label transitions themselves. Cells outside the sentence read ``_B-1``, ``_B-2``,
-… before it and ``_B+1``, … after it. Lines that start with # and blank lines are passed over.
+… before it and ``_B+1``, … after it. Lines that start with # and blank lines are ignored.
 
 One extension: ``%x[0,0:suffix3]`` reads a derived column (lower, shape, stop, prefixN, suffixN).
 """

@@ -28,7 +28,7 @@ class Bootstrap:
     network : Network
         The network of the samples themselves.
     couplings : ndarray of shape (resamples, m, m)
-        The networks of the bootstrap samples, with the λ chosen anew in each.
+        The networks of the bootstrap samples, with the λ chosen again in each.
     debiased : ndarray of shape (resamples, m, m)
         Their debiased couplings; NaN where a bootstrap sample does not determine them.
     standard_errors : ndarray of shape (m, m)

@@ -121,7 +121,7 @@ def conjugate_gradients(
 
     With ``energy_tol`` the solve ends as well when bᵀH⁻¹b is known to about that relative error: each step adds α r·z to
     bᵀx, which rises to bᵀH⁻¹b, and what is still missing is extrapolated from how fast these additions fall. Then
-    ``energy_limit(x)``, if given, is asked how much may be missing at x, and the solve goes on until no more is.
+    ``energy_limit(x)``, if given, returns the error allowed at x, and the solve continues until the error is below it.
 
     ``product(v)`` gives Hv and must not keep v. If pᵀHp ≤ 0 turns up, x is the last iterate before it and
     ``positive`` is false: H is singular or indefinite.

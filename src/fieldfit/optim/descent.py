@@ -108,7 +108,7 @@ class Descent(ABC):
         return Status.CONVERGED if self.current.norm <= gtol else Status.ITERATION_LIMIT
 
     def _recorded(self) -> bool:
-        """Add a line to the history and call the callback; true if it asks to stop."""
+        """Add a line to the history and call the callback; true if it returns a request to stop."""
         at = self.current
         progress = Progress(len(self._history), at.value, at.norm, time.perf_counter() - self._start)
         self._history.append(progress)

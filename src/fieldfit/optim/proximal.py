@@ -1,10 +1,11 @@
 """L1 penalties: minimise f(x) + Σ_i l1_i |x_i| by proximal quasi-Newton steps.
 
 Each step minimises a quasi-Newton model of f plus the penalty itself (Scheinberg and Tang, "Practical inexact proximal
-quasi-Newton method with global complexity analysis", 2016), over the coordinates that are not 0 or that want to leave 0.
-Orthant-wise methods minimise the model without the penalty's corners and cut off what leaves the orthant; near the
-optimum the cut directions are poor, and most steps have to be shortened. On 500 sentences of CoNLL-2000 (l1 = 1) the
-tolerance of 1e-4 takes 218 evaluations here and took 1,265 there. The elastic net is this with the L2 term inside f.
+quasi-Newton method with global complexity analysis", 2016), over the coordinates that are not 0 or whose gradient moves
+them away from 0. Orthant-wise methods minimise the model without the penalty's corners and cut off what leaves the
+orthant; near the optimum the cut directions are poor, and most steps have to be shortened. On 500 sentences of
+CoNLL-2000 (l1 = 1) the tolerance of 1e-4 takes 218 evaluations here and took 1,265 there. The elastic net is this with
+the L2 term inside f.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class QuadraticModel:
 
         ``gradient``, ``point`` and ``l1`` are those of the free coordinates; without pairs B is ``first_scale`` · D.
         Roughly: by at most ``passes`` of coordinate descent, which end when none moves a coordinate by more than ``tol``
-        in units of the gradient. None if rounding has spoilt B.
+        in units of the gradient. None if B is inaccurate because of rounding.
         """
         metric = np.ones(len(free)) if self._diagonal is None else self._diagonal[free]
         scale, left, right = self._matrix(free, metric, first_scale)

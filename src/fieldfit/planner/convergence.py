@@ -10,7 +10,7 @@ with σ² = 1 PL1 takes 69, 101, 167 and 295 evaluations for 100, 400, 1,600 and
 with γ a fifth above the slope from a quarter of the pilot to all of it, because that rises slowly (0.28, 0.36 and then
 0.33 here).
 
-A fit that is stopped early is extrapolated: the logarithm of its gradient goes on falling as it did in its second half.
+A fit that is stopped early is extrapolated: the logarithm of its gradient is assumed to fall as fast as in its second half.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def maximise(
         units=objective.free_units,
     )
     if solution.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt  # a pilot that somebody stopped is nothing to plan with
+        raise KeyboardInterrupt  # an interrupted pilot cannot be used for a plan
     return solution
 
 

@@ -21,7 +21,7 @@ th,td{padding:.2rem .8rem .2rem 0;text-align:left;border-bottom:1px solid #ddd}.
 
 @dataclass
 class Page:
-    """A page that grows from top to bottom and is then written in one go."""
+    """A page to which parts are added from top to bottom."""
 
     title: str
     parts: list[str] = field(default_factory=list)

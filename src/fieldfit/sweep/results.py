@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SweepResults:
-    """The cells of a store as a table; each call reads the store anew."""
+    """The cells of a store as a table; each call reads the store again."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)

@@ -2,7 +2,7 @@
 
     claim → compute → commit + claim → …    in every worker, of this run and of any other on the same store
 
-The same call after kill -9, Ctrl-C or a crash goes on where the store stands.
+The same call after kill -9, Ctrl-C or a crash continues from the cells in the store.
 """
 
 from __future__ import annotations

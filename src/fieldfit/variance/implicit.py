@@ -5,8 +5,8 @@ samples for Σ_i (w_i ψ_iᵀu)². Where ψ is the score of a likelihood and the
 (the information identity), and uᵀMu takes one more product.
 
 An error e of u changes the variance by at most 2‖e‖‖u‖ + ‖e‖² in the norm of M. Conjugate gradients know ‖e‖ in the norm of
-H + P (it is what aᵀu still lacks), so a solve goes on until eᵀ(H + P)e ≤ δ² uᵀMu: a standard error is then known to about δ
-where M is of the size of H + P, and in practice far better. The rule looks at uᵀMu itself because a robust variance, or
+H + P (it is what aᵀu still lacks), so a solve continues until eᵀ(H + P)e ≤ δ² uᵀMu: a standard error is then known to about
+δ where M is of the size of H + P, and in practice far better. The rule uses uᵀMu itself because a robust variance, or
 that of a parameter which only the penalty holds, may be thousands of times smaller than aᵀu.
 """
 

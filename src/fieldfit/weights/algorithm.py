@@ -107,8 +107,8 @@ def automatic_weights(
     ``objective`` has the compiled policy, the start, the penalty, the fixed parameters and the sample weights;
     ``tol`` is the gradient, for each sample, at which θ has converged, ``max_iter`` the optimiser's iterations in a round.
     ``part(rows)`` gives the policy bound to some of the samples and what compiles their selections; without it (and
-    with weighted samples) the statistics come from all of them. ``callback`` hears of the fits to all samples. An interrupt
-    ends the search with the current result.
+    with weighted samples) the statistics come from all of them. ``callback`` is called in the fits to all samples. An
+    interrupt ends the search with the current result.
     """
     with one_blas_thread():  # many small products between evaluations
         drawn = DrawnPolicy.of(bound, options.by, selection, objective.problem, compile_problem)

@@ -15,32 +15,35 @@ def contacts(
     distances: Annotated[
         Path | None,
         typer.Option(
-            "--distances", metavar="FILE", help="CSV file of column, column, distance in Å, columns from 0."
+            "--distances",
+            metavar="FILE",
+            help="CSV file: two columns of the alignment, counted from 0, and their distance in Å.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Write tables, picture and parameters here.")
+        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for tables, plot and parameters.")
     ] = None,
     alphabet: Annotated[
-        str, typer.Option("--alphabet", help="protein, rna, dna, or the letters themselves with the gap first.")
+        str, typer.Option("--alphabet", help="protein, rna, dna, or a list of letters that starts with the gap.")
     ] = "protein",
     focus: Annotated[
         str | None,
         typer.Option("--focus", metavar="NAME", help="Keep only the columns where this sequence has a letter."),
     ] = None,
     identity: Annotated[
-        float, typer.Option("--identity", help="Sequences equal in at least this share of columns share one weight.")
+        float,
+        typer.Option("--identity", help="Sequences equal in at least this fraction of columns share one weight."),
     ] = 0.8,
     penalty: Annotated[
         str, typer.Option("--penalty", help="Strength of the penalty: evcouplings, plmc or ccmpred.")
     ] = "evcouplings",
     closest: Annotated[float, typer.Option("--closest", help="Pairs below this distance in Å are in contact.")] = 8.0,
     separation: Annotated[
-        int, typer.Option("--separation", min=1, help="Pairs closer than this along the sequence do not count.")
+        int, typer.Option("--separation", min=1, help="Smallest distance of a pair along the sequence, in columns.")
     ] = 6,
-    tol: Annotated[float, typer.Option("--tol", help="Gradient for each sequence at which the fit stops.")] = 1e-3,
-    max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Most iterations.")] = 200,
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Pairs to print, the highest scores first.")] = 20,
+    tol: Annotated[float, typer.Option("--tol", help="Largest gradient entry per sequence at convergence.")] = 1e-3,
+    max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Largest number of iterations.")] = 200,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Number of pairs to print, highest scores first.")] = 20,
     threads: Threads = None,
     json: Json = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`fieldfit influence MODEL.ff DATA`: the samples that move a fit most, and the most that one could."""
+"""`fieldfit influence MODEL.ff DATA`: the samples that change a fit most, and the largest effect that one can have."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def influence(
     *,
     samples: SampleOptions,
 ) -> None:
-    """Show which samples change a fit most. Also which parameter, and the most that one observation can do."""
+    """Show which samples change a fit most. Also the largest effect that one observation can have."""
     from fieldfit.api.accuracies import fits_matrices
     from fieldfit.api.robustness import distances
     from fieldfit.cli.output import note, print_json, print_table, say

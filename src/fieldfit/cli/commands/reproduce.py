@@ -29,7 +29,10 @@ class Scale(StrEnum):
 def reproduce(
     name: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Experiment, such as figure-1, or all.")],
     scale: Annotated[
-        Scale, typer.Option("--scale", help="small takes seconds; paper has the size of the paper's experiments.")
+        Scale,
+        typer.Option(
+            "--scale", help="small takes seconds to minutes; paper has the size of the paper's experiments."
+        ),
     ] = Scale.small,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for figures and their tables.")

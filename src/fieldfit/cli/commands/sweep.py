@@ -58,7 +58,7 @@ def show(
     errors: Annotated[bool, typer.Option("--errors", help="Also print the full error of every failed cell.")] = False,
     json: Json = False,
 ) -> None:
-    """How far a sweep is and what failed; also while it runs."""
+    """Show the progress of a sweep and its failed cells."""
     from fieldfit.cli.output import print_json, say
     from fieldfit.sweep import open_sweep
 
