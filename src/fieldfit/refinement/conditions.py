@@ -92,11 +92,22 @@ class Conditions(Protocol):
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Residuals (n, a), instruments (n, h) and conditional covariances of one block of samples."""
+    """Residuals (n, a), instruments (n, h) and conditional covariances of one block of samples.
+
+    ``covariances`` are (n, b, b) by node; where each node has one function, ``high`` (n, nodes) is the probability of its
+    second state and ``gap`` (nodes,) the difference of the function's values, which give the variances when needed.
+    """
 
     residuals: FloatArray
     instruments: FloatArray
-    covariances: tuple[FloatArray, ...] | FloatArray  # (n, nodes) for one function a node, else (n, b, b) by node
+    covariances: tuple[FloatArray, ...] = ()
+    high: FloatArray | None = None
+    gap: FloatArray | None = None
+
+    @cached_property
+    def variances(self) -> FloatArray | None:
+        """(n, nodes) where each node has one function, else None."""
+        return None if self.high is None or self.gap is None else self.high * (1.0 - self.high) * self.gap**2
 
 
 class NodeConditions:
@@ -175,7 +186,8 @@ class NodeConditions:
         conditions, node = self.slices[place], self.nodes[[place]]
         columns, instrument = np.unique(self.instrument[conditions], return_inverse=True)
         one = copy(self)
-        one.__dict__.pop("slices", None)
+        for cached in ("slices", "_linear_columns"):
+            one.__dict__.pop(cached, None)
         one.nodes, one.conditionals = node, Conditionals(self.model, node)
         one.component = np.zeros(len(instrument), dtype=np.int64)
         one.residual = self.residual[conditions] - self.offsets[place]
@@ -200,7 +212,7 @@ class NodeConditions:
             gap = np.array([self.functions[v][1, 0] for v in self.nodes.tolist()]) - low
             residuals = codes[:, self.nodes] - high
             residuals *= gap
-            return Evaluated(residuals, instruments, high * (1.0 - high) * gap**2)
+            return Evaluated(residuals, instruments, high=high, gap=gap)
         residuals = np.empty((len(codes), int(self.offsets[-1])))
         covariances = []
         for place, (node, share) in enumerate(
@@ -214,11 +226,31 @@ class NodeConditions:
         return Evaluated(residuals, instruments, tuple(covariances))
 
     def _instruments(self, codes: NDArray[Any]) -> FloatArray:
+        columns, variables, low, gap = self._linear_columns
+        if len(columns) == len(self.products):
+            values: FloatArray = codes[:, variables] * gap
+            values += low
+            return values
         result = np.ones((len(codes), len(self.products)))
-        for column, product in enumerate(self.products):
-            for variable, number in product:
+        result[:, columns] = codes[:, variables] * gap + low
+        for column in np.setdiff1d(np.arange(len(self.products)), columns).tolist():
+            for variable, number in self.products[column]:
                 result[:, column] *= self.functions[variable][codes[:, variable], number - 1]
         return result
+
+    @cached_property
+    def _linear_columns(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+        """The instruments that are 1 or a function of one binary variable: column, variable, lower value and gap."""
+        rows = []
+        for column, product in enumerate(self.products):
+            if not product:
+                rows.append((column, 0, 1.0, 0.0))
+            elif len(product) == 1 and len(self.functions[product[0][0]]) == 2:
+                variable = product[0][0]
+                low, high = self.functions[variable][:, 0].tolist()
+                rows.append((column, variable, low, high - low))
+        table = np.array(rows, dtype=np.float64).reshape(-1, 4)
+        return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2], table[:, 3]
 
     def values(self, evaluated: Evaluated) -> FloatArray:
         """g (n, p)."""
@@ -269,8 +301,9 @@ class NodeConditions:
         conditions = self.slices[place]
         instruments = evaluated.instruments[:, self.instrument[conditions]]
         number = self.residual[conditions] - self.offsets[place]
-        if not isinstance(evaluated.covariances, tuple):
-            scale = evaluated.covariances[:, place] if weight is None else evaluated.covariances[:, place] * weight
+        variances = evaluated.variances
+        if variances is not None:
+            scale = variances[:, place] if weight is None else variances[:, place] * weight
             return (instruments * scale[:, None]).T @ instruments
         block = np.empty((len(number), len(number)))
         covariance = evaluated.covariances[place]

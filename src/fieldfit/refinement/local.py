@@ -227,7 +227,7 @@ def refine_locally(
             f"with all components selected. Use 'PL1 >> optimal'."
         )
     reach = _DISTANCE if distance is None else distance
-    with one_blas_thread():
+    with one_blas_thread(with_scipy=True):
         nodes = np.concatenate([np.asarray(model.structure().free)])
         conditions = NodeConditions(model, nodes, reach)
         matrix, draws, kept, variances = local_weights(model, theta, conditions, free, dataset, random_state)

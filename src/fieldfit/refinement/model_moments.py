@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fieldfit.models.field import FieldModel
 from fieldfit.refinement.points import MOST_SUMMED_STATES, Points, all_points, drawn_points, is_exact
-from fieldfit.refinement.regression import choose_weights, covariance_of, relative_variance
+from fieldfit.refinement.regression import noise_of_weights
 from fieldfit.refinement.score_moments import ScoreMoments, pooled, score_moments
 from fieldfit.refinement.stacking import Stack
 from fieldfit.types import BoolArray, FloatArray
@@ -17,8 +16,10 @@ from fieldfit.types import BoolArray, FloatArray
 if TYPE_CHECKING:
     from fieldfit.data.table import Table
 
-#: Draws of the model behind the weights: at first, for each condition, and at most.
+#: Draws of the model behind the weights: at least, for each condition, and at most.
 FEWEST_DRAWS, DRAWS_PER_CONDITION, MOST_DRAWS = 4_000, 8, 30_000
+#: Products (draws × conditions) at most, if there are 8 draws for each condition: 9 million.
+_MOST_PRODUCTS = 9_000_000
 #: More draws are made while the weights' own noise adds more than this to the predicted relative variance.
 NOISE = 0.01
 
@@ -59,6 +60,7 @@ def moments_at(
     draws = fixed if draws is None else draws
     p = conditions.conditions.size
     size = min(MOST_DRAWS, max(FEWEST_DRAWS, DRAWS_PER_CONDITION * p)) if draws is None else max(2, draws)
+    most = min(MOST_DRAWS, max(size, _MOST_PRODUCTS // max(p, 1)))
     batch, total = 0, 0
     halves: list[ScoreMoments] = []
     while True:
@@ -67,20 +69,9 @@ def moments_at(
         total += sum(len(half.codes) for half in drawn)
         fresh = [of(half) for half in drawn]
         halves = fresh if not halves else [pooled(old, new) for old, new in zip(halves, fresh, strict=True)]
-        if draws is not None or total * 2 > MOST_DRAWS or not _noisy(halves, conditions, free):
+        if draws is not None or total * 2 > most:
+            break
+        if noise_of_weights(halves, free_rows(conditions.first, free)) <= NOISE:
             break
         size = total
     return halves, drawn[0].method.replace(f"{len(drawn[0].codes):,}", f"{total:,}", 1)
-
-
-def _noisy(halves: Sequence[ScoreMoments], conditions: Stack, free: BoolArray | None) -> bool:
-    """Whether the weights' noise matters: how much worse they are in the other half than in their own, halved twice.
-
-    A half's weights have twice the noise of both halves' weights, and their own half is as much too good as the other is
-    too bad.
-    """
-    coefficients = free_rows(conditions.first, free)
-    chosen = choose_weights(halves, coefficients, np.ones(coefficients.shape[1], dtype=np.int64), [1])
-    both = pooled(halves[0], halves[1])
-    inside = relative_variance(covariance_of(chosen.matrix, both), both.information)
-    return chosen.predicted - inside > 4 * NOISE

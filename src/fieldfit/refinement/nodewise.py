@@ -161,7 +161,7 @@ def combine(
         )
     codes, weight = dataset.codes, dataset.sample_weight
     fits = [_node_fit(model, together, place, free, fit_node, codes, weight) for place in range(len(together.nodes))]
-    with one_blas_thread():
+    with one_blas_thread(with_scipy=True):
         transform, shares = _scores_of_nodes(together, fits), _average_weights(fits, start, free)
         average = _average(fits, shares, start)
         own = Stack(together, together.score_coefficients.toarray(), None, None, 0)

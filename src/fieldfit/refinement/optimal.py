@@ -18,8 +18,8 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.refinement.acceptance import is_worse
 from fieldfit.refinement.account import Account
-from fieldfit.refinement.first_efficiency import DRAWS as JUDGING_DRAWS
-from fieldfit.refinement.first_efficiency import first_efficiency
+from fieldfit.refinement.conditions import balls
+from fieldfit.refinement.first_efficiency import judge_first
 from fieldfit.refinement.model_moments import free_rows, moments_at
 from fieldfit.refinement.newton_root import Solve, newton_root
 from fieldfit.refinement.points import MOST_SUMMED_STATES, is_exact
@@ -28,7 +28,7 @@ from fieldfit.refinement.refined import Refined
 from fieldfit.refinement.regression import RIDGES, WORTH, Weights, choose_weights
 from fieldfit.refinement.sample_conditions import SampleConditions
 from fieldfit.refinement.score_moments import ScoreMoments, pooled
-from fieldfit.refinement.stacking import Stack, stack
+from fieldfit.refinement.stacking import Stack, only_nodes, stack
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, PolicyError
 
@@ -41,8 +41,11 @@ MOST_CONDITIONS = 3_000
 MOST_CONDITIONS_TRIED, _LARGEST_DISTANCE_TRIED = 1_200, 3
 #: Predicted excess over maximum likelihood at which no larger distance is tried.
 SMALL_EXCESS = 0.005
-#: With more conditions than this the first stage is judged alone first; its estimate is kept where its excess is smaller.
-CONDITIONS_JUDGED, EXCESS_KEPT = 300, 0.01
+#: With more conditions than this the first stage is judged alone first. Its estimate is kept where its excess is smaller,
+#: or where a smaller part of the excess can be removed and no larger graph distance has further instruments.
+_CONDITIONS_JUDGED, _EXCESS_KEPT, _PART_REMOVED = 300, 0.01, 0.2
+#: Samples behind the derivative of the equations.
+_DERIVATIVE_SAMPLES = 10_000
 #: Step, in standard errors, at which the estimate is stable.
 _STABLE = 1e-5
 
@@ -68,7 +71,7 @@ def model_weights(
     (up to 30,000) while their noise matters. ``given`` are other conditions than those of the policy.
     ``exact_ridge`` is the ridge where the moments are exact: 0 for theory, small for the finite samples of a fit.
     """
-    with one_blas_thread():
+    with one_blas_thread(with_scipy=True):
         best: tuple[Stack, Weights, Sequence[ScoreMoments], str] | None = None
         tried = [distance] if distance is not None else list(range(1, _LARGEST_DISTANCE_TRIED + 1))
         if given is not None:
@@ -119,15 +122,12 @@ def refine(
     ``given`` are other conditions than those of the policy, with the drawn Z in ``mask`` (n, components).
     """
     began = time.perf_counter()
-    if given is None and not model.observed and bound.everything and not is_exact(model):
-        first_stack = stack(model, bound, 1)
-        if first_stack.conditions.size > CONDITIONS_JUDGED:
-            with one_blas_thread():
-                relative = first_efficiency(model, theta, first_stack, dataset, free, random_state)
-            if relative < 1 + EXCESS_KEPT:
-                samples = SampleConditions(first_stack.conditions, dataset.codes, None, row_weight)
-                account = _unchanged(first_stack, relative, time.perf_counter() - began)
-                return Refined(theta, account, first_stack, samples, first_stack.first, free, precision)
+    if given is None and distance is None:
+        kept = keep_first(model, dataset, bound, theta, free, random_state)
+        if kept is not None:
+            first_stack, account = kept
+            samples = SampleConditions(first_stack.conditions, dataset.codes, None, row_weight)
+            return Refined(theta, account, first_stack, samples, first_stack.first, free, precision)
     conditions, weights, halves, source = model_weights(
         model, theta, bound, distance=distance, dataset=dataset, free=free, random_state=random_state, draws=draws,
         given=given, exact_ridge=RIDGES[0],
@@ -135,7 +135,7 @@ def refine(
     matrix = np.zeros((model.n_parameters, conditions.conditions.size))
     matrix[free] = weights.matrix
     count = halves[0].draws
-    with one_blas_thread():
+    with one_blas_thread(with_scipy=True):
         samples = SampleConditions(
             conditions.conditions, dataset.codes, conditions.mask(selection) if given is None else mask, row_weight
         )
@@ -164,23 +164,57 @@ def refine(
     return Refined(refined_theta if accepted else theta, account, conditions, samples, matrix, free, precision)
 
 
-def _unchanged(first_stack: Stack, predicted: float, seconds: float) -> Account:
-    """The account of a first stage whose own estimate is kept, as there is next to nothing to gain."""
-    relative = max(predicted, 1.0)  # smaller by the noise of the draws only
-    return Account(
+def keep_first(
+    model: FieldModel,
+    dataset: Table,
+    bound: BoundPolicy,
+    theta: FloatArray,
+    free: BoolArray,
+    seed: int,
+) -> tuple[Stack, Account] | None:
+    """Conditions and account of a first stage whose estimate is kept, as a second one would not be worth its cost."""
+    began = time.perf_counter()
+    if model.observed or not bound.everything or is_exact(model):
+        return None
+    first_stack = stack(model, bound, 1)
+    size = first_stack.conditions.size
+    if size <= _CONDITIONS_JUDGED:
+        return None
+    measured_from = 1 + _EXCESS_KEPT if _no_further_instruments(model, bound) else float("inf")
+    with one_blas_thread(with_scipy=True):
+        judged = judge_first(model, theta, first_stack, dataset, free, seed, measured_from=measured_from)
+    relative = max(judged.relative, 1.0)  # smaller by the noise of the draws only
+    message = f"its predicted variance is {relative:.2f} times that of maximum likelihood"
+    if judged.relative < 1 + _EXCESS_KEPT:
+        message += ", so there is nothing to refine"
+    elif judged.removable is not None and judged.removable < _PART_REMOVED:
+        message += (
+            f", and optimal weights would remove {100 * max(judged.removable, 0.0):.0f}% of the excess, which is not worth "
+            f"their cost ('optimal(1)' computes them)"
+        )
+    else:
+        return None
+    account = Account(
         distance=1,
-        conditions=first_stack.conditions.size,
-        draws=JUDGING_DRAWS,
-        source=f"{JUDGING_DRAWS:,} draws",
+        conditions=size,
+        draws=judged.points,
+        source=judged.source,
         ridge=0.0,
         predicted=relative,
         first=relative,
         accepted=False,
         steps=0,
-        seconds=seconds,
-        message=(
-            f"its predicted variance is {relative:.2f} times that of maximum likelihood, so there is nothing to refine"
-        ),
+        seconds=time.perf_counter() - began,
+        message=message,
+    )
+    return first_stack, account
+
+
+def _no_further_instruments(model: FieldModel, bound: BoundPolicy) -> bool:
+    """Whether all variables of each component are neighbours already, as in a dense field."""
+    structure = model.structure()
+    return only_nodes(bound) and all(
+        len(balls(structure, node, 2)) == len(structure.neighbours[node]) for node in structure.free
     )
 
 
@@ -196,14 +230,16 @@ def _solve(
     keep = np.flatnonzero(free)
     weights, total = matrix[keep], samples.total
     rank = max(1, pseudo_inverse(information)[1])
+    some, n = samples, len(samples.codes)
+    if n > 2 * _DERIVATIVE_SAMPLES:  # the derivative only sets the direction of the steps
+        some = samples.subset(np.linspace(0, n - 1, _DERIVATIVE_SAMPLES).astype(np.int64))
 
     def equations(at: FloatArray) -> FloatArray:
         return np.asarray(weights @ samples.mean(at) - precision[keep] * at[keep] / total)
 
     def solver_at(at: FloatArray) -> Solve:
-        bread = bread_inverse(
-            weights @ samples.derivative(at)[:, keep] - np.diag(precision[keep]) / total, tolerance=1e-9
-        )
+        derivative = some.derivative(at)[:, keep]
+        bread = bread_inverse(weights @ derivative - np.diag(precision[keep]) / total, tolerance=1e-9)
         return lambda value: -bread @ value
 
     def length_of(move: FloatArray) -> float:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 #: Joint states up to which expectations are exact sums.
 MOST_SUMMED_STATES = 1 << 14
-#: Gibbs sweeps from a sample of the data to a draw of the model.
-SWEEPS = 20
+#: Gibbs sweeps from a sample of the data to a draw of the model: where each draw starts from another sample, and else.
+FEW_SWEEPS, SWEEPS = 5, 20
 _STREAM = 0x5EED
 #: Entries of tables that all Gibbs chains together keep, at most.
 _MOST_ENTRIES = 20_000_000
@@ -79,24 +79,8 @@ def drawn_points(
     chains = min(size, max(32, _MOST_ENTRIES // len(model.graph.scopes)))
     rows = random.permutation(dataset.n)[:chains] if chains <= dataset.n else random.integers(0, dataset.n, chains)
     start = np.ascontiguousarray(dataset.codes[rows])
+    sweeps = FEW_SWEEPS if chains == size <= dataset.n else SWEEPS
     thin = 1 if chains == size else SWEEPS // 2
-    codes = gibbs_sample(model.graph, tables, size, stream, start=start, burn_in=SWEEPS, thin=thin)
-    method = f"{size:,} Gibbs draws, {SWEEPS} sweeps from samples of the data"
+    codes = gibbs_sample(model.graph, tables, size, stream, start=start, burn_in=sweeps, thin=thin)
+    method = f"{size:,} Gibbs draws, {sweeps} sweeps from samples of the data"
     return Points(codes, weight, False, method)
-
-
-def statistics(model: FieldModel, points: Points, rows: slice | None = None) -> FloatArray:
-    """The sufficient statistics Σ_C f_C(x_C) of these points (n, n_parameters), not centred."""
-    return statistics_of(model, points.codes if rows is None else points.codes[rows])
-
-
-def statistics_of(model: FieldModel, codes: Int32Array) -> FloatArray:
-    """The sufficient statistics of these states (n, n_parameters)."""
-    from scipy.sparse import csr_array
-
-    entries = model.graph.entries(codes)
-    pointer = np.arange(len(codes) + 1) * entries.shape[1]
-    shape = (len(codes), model.graph.table_size)
-    counts = csr_array((np.ones(entries.size), entries.ravel(), pointer), shape=shape)
-    totals: FloatArray = (counts @ model.features).toarray()
-    return totals

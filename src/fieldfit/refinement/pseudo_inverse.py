@@ -13,12 +13,18 @@ def pseudo_inverse(matrix: FloatArray, tolerance: float = 1e-10) -> tuple[FloatA
     The matrix is scaled to a unit diagonal first; directions with an eigenvalue below ``tolerance`` of the largest are
     null.
     """
+    root = inverse_root(matrix, tolerance)
+    return root @ root.T, root.shape[1]
+
+
+def inverse_root(matrix: FloatArray, tolerance: float = 1e-10) -> FloatArray:
+    """B (r, rank) with BBᵀ the inverse of a covariance matrix on its range."""
     diagonal = np.diag(matrix)
     scale = np.where(diagonal > 0, 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2 * scale[:, None] * scale)
     good = values > tolerance * max(float(values[-1]), 0.0) if len(values) else values > 0
-    inverse = (vectors[:, good] / values[good]) @ vectors[:, good].T * scale[:, None] * scale
-    return inverse, int(good.sum())
+    root: FloatArray = (vectors[:, good] / np.sqrt(values[good])) * scale[:, None]
+    return root
 
 
 def bread_inverse(matrix: FloatArray, tolerance: float = 1e-10) -> FloatArray:

@@ -55,7 +55,7 @@ class Refined:
 
     def accuracy(self, variance: ScoreVariance, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:
         """Bread and meat from the data, right whatever the weights, and outside the model too."""
-        with one_blas_thread():
+        with one_blas_thread(with_scipy=True):
             if np.any(self.precision[self.free] > 0):
                 variance = replace(variance, mean=self.scores.mean())
             total = self.samples.total
@@ -67,7 +67,7 @@ class Refined:
         """V and K at the estimate: exact, or from draws that the weights do not know."""
         model = self.stack.conditions.model
         table = Table(self.samples.codes, model.names, model.states)
-        with one_blas_thread():
+        with one_blas_thread(with_scipy=True):
             halves, source = moments_at(model, self.theta, self.stack, table, _SEED, None, None, fixed=_DRAWS)
         return (halves[0] if len(halves) == 1 else pooled(halves[0], halves[1])), source
 
@@ -88,6 +88,6 @@ class Refined:
         keep = np.flatnonzero(self.free)
         if len(keep) < len(self.free):
             moments = ScoreMoments(moments.V, moments.K[:, keep], moments.information, moments.draws)
-        with one_blas_thread():
+        with one_blas_thread(with_scipy=True):
             mean = replace(self.samples, conditions=self.stack.conditions).mean(self.theta)
             return hansen_test(mean, self.matrix[keep], moments, n, source)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.refinement.points import Points, statistics
+from fieldfit.refinement.points import Points
 from fieldfit.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def score_moments(conditions: Conditions, points: Points, theta: FloatArray) -> 
     p, r = conditions.size, conditions.n_parameters
     V, K, information = np.zeros((p, p)), np.zeros((p, r)), np.zeros((r, r))
     for samples, g in conditions.value_blocks(points.codes, theta):
-        f = statistics(model, points, samples)
+        f = model.statistics(points.codes[samples])
         f -= centre if centre.ndim == 1 else centre[np.arange(samples.start, samples.stop) % len(centre)]
         root = np.sqrt(points.weight[samples])[:, None]
         g = g * root
@@ -81,10 +81,10 @@ def _centre(conditions: Conditions, points: Points) -> FloatArray:
         samples = len(points.codes) // points.copies
         sums = np.zeros((samples, conditions.n_parameters))
         for copy in range(points.copies):
-            sums += statistics(model, points, slice(copy * samples, (copy + 1) * samples))
+            sums += model.statistics(points.codes[copy * samples : (copy + 1) * samples])
         return sums / points.copies
     total = np.zeros(conditions.n_parameters)
     for start in range(0, len(points.codes), rows):
         block = slice(start, min(start + rows, len(points.codes)))
-        total += points.weight[block] @ statistics(model, points, block)
+        total += points.weight[block] @ model.statistics(points.codes[block])
     return total

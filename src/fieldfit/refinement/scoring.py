@@ -28,7 +28,6 @@ from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.field import FieldModel
 from fieldfit.refinement.account import ChainAccount
 from fieldfit.refinement.mixing import Mixing, mixing
-from fieldfit.refinement.points import statistics_of
 from fieldfit.refinement.pseudo_inverse import pseudo_inverse
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.threads import one_blas_thread
@@ -109,7 +108,7 @@ class ScoringFit:
         """Information from the draws, meat from the data and from the noise of the draws."""
         # Scores around their own mean, which a penalty makes different from 0.
         centred = StatisticScores(self.model, self.codes, _data_mean(self.model, self.codes, self.weight), self.free)
-        with one_blas_thread():
+        with one_blas_thread(with_scipy=True):
             meat = variance.streamed(centred, self.theta) / self.total + self._noise
         return self._dense(meat, "the data and draws of the model", active, units)
 
@@ -157,7 +156,7 @@ class StatisticScores:
         del theta
         size = max(1, 2_000_000 // len(self.mean)) if rows is None else rows
         for start in range(0, len(self.codes), size):
-            block = statistics_of(self.model, self.codes[start : start + size])
+            block = self.model.statistics(self.codes[start : start + size])
             yield start, np.where(self.free, block - self.mean, 0.0)
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
@@ -194,7 +193,7 @@ def fisher_scoring(
     shares = None if weight is None else weight / weight.sum()
     states = np.ascontiguousarray(codes[random.choice(len(codes), chains, p=shares)])
     thin = _THIN[0]
-    with one_blas_thread():
+    with one_blas_thread(with_scipy=True):
         for step in range(1, _MOST_STEPS + 1):
             seed = (random_state * 1_000_003 + _STREAM + 97 * step) % (1 << 62)
             drawn = _mixed(model, theta, states, draws, thin, seed, free, f"FL~{draws}")
@@ -255,7 +254,7 @@ def _data_mean(model: FieldModel, codes: Int32Array, weight: FloatArray | None) 
     rows = max(1, 2_000_000 // max(1, model.n_parameters))
     total = np.zeros(model.n_parameters)
     for start in range(0, len(codes), rows):
-        block = statistics_of(model, codes[start : start + rows])
+        block = model.statistics(codes[start : start + rows])
         total += block.sum(axis=0) if weight is None else weight[start : start + rows] @ block
     return total / (len(codes) if weight is None else weight.sum())
 
@@ -299,7 +298,7 @@ def _draw(model: FieldModel, theta: FloatArray, states: Int32Array, draws: int, 
     codes = gibbs_sample(
         model.graph, model.log_tables(theta), length * chains, seed, start=states, burn_in=_BURN_IN * thin, thin=thin
     )
-    f = statistics_of(model, codes)
+    f = model.statistics(codes)
     mean = f.mean(axis=0)
     f -= mean
     covariance: FloatArray = (f.T @ f) / (len(f) - 1)
