@@ -2,7 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
+
+TESTS = Path(__file__).parents[1]
 SCRIPT = """
 import functools
 from concurrent.futures import ThreadPoolExecutor
@@ -59,3 +63,18 @@ def test_nothing_is_left_when_the_interpreter_ends():
     assert ended.returncode == 1
     assert "ValueError: (" in ended.stderr, ended.stderr
     assert "leaked" not in ended.stderr
+
+
+@pytest.mark.slow
+def test_a_test_worker_releases_everything_too():
+    """Marks, fixtures and module globals of tests that hold models; nanobind reports what is left in the worker."""
+    chosen = ["inference", "weights/test_information.py"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "1", "-m", "not slow", *(str(TESTS / name) for name in chosen)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=TESTS.parent,
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert "leaked" not in ended.stdout + ended.stderr, ended.stderr
