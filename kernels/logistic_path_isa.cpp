@@ -244,7 +244,7 @@ static bool solve(PathState& s, double lambda, double before, int64_t most_steps
             last = 0.0;
             continue;
         }
-        if (s.total == 0.0 || (last > 0.0 && worst > 0.2 * last)) refresh(s, 0.5);
+        if (s.total == 0.0 || (last > 0.0 && worst > 0.3 * last)) refresh(s, 0.5);
         extend_matrix(s);
         const double inner = 0.02 * worst > 0.1 * s.tol ? 0.02 * worst : 0.1 * s.tol;
         const bool moved = move(s, inner);

@@ -8,24 +8,29 @@ networks.edge_intervals(frame, network)           # intervals of all couplings t
 networks.compare_groups(frame, by="group")        # permutation tests
 """
 
+from fieldfit.networks.analysis import Analysis, analyse
 from fieldfit.networks.bootstrap import Bootstrap, bootstrap
 from fieldfit.networks.centrality import centrality, predictability
 from fieldfit.networks.comparison import Comparison, compare_groups
 from fieldfit.networks.intervals import edge_intervals, false_discovery_rates, refit
 from fieldfit.networks.network import Network
 from fieldfit.networks.nodewise import nodewise_network
+from fieldfit.networks.picture import draw
 from fieldfit.networks.responses import Responses, read_responses
 from fieldfit.networks.stability import StabilitySelection, stability_selection
 
 __all__ = [
+    "Analysis",
     "Bootstrap",
     "Comparison",
     "Network",
     "Responses",
     "StabilitySelection",
+    "analyse",
     "bootstrap",
     "centrality",
     "compare_groups",
+    "draw",
     "edge_intervals",
     "false_discovery_rates",
     "nodewise_network",

@@ -1,0 +1,244 @@
+"""`fieldfit network DATA.csv`: signed networks of binary columns, and the comparison of two groups."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fieldfit.cli.options import HeaderOption, Json, Seed, Threads, limit_threads
+
+if TYPE_CHECKING:
+    from fieldfit.networks import Analysis, Comparison
+
+
+class Rule(StrEnum):
+    """When two regressions make an edge."""
+
+    both = "and"
+    either = "or"
+
+
+def network(
+    path: Annotated[Path, typer.Argument(metavar="DATA", help="CSV or TSV file; columns with two values each.")],
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="COLUMN", help="Column with the group of each row; groups are compared."),
+    ] = None,
+    compared: Annotated[
+        str | None,
+        typer.Option("--compare", metavar="A,B", help="The two groups to compare, where there are more than two."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Write tables, picture and summary here.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="A,B,…", help="Columns that are variables. Default: all.")
+    ] = None,
+    leave_out: Annotated[
+        str | None, typer.Option("--leave-out", metavar="A,B,…", help="Columns that are not used.")
+    ] = None,
+    gamma: Annotated[
+        float, typer.Option("--gamma", min=0, help="Weight of the prior in EBIC: larger, fewer edges.")
+    ] = 0.25,
+    rule: Annotated[Rule, typer.Option("--rule", help="Whether an edge needs both regressions or one.")] = Rule.both,
+    level: Annotated[float, typer.Option("--level", help="Coverage of intervals.")] = 0.95,
+    resamples: Annotated[
+        int, typer.Option("--bootstrap", min=0, metavar="N", help="Bootstrap samples; 0 for none.")
+    ] = 200,
+    permutations: Annotated[
+        int, typer.Option("--permutations", min=1, metavar="N", help="Permutations of the groups' labels.")
+    ] = 1000,
+    clusters: Annotated[
+        Path | None,
+        typer.Option("--clusters", metavar="FILE", help="CSV file of variable, cluster: colours in the picture."),
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Edges to print, the strongest first.")] = 15,
+    header: HeaderOption = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Estimate the network of binary columns. With --by, one for each group, and compare two groups."""
+    from fieldfit import networks
+    from fieldfit.cli.output import collected_warnings, note, print_json, say
+    from fieldfit.cli.steps import shown_steps
+    from fieldfit.cli.values import as_list
+    from fieldfit.report.figures import make_folder
+    from fieldfit.types import DataError
+
+    limit_threads(threads)
+    answers = networks.read_responses(
+        path, by=by, columns=as_list(columns), leave_out=as_list(leave_out) or (), header=header
+    )
+    colours = None if clusters is None else read_clusters(clusters, answers.names)
+    parts = {"": answers} if by is None else answers.by_group()
+    pair = as_list(compared) or (list(parts) if len(parts) == 2 else [])
+    if pair and len(pair) != 2:
+        raise DataError(f"--compare names {len(pair)} groups; it needs two, as --compare A,B.")
+    folder = None if out is None else make_folder(out)
+    analyses: dict[str, Analysis] = {}
+    comparison: Comparison | None = None
+    with collected_warnings():
+        for label, part in parts.items():
+            work = f"{resamples} bootstrap samples" if resamples else "regressions"
+            of = f" of group {label}" if label else ""
+            with shown_steps(f"Network{of} ({part.n} rows, {part.m} variables), {work}", json) as progress:
+                analyses[label] = networks.analyse(
+                    part, gamma=gamma, rule=rule.value, level=level, resamples=resamples, random_state=seed,
+                    progress=progress,
+                )  # fmt: skip
+        if pair:
+            with shown_steps(f"Comparison of {pair[0]} and {pair[1]}, {permutations} permutations", json) as progress:
+                comparison = networks.compare_groups(
+                    answers, groups=(pair[0], pair[1]), permutations=permutations, gamma=gamma, rule=rule.value,
+                    random_state=seed, progress=progress,
+                )  # fmt: skip
+    if by is not None and not pair:
+        note(f"There are {len(parts)} groups; choose two with --compare A,B to compare them.")
+    summary = summary_text(analyses, comparison, by)
+    if folder is not None:
+        write_files(folder, analyses, comparison, colours, summary, by, seed)
+    if json:
+        print_json(as_json(analyses, comparison, by))
+        return
+    say(summary)
+    for label, analysis in analyses.items():
+        print_edges(analysis, f"Edges{f' of group {label}' if label else ''}", rows)
+    if comparison is not None:
+        print_comparison(comparison, rows)
+    if folder is not None:
+        compared_file = ", comparison.csv" if comparison is not None else ""
+        note(f"Wrote edges.csv, nodes.csv{compared_file}, network.png, network.svg and summary.txt to {folder}.")
+
+
+def read_clusters(path: Path, names: tuple[str, ...]) -> dict[str, str]:
+    """The cluster of each variable from a file of variable, cluster."""
+    from fieldfit.data.textfile import read_text
+    from fieldfit.types import DataError
+
+    found = {}
+    for line in read_text(path).splitlines():
+        cells = [cell.strip().strip('"') for cell in line.replace("\t", ",").replace(";", ",").split(",")]
+        if len(cells) >= 2:
+            found[cells[0]] = cells[1]
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise DataError(
+            f"{path} has no cluster for the variable {missing[0]!r}. A line has a variable and its cluster."
+        )
+    return {name: found[name] for name in names}
+
+
+def summary_text(analyses: dict[str, Analysis], comparison: Comparison | None, by: str | None) -> str:
+    """The summaries of all groups and of their comparison."""
+    texts = [
+        (f"Group {label} of {by}\n" if by is not None else "") + analysis.summary()
+        for label, analysis in analyses.items()
+    ]
+    if comparison is not None:
+        first, second = comparison.groups
+        (strength, structure), edges = comparison.tests()["statistic"], comparison.edges()
+        sure = int((edges["q"] < 0.05).sum())
+        texts.append(
+            f"Comparison of {first} and {second} ({len(comparison.differences)} permutations)\n"
+            f"Global strength: difference {strength:.2f} ({first} - {second}), p = {comparison.strength_p:.3g}.\n"
+            f"Structure: largest difference of a coupling {structure:.2f}, p = {comparison.structure_p:.3g}.\n"
+            f"{sure} of {len(edges)} edges differ at a false discovery rate of 5%."
+        )
+    return "\n\n".join(texts)
+
+
+def write_files(
+    folder: Path,
+    analyses: dict[str, Analysis],
+    comparison: Comparison | None,
+    clusters: dict[str, str] | None,
+    summary: str,
+    by: str | None,
+    seed: int,
+) -> None:
+    """The tables, the picture and the summary."""
+    import pandas
+
+    from fieldfit import networks
+    from fieldfit.report.figures import save_figure
+
+    edges, nodes = [], []
+    for label, analysis in analyses.items():
+        own = {} if by is None else {by: label}
+        edges.append(analysis.edges.assign(**own))
+        nodes.append(analysis.nodes.reset_index().assign(**own))
+    pandas.concat(edges).to_csv(folder / "edges.csv", index=False)
+    pandas.concat(nodes).to_csv(folder / "nodes.csv", index=False)
+    if comparison is not None:
+        comparison.edges().to_csv(folder / "comparison.csv", index=False)
+    drawing = networks.draw(
+        {label: analysis.network for label, analysis in analyses.items()},
+        data={label: analysis.answers for label, analysis in analyses.items()},
+        clusters=clusters,
+        seed=seed,
+    )
+    save_figure(drawing, folder, "network")
+    (folder / "summary.txt").write_text(summary + "\n", encoding="utf-8")
+
+
+def print_edges(analysis: Analysis, title: str, rows: int) -> None:
+    """The strongest edges with their intervals."""
+    from fieldfit.cli.output import print_table
+    from fieldfit.report.table import PlainTable
+
+    chosen = analysis.edges[analysis.edges["weight"] != 0]
+    chosen = chosen.reindex(chosen["weight"].abs().sort_values(ascending=False, kind="stable").index)
+    names = ["from", "to", "weight", "debiased", "lower", "upper", "q"]
+    if "included" in chosen:
+        names.append("included")
+    lines = tuple(tuple(line) for line in chosen[names].head(rows).itertuples(index=False))
+    told = "weight: with the penalty. debiased, lower, upper: without it, with an interval that allows for the selection."
+    if len(chosen) > rows:
+        told += f" {len(chosen) - rows} more edges."
+    print_table(PlainTable(title, tuple(names), lines, told, ("s", "s", *(".2f",) * 4, ".3f", ".2f")[: len(names)]))
+
+
+def print_comparison(comparison: Comparison, rows: int) -> None:
+    """The edges with the smallest p."""
+    from fieldfit.cli.output import print_table
+    from fieldfit.report.table import PlainTable
+
+    table = comparison.edges()
+    lines = tuple(tuple(line) for line in table.head(rows).itertuples(index=False))
+    formats = ("s", "s", ".2f", ".2f", ".2f", ".3f", ".3f")
+    print_table(PlainTable("Edges that differ most", tuple(map(str, table.columns)), lines, "", formats))
+
+
+def as_json(analyses: dict[str, Analysis], comparison: Comparison | None, by: str | None) -> dict[str, Any]:
+    """Everything in one document."""
+    document: dict[str, Any] = {
+        "by": by,
+        "networks": [
+            {
+                "group": label or None,
+                "rows": int(analysis.answers.whole.sum()),
+                "method": analysis.network.method,
+                "global_strength": analysis.network.global_strength,
+                "edges": analysis.edges.to_dict("records"),
+                "nodes": analysis.nodes.reset_index().to_dict("records"),
+            }
+            for label, analysis in analyses.items()
+        ],
+    }
+    if comparison is not None:
+        document["comparison"] = {
+            "groups": list(comparison.groups),
+            "global_strength_p": comparison.strength_p,
+            "structure_p": comparison.structure_p,
+            "edges": comparison.edges().to_dict("records"),
+        }
+    return document
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("network")(network)

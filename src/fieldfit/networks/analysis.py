@@ -1,0 +1,149 @@
+"""Everything on one group's network in two tables: a row for each pair, and a row for each variable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fieldfit.networks.bootstrap import bootstrap
+from fieldfit.networks.centrality import centrality, predictability
+from fieldfit.networks.intervals import edge_intervals
+from fieldfit.networks.network import Network
+from fieldfit.networks.nodewise import nodewise_network
+from fieldfit.networks.resampling import Progress
+from fieldfit.networks.responses import Responses, read_responses
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """A network with its tables.
+
+    Parameters
+    ----------
+    answers : Responses
+        The answers.
+    network : Network
+        The network.
+    edges : DataFrame
+        A row for each pair: `edge_intervals`, and with a bootstrap the columns of `Bootstrap.edges`.
+    nodes : DataFrame
+        A row for each variable: mean, threshold, centrality (with intervals after a bootstrap), predictability.
+    """
+
+    answers: Responses
+    network: Network
+    edges: pandas.DataFrame
+    nodes: pandas.DataFrame
+
+    def summary(self) -> str:
+        """Return a few sentences on the network.
+
+        Returns
+        -------
+        str
+        """
+        network, edges = self.network, self.network.edges()
+        used = int(self.answers.whole.sum())
+        left_out = f" ({self.answers.n - used} with missing values left out)" if used < self.answers.n else ""
+        negative = int((edges["weight"] < 0).sum())
+        lines = [
+            f"{network.m} variables, {used} rows{left_out}. {network.method[0].upper()}{network.method[1:]}.",
+            f"{len(edges)} of {network.m * (network.m - 1) // 2} pairs have an edge ({negative} negative); global strength "
+            f"{network.global_strength:.2f}.",
+        ]
+        if len(edges):
+            strongest = ", ".join(
+                f"{a} - {b} ({w:.2f})" for a, b, w in edges.head(3).itertuples(index=False, name=None)
+            )
+            central = self.nodes["strength"].nlargest(3)
+            lines.append(f"Strongest edges: {strongest}.")
+            lines.append(
+                "Largest strength: " + ", ".join(f"{name} ({value:.2f})" for name, value in central.items()) + "."
+            )
+        sure = int((self.edges["q"] < 0.05).sum())
+        lines.append(
+            f"{sure} couplings differ from 0 at a false discovery rate of 5% (debiased estimates, which allow for the "
+            "selection)."
+        )
+        best = self.nodes["normalised"].nlargest(1)
+        lines.append(
+            f"Predictability (normalised accuracy): mean {self.nodes['normalised'].mean():.2f}, largest "
+            f"{best.index[0]} ({best.iloc[0]:.2f})."
+        )
+        if "bootstrap_se" in self.edges:
+            ratio = (self.edges["bootstrap_se"] / self.edges["se"]).replace([np.inf], np.nan).dropna()
+            if len(ratio):
+                lines.append(
+                    f"Bootstrap standard deviations are {ratio.median():.2f} times the sandwich errors in the median over "
+                    f"pairs (from {ratio.quantile(0.05):.2f} to {ratio.quantile(0.95):.2f} in 90% of them)."
+                )
+        return "\n".join(lines)
+
+
+def analyse(
+    data: Any,
+    *,
+    gamma: float = 0.25,
+    rule: str = "and",
+    level: float = 0.95,
+    resamples: int = 0,
+    random_state: int = 0,
+    progress: Progress | None = None,
+) -> Analysis:
+    """Estimate a network with intervals, centralities and predictabilities.
+
+    Parameters
+    ----------
+    data : DataFrame, array_like, str, Path or Responses
+        The answers.
+    gamma, rule
+        As in `nodewise_network`.
+    level : float, default: 0.95
+        Coverage of the intervals.
+    resamples : int, default: 0
+        Number of bootstrap samples. 0: no bootstrap.
+    random_state : int, default: 0
+        Seed of the bootstrap.
+    progress : callable or None, default: None
+        Called with the steps done and all steps: regressions, or bootstrap samples.
+
+    Returns
+    -------
+    Analysis
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import networks
+    >>> x = np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], [40, 40, 10, 10], axis=0)
+    >>> print(networks.analyse(x).summary())
+    2 variables, 100 rows. Logistic regressions, EBIC with gamma = 0.25, AND rule.
+    1 of 1 pairs have an edge (0 negative); global strength 2.68.
+    Strongest edges: x0 - x1 (2.68).
+    Largest strength: x0 (2.68), x1 (2.68).
+    1 couplings differ from 0 at a false discovery rate of 5% (debiased estimates, which allow for the selection).
+    Predictability (normalised accuracy): mean 0.60, largest x0 (0.60).
+    """
+    answers = read_responses(data)
+    network = nodewise_network(answers, gamma=gamma, rule=rule, progress=progress if not resamples else None)
+    edges = edge_intervals(answers, network, level=level)
+    nodes = centrality(network)
+    if resamples:
+        drawn = bootstrap(
+            answers, resamples=resamples, gamma=gamma, rule=rule, random_state=random_state, progress=progress
+        )
+        columns = {"lower": "weight_lower", "upper": "weight_upper"}
+        more = drawn.edges(level).drop(columns=["weight", "se"]).rename(columns=columns)
+        edges = edges.merge(more, on=["from", "to"])
+        nodes = drawn.centrality(level)
+    rows = answers.codes[answers.whole]
+    nodes.insert(0, "mean", rows.mean(axis=0))
+    nodes.insert(1, "threshold", network.thresholds)
+    nodes = nodes.join(predictability(answers, network))
+    nodes.index.name = "name"
+    return Analysis(answers, network, edges, nodes)

@@ -1,0 +1,202 @@
+"""Pictures of networks: circles for variables, blue edges for positive and red dashed ones for negative couplings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fieldfit.report.figures import BLUE, INK, MUTED, figure
+from fieldfit.types import FloatArray, ModelError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+RED = "#b3261e"
+#: Light fills of clusters of variables, told apart also without colour vision; the first is that of no clusters.
+FILLS = ("#f3ead7", "#cfe3f5", "#fbd9c9", "#d5ebd3", "#e3d7f0", "#f7f0b6", "#d9d9d9", "#f6d3e4")
+#: Longest name that is written into its circle; where one is longer, circles have numbers and a list has the names.
+_LONGEST = 10
+#: Inches of one panel, and of the list of names.
+_PANEL, _LIST = 5.6, 2.1
+
+
+def layout(couplings: FloatArray, seed: int = 0) -> FloatArray:
+    """Positions (m, 2) in the unit square: springs along edges, stronger ones for larger abs(weight), none overlapping.
+
+    The same couplings and seed give the same positions.
+    """
+    import networkx
+
+    m = len(couplings)
+    graph: Any = networkx.Graph()
+    graph.add_nodes_from(range(m))
+    strength = np.abs(couplings)
+    largest = strength.max(initial=0.0)
+    # Weak springs between all variables keep those without edges near the others.
+    for j in range(m):
+        for k in range(j + 1, m):
+            graph.add_edge(j, k, weight=0.03 + (strength[j, k] / largest if largest else 0.0))
+    places = networkx.spring_layout(graph, seed=seed, iterations=300, weight="weight", k=1.6 / np.sqrt(m))
+    points = np.array([places[j] for j in range(m)])
+    points -= points.mean(axis=0)
+    # The longest direction is horizontal, with the first variable on the left: small changes of weights do not turn it.
+    _, _, axes = np.linalg.svd(points, full_matrices=False)
+    points = points @ axes.T
+    points *= np.where(points[0] > 0, -1.0, 1.0)
+    return _apart(_unit(points), 2.5 * radius(m))
+
+
+def radius(m: int) -> float:
+    """The radius of a circle, as a share of the panel."""
+    return float(np.clip(0.215 / np.sqrt(m), 0.016, 0.06))
+
+
+def _unit(points: FloatArray) -> FloatArray:
+    low, high = points.min(axis=0), points.max(axis=0)
+    scaled: FloatArray = (points - low) / np.maximum(high - low, 1e-12)
+    return scaled
+
+
+def _apart(points: FloatArray, least: float) -> FloatArray:
+    """Push points apart until no two are closer than ``least``, inside the unit square."""
+    moved = points.copy()
+    for _ in range(500):
+        between = moved[:, None] - moved[None]
+        distance = np.sqrt(np.square(between).sum(axis=2)) + np.eye(len(moved))
+        lacking = np.maximum(least - distance, 0.0) * (1.0 - np.eye(len(moved)))
+        if not lacking.any():
+            break
+        moved += 0.3 * (between / distance[:, :, None] * lacking[:, :, None]).sum(axis=1)
+        np.clip(moved, 0.0, 1.0, out=moved)
+    return moved
+
+
+def draw_networks(
+    names: Sequence[str],
+    couplings: Sequence[FloatArray],
+    *,
+    titles: Sequence[str] = ("",),
+    clusters: Sequence[str] | None = None,
+    predictabilities: Sequence[FloatArray] | None = None,
+    seed: int = 0,
+) -> Figure:
+    """Draw networks of the same variables side by side, at the same positions and with the same scale of widths.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The variables.
+    couplings : sequence of ndarray of shape (m, m)
+        The couplings of each network.
+    titles : sequence of str, default: ("",)
+        A title for each network.
+    clusters : sequence of str or None, default: None
+        A cluster for each variable, shown by its colour.
+    predictabilities : sequence of ndarray of shape (m,) or None, default: None
+        For each network the filled share of the ring around each circle, from 0 to 1.
+    seed : int, default: 0
+        Seed of the layout.
+
+    Returns
+    -------
+    Figure
+    """
+    if clusters is not None and len(clusters) != len(names):
+        raise ModelError(
+            f"There are {len(names)} variables and {len(clusters)} clusters; give one for each variable."
+        )
+    positions = layout(np.mean([np.abs(w) for w in couplings], axis=0), seed)
+    largest = max(float(np.abs(w).max(initial=0.0)) for w in couplings)
+    labels = list(dict.fromkeys(clusters or ()))
+    fills = [FILLS[0] if clusters is None else FILLS[(1 + labels.index(c)) % len(FILLS)] for c in clusters or names]
+    numbered = max(map(len, names)) > _LONGEST
+    width = _PANEL * len(couplings) + (_LIST if numbered else 0.0)
+    height = _PANEL + 0.75
+    with figure(width, height) as drawing:
+        for place, weights in enumerate(couplings):
+            axes = drawing.add_axes((place * _PANEL / width, 0.45 / height, _PANEL / width, _PANEL / height))
+            rings = None if predictabilities is None else predictabilities[place]
+            shown = [str(j + 1) for j in range(len(names))] if numbered else list(names)
+            _draw(axes, shown, weights, positions, largest, fills, rings)
+            if titles[place]:
+                drawing.text((place + 0.5) * _PANEL / width, 1 - 0.16 / height, titles[place], ha="center",
+                             va="center", fontsize=11)  # fmt: skip
+        _legend(drawing, largest, labels, predictabilities is not None, height)
+        if numbered:
+            _list(drawing, names, fills, 1 - _LIST / width, width, height)
+    return drawing
+
+
+def _draw(
+    axes: Axes,
+    shown: Sequence[str],
+    couplings: FloatArray,
+    positions: FloatArray,
+    largest: float,
+    fills: Sequence[str],
+    rings: FloatArray | None,
+) -> None:
+    from matplotlib.patches import Circle, Wedge
+
+    size = radius(len(shown))
+    axes.set_axis_off()
+    axes.set_aspect("equal")
+    margin = 1.6 * size
+    axes.set_xlim(-margin, 1 + margin)
+    axes.set_ylim(-margin, 1 + margin)
+    pairs = np.argwhere(np.triu(couplings, 1) != 0)
+    for j, k in sorted(pairs.tolist(), key=lambda pair: abs(couplings[pair[0], pair[1]])):
+        share = abs(couplings[j, k]) / largest
+        positive = couplings[j, k] > 0
+        axes.plot(
+            positions[[j, k], 0], positions[[j, k], 1], color=BLUE if positive else RED, zorder=1,
+            linewidth=0.4 + 5.6 * share, alpha=0.25 + 0.65 * share, solid_capstyle="butt",
+            linestyle="-" if positive else (0, (2.2, 0.9)),
+        )  # fmt: skip
+    # A letter is about 0.56 of the font size wide; all names have one size.
+    room = 2 * size * _PANEL / (1 + 2 * margin) * 72
+    font = float(np.clip(room / (0.56 * max(3, *map(len, shown))), 6.5, 11.0))
+    for j, (x, y) in enumerate(positions):
+        if rings is not None:
+            outer = 1.22 * size
+            axes.add_patch(Circle((x, y), outer, facecolor="white", edgecolor=MUTED, linewidth=0.6, zorder=2))
+            share = float(np.clip(rings[j], 0.0, 1.0))
+            if share > 0:
+                axes.add_patch(Wedge((x, y), outer, 90 - 360 * share, 90, facecolor=INK, linewidth=0, zorder=3))
+        axes.add_patch(Circle((x, y), size, facecolor=fills[j], edgecolor=INK, linewidth=0.7, zorder=4))
+        axes.text(x, y, shown[j], ha="center", va="center", fontsize=font, zorder=5)
+
+
+def _legend(drawing: Figure, largest: float, labels: Sequence[str], ringed: bool, height: float) -> None:
+    from matplotlib.lines import Line2D
+
+    entries = [
+        Line2D([], [], color=BLUE, linewidth=3, label="positive"),
+        Line2D([], [], color=RED, linewidth=3, linestyle=(0, (2.2, 0.9)), label="negative"),
+    ]
+    entries += [
+        Line2D([], [], marker="o", linestyle="", markersize=9, markerfacecolor=FILLS[(1 + place) % len(FILLS)],
+               markeredgecolor=INK, markeredgewidth=0.7, label=label)
+        for place, label in enumerate(labels)
+    ]  # fmt: skip
+    drawing.legend(handles=entries, loc="lower center", bbox_to_anchor=(0.5, 0.16 / height), frameon=False,
+                   ncols=min(len(entries), 6), fontsize=8.5, handlelength=1.8, columnspacing=1.4)  # fmt: skip
+    told = f"Widest edge: abs(weight) = {largest:.2f}."
+    if ringed:
+        told += " Dark ring: predictability (normalised accuracy)."
+    drawing.text(0.5, 0.1 / height, told, ha="center", va="center", fontsize=8, color=MUTED)
+
+
+def _list(
+    drawing: Figure, names: Sequence[str], fills: Sequence[str], left: float, width: float, height: float
+) -> None:
+    step = min(0.17, (_PANEL - 0.1) / len(names))
+    for j, name in enumerate(names):
+        y = 1 - (0.45 + j * step) / height
+        shortened = name if len(name) <= 24 else name[:23] + "…"
+        drawing.text(left + 0.22 / width, y, str(j + 1), ha="right", va="center", fontsize=min(7.5, step * 60),
+                     bbox={"boxstyle": "circle,pad=0.1", "facecolor": fills[j], "edgecolor": "none"})  # fmt: skip
+        drawing.text(left + 0.32 / width, y, shortened, va="center", fontsize=min(7.5, step * 60))

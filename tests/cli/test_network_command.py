@@ -1,0 +1,62 @@
+"""`fieldfit network`: from a table to files, with groups and refusals."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Three answers, of which the first two agree often in group a and not in group b."""
+    random = np.random.default_rng(0)
+    x = (random.random((240, 3)) < 0.5).astype(int)
+    x[:120, 1] = np.where(random.random(120) < 0.8, x[:120, 0], x[:120, 1])
+    path = tmp_path / "answers.csv"
+    frame = pd.DataFrame(x, columns=["sad", "tired", "calm"]).assign(group=["a"] * 120 + ["b"] * 120)
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_groups_and_files(run, table, tmp_path):
+    out, clusters = tmp_path / "out", tmp_path / "clusters.csv"
+    clusters.write_text("sad,mood\ncalm,mood\ntired,body\n")
+    options = ("--by", "group", "--out", out, "--bootstrap", 10, "--permutations", 19, "--clusters", clusters)
+    found = run("network", table, *options)
+    assert found.code == 0, found.err
+    assert "Group a of group" in found.out
+    assert "Comparison of a and b (19 permutations)" in found.out
+    assert "p = 0.05" in found.out
+    assert "Network of group a (120 rows, 3 variables), 10 bootstrap samples" in found.err
+    edges = pd.read_csv(out / "edges.csv")
+    assert set(edges["group"]) == {"a", "b"}
+    assert {"weight", "debiased", "refit", "lower", "included", "bootstrap_se"} <= set(edges.columns)
+    nodes = pd.read_csv(out / "nodes.csv")
+    assert {"strength_lower", "normalised", "threshold"} <= set(nodes.columns)
+    assert len(nodes) == 6
+    assert pd.read_csv(out / "comparison.csv")["from"][0] == "sad"
+    assert (out / "network.png").stat().st_size > 10_000
+    assert "Structure" in (out / "summary.txt").read_text()
+
+
+def test_json_without_groups(run, table):
+    found = run("network", table, "--leave-out", "group", "--bootstrap", 0, "--json")
+    assert found.code == 0, found.err
+    assert found.err == ""
+    (network,) = found.json["networks"]
+    assert network["rows"] == 240
+    assert network["edges"][0]["from"] == "sad"
+    assert len(network["nodes"]) == 3
+
+
+def test_refusals(run, table, tmp_path):
+    found = run("network", table)
+    assert found.code == 2
+    assert "'group' looks like the group of each row" in found.err
+    found = run("network", table, "--by", "sex")
+    assert "no column 'sex'" in found.err
+    clusters = tmp_path / "clusters.csv"
+    clusters.write_text("sad,mood\n")
+    found = run("network", table, "--by", "group", "--clusters", clusters)
+    assert "no cluster for the variable 'tired'" in found.err
+    found = run("network", table, "--by", "group", "--compare", "a")
+    assert "--compare names 1 groups" in found.err

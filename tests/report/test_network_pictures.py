@@ -1,0 +1,56 @@
+"""Pictures of networks: positions, edges, rings, names."""
+
+import matplotlib.patches
+import numpy as np
+import pytest
+
+from fieldfit.report.figures import BLUE
+from fieldfit.report.network import RED, draw_networks, layout, radius
+from fieldfit.types import ModelError
+
+W = np.zeros((6, 6))
+W[0, 1] = W[1, 0] = 2.0
+W[1, 2] = W[2, 1] = -1.0
+
+
+def test_positions_are_stable_and_do_not_overlap():
+    places = layout(W, seed=3)
+    np.testing.assert_array_equal(places, layout(W, seed=3))
+    assert (places >= 0).all()
+    assert (places <= 1).all()
+    distance = np.sqrt(((places[:, None] - places[None]) ** 2).sum(axis=2))
+    assert distance[np.triu_indices(6, 1)].min() > 2 * radius(6)
+    crowd = layout(np.ones((40, 40)) - np.eye(40))
+    distance = np.sqrt(((crowd[:, None] - crowd[None]) ** 2).sum(axis=2))
+    assert distance[np.triu_indices(40, 1)].min() > 2 * radius(40)
+
+
+def test_edges_have_the_colour_of_their_sign_and_a_width_by_their_size():
+    drawing = draw_networks(list("abcdef"), [W, -W / 2], titles=["one", "two"])
+    first, second = drawing.axes
+    by_colour = {line.get_color(): line for line in first.lines}
+    assert set(by_colour) == {BLUE, RED}
+    assert by_colour[BLUE].get_linewidth() > by_colour[RED].get_linewidth()
+    assert by_colour[RED].is_dashed()
+    widest = max(line.get_linewidth() for line in second.lines)
+    assert widest < by_colour[BLUE].get_linewidth()  # one scale for both
+    assert [text.get_text() for text in first.texts] == list("abcdef")
+    assert {"one", "two"} <= {text.get_text() for text in drawing.texts}
+
+
+def test_rings_clusters_and_long_names():
+    names = [f"a rather long name {j}" for j in range(6)]
+    rings = np.array([0.0, 0.25, 1.0, 0.5, -0.1, 0.3])
+    drawing = draw_networks(names, [W], clusters=list("xxxyyy"), predictabilities=[rings])
+    axes = drawing.axes[0]
+    wedges = [patch for patch in axes.patches if isinstance(patch, matplotlib.patches.Wedge)]
+    assert sorted(round((wedge.theta2 - wedge.theta1) / 360, 2) for wedge in wedges) == [0.25, 0.3, 0.5, 1.0]
+    assert [text.get_text() for text in axes.texts] == ["1", "2", "3", "4", "5", "6"]
+    assert set(names) <= {text.get_text() for text in drawing.texts}
+    with pytest.raises(ModelError, match="6 variables and 2 clusters"):
+        draw_networks(names, [W], clusters=["x", "y"])
+
+
+def test_a_network_without_edges_is_drawn():
+    drawing = draw_networks(list("abcdef"), [np.zeros((6, 6))])
+    assert not drawing.axes[0].lines
