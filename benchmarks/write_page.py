@@ -28,6 +28,7 @@ class Section(NamedTuple):
 
 RUNS = {
     "inference": Section("Exact inference against pyAgrum", ["inference.py"]),
+    "grids": Section("Exact sums over large grids", ["grids.py"]),
     "pairwise": Section(
         "Pairwise fields against matrix products and scikit-learn", ["pairwise.py", "a", "b", "c", "small"]
     ),

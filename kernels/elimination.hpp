@@ -40,6 +40,9 @@ struct Programs {
     const int32_t* separator_ptr;  // (buckets + 1)
     const int32_t* separator_var;
     const int32_t* separator_stride;
+    const int32_t* wide;      // (templates) 1: no maps, messages are made and dropped as needed (elimination_wide.hpp)
+    const int64_t* step_ptr;  // (inputs + 1) empty for templates that are not wide
+    const int64_t* input_step;  // entries from one state to the next of the variable and of each of the separator's
     // programs
     int64_t n_programs;
     const int32_t* program_template;
@@ -81,6 +84,14 @@ struct Request {
 // lanes for each bucket. lanes is 1 or 8. Returns the number of batches that were done again in log space.
 FF_DECLARE_LEVELS(int64_t eliminate(const ff::Programs& programs, const ff::Tables& tables, const ff::Request& request,
                                     const ff::Batch* batches, int64_t first, int64_t last, int lanes, double* work))
+
+// The two ends of a wide elimination of one configuration, for its groups alone: their reduced tables, in log space or
+// relative to the largest entry, whose logarithm is added to log Z (false where log space is needed), and what they add
+// to the request. Cells are those of one lane.
+FF_DECLARE_LEVELS(bool gather_once(const ff::Programs& programs, const ff::Tables& tables, const ff::Batch& batch,
+                                   const int64_t* bases, bool log_space, double* cells, double* log_z))
+FF_DECLARE_LEVELS(void scatter_once(const ff::Programs& programs, const ff::Request& request, const ff::Batch& batch,
+                                    bool tangent, const double* cells))
 
 // Forward pass of one configuration with one lane, in log space; leaves in `work` the conditionals (or, with
 // `maximise`, the max-marginal tables) from which decode() reads states. Returns log Z (or the maximum).

@@ -15,7 +15,8 @@ struct ProgramArrays {
     In<int64_t> bucket_cell, message_cell;
     In<int32_t> input_ptr, input_source;
     In<int64_t> input_map;
-    In<int32_t> maps, bucket_var, separator_ptr, separator_var, separator_stride;
+    In<int32_t> maps, bucket_var, separator_ptr, separator_var, separator_stride, wide;
+    In<int64_t> step_ptr, input_step;
     In<int32_t> program_template;
     In<int64_t> program_member, program_group;
     In<int32_t> group_member;

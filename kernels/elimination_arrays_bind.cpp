@@ -26,6 +26,9 @@ Programs ProgramArrays::view() const {
     p.separator_ptr = separator_ptr.data();
     p.separator_var = separator_var.data();
     p.separator_stride = separator_stride.data();
+    p.wide = wide.data();
+    p.step_ptr = step_ptr.data();
+    p.input_step = input_step.data();
     p.n_programs = static_cast<int64_t>(program_template.shape(0));
     p.program_template = program_template.data();
     p.program_member = program_member.data();
@@ -41,6 +44,22 @@ Programs ProgramArrays::view() const {
 void ProgramArrays::check() const {
     check_templates();
     check_programs();
+}
+
+// The steps of an input of a wide bucket stay in its table.
+static void check_steps(const Programs& p, int32_t input, int32_t bucket, const std::vector<int64_t>& cardinality,
+                        int64_t table) {
+    const int64_t* step = p.input_step + p.step_ptr[input];
+    const int32_t* separator = p.separator_var + p.separator_ptr[bucket];
+    const int64_t count = p.separator_ptr[bucket + 1] - p.separator_ptr[bucket];
+    checks.require(p.step_ptr[input + 1] - p.step_ptr[input] == 1 + count,
+                   "an input of a wide bucket needs a step for its variable and each of its separator");
+    checks.within("input_step leaves the table of an input", step, 1 + count, 0, table + 1);
+    checks.within("separator_var names a variable that does not exist", separator, count, 0,
+                  static_cast<int64_t>(cardinality.size()));
+    int64_t furthest = (p.bucket_card[bucket] - 1) * step[0];
+    for (int64_t k = 0; k < count; ++k) furthest += (cardinality[static_cast<size_t>(separator[k])] - 1) * step[1 + k];
+    checks.require(furthest < table, "input_step leaves the table of an input");
 }
 
 void ProgramArrays::check_templates() const {
@@ -68,8 +87,13 @@ void ProgramArrays::check_templates() const {
         static_cast<size_t>(checks.pointers("separator_ptr", p.separator_ptr, static_cast<int64_t>(buckets)));
     checks.length("separator_var", separator_var.shape(0), separators);
     checks.length("separator_stride", separator_stride.shape(0), separators);
+    checks.length("wide", wide.shape(0), templates);
+    checks.length("step_ptr", step_ptr.shape(0), inputs + 1);
+    checks.length("input_step", input_step.shape(0),
+                  static_cast<size_t>(checks.pointers("step_ptr", p.step_ptr, static_cast<int64_t>(inputs))));
 
     std::vector<int64_t> cardinality;  // of the free variables of a template
+    std::vector<char> taken;           // whether a later bucket takes the message of a bucket
     for (size_t t = 0; t < templates; ++t) {
         const int32_t first = p.bucket_ptr[t], last = p.bucket_ptr[t + 1];
         checks.require(p.cell_count[t] >= 0, "cell_count must not be negative");
@@ -79,6 +103,7 @@ void ProgramArrays::check_templates() const {
         checks.within("bucket_var names a variable that does not exist", p.bucket_var + first, last - first, 0,
                       last - first);
         cardinality.assign(static_cast<size_t>(last - first), 1);
+        taken.assign(static_cast<size_t>(last - first), 0);
         for (int32_t b = first; b < last; ++b) {
             checks.require(p.bucket_card[b] >= 1 && p.bucket_size[b] % p.bucket_card[b] == 0,
                            "the size of a bucket must be a multiple of its cardinality");
@@ -86,8 +111,10 @@ void ProgramArrays::check_templates() const {
         }
         for (int32_t b = first; b < last; ++b) {
             const int64_t size = p.bucket_size[b], card = p.bucket_card[b];
-            checks.range("the working memory of a bucket", p.bucket_cell[b], size, cells);
-            checks.range("the working memory of a message", p.message_cell[b], size / card, cells);
+            if (!p.wide[t]) {
+                checks.range("the working memory of a bucket", p.bucket_cell[b], size, cells);
+                checks.range("the working memory of a message", p.message_cell[b], size / card, cells);
+            }
             for (int32_t i = p.input_ptr[b]; i < p.input_ptr[b + 1]; ++i) {
                 const int32_t source = p.input_source[i];
                 int64_t table;
@@ -99,9 +126,15 @@ void ProgramArrays::check_templates() const {
                     const int32_t from = -1 - source;
                     checks.require(from >= first && from < b, "input_source must name an earlier bucket");
                     table = p.bucket_size[from] / p.bucket_card[from];
+                    checks.require(!taken[static_cast<size_t>(from - first)], "a message is taken twice");
+                    taken[static_cast<size_t>(from - first)] = 1;
                 }
-                checks.range("maps", p.input_map[i], size, maps.shape(0));
-                checks.within("maps leaves the table of an input", p.maps + p.input_map[i], size, 0, table);
+                if (p.wide[t]) {
+                    check_steps(p, i, b, cardinality, table);
+                } else {
+                    checks.range("maps", p.input_map[i], size, maps.shape(0));
+                    checks.within("maps leaves the table of an input", p.maps + p.input_map[i], size, 0, table);
+                }
             }
             int64_t furthest = 0;
             for (int32_t k = p.separator_ptr[b]; k < p.separator_ptr[b + 1]; ++k) {
@@ -112,7 +145,16 @@ void ProgramArrays::check_templates() const {
             }
             checks.require((furthest + 1) * card <= size || size == 0,
                            "separator_stride leaves the table of its bucket");
+            if (p.wide[t]) {
+                int64_t states = card;
+                for (int32_t k = p.separator_ptr[b]; k < p.separator_ptr[b + 1]; ++k)
+                    states *= cardinality[static_cast<size_t>(p.separator_var[k])];
+                checks.require(states == size, "bucket_size must be the number of states of its variables");
+            }
         }
+        for (int32_t b = first; b < last; ++b)
+            checks.require(taken[static_cast<size_t>(b - first)] || p.separator_ptr[b] == p.separator_ptr[b + 1],
+                           "a message with a separator must be taken");
     }
 }
 

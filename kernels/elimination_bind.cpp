@@ -8,6 +8,7 @@
 
 #include "checks.hpp"
 #include "elimination_arrays.hpp"
+#include "elimination_wide_run.hpp"
 #include "philox.hpp"
 #include "thread_number.hpp"
 
@@ -27,27 +28,45 @@ constexpr int64_t most_chunks = 32;
 // Doubles that the separate sums of all chunks may take together.
 constexpr int64_t chunk_memory = int64_t{1} << 25;
 
+int64_t eliminate_wide(const Programs& programs, const Tables& tables, const Request& request, const Batch* batches,
+                       int64_t first, int64_t last, int64_t message_memory) {
+    std::unique_ptr<WideElimination> wide;
+    int32_t model = -1;
+    int64_t again = 0;
+    for (int64_t i = first; i < last; ++i) {
+        if (const int32_t needed = programs.program_template[batches[i].program]; needed != model) {
+            model = needed;
+            wide = std::make_unique<WideElimination>(programs, model, tables.direction != nullptr, message_memory);
+        }
+        again += wide->run(tables, request, batches[i]);
+    }
+    return again;
+}
+
 int64_t eliminate_all(const Programs& programs, const Tables& tables, const Request& request, const int64_t* config_ptr,
-                      int64_t table_size, int n_threads) {
+                      int64_t table_size, int64_t message_memory, int n_threads) {
     const int tangent = tables.direction ? 2 : 1;
-    std::vector<Batch> batches[2];  // one lane, eight lanes
-    int64_t work_size[2] = {0, 0};
+    enum Way { alone, eight_lanes, wide_tables };
+    std::vector<Batch> batches[3];
+    int64_t work_size[3] = {0, 0, 0};
     int64_t base = 0;
     for (int64_t p = 0; p < programs.n_programs; ++p) {
         const int64_t count = config_ptr[p + 1] - config_ptr[p];
         const int64_t n_members = programs.program_member[p + 1] - programs.program_member[p];
         const int64_t cells = programs.cell_count[programs.program_template[p]];
-        const int wide = count >= 3 && cells * wide_lanes * tangent <= wide_limit;
-        const int64_t lanes = wide ? wide_lanes : 1;
-        if (count) work_size[wide] = std::max(work_size[wide], cells * lanes * tangent);
+        const Way way = programs.wide[programs.program_template[p]]                ? wide_tables
+                        : count >= 3 && cells * wide_lanes * tangent <= wide_limit ? eight_lanes
+                                                                                   : alone;
+        const int64_t lanes = way == eight_lanes ? wide_lanes : 1;
+        if (count && way != wide_tables) work_size[way] = std::max(work_size[way], cells * lanes * tangent);
         for (int64_t c = 0; c < count; c += lanes)
-            batches[wide].push_back(Batch{p, config_ptr[p] + c, std::min(lanes, count - c), base + c * n_members});
+            batches[way].push_back(Batch{p, config_ptr[p] + c, std::min(lanes, count - c), base + c * n_members});
         base += count * n_members;
     }
     const bool sums = request.marginals || request.marginal_slope;
     int64_t again = 0;
-    for (int wide = 0; wide < 2; ++wide) {
-        const int64_t n_batches = static_cast<int64_t>(batches[wide].size());
+    for (const Way way : {alone, eight_lanes, wide_tables}) {
+        const int64_t n_batches = static_cast<int64_t>(batches[way].size());
         if (!n_batches) continue;
         // The chunks depend on the work alone, never on the number of threads: the same bits on any machine size.
         int64_t n_chunks = std::min(n_batches, most_chunks);
@@ -58,7 +77,7 @@ int64_t eliminate_all(const Programs& programs, const Tables& tables, const Requ
         const int team = static_cast<int>(std::min<int64_t>(n_threads, n_chunks));
         int64_t redone = 0;
         // One piece for each thread, at a distance of whole cache lines; pages that nobody touches cost nothing.
-        const int64_t piece = (work_size[wide] + 7) / 8 * 8;
+        const int64_t piece = (work_size[way] + 7) / 8 * 8;
         std::unique_ptr<double[]> work(new double[static_cast<size_t>(team * piece)]);
 #pragma omp parallel num_threads(team) if (team > 1) reduction(+ : redone)
         {
@@ -75,8 +94,11 @@ int64_t eliminate_all(const Programs& programs, const Tables& tables, const Requ
                     if (request.marginal_slope) part.marginal_slope = own;
                 }
                 const int64_t first = n_batches * chunk / n_chunks, last = n_batches * (chunk + 1) / n_chunks;
-                redone += FF_CALL(eliminate)(programs, tables, part, batches[wide].data(), first, last,
-                                             wide ? static_cast<int>(wide_lanes) : 1, own_work);
+                if (way == wide_tables)
+                    redone += eliminate_wide(programs, tables, part, batches[way].data(), first, last, message_memory);
+                else
+                    redone += FF_CALL(eliminate)(programs, tables, part, batches[way].data(), first, last,
+                                                 way == eight_lanes ? static_cast<int>(wide_lanes) : 1, own_work);
             }
         }
         again += redone;
@@ -143,9 +165,10 @@ void bind_elimination(nb::module_& module) {
                In<int32_t> group_size, In<int64_t> group_cell, In<int32_t> bucket_size, In<int32_t> bucket_card,
                In<int64_t> bucket_cell, In<int64_t> message_cell, In<int32_t> input_ptr, In<int32_t> input_source,
                In<int64_t> input_map, In<int32_t> maps, In<int32_t> bucket_var, In<int32_t> separator_ptr,
-               In<int32_t> separator_var, In<int32_t> separator_stride, In<int32_t> program_template,
-               In<int64_t> program_member, In<int64_t> program_group, In<int32_t> group_member,
-               In<int64_t> member_entry, In<int32_t> entry_offset, In<int64_t> program_variable, In<int32_t> variable) {
+               In<int32_t> separator_var, In<int32_t> separator_stride, In<int32_t> wide, In<int64_t> step_ptr,
+               In<int64_t> input_step, In<int32_t> program_template, In<int64_t> program_member,
+               In<int64_t> program_group, In<int32_t> group_member, In<int64_t> member_entry, In<int32_t> entry_offset,
+               In<int64_t> program_variable, In<int32_t> variable) {
                 ProgramArrays arrays;
                 arrays.bucket_ptr = bucket_ptr;
                 arrays.group_ptr = group_ptr;
@@ -164,6 +187,9 @@ void bind_elimination(nb::module_& module) {
                 arrays.separator_ptr = separator_ptr;
                 arrays.separator_var = separator_var;
                 arrays.separator_stride = separator_stride;
+                arrays.wide = wide;
+                arrays.step_ptr = step_ptr;
+                arrays.input_step = input_step;
                 arrays.program_template = program_template;
                 arrays.program_member = program_member;
                 arrays.program_group = program_group;
@@ -179,9 +205,9 @@ void bind_elimination(nb::module_& module) {
             nb::arg("group_cell"), nb::arg("bucket_size"), nb::arg("bucket_card"), nb::arg("bucket_cell"),
             nb::arg("message_cell"), nb::arg("input_ptr"), nb::arg("input_source"), nb::arg("input_map"),
             nb::arg("maps"), nb::arg("bucket_var"), nb::arg("separator_ptr"), nb::arg("separator_var"),
-            nb::arg("separator_stride"), nb::arg("program_template"), nb::arg("program_member"),
-            nb::arg("program_group"), nb::arg("group_member"), nb::arg("member_entry"), nb::arg("entry_offset"),
-            nb::arg("program_variable"), nb::arg("variable"));
+            nb::arg("separator_stride"), nb::arg("wide"), nb::arg("step_ptr"), nb::arg("input_step"),
+            nb::arg("program_template"), nb::arg("program_member"), nb::arg("program_group"), nb::arg("group_member"),
+            nb::arg("member_entry"), nb::arg("entry_offset"), nb::arg("program_variable"), nb::arg("variable"));
 
     nb::class_<ConfigurationArrays>(module, "Configurations",
                                     "Assignments of the clamped variables of programs, whose indices are checked here "
@@ -201,7 +227,8 @@ void bind_elimination(nb::module_& module) {
         [](const ConfigurationArrays& arrays, In<double> logarithm, std::optional<In<double>> direction,
            std::optional<In<double>> weight, std::optional<Out<double>> log_z, std::optional<Out<double>> slope,
            std::optional<Out<double>> marginals, std::optional<Out<double>> marginal_slope,
-           std::optional<Out<double>> each, std::optional<In<int64_t>> each_start, int n_threads) {
+           std::optional<Out<double>> each, std::optional<In<int64_t>> each_start, int64_t message_memory,
+           int n_threads) {
             const Checks checks("eliminate");
             const size_t configs = static_cast<size_t>(arrays.count()), size = static_cast<size_t>(arrays.table_size);
             const auto length = [&](const char* name, const auto& array, size_t wanted) {
@@ -225,19 +252,20 @@ void bind_elimination(nb::module_& module) {
                                   data_or_null(slope), data_or_null(marginals), data_or_null(marginal_slope),
                                   data_or_null(each),  data_or_null(each_start)};
             nb::gil_scoped_release release;
-            return eliminate_all(programs, tables, request, arrays.config_ptr.data(), arrays.table_size, n_threads);
+            return eliminate_all(programs, tables, request, arrays.config_ptr.data(), arrays.table_size, message_memory,
+                                 n_threads);
         },
         nb::arg("configurations"), nb::arg("logarithm"), nb::kw_only(), nb::arg("direction") = nb::none(),
         nb::arg("weight") = nb::none(), nb::arg("log_z") = nb::none(), nb::arg("slope") = nb::none(),
         nb::arg("marginals") = nb::none(), nb::arg("marginal_slope") = nb::none(), nb::arg("each") = nb::none(),
-        nb::arg("each_start") = nb::none(), nb::arg("n_threads"),
+        nb::arg("each_start") = nb::none(), nb::arg("message_memory"), nb::arg("n_threads"),
         "Log-partition functions, slopes and marginals of all configurations; returns the batches redone in log "
-        "space.");
+        "space. Wide eliminations keep messages of `message_memory` doubles and make the others again.");
 
     module.def(
         "eliminate_decode",
         [](const ConfigurationArrays& arrays, In<double> logarithm, bool maximise, uint64_t seed, uint32_t stream,
-           int64_t first_row, Out2<int32_t> states) {
+           int64_t first_row, Out2<int32_t> states, int64_t message_memory) {
             const Checks checks("eliminate_decode");
             const Programs programs = arrays.programs.view();
             checks.require(programs.n_programs == 1 && arrays.count() == 1, "needs one program and one configuration");
@@ -248,6 +276,13 @@ void bind_elimination(nb::module_& module) {
             checks.within("states needs a column for each variable", programs.variable, programs.program_variable[1], 0,
                           width);
             nb::gil_scoped_release release;
+            if (programs.wide[programs.program_template[0]]) {
+                std::vector<Philox> random;
+                for (int64_t i = 0; i < rows; ++i)
+                    random.emplace_back(seed, stream, static_cast<uint64_t>(first_row + i));
+                return WideElimination(programs, programs.program_template[0], false, message_memory)
+                    .decode(tables, arrays.bases.data(), maximise, random, out, width);
+            }
             std::unique_ptr<double[]> work(
                 new double[static_cast<size_t>(programs.cell_count[programs.program_template[0]]) + 1]);
             const double log_z = FF_CALL(forward_once)(programs, tables, arrays.bases.data(), maximise, work.get());
@@ -258,7 +293,7 @@ void bind_elimination(nb::module_& module) {
             return log_z;
         },
         nb::arg("configurations"), nb::arg("logarithm"), nb::kw_only(), nb::arg("maximise"), nb::arg("seed"),
-        nb::arg("stream"), nb::arg("first_row"), nb::arg("states").noconvert(),
+        nb::arg("stream"), nb::arg("first_row"), nb::arg("states").noconvert(), nb::arg("message_memory"),
         "Fill the free variables of each line of states: exact draws keyed by (seed, stream, row), or the best state.");
 }
 

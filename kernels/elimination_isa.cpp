@@ -352,6 +352,19 @@ int64_t eliminate(const Programs& programs, const Tables& tables, const Request&
                    : run<1, false>(programs, tables, request, batches, first, last, work);
 }
 
+bool gather_once(const Programs& p, const Tables& t, const Batch& batch, const int64_t* bases, bool log_space,
+                 double* cells, double* log_z) {
+    if (t.direction)
+        return log_space ? gather_groups<1, true, true>(p, t, batch, bases, cells, log_z)
+                         : gather_groups<1, true, false>(p, t, batch, bases, cells, log_z);
+    return log_space ? gather_groups<1, false, true>(p, t, batch, bases, cells, log_z)
+                     : gather_groups<1, false, false>(p, t, batch, bases, cells, log_z);
+}
+
+void scatter_once(const Programs& p, const Request& r, const Batch& batch, bool tangent, const double* cells) {
+    tangent ? scatter<1, true>(p, r, batch, cells) : scatter<1, false>(p, r, batch, cells);
+}
+
 double forward_once(const Programs& p, const Tables& t, const int64_t* bases, bool maximise, double* work) {
     const Batch batch{0, 0, 1, 0};
     double log_z = 0.0, slope = 0.0;

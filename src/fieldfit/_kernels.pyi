@@ -230,6 +230,9 @@ class Programs:
         separator_stride: Annotated[
             NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
         ],
+        wide: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        step_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        input_step: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         program_template: Annotated[
             NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)
         ],
@@ -273,10 +276,11 @@ def eliminate(
     each: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")] | None = None,
     each_start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
     | None = None,
+    message_memory: int,
     n_threads: int,
 ) -> int:
     """
-    Log-partition functions, slopes and marginals of all configurations; returns the batches redone in log space.
+    Log-partition functions, slopes and marginals of all configurations; returns the batches redone in log space. Wide eliminations keep messages of `message_memory` doubles and make the others again.
     """
 
 def eliminate_decode(
@@ -288,9 +292,23 @@ def eliminate_decode(
     stream: int,
     first_row: int,
     states: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu")],
+    message_memory: int,
 ) -> float:
     """
     Fill the free variables of each line of states: exact draws keyed by (seed, stream, row), or the best state.
+    """
+
+def elimination_order(
+    cardinality: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    neighbours: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    *,
+    limit: float,
+    enough: float,
+    order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu")],
+) -> tuple[int, int]:
+    """
+    Fill `order` with the cheapest elimination order found; returns how many were tried and a lower bound on the width. None is tried, and `order` is left alone, where every order has a table of more than `limit` entries.
     """
 
 def gibbs(

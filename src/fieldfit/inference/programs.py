@@ -18,15 +18,12 @@ from numpy.typing import NDArray
 from fieldfit import _kernels
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.factor_graph import FactorGraph
-from fieldfit.inference.templates import (
-    MOST_MAP_ENTRIES,
-    EliminationTemplate,
-    TemplateOrder,
-    compile_template,
-    order_template,
-)
+from fieldfit.inference.templates import EliminationTemplate, TemplateOrder, compile_template, order_template
 from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray, Int32Array, IntArray, ModelError, WidthError
+
+#: Numbers that the messages of a wide elimination may take together (256 MB) before some are computed twice instead.
+MESSAGE_MEMORY = 1 << 25
 
 _NO_INDEX = np.empty(0, dtype=np.int64)
 
@@ -108,19 +105,9 @@ class ProgramCompiler:
         self._orders: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], TemplateOrder | WidthError] = {}
         self._cards = np.array(graph.cardinalities, dtype=np.int64)
 
-    def safe_states(self, count: int) -> float:
-        """The number of joint states up to which any sum over ``count`` variables is within the limits.
-
-        No table has more entries than there are joint states, and every reduced table and every message is multiplied
-        once into one of them.
-        """
-        scopes = sum(math.comb(count, k) for k in range(1, self.graph.scope_matrix.shape[1] + 1))
-        inputs = min(scopes, len(self.graph.scopes)) + count
-        return min(self.largest_table, MOST_MAP_ENTRIES / max(inputs, 1))
-
     def check(self, free: frozenset[int], *, name: str = "The sum") -> None:
         """Raise `WidthError` where the sum over ``free`` is too wide. Only the order is found; nothing is compiled."""
-        if math.prod(self.graph.cardinalities[v] for v in free) > self.safe_states(len(free)):
+        if math.prod(self.graph.cardinalities[v] for v in free) > self.largest_table:
             reduced = self._reduce(free)
             self._order(reduced.cardinalities, reduced.groups, name)
 
@@ -288,6 +275,9 @@ class ProgramSet:
             separator_ptr=_pointers(joined("separator_count"), np.int32),
             separator_var=joined("separator_var"),
             separator_stride=joined("separator_stride"),
+            wide=joined("wide"),
+            step_ptr=_pointers(joined("step_count", np.int64), np.int64),
+            input_step=joined("input_step", np.int64),
             program_template=np.array([number[id(p.template)] for p in programs], dtype=np.int32),
             program_member=_pointers([len(p.factors) for p in programs], np.int64),
             program_group=_pointers([len(p.group_member) for p in programs], np.int64)[:-1],
@@ -353,6 +343,7 @@ class ProgramSet:
             marginal_slope=marginal_slope,
             each=each,
             each_start=each_start,
+            message_memory=MESSAGE_MEMORY,
             n_threads=get_threads(float(self._costs @ np.diff(configurations.config_ptr))),
         )
 
@@ -376,6 +367,7 @@ class ProgramSet:
             stream=stream,
             first_row=first_row,
             states=states,
+            message_memory=MESSAGE_MEMORY,
         )
 
 

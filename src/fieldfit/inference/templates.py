@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from fieldfit.inference.elimination import EliminationOrder, elimination_order
 from fieldfit.inference.factor_graph import FactorGraph
-from fieldfit.types import Int32Array, WidthError
+from fieldfit.types import Int32Array
 
-#: Entries that the index maps of one template may have together (4 bytes each).
-MOST_MAP_ENTRIES = 1 << 26
+#: Numbers that an elimination may hold at once with all its tables. Larger ones are wide: their tables
+#: are not stored (kernels/elimination_wide.hpp).
+MOST_CELLS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,9 @@ class EliminationTemplate:
     groups: tuple[tuple[int, ...], ...]
     arrays: dict[str, NDArray[Any]]
     cost: int
+    products: int  # inputs of all steps, each counted with the entries of its step's table
     width: int
+    wide: bool
 
     @property
     def memory(self) -> int:
@@ -83,13 +86,6 @@ def order_template(
         math.prod(cards[v] for v in (*separator, variable))
         for variable, separator in zip(order.variables, order.separators, strict=True)
     ]
-    entries = sum(size * len(sources) for size, sources in zip(tables, inputs, strict=True))
-    if entries > MOST_MAP_ENTRIES:
-        raise WidthError(
-            f"{name} sums over {len(cards)} variables with a width of {order.width} and {len(groups)} tables: its "
-            f"index would have {entries:,} entries, and the limit is {MOST_MAP_ENTRIES:,}. Use smaller blocks (PL1, "
-            f"PL2, Partition(2)) or condition on more variables."
-        )
     return TemplateOrder(order, inputs, tables)
 
 
@@ -98,40 +94,54 @@ def compile_template(
 ) -> EliminationTemplate:
     """Compile the elimination of all variables of a field with these reduced tables, in a known order."""
     order, inputs, tables = ordered.order, ordered.inputs, ordered.tables
-    bucket_cards, sources, input_counts, maps = [], [], [], []
-    separator_vars: list[int] = []
-    separator_strides: list[int] = []
-    for bucket, (variable, separator) in enumerate(zip(order.variables, order.separators, strict=True)):
-        members = [*separator, variable]
-        shape = [cards[v] for v in members]
-        bucket_cards.append(cards[variable])
-        input_counts.append(len(inputs[bucket]))
-        separator_vars.extend(separator)
-        separator_strides.extend(_steps(shape[:-1]))
-        for source, variables in inputs[bucket]:
-            step = dict(zip(variables, _steps([cards[v] for v in variables]), strict=True))
-            sources.append(source)
-            maps.append(_index_map(shape, [step.get(v, 0) for v in members]))
     group_sizes = [math.prod(cards[v] for v in scope) for scope in groups]
+    bucket_cards = [cards[variable] for variable in order.variables]
     group_cells = np.concatenate(([0], np.cumsum(group_sizes)))
     bucket_cells = group_cells[-1] + np.concatenate(([0], np.cumsum(tables)))
     messages = [size // card for size, card in zip(tables, bucket_cards, strict=True)]
     message_cells = bucket_cells[-1] + np.concatenate(([0], np.cumsum(messages)))
+    products = sum(size * len(sources) for size, sources in zip(tables, inputs, strict=True))
+    wide = int(message_cells[-1]) > MOST_CELLS
+    sources, maps, steps = [], [], []
+    separator_vars: list[int] = []
+    separator_strides: list[int] = []
+    layout: list[tuple[int, ...]] = []  # the variables of each message, the last fastest
+    for bucket, (variable, separator) in enumerate(zip(order.variables, order.separators, strict=True)):
+        # A wide message has the variable that is summed out next in front.
+        layout.append(separator if wide else tuple(sorted(separator)))
+        strides = _steps([cards[v] for v in layout[bucket]])
+        separator_vars.extend(layout[bucket])
+        separator_strides.extend(strides)
+        members = (*layout[bucket], variable)
+        for source, scope in inputs[bucket]:
+            variables = scope if source >= 0 else layout[-1 - source]
+            step = dict(zip(variables, _steps([cards[v] for v in variables]), strict=True))
+            sources.append(source)
+            if wide:
+                steps.append([step.get(variable, 0), *(step.get(v, 0) for v in layout[bucket])])
+            else:
+                maps.append(_index_map([cards[v] for v in members], [step.get(v, 0) for v in members]))
+    kept = np.zeros(len(tables), dtype=np.int64)
     arrays: dict[str, NDArray[Any]] = {
         "group_size": np.array(group_sizes, dtype=np.int32),
         "group_cell": group_cells[:-1].astype(np.int64),
         "bucket_size": np.array(tables, dtype=np.int32),
         "bucket_card": np.array(bucket_cards, dtype=np.int32),
-        "bucket_cell": bucket_cells[:-1].astype(np.int64),
-        "message_cell": message_cells[:-1].astype(np.int64),
-        "cell_count": message_cells[-1:].astype(np.int64),
-        "input_count": np.array(input_counts, dtype=np.int32),
+        "bucket_cell": kept if wide else bucket_cells[:-1].astype(np.int64),
+        "message_cell": kept if wide else message_cells[:-1].astype(np.int64),
+        "cell_count": (group_cells if wide else message_cells)[-1:].astype(np.int64),
+        "input_count": np.array([len(line) for line in inputs], dtype=np.int32),
         "input_source": np.array(sources, dtype=np.int32),
-        "input_map": np.concatenate(([0], np.cumsum([len(m) for m in maps])))[:-1].astype(np.int64),
+        "input_map": np.concatenate(([0], np.cumsum([len(m) for m in maps])))[: len(sources)].astype(np.int64)
+        if maps
+        else np.zeros(len(sources), dtype=np.int64),
         "maps": np.concatenate(maps) if maps else np.empty(0, dtype=np.int32),
         "bucket_var": np.array(order.variables, dtype=np.int32),
         "separator_count": np.array([len(s) for s in order.separators], dtype=np.int32),
         "separator_var": np.array(separator_vars, dtype=np.int32),
         "separator_stride": np.array(separator_strides, dtype=np.int32),
+        "wide": np.array([wide], dtype=np.int32),
+        "step_count": np.array([len(line) for line in steps] if wide else [0] * len(sources), dtype=np.int64),
+        "input_step": np.array([step for line in steps for step in line], dtype=np.int64),
     }
-    return EliminationTemplate(cards, groups, arrays, order.cost, order.width)
+    return EliminationTemplate(cards, groups, arrays, order.cost, products, order.width, wide)

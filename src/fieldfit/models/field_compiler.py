@@ -178,13 +178,12 @@ def wide_rows(compiler: FieldCompiler, part: FamilySelection, n: int) -> BoolArr
     patterns = missing[np.unique(numbers, return_index=True)[1]]
     log_states = np.log2(np.array(graph.cardinalities, dtype=np.float64))
     absent, states = patterns.sum(axis=1), patterns @ log_states
-    safe = np.log2([compiler.compiler.safe_states(count) for count in range(graph.n_variables + 1)])
+    safe = np.log2(compiler.compiler.largest_table)
     suspects: dict[int, BoolArray] = {}
     for index in range(size):
         target = list(part.family.component(index).target)
-        count = np.minimum(absent + len(target), graph.n_variables)
         # Rounding of the logarithms must not hide a sum that just does not fit.
-        suspect = (absent > 0) & (states + log_states[target].sum() > safe[count] - 1e-6)
+        suspect = (absent > 0) & (states + log_states[target].sum() > safe - 1e-6)
         if suspect.any():
             suspects[index] = suspect
     if not suspects:

@@ -154,14 +154,15 @@ class FieldProblem(Problem):
     def configuration_use(self) -> tuple[FloatArray, IntArray, FloatArray, FloatArray, FloatArray]:
         """Of each configuration the share of the samples that use it and its sum; of each sum its cost, cells and factors.
 
-        The cost is in products over entries of the sum's tables for one configuration, cells are numbers held at once.
+        The cost is in products over entries of the sum's tables for one configuration, cells are numbers held at once
+        (infinity: a sum whose tables are not held).
         """
         uses = sum(np.diff(usage.tocsc().indptr) for usage in self._family_usage)
         share: FloatArray = np.asarray(uses, dtype=np.float64) / max(self.n_samples, 1)
         programs = self.programs.programs
         counts = np.diff(self.configurations.config_ptr)
-        cost = [p.cost + len(p.template.arrays["maps"]) + len(p.entry_offset) for p in programs]
-        cells = [int(p.template.arrays["cell_count"][0]) for p in programs]
+        cost = [p.cost + p.template.products + len(p.entry_offset) for p in programs]
+        cells = [np.inf if p.template.wide else int(p.template.arrays["cell_count"][0]) for p in programs]
         factors = [len(p.factors) for p in programs]
         sums = np.array([cost, cells, factors], dtype=np.float64).reshape(3, len(programs))
         return share, np.repeat(np.arange(len(programs)), counts), sums[0], sums[1], sums[2]
