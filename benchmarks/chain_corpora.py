@@ -29,8 +29,9 @@ B
 CORPORA = {
     "conll": ("conll2000/train.txt", "conll2000/test.txt"),
     "atis": ("sequences/atis_train.txt", "sequences/atis_test.txt"),
+    "ewt": ("sequences/ewt_train.txt", "sequences/ewt_test.txt"),
 }
-TITLES = {"conll": "CoNLL-2000", "atis": "ATIS"}
+TITLES = {"conll": "CoNLL-2000", "atis": "ATIS", "ewt": "English EWT"}
 
 
 def training_text(name: str, sentences: int | None = None) -> ColumnText:
@@ -44,7 +45,7 @@ def training_text(name: str, sentences: int | None = None) -> ColumnText:
 
 
 def learn(name: str, text: ColumnText) -> tuple[ColumnEncoder, Sequences]:
-    """The encoder of the paper's seven features (CoNLL-2000) or of words and neighbours (ATIS), and the codes."""
+    """The encoder of the paper's seven features (CoNLL-2000) or of words and neighbours (ATIS, EWT), and the codes."""
     return ColumnEncoder.fit(text, "conll2000" if name == "conll" else parse_templates(ATIS))
 
 

@@ -1,8 +1,8 @@
 """Where the memory of a chain CRF's fit goes: what each stage adds to the process, and to its peak.
 
-    python benchmarks/fit_memory.py [--sentences N] [--only conll|atis]
+    python benchmarks/fit_memory.py [--sentences N] [--only conll|atis|ewt]
 
-FL, σ² = 1, CRFsuite's model with observed pairs, in a process of its own; megabytes above what the process had after its
+FL, σ² = 1, CRFsuite's model, in a process of its own; megabytes above what the process had after its
 imports, before it read anything. Beside that the sizes of the arrays that a fit cannot do without. The peer, in a process
 of its own too, gets the sentences from the same codes, one at a time. Needs FIELDFIT_DATA, python-crfsuite and Linux.
 """
@@ -25,8 +25,10 @@ from fieldfit.optim.memory import Memory
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import ConvergenceWarning
 
+RUNS = (("conll", "observed"), ("conll", "all"), ("atis", "observed"), ("ewt", "observed"))
 
-def own(name: str, sentences: int | None) -> dict[str, object]:
+
+def own(name: str, layout: str, sentences: int | None) -> dict[str, object]:
     fit_model = ff.fit  # names are loaded when first used, and modules are not what is measured
     with one_blas_thread():
         np.ones((64, 64)) @ np.ones((64, 64))
@@ -43,13 +45,12 @@ def own(name: str, sentences: int | None) -> dict[str, object]:
     stage("the sentences, encoded")
     del text, encoder
     stage("the same without text and encoder")
-    model = crfsuite_like(data, "observed")
+    model = crfsuite_like(data, layout)
     stage("the pairs seen")
     problem = ChainProblem(model.layout, data, plain(0))
     stage("compiled: features by token, tokens by feature")
     problem.value_grad(np.zeros(model.n_parameters))
     stage("after one evaluation")
-    residuals = problem._spare[0].nbytes / 2**20
     del problem
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -60,7 +61,6 @@ def own(name: str, sentences: int | None) -> dict[str, object]:
     vectors = (pairs.steps.nbytes + pairs.changes.nbytes) / 2**20 + 8 * 8 * model.n_parameters / 2**20
     return {
         "stages": stages,
-        "residuals": residuals,
         "vectors": vectors,
         "tokens": data.n_tokens,
         "padded": model.layout.padded,
@@ -68,12 +68,12 @@ def own(name: str, sentences: int | None) -> dict[str, object]:
     }
 
 
-def peer(name: str, sentences: int | None) -> dict[str, object]:
+def peer(name: str, layout: str, sentences: int | None) -> dict[str, object]:
     import pycrfsuite  # noqa: F401
 
     encoder, data, _ = corpus(name, sentences)
     before = forget_peak()
-    trainer = crfsuite_trainer(data, [str(label) for label in encoder.labels], "observed", 10)
+    trainer = crfsuite_trainer(data, [str(label) for label in encoder.labels], layout, 10)
     appended = memory()[1] - before
     with tempfile.TemporaryDirectory() as folder:
         trainer.train(f"{folder}/model")
@@ -82,24 +82,27 @@ def peer(name: str, sentences: int | None) -> dict[str, object]:
 
 def main() -> None:
     if sys.argv[1:2] == ["--child"]:
-        who, name, sentences = sys.argv[2:]
-        print(json.dumps((peer if who == "peer" else own)(name, int(sentences) or None)))
+        who, name, layout, sentences = sys.argv[2:]
+        print(json.dumps((peer if who == "peer" else own)(name, layout, int(sentences) or None)))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sentences", type=int, default=None, help="use the first N training sentences (all)")
     parser.add_argument("--only", choices=list(TITLES), default=None)
     options = parser.parse_args()
-    for name in TITLES if options.only is None else [options.only]:
-        ours = child(__file__, "own", name, str(options.sentences or 0))
-        theirs = child(__file__, "peer", name, str(options.sentences or 0))
-        print(f"{TITLES[name]}: {ours['tokens']:,} tokens, {ours['weights']:,} weights")
+    for name, layout in RUNS:
+        if options.only not in (None, name):
+            continue
+        ours = child(__file__, "own", name, layout, str(options.sentences or 0))
+        theirs = child(__file__, "peer", name, layout, str(options.sentences or 0))
+        print(f"{TITLES[name]}, {layout} pairs: {ours['tokens']:,} tokens, {ours['weights']:,} weights")
         for title, now, peak in ours["stages"]:
             print(f"  {title:48s} {now:6.1f} MB, peak until then {peak:6.1f} MB")
-        print(f"  of it residuals, {ours['tokens']:,} x {ours['padded']} doubles: {ours['residuals']:.1f} MB")
         print(f"  of it vectors of the optimiser: {ours['vectors']:.1f} MB")
+        # The pairs seen and what follows them.
+        encoded, above = ours["stages"][2][1], max(peak for _, _, peak in ours["stages"][3:])
         print(
-            f"  CRFsuite above the encoded sentences: {theirs['appended']:.1f} MB when they are appended, "
-            f"peak {theirs['peak']:.1f} MB"
+            f"  above the encoded sentences: fieldfit {above - encoded:.1f} MB; CRFsuite {theirs['peak']:.1f} MB "
+            f"({theirs['appended']:.1f} MB when they are appended): ratio {theirs['peak'] / (above - encoded):.2f}"
         )
 
 

@@ -33,25 +33,34 @@ struct ChainFamily {
 // Tokens and their features, read-only. Frequent ("hot") features have a padded row in a table that stays in the cache;
 // the others ("cold") are gathered from the parameters.
 struct ChainData {
-    int64_t n_sequences, n_tokens, n_labels, padded, n_features, n_hot, n_chunks;
-    int64_t max_tokens;          // of one sequence
-    int64_t max_batch_tokens;    // of chain_batch sequences that go together
-    const int64_t* offsets;      // (n_sequences + 1)
-    const int32_t* labels;       // (n_tokens); -1 is unknown
-    bool partial;                // whether any is
-    const uint8_t* active;       // (n_tokens), tokens in some selected segment; null: all
-    const int64_t* chunk_ptr;    // (n_chunks + 1) into order
-    const int64_t* order;        // sequences by chunk, longest first within a chunk
-    const int64_t* hot_ptr;      // (n_tokens + 1)
-    const int32_t* hot_rows;     // rows of the hot table
-    const double* hot_values;    // null: all 1
-    const int64_t* cold_ptr;     // (n_tokens + 1)
-    const int32_t* cold_places;  // features; where pairs are listed, one entry for each pair of a feature: the pair
-    const int32_t* cold_labels;  // labels of those pairs; null where every pair has a weight
+    // Sequences go block by block, so that residuals are held for one block only; n_chunks chunks of a block run side
+    // by side, and chunk c of all blocks adds to the same sums.
+    int64_t n_sequences, n_tokens, n_labels, padded, n_features, n_hot, n_chunks, n_blocks;
+    int64_t max_block_tokens;
+    int64_t max_tokens;           // of one sequence
+    int64_t max_batch_tokens;     // of chain_batch sequences that go together
+    const int64_t* offsets;       // (n_sequences + 1)
+    const int32_t* labels;        // (n_tokens); -1 is unknown
+    bool partial;                 // whether any is
+    const uint8_t* active;        // (n_tokens), tokens in some selected segment; null: all
+    const int64_t* chunk_ptr;     // (n_blocks * n_chunks + 1) into order
+    const int64_t* block_offset;  // (n_blocks + 1), first token of each block
+    const int64_t* order;         // sequences by chunk, longest first within a chunk
+    const int64_t* hot_ptr;       // (n_tokens + 1)
+    const int32_t* hot_rows;      // rows of the hot table
+    const double* hot_values;     // null: all 1
+    const int64_t* cold_ptr;      // (n_tokens + 1)
+    const int32_t* cold_places;   // features; where pairs are listed, one entry for each pair of a feature: the pair
+    const int32_t* cold_labels;   // labels of those pairs; null where every pair has a weight
     const double* cold_values;
     const int32_t* hot_features;  // (n_hot), the feature of each row
-    const int64_t* feature_ptr;   // (n_features + 1), tokens of each cold feature
+    // Tokens of each cold feature, block by block.
+    const int64_t* block_ptr;       // (n_blocks + 1) into the features of blocks; null: no gradient will be asked for
+    const int32_t* block_features;  // in increasing order within a block; ~feature where no earlier block has it
+    const int64_t* feature_ptr;     // (features of all blocks + 1)
     const int32_t* feature_tokens;
+    int64_t n_unused;  // features without an active token
+    const int32_t* unused_features;
     const double* feature_values;
     const int64_t* pair_ptr;  // (n_features + 1), labels of each feature; null: every label, row by row
     const int32_t* pair_labels;
@@ -85,6 +94,7 @@ struct ChainScratch {
     double* ends;             // n_chunks x 2 x padded
     double* column_gradient;  // n_chunks x n_columns
     double* column_factors;   // (n_columns)
+    double* residuals;        // max_block_tokens x padded, for gradients whose residuals nobody wants
     double* threads;          // n_threads x thread_size
     int64_t thread_size;
 };
@@ -93,7 +103,7 @@ struct ChainScratch {
 struct ChainOutput {
     double* values;       // (n_sequences), log-likelihood times weight
     double* tangents;     // (n_sequences), its derivative in the direction
-    double* residuals;    // n_tokens x padded, observed - expected (or their derivative)
+    double* residuals;    // n_tokens x padded, observed - expected (or their derivative); a gradient needs none
     double* transitions;  // padded x padded
     double* start;        // (padded)
     double* end;          // (padded)
@@ -118,8 +128,8 @@ FF_DECLARE_LEVELS(void chain_evaluate(const ff::ChainData& data, const ff::Chain
                                       int64_t n_families, const double* row_weight, bool observed, bool squares,
                                       const ff::ChainScratch& scratch, const ff::ChainOutput& out, int n_threads))
 // ∇ log-likelihood of the sequences first..last by family, without β: scores (last - first) x n_families x
-// n_parameters. Of `out` only values and residuals are used, as scratch; `scratch.edges` has 4 x padded x padded for
-// each thread.
+// n_parameters. Of `out` only values are used, as scratch; `scratch.edges` has 4 x padded x padded and
+// `scratch.residuals` max_tokens x padded for each thread.
 FF_DECLARE_LEVELS(void chain_sequence_scores(const ff::ChainData& data, const ff::ChainWeights& weights,
                                              const ff::ChainFamily* families, int64_t n_families, int64_t first,
                                              int64_t last, const ff::ChainPlaces& places,

@@ -66,10 +66,10 @@ int64_t widest(const ChainData& d, const std::vector<ChainFamily>& families) {
     return width;
 }
 
-// One block of memory for an evaluation whose gradient is summed in `parts` parts. It is kept from one evaluation to
-// the next: fresh pages would cost as much as a recursion.
-ScratchPool::Lease lay_out(const ChainTokens& tokens, int64_t width, bool tangent, int64_t parts, int n_threads,
-                           ChainScratch& scratch) {
+// One block of memory for an evaluation whose gradient is summed in `parts` parts from `rows` rows of residuals. It is
+// kept from one evaluation to the next: fresh pages would cost as much as a recursion.
+ScratchPool::Lease lay_out(const ChainTokens& tokens, int64_t width, bool tangent, int64_t parts, int64_t rows,
+                           int n_threads, ChainScratch& scratch) {
     const ChainData& d = tokens.data();
     scratch.thread_size = FF_CALL(chain_room)(d, width, tangent);
     const int64_t square = d.padded * d.padded;
@@ -81,10 +81,12 @@ ScratchPool::Lease lay_out(const ChainTokens& tokens, int64_t width, bool tangen
                              parts * 2 * d.padded,
                              parts * d.n_columns,
                              d.n_columns,
+                             rows * d.padded,
                              n_threads * scratch.thread_size};
     double** const places[] = {&scratch.hot_table,       &scratch.hot_tangent,    &scratch.matrices,
                                &scratch.edges,           &scratch.hot_gradient,   &scratch.ends,
-                               &scratch.column_gradient, &scratch.column_factors, &scratch.threads};
+                               &scratch.column_gradient, &scratch.column_factors, &scratch.residuals,
+                               &scratch.threads};
     int64_t used = 0;
     for (const int64_t size : sizes) used += (size + 7) / 8 * 8;
     ScratchPool::Lease lease = tokens.scratch().take(used);
@@ -121,7 +123,6 @@ void evaluate(const ChainTokens& tokens, const WeightArrays& weight_arrays,
     need(!residuals || (static_cast<int64_t>(residuals->shape(0)) == d.n_tokens &&
                         static_cast<int64_t>(residuals->shape(1)) == d.padded),
          "chains: residuals must be n_tokens x padded");
-    need(!gradient || residuals.has_value(), "chains: a gradient needs room for residuals");
     need(n_threads >= 1, "chains: n_threads must be at least 1");
     ChainOutput out{};
     out.values = values.data();
@@ -131,7 +132,7 @@ void evaluate(const ChainTokens& tokens, const WeightArrays& weight_arrays,
     auto spare = room(gradient ? 0 : square + 2 * d.padded + d.n_columns);
     if (gradient) {
         const auto& [state, transitions, start, end, columns] = *gradient;
-        need(d.feature_ptr != nullptr, "chains: these tokens were made for decoding, without features by token");
+        need(d.block_ptr != nullptr, "chains: these tokens were made for decoding, without features by token");
         need(static_cast<int64_t>(state.shape(0)) == tokens.n_state() &&
                  static_cast<int64_t>(transitions.shape(0)) == d.padded &&
                  static_cast<int64_t>(transitions.shape(1)) == d.padded &&
@@ -152,7 +153,9 @@ void evaluate(const ChainTokens& tokens, const WeightArrays& weight_arrays,
     nb::gil_scoped_release release;
     const int used_threads = static_cast<int>(std::min<int64_t>(n_threads, d.n_chunks));
     ChainScratch scratch{};
-    const ScratchPool::Lease lease = lay_out(tokens, width, direction.has_value(), d.n_chunks, used_threads, scratch);
+    const ScratchPool::Lease lease =
+        lay_out(tokens, width, direction.has_value(), gradient || residuals ? d.n_chunks : 1,
+                gradient && !residuals ? d.max_block_tokens : 0, used_threads, scratch);
     FF_CALL(chain_evaluate)
     (d, weights, direction ? &*direction : nullptr, families.data(), static_cast<int64_t>(families.size()),
      row_weight ? row_weight->data() : nullptr, observed, squares, scratch, out, used_threads);
@@ -160,8 +163,8 @@ void evaluate(const ChainTokens& tokens, const WeightArrays& weight_arrays,
 
 void sequence_scores(const ChainTokens& tokens, const WeightArrays& weight_arrays,
                      const std::vector<FamilyArrays>& family_arrays, int64_t first, In<int64_t> transition_places,
-                     bool start, bool end, Out2<double> residuals,
-                     nb::ndarray<double, nb::ndim<3>, nb::c_contig, nb::device::cpu> scores, int n_threads) {
+                     bool start, bool end, nb::ndarray<double, nb::ndim<3>, nb::c_contig, nb::device::cpu> scores,
+                     int n_threads) {
     const ChainData& d = tokens.data();
     const ChainWeights weights = check_weights(tokens, weight_arrays);
     const std::vector<ChainFamily> families = check_families(tokens, family_arrays);
@@ -181,17 +184,15 @@ void sequence_scores(const ChainTokens& tokens, const WeightArrays& weight_array
     for (int64_t k = 0; k < places.n_transitions; ++k)
         need(places.transitions[k] >= 0 && places.transitions[k] < square,
              "chains: a transition is outside the label pairs");
-    need(static_cast<int64_t>(residuals.shape(0)) == d.n_tokens && static_cast<int64_t>(residuals.shape(1)) == d.padded,
-         "chains: residuals must be n_tokens x padded");
     need(n_threads >= 1, "chains: n_threads must be at least 1");
     nb::gil_scoped_release release;
     const int used_threads = static_cast<int>(std::clamp<int64_t>(last - first, 1, n_threads));
     ChainScratch scratch{};
-    const ScratchPool::Lease lease = lay_out(tokens, widest(d, families), false, used_threads, used_threads, scratch);
+    const ScratchPool::Lease lease =
+        lay_out(tokens, widest(d, families), false, used_threads, used_threads * d.max_tokens, used_threads, scratch);
     const auto values = room(d.n_sequences);
     ChainOutput out{};
     out.values = values.get();
-    out.residuals = residuals.data();
     FF_CALL(chain_sequence_scores)
     (d, weights, families.data(), static_cast<int64_t>(families.size()), first, last, places, scratch, out,
      scores.data(), used_threads);
@@ -203,14 +204,15 @@ void bind_chain(nb::module_& module) {
     nb::class_<ChainTokens>(module, "ChainTokens", "Sequences of tokens with features: read-only, checked once.")
         .def(nb::init<In<int64_t>, In<int64_t>, In<int32_t>, Maybe<double>, In<int32_t>, int64_t, int64_t,
                       Maybe<uint8_t>, Maybe<int64_t>, Maybe<int32_t>, Maybe<int64_t>, Maybe<int32_t>, Maybe<double>,
-                      Maybe<int64_t>, Maybe<int32_t>, bool>(),
+                      Maybe<int64_t>, Maybe<int32_t>, bool, int64_t>(),
              nb::kw_only(), nb::arg("offsets"), nb::arg("indptr"), nb::arg("indices"), nb::arg("values").none(),
              nb::arg("labels"), nb::arg("n_labels"), nb::arg("n_features"), nb::arg("active").none() = nb::none(),
              nb::arg("pair_ptr").none() = nb::none(), nb::arg("pair_labels").none() = nb::none(),
              nb::arg("edge_ptr").none() = nb::none(), nb::arg("edge_features").none() = nb::none(),
              nb::arg("edge_values").none() = nb::none(), nb::arg("column_ptr").none() = nb::none(),
-             nb::arg("columns").none() = nb::none(), nb::arg("transpose") = true)
+             nb::arg("columns").none() = nb::none(), nb::arg("transpose") = true, nb::arg("block_tokens") = 0)
         .def_prop_ro("padded", [](const ChainTokens& t) { return t.data().padded; })
+        .def_prop_ro("n_blocks", [](const ChainTokens& t) { return t.data().n_blocks; })
         .def_prop_ro("n_chunks", [](const ChainTokens& t) { return t.data().n_chunks; })
         .def_prop_ro("n_hot", [](const ChainTokens& t) { return t.data().n_hot; });
     module.def("chain_evaluate", &evaluate, nb::arg("tokens"), nb::arg("weights"), nb::kw_only(),
@@ -234,7 +236,7 @@ void bind_chain(nb::module_& module) {
         "Scores of all tokens, start and end weights included.");
     module.def("chain_sequence_scores", &sequence_scores, nb::arg("tokens"), nb::arg("weights"), nb::kw_only(),
                nb::arg("families"), nb::arg("first"), nb::arg("transition_places"), nb::arg("start"), nb::arg("end"),
-               nb::arg("residuals").noconvert(), nb::arg("scores").noconvert(), nb::arg("n_threads"),
+               nb::arg("scores").noconvert(), nb::arg("n_threads"),
                "Gradient of the log-likelihood of each sequence from `first` on, by family and without its weight.");
 }
 

@@ -45,7 +45,7 @@ void scatter_sequence(const ChainData& data, const double* residuals, bool squar
 }
 
 // Sums the residuals of a feature's tokens over C vectors of labels, in registers.
-template <int C>
+template <int C, bool ADD>
 FF_INLINE void gather_residuals(const ChainData& data, const double* residuals, bool squares, int64_t begin,
                                 int64_t end, double* row) {
     v4 acc[C];
@@ -60,25 +60,29 @@ FF_INLINE void gather_residuals(const ChainData& data, const double* residuals, 
             for (int c = 0; c < C; ++c) acc[c] += load(from + 4 * c);
         }
     }
-    for (int c = 0; c < C; ++c) store(row + 4 * c, acc[c]);
+    for (int c = 0; c < C; ++c) store(row + 4 * c, ADD ? load(row + 4 * c) + acc[c] : acc[c]);
 }
 
-// Gradient of one cold feature: the sum of its tokens' residuals.
-FF_INLINE void gather_gradient(const ChainData& data, const double* residuals, bool squares, int64_t feature,
+// What the tokens of a block add to the gradient of one cold feature: the sum of their residuals. The first block that
+// has the feature writes.
+template <bool ADD>
+FF_INLINE void gather_gradient(const ChainData& data, const double* residuals, bool squares, int64_t place,
                                double* state) {
-    const int64_t begin = data.feature_ptr[feature], end = data.feature_ptr[feature + 1], padded = data.padded;
+    const int64_t begin = data.feature_ptr[place], end = data.feature_ptr[place + 1], padded = data.padded;
+    const int64_t feature = ADD ? data.block_features[place] : ~data.block_features[place];
     if (!data.pair_ptr) {
         double* row = state + feature * data.n_labels;
         const int64_t whole = data.n_labels / 4;
         in_blocks(whole, [&](auto size, int64_t block) FF_ALWAYS {
-            gather_residuals<decltype(size)::value>(data, residuals + 4 * block, squares, begin, end, row + 4 * block);
+            gather_residuals<decltype(size)::value, ADD>(data, residuals + 4 * block, squares, begin, end,
+                                                         row + 4 * block);
         });
         // The last labels do not fill a vector, and the next row of the parameters is not ours to write.
         const int64_t rest = data.n_labels - 4 * whole;
         if (rest == 0) return;
         double last[4];
-        gather_residuals<1>(data, residuals + 4 * whole, squares, begin, end, last);
-        for (int64_t j = 0; j < rest; ++j) row[4 * whole + j] = last[j];
+        gather_residuals<1, false>(data, residuals + 4 * whole, squares, begin, end, last);
+        for (int64_t j = 0; j < rest; ++j) row[4 * whole + j] = ADD ? row[4 * whole + j] + last[j] : last[j];
         return;
     }
     for (int64_t pair = data.pair_ptr[feature]; pair < data.pair_ptr[feature + 1]; ++pair) {
@@ -92,47 +96,56 @@ FF_INLINE void gather_gradient(const ChainData& data, const double* residuals, b
         } else {
             for (int64_t q = begin; q < end; ++q) acc += from[data.feature_tokens[q] * padded];
         }
-        state[pair] = acc;
+        state[pair] = ADD ? state[pair] + acc : acc;
     }
 }
 
-void state_gradient(const ChainData& data, const ChainScratch& scratch, const ChainOutput& out, bool squares,
-                    int n_threads) {
-    constexpr int64_t block = 1024;
-    const int64_t blocks = (data.n_features + block - 1) / block;
-    const int64_t padded = data.padded;
-    (void)n_threads;
-#pragma omp parallel num_threads(n_threads)
-    {
+// The cold features of a block; each thread of the team takes some of them.
+void block_gradient(const ChainData& data, const double* residuals, bool squares, int64_t block, double* state) {
+    constexpr int64_t together = 512;
+    const int64_t begin = data.block_ptr[block], end = data.block_ptr[block + 1], padded = data.padded;
+    const int64_t pieces = (end - begin + together - 1) / together, entries = data.feature_ptr[end];
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t b = 0; b < blocks; ++b) {
-            const int64_t last = (b + 1) * block < data.n_features ? (b + 1) * block : data.n_features;
-            int64_t fetched = data.feature_ptr[b * block];
-            const int64_t end = data.feature_ptr[data.n_features];
-            for (int64_t feature = b * block; feature < last; ++feature) {
-                // Rows of the next entries, whichever features they belong to.
-                for (; fetched < data.feature_ptr[feature] + 12 && fetched < end; ++fetched) {
-                    const double* row = out.residuals + data.feature_tokens[fetched] * padded;
-                    for (int64_t j = 0; j < padded && j < 64; j += 8) __builtin_prefetch(row + j);
-                }
-                gather_gradient(data, out.residuals, squares, feature, out.state);
+    for (int64_t piece = 0; piece < pieces; ++piece) {
+        const int64_t first = begin + piece * together, last = first + together < end ? first + together : end;
+        int64_t fetched = data.feature_ptr[first];
+        for (int64_t place = first; place < last; ++place) {
+            // Rows of the next entries, whichever features they belong to.
+            for (; fetched < data.feature_ptr[place] + 12 && fetched < entries; ++fetched) {
+                const double* row = residuals + data.feature_tokens[fetched] * padded;
+                for (int64_t j = 0; j < padded && j < 64; j += 8) __builtin_prefetch(row + j);
             }
+            if (data.block_features[place] < 0)
+                gather_gradient<false>(data, residuals, squares, place, state);
+            else
+                gather_gradient<true>(data, residuals, squares, place, state);
         }
-        // Hot features come after: their cold sums above are empty.
+    }
+}
+
+// The hot features: their sums over chunks, in order. Features that no token has get 0.
+void hot_gradient(const ChainData& data, const ChainScratch& scratch, double* state) {
+    const int64_t padded = data.padded;
+#pragma omp for schedule(static) nowait
+    for (int64_t k = 0; k < data.n_unused; ++k) {
+        const int64_t feature = data.unused_features[k], K = data.n_labels;
+        const int64_t first = data.pair_ptr ? data.pair_ptr[feature] : feature * K;
+        const int64_t last = data.pair_ptr ? data.pair_ptr[feature + 1] : first + K;
+        for (int64_t place = first; place < last; ++place) state[place] = 0.0;
+    }
 #pragma omp for schedule(static)
-        for (int64_t h = 0; h < data.n_hot; ++h) {
-            double* total = scratch.hot_gradient + h * padded;
-            for (int64_t c = 1; c < data.n_chunks; ++c) {
-                const double* row = scratch.hot_gradient + (c * data.n_hot + h) * padded;
-                for (int64_t j = 0; j < padded; ++j) total[j] += row[j];
-            }
-            const int64_t feature = data.hot_features[h];
-            if (data.pair_ptr) {
-                for (int64_t pair = data.pair_ptr[feature]; pair < data.pair_ptr[feature + 1]; ++pair)
-                    out.state[pair] = total[data.pair_labels[pair]];
-            } else {
-                for (int64_t j = 0; j < data.n_labels; ++j) out.state[feature * data.n_labels + j] = total[j];
-            }
+    for (int64_t h = 0; h < data.n_hot; ++h) {
+        double* total = scratch.hot_gradient + h * padded;
+        for (int64_t c = 1; c < data.n_chunks; ++c) {
+            const double* row = scratch.hot_gradient + (c * data.n_hot + h) * padded;
+            for (int64_t j = 0; j < padded; ++j) total[j] += row[j];
+        }
+        const int64_t feature = data.hot_features[h];
+        if (data.pair_ptr) {
+            for (int64_t pair = data.pair_ptr[feature]; pair < data.pair_ptr[feature + 1]; ++pair)
+                state[pair] = total[data.pair_labels[pair]];
+        } else {
+            for (int64_t j = 0; j < data.n_labels; ++j) state[feature * data.n_labels + j] = total[j];
         }
     }
 }

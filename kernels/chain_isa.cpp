@@ -75,6 +75,17 @@ Worker worker_at(const Batch& shared, int64_t width, double* edges, double* colu
     return worker;
 }
 
+// All sequences of a chunk; `done` is called for each when it is.
+template <class Done>
+void run_chunk(const ChainData& data, const Worker& worker, int64_t chunk, Done done) {
+    const int64_t last = data.chunk_ptr[chunk + 1];
+    for (int64_t q = data.chunk_ptr[chunk]; q < last; q += chain_batch) {
+        const int64_t count = last - q < chain_batch ? last - q : chain_batch;
+        worker.run_sequences(data.order + q, count);
+        for (int64_t b = 0; b < count; ++b) done(data.order[q + b]);
+    }
+}
+
 void clear(double* numbers, int64_t count) { std::memset(numbers, 0, static_cast<size_t>(count) * sizeof(double)); }
 
 }  // namespace
@@ -93,44 +104,70 @@ void chain_evaluate(const ChainData& data, const ChainWeights& weights, const Ch
     fill_column_factors(data, weights, scratch.column_factors);
     if (direction) fill_hot_table(data, *direction, scratch.hot_tangent);
     const int64_t width = widest(data, families, n_families);
-    const Batch shared{data,
-                       weights,
-                       direction,
-                       families,
-                       n_families,
-                       row_weight,
-                       scratch,
-                       out,
-                       chain,
-                       {},
-                       nullptr,
-                       observed,
-                       observed && data.partial};
     (void)n_threads;
+    if (!out.residuals && !out.state) {  // values only: no block waits for another
 #pragma omp parallel for schedule(dynamic, 1) num_threads(n_threads)
-    for (int64_t c = 0; c < data.n_chunks; ++c) {
-        double* edges = scratch.edges + c * 4 * square;
-        double* hot = scratch.hot_gradient + c * data.n_hot * padded;
-        double* ends = scratch.ends + c * 2 * padded;
-        double* columns = scratch.column_gradient + c * data.n_columns;
-        if (out.residuals) {
-            clear(edges, 4 * square);
-            clear(hot, data.n_hot * padded);
-            clear(ends, 2 * padded);
-            clear(columns, data.n_columns);
+        for (int64_t c = 0; c < data.n_blocks * data.n_chunks; ++c) {
+            const Batch shared{data,
+                               weights,
+                               direction,
+                               families,
+                               n_families,
+                               row_weight,
+                               scratch,
+                               out,
+                               chain,
+                               {},
+                               nullptr,
+                               observed,
+                               observed && data.partial};
+            const Worker worker = worker_at(shared, width, scratch.edges, scratch.column_gradient);
+            run_chunk(data, worker, c, [](int64_t) {});
         }
-        const Worker worker = worker_at(shared, width, edges, columns);
-        const int64_t last = data.chunk_ptr[c + 1];
-        for (int64_t q = data.chunk_ptr[c]; q < last; q += chain_batch) {
-            const int64_t count = last - q < chain_batch ? last - q : chain_batch;
-            worker.run_sequences(data.order + q, count);
-            for (int64_t b = 0; b < count && out.residuals; ++b)
-                scatter_sequence(data, out.residuals, squares, data.order[q + b], hot, ends, ends + padded);
-        }
+        return;
     }
-    if (!out.residuals) return;
+#pragma omp parallel num_threads(n_threads)
+    {
+        for (int64_t block = 0; block < data.n_blocks; ++block) {
+            // Rows of a block that nobody wants lie where those of the block before did.
+            const int64_t first = data.block_offset[block];
+            ChainOutput part = out;
+            if (!out.residuals) part.residuals = scratch.residuals - first * padded;
+            const Batch shared{data,
+                               weights,
+                               direction,
+                               families,
+                               n_families,
+                               row_weight,
+                               scratch,
+                               part,
+                               chain,
+                               {},
+                               nullptr,
+                               observed,
+                               observed && data.partial};
+#pragma omp for schedule(dynamic, 1)
+            for (int64_t c = 0; c < data.n_chunks; ++c) {
+                double* edges = scratch.edges + c * 4 * square;
+                double* hot = scratch.hot_gradient + c * data.n_hot * padded;
+                double* ends = scratch.ends + c * 2 * padded;
+                double* columns = scratch.column_gradient + c * data.n_columns;
+                if (block == 0) {
+                    clear(edges, 4 * square);
+                    clear(hot, data.n_hot * padded);
+                    clear(ends, 2 * padded);
+                    clear(columns, data.n_columns);
+                }
+                const Worker worker = worker_at(shared, width, edges, columns);
+                run_chunk(data, worker, block * data.n_chunks + c, [&](int64_t sequence) {
+                    scatter_sequence(data, part.residuals, squares, sequence, hot, ends, ends + padded);
+                });
+            }
+            if (out.state) block_gradient(data, part.residuals, squares, block, out.state);
+        }
+        if (out.state) hot_gradient(data, scratch, out.state);
+    }
     reduce_chunks(data, chain, scratch, out);
-    if (out.state) state_gradient(data, scratch, out, squares, n_threads);
 }
 
 void chain_sequence_scores(const ChainData& data, const ChainWeights& weights, const ChainFamily* families,
@@ -151,11 +188,14 @@ void chain_sequence_scores(const ChainData& data, const ChainWeights& weights, c
             clear(row, r);
             ChainFamily family = families[f];
             family.beta = 1.0;
+            ChainOutput own = out;
+            own.residuals =
+                scratch.residuals + (thread_number() * data.max_tokens - data.offsets[sequence]) * data.padded;
             const Batch shared{data, weights, nullptr, &family, 1,    nullptr,     scratch,
-                               out,  chain,   {},      nullptr, true, data.partial};
+                               own,  chain,   {},      nullptr, true, data.partial};
             const Worker worker = worker_at(shared, width, edges, row + r - data.n_columns);
             worker.run_sequences(&sequence, 1);
-            put_score_together(data, worker.chain, out.residuals, sequence, places, edges, row);
+            put_score_together(data, worker.chain, own.residuals, sequence, places, edges, row);
         }
 }
 

@@ -16,7 +16,8 @@ class ChainTokens {
     ChainTokens(In<int64_t> offsets, In<int64_t> indptr, In<int32_t> indices, Maybe<double> values, In<int32_t> labels,
                 int64_t n_labels, int64_t n_features, Maybe<uint8_t> active, Maybe<int64_t> pair_ptr,
                 Maybe<int32_t> pair_labels, Maybe<int64_t> edge_ptr, Maybe<int32_t> edge_features,
-                Maybe<double> edge_values, Maybe<int64_t> column_ptr, Maybe<int32_t> columns, bool transpose)
+                Maybe<double> edge_values, Maybe<int64_t> column_ptr, Maybe<int32_t> columns, bool transpose,
+                int64_t block_tokens)
         : offsets_(offsets),
           labels_(labels),
           active_(active),
@@ -80,7 +81,8 @@ class ChainTokens {
         d.column_ptr = pointer(column_ptr_);
         d.columns = pointer(columns_);
         nb::gil_scoped_release release;
-        make_chunks();
+        need(block_tokens >= 0, "ChainTokens: block_tokens must not be negative");
+        make_chunks(block_tokens, static_cast<int64_t>(indices.shape(0)) * (values ? 12 : 4) + d.n_tokens * 12);
         split_features(indptr.data(), indices.data(), values ? values->data() : nullptr, transpose);
     }
 
@@ -92,22 +94,37 @@ class ChainTokens {
     // Sequences that are sorted by length, so that those which go together are about equally long.
     static constexpr int64_t sorted_together = 16 * chain_batch;
 
-    // Chunks of about equal numbers of tokens, whatever the threads; fewer where the sums of edges are large.
-    void make_chunks() {
+    // Blocks and chunks of about equal numbers of tokens, whatever the threads. The sums of all chunks and the
+    // residuals of a block (`block_tokens`, if that is given) take memory in proportion to the data and the weights,
+    // within limits.
+    void make_chunks(int64_t block_tokens, int64_t data_bytes) {
         ChainData& d = data_;
-        const int64_t bytes = 4 * d.padded * d.padded * 8 + d.n_columns * 8;
-        int64_t chunks = std::clamp<int64_t>((int64_t(48) << 20) / bytes, 4, 16);
-        chunks = std::clamp<int64_t>(std::min(chunks, d.n_tokens / 256), 1, chunks);
-        d.n_chunks = chunks;
+        const int64_t bytes = 4 * d.padded * d.padded * 8 + d.n_columns * 8 + hot_bytes();
+        d.n_chunks = std::clamp<int64_t>(data_bytes / bytes, 4, 16);
+        d.n_chunks = std::clamp<int64_t>(d.n_tokens / 256, 1, d.n_chunks);
+        const int64_t row = d.padded * 8;
+        if (!block_tokens)
+            block_tokens =
+                std::clamp<int64_t>((data_bytes + n_state_ * 8) / 2, int64_t(2) << 20, int64_t(16) << 20) / row;
+        d.n_blocks = std::max<int64_t>(1, (d.n_tokens + block_tokens - 1) / std::max<int64_t>(1, block_tokens));
+        const int64_t chunks = d.n_blocks * d.n_chunks;
         chunk_ptr_.assign(static_cast<size_t>(chunks) + 1, 0);
         order_.resize(static_cast<size_t>(d.n_sequences));
         for (int64_t i = 0; i < d.n_sequences; ++i) order_[static_cast<size_t>(i)] = i;
         int64_t sequence = 0;
         for (int64_t c = 0; c < chunks; ++c) {
-            const int64_t until = c + 1 == chunks ? d.n_tokens + 1 : d.n_tokens / chunks * (c + 1);
+            const double share = static_cast<double>(c + 1) / static_cast<double>(chunks);
+            const int64_t until = static_cast<int64_t>(share * static_cast<double>(d.n_tokens));
             while (sequence < d.n_sequences && d.offsets[sequence] < until) ++sequence;
             chunk_ptr_[static_cast<size_t>(c) + 1] = c + 1 == chunks ? d.n_sequences : sequence;
         }
+        d.max_block_tokens = 0;
+        block_offset_.clear();
+        for (int64_t b = 0; b <= d.n_blocks; ++b)
+            block_offset_.push_back(d.offsets[chunk_ptr_[static_cast<size_t>(b * d.n_chunks)]]);
+        for (size_t b = 0; b + 1 < block_offset_.size(); ++b)
+            d.max_block_tokens = std::max(d.max_block_tokens, block_offset_[b + 1] - block_offset_[b]);
+        d.block_offset = block_offset_.data();
         auto length = [&](int64_t i) { return d.offsets[i + 1] - d.offsets[i]; };
         d.max_tokens = d.max_batch_tokens = 0;
         for (int64_t c = 0; c < chunks; ++c) {
@@ -129,6 +146,9 @@ class ChainTokens {
         d.order = order_.data();
     }
 
+    // Frequent features have a table of this size; with many labels the recursions need the cache.
+    int64_t hot_bytes() const { return int64_t(data_.padded <= 64 ? 384 : 192) << 10; }
+
     // The most frequent features get rows of a table that fits the second-level cache; the others go by token and
     // (where a gradient will be asked for) by feature. Tokens that are not active lose their features.
     void split_features(const int64_t* indptr, const int32_t* indices, const double* values, bool transpose) {
@@ -138,7 +158,7 @@ class ChainTokens {
         for (int64_t t = 0; t < d.n_tokens; ++t)
             if (!d.active || d.active[t])
                 for (int64_t q = indptr[t]; q < indptr[t + 1]; ++q) ++count[static_cast<size_t>(indices[q])];
-        const int64_t limit = std::max<int64_t>(1, (int64_t(384) << 10) / (d.padded * 8));
+        const int64_t limit = std::max<int64_t>(1, hot_bytes() / (d.padded * 8));
         std::vector<int32_t> frequent;
         for (int64_t f = 0; f < d.n_features; ++f)
             if (count[static_cast<size_t>(f)] >= 2 * d.n_chunks) frequent.push_back(static_cast<int32_t>(f));
@@ -172,7 +192,6 @@ class ChainTokens {
             hot_values_.resize(hot_rows_.size());
             cold_values_.resize(cold_places_.size());
         }
-        feature_ptr_.assign(n_features + 1, 0);
         size_t hot = 0, cold = 0;
         for (int64_t t = 0; t < d.n_tokens; ++t) {
             if (d.active && !d.active[t]) continue;
@@ -182,38 +201,18 @@ class ChainTokens {
                     if (values) hot_values_[hot] = values[q];
                     hot_rows_[hot++] = row;
                 } else if (d.pair_ptr) {
-                    ++feature_ptr_[static_cast<size_t>(indices[q]) + 1];
                     for (int64_t pair = d.pair_ptr[indices[q]]; pair < d.pair_ptr[indices[q] + 1]; ++pair) {
                         if (values) cold_values_[cold] = values[q];
                         cold_labels_[cold] = d.pair_labels[pair];
                         cold_places_[cold++] = static_cast<int32_t>(pair);
                     }
                 } else {
-                    ++feature_ptr_[static_cast<size_t>(indices[q]) + 1];
                     if (values) cold_values_[cold] = values[q];
                     cold_places_[cold++] = indices[q];
                 }
             }
         }
-        if (transpose) {
-            for (size_t f = 0; f < n_features; ++f) feature_ptr_[f + 1] += feature_ptr_[f];
-            const size_t entries = static_cast<size_t>(feature_ptr_[n_features]);
-            feature_tokens_.resize(entries);
-            if (values) feature_values_.resize(entries);
-            std::copy(feature_ptr_.begin(), feature_ptr_.end(), count.begin());
-            for (int64_t t = 0; t < d.n_tokens; ++t) {
-                if (d.active && !d.active[t]) continue;
-                for (int64_t q = indptr[t]; q < indptr[t + 1]; ++q) {
-                    const size_t feature = static_cast<size_t>(indices[q]);
-                    if (hot_of[feature] >= 0) continue;
-                    const size_t at = static_cast<size_t>(count[feature]++);
-                    feature_tokens_[at] = static_cast<int32_t>(t);
-                    if (values) feature_values_[at] = values[q];
-                }
-            }
-        } else {
-            feature_ptr_.clear();
-        }
+        if (transpose) list_tokens(indptr, indices, values, hot_of);
         d.hot_ptr = hot_ptr_.data();
         d.hot_rows = hot_rows_.data();
         d.hot_values = values ? hot_values_.data() : nullptr;
@@ -222,9 +221,67 @@ class ChainTokens {
         d.cold_labels = d.pair_ptr ? cold_labels_.data() : nullptr;
         d.cold_values = values ? cold_values_.data() : nullptr;
         d.hot_features = hot_features_.data();
-        d.feature_ptr = transpose ? feature_ptr_.data() : nullptr;
+        d.block_ptr = transpose ? block_ptr_.data() : nullptr;
+        d.block_features = block_features_.data();
+        d.feature_ptr = feature_ptr_.data();
+        d.n_unused = static_cast<int64_t>(unused_features_.size());
+        d.unused_features = unused_features_.data();
         d.feature_tokens = feature_tokens_.data();
         d.feature_values = values ? feature_values_.data() : nullptr;
+    }
+
+    // The tokens of each cold feature, block by block.
+    void list_tokens(const int64_t* indptr, const int32_t* indices, const double* values,
+                     const std::vector<int32_t>& hot_of) {
+        const ChainData& d = data_;
+        std::vector<int64_t> place(static_cast<size_t>(d.n_features), -1);
+        std::vector<int32_t> seen;
+        std::vector<char> known(static_cast<size_t>(d.n_features), 0);
+        const auto each = [&](int64_t block, auto visit) {
+            for (int64_t t = d.block_offset[block]; t < d.block_offset[block + 1]; ++t) {
+                if (d.active && !d.active[t]) continue;
+                for (int64_t q = indptr[t]; q < indptr[t + 1]; ++q)
+                    if (hot_of[static_cast<size_t>(indices[q])] < 0) visit(static_cast<size_t>(indices[q]), t, q);
+            }
+        };
+        int64_t entries = 0;
+        for (int64_t block = 0; block < d.n_blocks; ++block) each(block, [&](size_t, int64_t, int64_t) { ++entries; });
+        feature_tokens_.resize(static_cast<size_t>(entries));
+        if (values) feature_values_.resize(static_cast<size_t>(entries));
+        block_ptr_.assign(1, 0);
+        feature_ptr_.assign(1, 0);
+        for (int64_t block = 0; block < d.n_blocks; ++block) {
+            seen.clear();
+            each(block, [&](size_t feature, int64_t, int64_t) {
+                if (place[feature] < 0) {
+                    place[feature] = 0;
+                    seen.push_back(static_cast<int32_t>(feature));
+                }
+                ++place[feature];
+            });
+            std::sort(seen.begin(), seen.end());
+            for (const int32_t feature : seen) {
+                const int64_t begin = feature_ptr_.back(), count = place[static_cast<size_t>(feature)];
+                place[static_cast<size_t>(feature)] = begin;
+                feature_ptr_.push_back(begin + count);
+            }
+            each(block, [&](size_t feature, int64_t token, int64_t q) {
+                const size_t at = static_cast<size_t>(place[feature]++);
+                feature_tokens_[at] = static_cast<int32_t>(token);
+                if (values) feature_values_[at] = values[q];
+            });
+            for (const int32_t feature : seen) {
+                place[static_cast<size_t>(feature)] = -1;
+                block_features_.push_back(known[static_cast<size_t>(feature)] ? feature : ~feature);
+                known[static_cast<size_t>(feature)] = 1;
+            }
+            block_ptr_.push_back(static_cast<int64_t>(block_features_.size()));
+        }
+        for (int32_t feature = 0; feature < d.n_features; ++feature)
+            if (!known[static_cast<size_t>(feature)] && hot_of[static_cast<size_t>(feature)] < 0)
+                unused_features_.push_back(feature);
+        block_features_.shrink_to_fit();
+        feature_ptr_.shrink_to_fit();
     }
 
     In<int64_t> offsets_;
@@ -237,8 +294,9 @@ class ChainTokens {
     Maybe<double> edge_values_;
     Maybe<int64_t> column_ptr_;
     Maybe<int32_t> columns_;
-    std::vector<int64_t> chunk_ptr_, order_, hot_ptr_, cold_ptr_, feature_ptr_;
-    std::vector<int32_t> hot_features_, hot_rows_, cold_places_, cold_labels_, feature_tokens_;
+    std::vector<int64_t> chunk_ptr_, order_, block_offset_, hot_ptr_, cold_ptr_, block_ptr_, feature_ptr_;
+    std::vector<int32_t> hot_features_, hot_rows_, cold_places_, cold_labels_, block_features_, feature_tokens_,
+        unused_features_;
     std::vector<double> hot_values_, cold_values_, feature_values_;
     mutable ScratchPool scratch_;
     ChainData data_{};

@@ -62,9 +62,12 @@ class ChainTokens:
         columns: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]
         | None = None,
         transpose: bool = True,
+        block_tokens: int = 0,
     ) -> None: ...
     @property
     def padded(self) -> int: ...
+    @property
+    def n_blocks(self) -> int: ...
     @property
     def n_chunks(self) -> int: ...
     @property
@@ -160,7 +163,6 @@ def chain_sequence_scores(
     transition_places: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     start: bool,
     end: bool,
-    residuals: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
     scores: Annotated[NDArray[numpy.float64], dict(shape=(None, None, None), order="C", device="cpu")],
     n_threads: int,
 ) -> None:

@@ -6,6 +6,7 @@ from chain_oracle import FULL, LENGTHS, K, central_gradient, composite, crf_tabl
 
 from fieldfit import _kernels
 from fieldfit.data.sequences import Sequences
+from fieldfit.models import chain_problem
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.chain_problem import ChainProblem
 from fieldfit.policies import as_policy
@@ -70,6 +71,35 @@ def test_scores_of_sequences_add_up(options):
     np.testing.assert_allclose(scores.sum(axis=0), problem.value_grad(theta)[1], atol=1e-12)
     np.testing.assert_allclose(scores @ v, problem.row_products(theta, v), atol=1e-12)
     np.testing.assert_allclose(scores.T @ (scores @ v), problem.score_product(theta, v), atol=1e-11)
+
+
+@pytest.mark.parametrize("valued", [True, False])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_blocks_of_residuals_change_no_sum_and_threads_no_bit(options, valued, monkeypatch):
+    lengths = np.random.default_rng(0).integers(0, 30, 40)
+    data = random_sequences(2, lengths=lengths, n_features=40, valued=valued)
+    model = ChainCRF(K, 40, **OPTIONS[options]).observe(data)
+    random = np.random.default_rng(1)
+    theta, v = random.normal(size=(2, model.n_parameters))
+    weight = random.normal(size=data.n_sequences)
+    families = mixtures(lengths)["sparse and FL"] + (plain(1, 0.3),)
+    results = []
+    for tokens, threads, blocks in ((10**6, 1, 1), (150, 1, 4), (150, 2, 4), (1, 2, int(data.n_tokens))):
+        monkeypatch.setattr(chain_problem, "BLOCK_TOKENS", tokens)
+        problem = ChainProblem(model.layout, data, families)
+        assert problem._tokens.n_blocks == pytest.approx(blocks, abs=1)
+        set_threads(threads)
+        try:
+            value, gradient = problem.value_grad(theta, weight)
+            product, diagonal = problem.hessian_product(theta, v, weight), problem.hessian_diagonal(theta)
+            results.append((np.array([value]), gradient, product, diagonal, problem.row_values(theta)))
+        finally:
+            set_threads(None)
+    for result in results[1:]:
+        for own, whole in zip(result, results[0], strict=True):
+            np.testing.assert_allclose(own, whole, rtol=0, atol=1e-10)
+    for one, two in zip(results[1], results[2], strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.parametrize("valued", [True, False])
@@ -293,7 +323,6 @@ def test_bad_input_is_refused():
         ({"transition_places": np.full(K * K, 16)}, "outside the label pairs"),
         ({"start": False}, "sequences x families x parameters"),
         ({"families": [FULL, FULL]}, "sequences x families x parameters"),
-        ({"residuals": np.empty((16, 3))}, "n_tokens x padded"),
         ({"n_threads": 0}, "n_threads"),
     ):
         given = {
@@ -304,7 +333,6 @@ def test_bad_input_is_refused():
             "transition_places": model.layout.transition_places,
             "start": True,
             "end": True,
-            "residuals": np.empty((16, 4)),
             "scores": np.empty((3, 1, model.n_parameters)),
             "n_threads": 1,
         }

@@ -32,6 +32,8 @@ from fieldfit.types import DataError, FloatArray, IntArray, ModelError, Plain, P
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+#: Tokens whose residuals an evaluation holds at once; 0: as many as the size of the data suggests.
+BLOCK_TOKENS = 0
 #: Draws of the labels of each window for the factor of the Hessian.
 _DRAWS = 4
 
@@ -126,6 +128,7 @@ def chain_tokens(
         pair_labels=pair_labels,
         **edges,
         transpose=transpose,
+        block_tokens=BLOCK_TOKENS,
     )
 
 
@@ -149,10 +152,9 @@ class ChainProblem(Problem):
     def _open(self) -> None:
         active = active_tokens(self.dataset.offsets, self.families)
         self._tokens = chain_tokens(self.layout, self.dataset, active)
-        self._spare: list[FloatArray] = []
 
     def __getstate__(self) -> Plain:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_tokens", "_spare")}
+        return {key: value for key, value in self.__dict__.items() if key != "_tokens"}
 
     def __setstate__(self, state: Plain) -> None:
         self.__dict__.update(state)
@@ -168,7 +170,6 @@ class ChainProblem(Problem):
         other = object.__new__(type(self))  # not copy(), which would compile again
         other.__dict__.update(self.__dict__)
         other.families = tuple(family._replace(beta=float(b)) for family, b in zip(self.families, betas, strict=True))
-        other._spare = []
         return other
 
     @property
@@ -184,13 +185,6 @@ class ChainProblem(Problem):
             )
         return array
 
-    def _residuals(self) -> FloatArray:
-        # Kept from one evaluation to the next: fresh pages would cost as much as the recursions.
-        try:
-            return self._spare.pop()
-        except IndexError:
-            return np.empty((self.dataset.n_tokens, self.layout.padded))
-
     def _gradient(
         self,
         theta: FloatArray,
@@ -204,7 +198,6 @@ class ChainProblem(Problem):
         gradient = np.empty(self.n_parameters) if out is None else out
         transitions, start, end = np.zeros((padded, padded)), np.zeros(padded), np.zeros(padded)
         values = np.empty(self.n_samples)
-        residuals = self._residuals()
         _kernels.chain_evaluate(
             self._tokens,
             layout.unpack(theta),
@@ -215,11 +208,10 @@ class ChainProblem(Problem):
             squares=squares,
             values=values,
             tangents=None if v is None else np.empty(self.n_samples),
-            residuals=residuals,
+            residuals=None,
             gradient=(gradient[: layout.n_state], transitions, start, end, gradient[layout.bounds[3] :]),
             n_threads=get_threads(),
         )
-        self._spare.append(residuals)
         layout.pack(gradient, transitions, start, end)
         return float(values.sum()), gradient
 
@@ -306,7 +298,6 @@ class ChainProblem(Problem):
         """Scores of the sequences start..stop by family, without β: dense, for models with few parameters."""
         layout = self.layout
         result = np.empty((stop - start, self.n_families, self.n_parameters))
-        residuals = self._residuals()
         _kernels.chain_sequence_scores(
             self._tokens,
             layout.unpack(self._vector(theta)),
@@ -315,11 +306,9 @@ class ChainProblem(Problem):
             transition_places=layout.transition_places,
             start=layout.start,
             end=layout.end,
-            residuals=residuals,
             scores=result,
             n_threads=get_threads(),
         )
-        self._spare.append(residuals)
         return result
 
 
