@@ -17,6 +17,7 @@ import numpy as np
 
 from fieldfit.models.base import Problem
 from fieldfit.optim import Callback, Solution, minimise
+from fieldfit.optim.newton import DENSE_BELOW
 from fieldfit.optim.preconditioner import InverseProduct, StagedPreconditioner
 from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError
 
@@ -84,6 +85,11 @@ class Objective:
         weight = signs if self.row_weight is None else signs * self.row_weight
         return self._reduced(self.problem.value_grad(self.full(x), weight)[1])
 
+    def hessian(self, x: FloatArray) -> FloatArray:
+        """The objective's Hessian as a matrix over the free parameters."""
+        matrix = np.diag(self.precision) - self.problem.hessian_matrix(self.full(x), self.row_weight)
+        return matrix if self._everything_free else matrix[np.ix_(self.free, self.free)]
+
     def minimise(
         self,
         *,
@@ -106,10 +112,12 @@ class Objective:
             near = None
         elif near is None:
             near = self.preconditioner
+        at_once = self.problem.remote and not plain and near is None and int(self.free.sum()) <= DENSE_BELOW
         return minimise(
             self.value_grad,
             self.start[self.free],
             hessian_product=self.hessian_product,
+            hessian=self.hessian if at_once else None,
             hessian_diagonal=None if plain or at_optimum or near is not None else self.hessian_diagonal,
             preconditioner=near,
             l1=None if l1 is None else l1[self.free],

@@ -64,6 +64,10 @@ class FileAccessError(FieldfitError, OSError):
     """A file cannot be opened, read or written: it is missing, the disk is full, or permission is denied."""
 
 
+class ClusterError(FieldfitError, RuntimeError):
+    """The cluster of a distributed fit is gone, or has no worker that answers."""
+
+
 class SweepError(FieldfitError, ValueError):
     """A sweep is not well formed, or a store belongs to another one."""
 

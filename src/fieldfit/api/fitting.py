@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from fieldfit.api.prepare import Prepared, check_samples, prepare, refuse_nothing, starting_point
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
+from fieldfit.api.sharded import Place, prepare_shards
 from fieldfit.api.solve import Method, Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
 from fieldfit.models.base import Model
@@ -50,6 +51,8 @@ def fit(
     wide_rows: str = "refuse",
     progress: Callable[[Progress], object] | bool | None = None,
     stopping: EarlyStopping | None = None,
+    backend: object = None,
+    shards: int | None = None,
 ) -> Fit:
     """Maximise the stochastic composite likelihood of a policy.
 
@@ -100,6 +103,11 @@ def fit(
         (iteration, objective, gradient norm, seconds); if it returns True, the fit stops.
     stopping : EarlyStopping or None, default: None
         Stops the fit by a score on development data. The result has the θ with the best score.
+    backend : distributed.Client, Backend or None, default: None
+        Where the samples are evaluated: on the workers of a Dask cluster. None: in this process.
+    shards : int or None, default: None
+        Number of pieces that the samples are divided into. The estimate depends on it in the last digits, and not on the
+        backend or its number of workers. None: 32 pieces or more with a backend, and one without.
 
     Returns
     -------
@@ -146,7 +154,8 @@ def fit(
         options = {
             "sigma2": sigma2, "l1": l1, "weights": weights, "random_state": random_state, "start": start, "fixed": fixed,
             "method": method, "tol": tol, "max_iter": max_iter, "wide_rows": wide_rows, "progress": progress,
-            "stopping": stopping, "sample_weight": sample_weight, "weight_kind": weight_kind, "groups": groups,
+            "stopping": stopping, "backend": backend, "shards": shards,
+            "sample_weight": sample_weight, "weight_kind": weight_kind, "groups": groups,
         }  # fmt: skip
         return fit_stages(model, data, chosen, options)
     if automatic is None and weights is not None:
@@ -160,7 +169,8 @@ def fit(
     # Automatic weights are still open: every term may get one.
     judged = bound if automatic is None else with_open_weights(chosen, automatic.by).bind(model.structure(dataset))
     model.check_estimable(dataset, judged, free & ~penalty.penalised)
-    prepared = prepare(
+    samples = partial(prepare_shards, place=place) if (place := Place.of(backend, shards)) is not None else prepare
+    prepared = samples(
         model,
         dataset,
         bound,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.data.dataset import Dataset
-from fieldfit.models.base import Model, Problem
+from fieldfit.models.base import Cost, Model, Problem
 from fieldfit.objective import Objective, Penalty
 from fieldfit.policies import Policy
 from fieldfit.policies.policy import BoundPolicy
@@ -87,6 +87,11 @@ class Prepared:
     def open(self) -> BoolArray:
         """Which parameters (r,) are free and have no penalty."""
         return self.free & ~self.penalty.penalised
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost of one evaluation."""
+        return self.model.selection_cost(self.selection)
 
     def compile(self, selection: Selection) -> Problem:
         """The same samples with another selection."""

@@ -266,7 +266,7 @@ class FitState:
     @property
     def cost(self) -> Cost | None:
         """The cost of one evaluation, for fields."""
-        return self.saved.cost if self.prepared is None else self.model.selection_cost(self.prepared.selection)
+        return self.saved.cost if self.prepared is None else self.prepared.cost
 
     # --- the second stage -----------------------------------------------------------------------------------------------
 

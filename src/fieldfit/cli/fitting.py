@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, opened_backend
 from fieldfit.cli.options import Json, Out, Seed, Threads, limit_threads
 from fieldfit.cli.output import InterruptedFitError, check_folder, collected_warnings, note, print_json
 from fieldfit.cli.progress import shown_progress
 
 if TYPE_CHECKING:
+    from fieldfit.api.result import Fit
     from fieldfit.data.samples import Table
     from fieldfit.models.base import Model
 
@@ -62,6 +64,10 @@ class FitOptions:
         typer.Option("--wide-rows", help="What to do with samples that have too many missing values to sum out."),
     ] = WideRows.refuse
     threads: Threads = None
+    workers: Workers = None
+    cluster: Cluster = None
+    worker_timeout: WorkerTimeout = None
+    shards: ShardsOption = None
     progress: Annotated[
         bool | None,
         typer.Option("--progress/--no-progress", help="Show each iteration. Default: only on a terminal."),
@@ -73,7 +79,6 @@ class FitOptions:
 
 def run_fit(read: Callable[[], tuple[Model, Table]], options: FitOptions) -> None:
     """Fit the model and samples of ``read``, save and print. Ctrl-C keeps the estimate so far and exits with 130."""
-    from fieldfit.cli.showing import fit_document, print_fit
     from fieldfit.cli.values import as_tolerance
     from fieldfit.cli.weighting import weights_option
     from fieldfit.policies import as_estimator
@@ -87,23 +92,33 @@ def run_fit(read: Callable[[], tuple[Model, Table]], options: FitOptions) -> Non
     from fieldfit.api.fitting import fit
 
     target = (1e-6 if tol == "statistical" else tol) * table.total_weight
-    with (
-        collected_warnings() as warned,
-        shown_progress(options.progress, options.json, options.max_iter, target) as progress,
-    ):
-        result = fit(
-            model,
-            table,
-            policy,
-            sigma2=options.sigma2,
-            weights=betas,
-            random_state=options.seed,
-            method=options.method.value,
-            tol=tol,
-            max_iter=options.max_iter,
-            wide_rows=options.wide_rows.value,
-            progress=progress,
-        )
+    with opened_backend(options.workers, options.cluster, options.worker_timeout) as backend:
+        with (
+            collected_warnings() as warned,
+            shown_progress(options.progress, options.json, options.max_iter, target) as progress,
+        ):
+            result = fit(
+                model,
+                table,
+                policy,
+                sigma2=options.sigma2,
+                weights=betas,
+                random_state=options.seed,
+                method=options.method.value,
+                tol=tol,
+                max_iter=options.max_iter,
+                wide_rows=options.wide_rows.value,
+                progress=progress,
+                backend=backend,
+                shards=options.shards,
+            )
+        _save_and_show(result, warned, options)
+
+
+def _save_and_show(result: Fit, warned: list[str], options: FitOptions) -> None:
+    """Write and print a fit, with its standard errors; where it was interrupted, say what is kept of it."""
+    from fieldfit.cli.showing import fit_document, print_fit
+
     kept = (
         "the estimate is lost, because --out was not given" if options.out is None else f"{options.out} has the fit"
     )

@@ -43,9 +43,11 @@ class Problem(ABC):
     n_parameters: int
     n_families: int
     #: What "auto" stands for: the general choice by what the problem offers, or L-BFGS without a preconditioner.
-    optimiser: ClassVar[Literal["auto", "lbfgs"]] = "auto"
+    optimiser: Literal["auto", "lbfgs"] = "auto"
     #: Whether the scores of many samples are computed at once; else only few samples are asked for them.
-    streams_scores: ClassVar[bool] = True
+    streams_scores: bool = True
+    #: Whether a product costs a message to other processes, so that few parameters ask for the whole Hessian at once.
+    remote: bool = False
 
     @abstractmethod
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:

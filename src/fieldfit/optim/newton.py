@@ -24,6 +24,8 @@ from fieldfit.types import FieldfitError, FloatArray
 #: (x, v) ↦ Hessian at x times v
 HessianProduct = Callable[[FloatArray, FloatArray], FloatArray]
 
+#: Parameters up to which the Hessian is built from products and factorised.
+DENSE_BELOW = 32
 _NOISE = 1e-12
 
 
@@ -37,7 +39,7 @@ def minimise_newton(
     max_iter: int = 200,
     preconditioner: Preconditioner | None = None,
     hessian_diagonal: Callable[[FloatArray], FloatArray] | None = None,
-    dense_below: int = 32,
+    dense_below: int = DENSE_BELOW,
     hessian: Callable[[FloatArray], FloatArray] | None = None,
     callback: Callback | None = None,
 ) -> Solution:

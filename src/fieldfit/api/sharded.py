@@ -1,0 +1,136 @@
+"""Samples in shards: the same stages as on one machine, with a problem that is a sum over shards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from fieldfit.api.prepare import Prepared
+from fieldfit.data.dataset import Dataset
+from fieldfit.models.base import Model, Problem
+from fieldfit.objective import Penalty
+from fieldfit.policies.policy import BoundPolicy
+from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.shards.backend import Backend, LocalBackend, Placed
+from fieldfit.shards.problem import ShardedProblem
+from fieldfit.shards.shard import Given, Recipe
+from fieldfit.types import BoolArray, DataError, FieldfitError, FloatArray, IntArray
+
+#: Shards of few samples, and samples of a shard where there are many: enough for the workers that such samples are worth.
+_FEWEST_SHARDS, _SHARD_SAMPLES = 32, 1 << 18
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the shards are held and how many there are; ``shards`` None leaves that to the number of samples."""
+
+    backend: Backend
+    shards: int | None
+
+    @classmethod
+    def of(cls, backend: object, shards: int | None) -> Place | None:
+        """From what users give; None for one process and one piece."""
+        if shards is not None and (
+            isinstance(shards, bool) or not isinstance(shards, int | np.integer) or shards < 1
+        ):
+            raise FieldfitError(f"shards is {shards!r}; it must be an integer of at least 1.")
+        if backend is None:
+            return None if shards is None else cls(LocalBackend(), int(shards))
+        return cls(as_backend(backend), None if shards is None else int(shards))
+
+    def starts(self, n: int) -> IntArray:
+        """(shards + 1,) the first sample of each shard of n samples, and n; no shard is empty."""
+        count = self.shards or max(_FEWEST_SHARDS, -(-n // _SHARD_SAMPLES))
+        count = min(count, max(n, 1))
+        return np.arange(count + 1, dtype=np.int64) * n // count
+
+
+def as_backend(backend: object) -> Backend:
+    """A backend itself, or the one of a Dask client."""
+    if isinstance(backend, Backend):
+        return backend
+    if type(backend).__module__.partition(".")[0] == "distributed" and hasattr(backend, "scheduler_info"):
+        from fieldfit.shards.dask_backend import DaskBackend
+
+        return DaskBackend(backend)
+    raise FieldfitError(
+        f"backend is a {type(backend).__name__}; it must be a distributed.Client, or a backend of fieldfit.shards. For "
+        "workers on this machine use distributed.Client(n_workers=4)."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardedPrepared(Prepared):
+    """Samples in shards, compiled where they are held."""
+
+    placed: Placed
+    starts: IntArray
+
+    def compile(self, selection: Selection) -> Problem:
+        """The same samples with another selection, cut into the parts of the shards."""
+        bounds = pairwise(self.starts.tolist())
+        parts = tuple(cut(selection, start, stop) for start, stop in bounds)
+        recipe = Recipe(self.model, self.bound, self.random_state, self.starts, parts)
+        return ShardedProblem(self.placed, recipe, self.dataset.sample_weight)
+
+
+def prepare_shards(
+    model: Model,
+    dataset: Dataset,
+    bound: BoundPolicy,
+    *,
+    penalty: Penalty,
+    start: FloatArray,
+    free: BoolArray,
+    random_state: int,
+    place: Place,
+    wide_rows: str = "refuse",
+) -> ShardedPrepared:
+    """`prepare` for samples at hand that are evaluated in shards."""
+    if wide_rows != "refuse":
+        raise DataError(
+            "wide_rows='drop' works in one process only. Drop the samples first, or fit without a backend."
+        )
+    if dataset.has_counts and not bound.everything:
+        dataset = dataset.copies()
+        bound = bound.policy.bind(model.structure(dataset))
+    starts = place.starts(dataset.n)
+    weight, plain = dataset.sample_weight, replace(dataset, sample_weight=None, groups=None)
+    sources = [
+        Given(plain.subset(np.arange(first, last)), None if weight is None else weight[first:last])
+        for first, last in pairwise(starts.tolist())
+    ]
+    placed = place.backend.place(sources)
+    problem = ShardedProblem(placed, Recipe(model, bound, int(random_state), starts), weight)
+    selection = bound.draw(random_state, 0, dataset.n)
+    return ShardedPrepared(
+        model,
+        dataset,
+        bound,
+        selection,
+        problem,
+        penalty,
+        start,
+        free,
+        int(random_state),
+        placed=placed,
+        starts=starts,
+    )
+
+
+def cut(selection: Selection, start: int, stop: int) -> Selection:
+    """The samples start..stop of a selection."""
+    return Selection(
+        stop - start, tuple(_cut(part, start, stop) for part in selection.parts), selection.start + start
+    )
+
+
+def _cut(part: FamilySelection, start: int, stop: int) -> FamilySelection:
+    rows = None if part.rows is None else part.rows[start:stop]
+    indptr, indices = part.indptr, part.indices
+    if indptr is not None and indices is not None:
+        indices = indices[indptr[start] : indptr[stop]]
+        indptr = indptr[start : stop + 1] - indptr[start]
+    return replace(part, rows=rows, indptr=indptr, indices=indices, start=part.start + start)

@@ -1,0 +1,318 @@
+"""Shards on the workers of a Dask cluster.
+
+Shards are placed once: neighbours on the same worker, as many on each as its number of threads says. A question is one task
+for each worker. Where there are many workers, their partial sums are added up on workers, eight at a time; the client adds
+up the rest. A worker that dies, is restarted or does not answer in time loses its shards to the others, which read them
+again from their sources; the question is then repeated for these. Sums do not depend on who holds what (see `tree`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fieldfit.shards import held
+from fieldfit.shards.backend import Backend, Placed
+from fieldfit.shards.shard import Question, Source
+from fieldfit.shards.tree import Answer, Nodes, merged
+from fieldfit.types import ClusterError, FieldfitError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+#: Partial sums that are added up in one task; with at most so many workers the client does it.
+_FAN_IN = 8
+#: Bytes from which the numbers of a question travel as data and not inside a task.
+_LARGE = 1 << 20
+#: Seconds between two looks at which workers are alive.
+_LOOK = 2.0
+
+
+class DaskBackend(Backend):
+    """The workers of a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        A client connected to the cluster.
+    timeout : float or None, default: None
+        Seconds after which a worker that has not answered a question is given up, and its shards go to others. None: until
+        the scheduler drops it (after 5 minutes without a heartbeat, unless configured otherwise).
+    patience : float, default: 60
+        Seconds to wait for a worker when there is none.
+
+    Examples
+    --------
+    >>> from distributed import Client
+    >>> import fieldfit as ff
+    >>> from fieldfit.shards.dask_backend import DaskBackend
+    >>> model = ff.BoltzmannMachine(3)
+    >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+    >>> with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
+    ...     fit = ff.fit(model, x, "PL1", backend=DaskBackend(client, timeout=60))
+    >>> fit.theta.round(2)
+    array([ 0.8 , -0.93,  0.55])
+    """
+
+    def __init__(self, client: Client, timeout: float | None = None, patience: float = 60.0) -> None:
+        if timeout is not None and not timeout > 0:
+            raise FieldfitError(f"timeout is {timeout!r}; it must be a number of seconds above 0, or None.")
+        self.client = client
+        self.timeout = timeout
+        self.patience = patience
+
+    def place(self, sources: Sequence[Source]) -> DaskShards:
+        """Give each source a worker."""
+        return DaskShards(self, sources)
+
+
+class DaskShards(Placed):
+    """Shards on workers; ``owner`` says where each is."""
+
+    def __init__(self, backend: DaskBackend, sources: Sequence[Source]) -> None:
+        super().__init__(len(sources))
+        self._backend, self._client = backend, backend.client
+        self._sources = tuple(sources)
+        self._token = secrets.token_hex(8)
+        self._shared: dict[str, Any] = {}
+        self._given_up: set[str] = set()
+        self._threads: dict[str, int] = {}
+        self._owner: dict[int, str] = {}
+        self._move(range(self.n_shards), replacing=False)
+        finalizer = weakref.finalize(self, _release, self._client, self._token)
+        finalizer.atexit = False
+
+    # -- places --------------------------------------------------------------------------------------------------------
+
+    def _alive(self) -> dict[str, int]:
+        """The workers that can be asked and their numbers of threads."""
+        with _translated():
+            workers = self._client.scheduler_info(n_workers=-1)["workers"]
+        return {address: int(w["nthreads"]) for address, w in workers.items() if address not in self._given_up}
+
+    def _move(self, numbers: Iterable[int], *, replacing: bool) -> None:
+        """Place these shards on the workers that are alive: neighbours together, as many as the worker has threads."""
+        numbers, until = sorted(numbers), time.monotonic() + self._backend.patience
+        while not (alive := self._alive()):
+            if time.monotonic() > until:
+                raise ClusterError(
+                    f"The cluster has no worker that answers (waited {self._backend.patience:.0f} s). Start workers, or "
+                    "fit without backend=."
+                )
+            time.sleep(0.2)
+        self._threads = alive
+        load = dict.fromkeys(alive, 0)
+        for owner in self._owner.values():
+            if replacing and owner in load:
+                load[owner] += 1
+        slots = [address for address in sorted(alive) for _ in range(alive[address])]
+        shares: dict[str, dict[int, Source]] = {}
+        for place, number in enumerate(numbers):
+            address = min(alive, key=lambda a: (load[a] / alive[a], a)) if replacing else ""
+            address = address or slots[place * len(slots) // len(numbers)]
+            load[address] += 1
+            self._owner[number] = address
+            shares.setdefault(address, {})[number] = self._sources[number]
+        futures = {
+            address: self._submit(address, held.hold, self._token, self._sent(address, share), dict(self._shared))
+            for address, share in shares.items()
+        }
+        lost = self._finished(futures)
+        for address in set(futures) - set(lost):
+            with _translated():
+                futures[address].result()
+        if lost:
+            self._move([n for address in lost for n in shares[address]], replacing=True)
+
+    def share(self, key: str, value: Any) -> None:
+        """Give the workers a value under a key."""
+        self._shared[key] = value
+        owners = set(self._owner.values())
+        futures = {a: self._submit(a, held.hold, self._token, {}, self._sent(a, {key: value})) for a in owners}
+        for address in self._finished(futures):
+            self._move([n for n, owner in self._owner.items() if owner == address], replacing=True)
+
+    def withdraw(self, key: str) -> None:
+        """Drop a shared value; a cluster that is gone has dropped it already."""
+        self._shared.pop(key, None)
+        with contextlib.suppress(Exception):
+            if self._client.status == "running":
+                self._client.run(held.withdraw, self._token, key, wait=False, on_error="ignore")
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    def each(
+        self, question: Question, own: Sequence[Any] | None = None, shards: Sequence[int] | None = None
+    ) -> list[Any]:
+        """The answers of all shards, or of some of them."""
+        numbers = list(range(self.n_shards)) if shards is None else list(shards)
+        found: dict[int, Any] = {}
+        while missing := [number for number in numbers if number not in found]:
+            futures = {
+                address: self._submit(
+                    address,
+                    held.each,
+                    self._token,
+                    mine,
+                    *self._asked(address, question, own, mine),
+                    self._threads.get(address, 1),
+                )
+                for address, mine in self._by_owner(missing).items()
+            }
+            for answer in self._answers(futures).values():
+                found.update(answer)
+        return [found[number] for number in numbers]
+
+    def total(self, question: Question, own: Sequence[Any] | None = None) -> Answer:
+        """The root of the tree."""
+        known: Nodes = {}
+        while (0, self.n_shards) not in known:
+            covered = {number for low, high in known for number in range(low, high)}
+            missing = [number for number in range(self.n_shards) if number not in covered]
+            futures = {
+                address: self._submit(
+                    address,
+                    held.total,
+                    self._token,
+                    mine,
+                    self.n_shards,
+                    *self._asked(address, question, own, mine),
+                    self._threads.get(address, 1),
+                )
+                for address, mine in self._by_owner(missing).items()
+            }
+            answers = self._merged_there(futures) if len(futures) > _FAN_IN else None
+            known = merged([known, *(self._answers(futures).values() if answers is None else answers)], self.n_shards)
+        return known[0, self.n_shards]
+
+    def _merged_there(self, futures: dict[str, Future]) -> list[Nodes] | None:
+        """Add up the sums of many workers on workers; None where one of them failed (the sums then come one by one)."""
+        level = list(futures.values())
+        while len(level) > _FAN_IN:
+            level = [
+                self._client.submit(_merge_nodes, level[i : i + _FAN_IN], self.n_shards, pure=False)
+                for i in range(0, len(level), _FAN_IN)
+            ]
+        if self._finished({str(i): future for i, future in enumerate(level)}, owned=False):
+            return None
+        with _translated():
+            answers = self._client.gather(level)
+        return None if any(isinstance(answer, held.NotHeld) for answer in answers) else list(answers)
+
+    def _by_owner(self, numbers: Sequence[int]) -> dict[str, list[int]]:
+        result: dict[str, list[int]] = {}
+        for number in numbers:
+            result.setdefault(self._owner[number], []).append(number)
+        return result
+
+    def _answers(self, futures: dict[str, Future]) -> dict[str, Any]:
+        """What the workers answered; shards of workers that failed are moved to others."""
+        lost = set(self._finished(futures))
+        answers: dict[str, Any] = {}
+        done = {address: future for address, future in futures.items() if address not in lost}
+        for address, answer in self._gathered(done).items():
+            if isinstance(answer, held.NotHeld):
+                lost.add(address)
+            else:
+                answers[address] = answer
+        if lost:
+            self._move([number for number, owner in self._owner.items() if owner in lost], replacing=True)
+        return answers
+
+    def _gathered(self, futures: dict[str, Future]) -> dict[str, Any]:
+        """The results of tasks that ended, in one message; `NotHeld` for those whose worker died before it came."""
+        try:
+            with _translated():
+                return dict(zip(futures, self._client.gather(list(futures.values())), strict=True))
+        except _WorkerLostError:
+            return dict.fromkeys(futures, held.NotHeld())
+
+    def _sent(self, address: str, value: Any) -> Future:
+        """A value on a worker, by the way of data: tasks are to be small."""
+        with _translated():
+            future: Future = self._client.scatter([value], workers=[address], hash=False)[0]
+        return future
+
+    def _asked(self, address: str, question: Question, own: Sequence[Any] | None, mine: Sequence[int]) -> list[Any]:
+        """The question and what is for these shards alone, as arguments of a task."""
+        part = {} if own is None else {number: own[number] for number in mine}
+        large = sum(value.nbytes for value in [*vars(question).values(), *part.values()] if hasattr(value, "nbytes"))
+        if large <= _LARGE:
+            return [question, part]
+        return [self._sent(address, question), self._sent(address, part)]
+
+    def _submit(self, address: str, function: Callable[..., Any], *arguments: Any) -> Future:
+        with _translated():
+            return self._client.submit(
+                function, *arguments, workers=[address], allow_other_workers=False, pure=False, retries=0
+            )
+
+    def _finished(self, futures: dict[str, Future], *, owned: bool = True) -> list[str]:
+        """Wait for all; the addresses of workers that are gone, or that were given up because they did not answer."""
+        began = time.monotonic()
+        lost: list[str] = []
+        while waiting := {a: f for a, f in futures.items() if a not in lost and not f.done()}:
+            self._wait(list(waiting.values()))
+            if all(future.done() for future in waiting.values()):
+                return lost
+            gone = [address for address in waiting if owned and address not in self._alive()]
+            if self._backend.timeout is not None and time.monotonic() - began > self._backend.timeout:
+                gone = [address for address, future in waiting.items() if not future.done()]
+                self._given_up.update(address for address in gone if owned)
+            for address in gone:
+                if not futures[address].done():
+                    lost.append(address)
+                    with contextlib.suppress(Exception):
+                        futures[address].cancel(force=True)
+        return lost
+
+    def _wait(self, futures: list[Future]) -> None:
+        from distributed import wait
+
+        left = _LOOK if self._backend.timeout is None else min(_LOOK, self._backend.timeout)
+        with _translated(), contextlib.suppress(TimeoutError), self._client.as_current():
+            wait(futures, timeout=left)
+
+
+class _WorkerLostError(Exception):
+    """The worker of a task is gone."""
+
+
+@contextlib.contextmanager
+def _translated() -> Any:
+    """Errors of the cluster as fieldfit's own: a worker that is gone, or a scheduler that is."""
+    from concurrent.futures import CancelledError
+
+    from distributed.comm import CommClosedError
+    from distributed.scheduler import KilledWorker
+
+    try:
+        yield
+    except KilledWorker as error:
+        raise _WorkerLostError from error
+    except FieldfitError:
+        raise
+    except TimeoutError:
+        raise
+    except (CancelledError, CommClosedError, OSError) as error:
+        raise ClusterError(
+            f"The connection to the cluster's scheduler was lost ({type(error).__name__}). The workers and their samples "
+            "are gone with it: start the cluster and the fit again; with a checkpoint, it goes on from there."
+        ) from error
+
+
+def _merge_nodes(parts: list[Any], size: int) -> Any:
+    """The sums of several workers added up as far as they go."""
+    if any(isinstance(part, held.NotHeld) for part in parts):
+        return held.NotHeld()
+    return merged(parts, size)
+
+
+def _release(client: Client, token: str) -> None:
+    with contextlib.suppress(Exception):
+        if client.status == "running":
+            client.run(held.release, token, wait=False, on_error="ignore")

@@ -1,0 +1,76 @@
+"""What a worker process holds: the shards that were placed on it, by the token of their placement.
+
+Tasks find them here, so that a question carries θ and nothing else. A worker that was restarted holds nothing and says so.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fieldfit.shards.shard import Question, Shard, Source
+from fieldfit.shards.tree import Nodes, partial_sums
+from fieldfit.threads import use_threads
+
+
+@dataclass
+class _Held:
+    shards: dict[int, Shard] = field(default_factory=dict)
+    shared: dict[str, Any] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_placements: dict[str, _Held] = {}
+
+
+@dataclass(frozen=True)
+class NotHeld:
+    """The answer of a worker that does not hold the shards it was asked for: it is new, or was restarted."""
+
+
+def hold(token: str, sources: dict[int, Source], shared: dict[str, Any]) -> None:
+    """Take in shards, and what they share; samples are read when the first question comes."""
+    held = _placements.setdefault(token, _Held())
+    with held.lock:
+        held.shared.update(shared)
+        held.shards.update({number: Shard(number, source) for number, source in sources.items()})
+
+
+def withdraw(token: str, key: str) -> None:
+    """Drop a shared value, and the problems compiled from it."""
+    held = _placements.get(token)
+    if held is not None:
+        with held.lock:
+            held.shared.pop(key, None)
+            for shard in held.shards.values():
+                shard.forget(key)
+
+
+def release(token: str) -> None:
+    """Drop all shards of a placement."""
+    _placements.pop(token, None)
+
+
+def each(
+    token: str, numbers: Sequence[int], question: Question, own: dict[int, Any], threads: int
+) -> dict[int, Any] | NotHeld:
+    """The answers of some shards by their numbers."""
+    held = _placements.get(token)
+    if held is None or not all(number in held.shards for number in numbers):
+        return NotHeld()
+    with held.lock, use_threads(threads):
+        return {number: question(held.shards[number], held.shared, own.get(number)) for number in numbers}
+
+
+def total(
+    token: str, numbers: Sequence[int], size: int, question: Question, own: dict[int, Any], threads: int
+) -> Nodes | NotHeld:
+    """The sums of the nodes of the tree over ``size`` shards that have only these shards."""
+    held = _placements.get(token)
+    if held is None or not all(number in held.shards for number in numbers):
+        return NotHeld()
+    shards, shared = held.shards, held.shared
+    with held.lock, use_threads(threads):
+        return partial_sums(numbers, size, lambda number: question(shards[number], shared, own.get(number)))

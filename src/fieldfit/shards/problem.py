@@ -1,0 +1,227 @@
+"""A problem whose samples are in shards: sums over samples are sums over shards, added up in a fixed order."""
+
+from __future__ import annotations
+
+import secrets
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.models.base import Cost, Problem
+from fieldfit.optim.preconditioner import InverseProduct
+from fieldfit.shards import questions
+from fieldfit.shards.backend import Placed
+from fieldfit.shards.shard import Question, Recipe, Report
+from fieldfit.types import FloatArray
+
+#: Samples of a shard for each row of a matrix of parameters, from which its preconditioner is good for all shards.
+_ENOUGH = 20
+
+
+class ShardedProblem(Problem):
+    """Shards in their places as one problem.
+
+    Parameters
+    ----------
+    placed, recipe
+        The shards, and how they are compiled.
+    sample_weight
+        (n,) the weights that the shards' samples have themselves. Sums with these very weights (the same object) send none.
+    """
+
+    remote = True
+
+    def __init__(self, placed: Placed, recipe: Recipe, sample_weight: FloatArray | None = None) -> None:
+        key = secrets.token_hex(8)
+        placed.share(key, recipe)
+        weakref.finalize(self, placed.withdraw, key).atexit = False
+        reports: list[Report] = placed.each(questions.Reported(key, None))
+        self._set(_Compiled(placed, recipe, key, tuple(reports), sample_weight), None)
+
+    def _set(self, compiled: _Compiled, betas: FloatArray | None) -> None:
+        first = compiled.reports[0]
+        self._compiled, self._betas = compiled, betas
+        self.n_samples = int(compiled.recipe.starts[-1])
+        self.n_parameters, self.n_families = first.n_parameters, first.n_families
+        self.optimiser = "lbfgs" if first.optimiser == "lbfgs" else "auto"
+        self.streams_scores = first.streams_scores
+
+    def with_betas(self, betas: FloatArray) -> ShardedProblem | None:
+        """The same shards with other weights of the families."""
+        if not all(report.takes_betas for report in self._compiled.reports):
+            return None
+        other = _Reweighted.__new__(_Reweighted)
+        other.origin = self  # keeps the compiled problems in their places
+        other._set(self._compiled, np.array(betas, dtype=np.float64))
+        return other
+
+    @property
+    def betas(self) -> FloatArray:
+        """The weight of each family."""
+        return self._compiled.reports[0].betas if self._betas is None else self._betas
+
+    @property
+    def n_selected(self) -> int:
+        """How many (sample, component) pairs are selected in all shards."""
+        return sum(report.selected for report in self._compiled.reports)
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost of one evaluation."""
+        flops = [report.flops for report in self._compiled.reports]
+        if any(number is None for number in flops):
+            return None
+        return Cost(sum(r.components for r in self._compiled.reports), float(sum(f for f in flops if f is not None)))
+
+    def _own(self, row_weight: FloatArray | None) -> list[FloatArray | bool] | None:
+        """What each shard needs of the weights of samples."""
+        if row_weight is None:
+            return None
+        if row_weight is self._compiled.sample_weight:
+            return [True] * self._compiled.placed.n_shards
+        weight = np.ascontiguousarray(row_weight, dtype=np.float64)
+        return [weight[start:stop] for start, stop in self._compiled.ranges]
+
+    def _sum(self, question: Question, row_weight: FloatArray | None) -> tuple[NDArray[np.float64], ...] | None:
+        return self._compiled.placed.total(question, self._own(row_weight))
+
+    def _one(self, question: Question, row_weight: FloatArray | None) -> FloatArray:
+        answer = self._sum(question, row_weight)
+        assert answer is not None
+        return answer[0]
+
+    def _about(self) -> tuple[str, FloatArray | None]:
+        return self._compiled.key, self._betas
+
+    # -- sums --------------------------------------------------------------------------------------------------------
+
+    def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
+        """Sum of the shards' values and gradients."""
+        answer = self._sum(questions.ValueGradient(*self._about(), theta), row_weight)
+        assert answer is not None
+        return float(answer[0][0]), answer[1]
+
+    def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Sum of the shards' Hessian products."""
+        return self._one(questions.HessianProduct(*self._about(), theta, v), row_weight)
+
+    def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Sum of the shards' matrices."""
+        return self._one(questions.HessianMatrix(*self._about(), theta), row_weight)
+
+    def score_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Sum of the shards' products."""
+        return self._one(questions.ScoreProduct(*self._about(), theta, v), row_weight)
+
+    def score_moment(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Sum of the shards' matrices."""
+        return self._one(questions.ScoreMoment(*self._about(), theta), row_weight)
+
+    def family_statistics(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Sum of the shards' statistics."""
+        return self._one(questions.FamilyStatistics(*self._about(), theta), row_weight)
+
+    def family_products(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Sum of the shards' products."""
+        return self._one(questions.FamilyProducts(*self._about(), theta), row_weight)
+
+    @property
+    def exact_diagonal(self) -> bool:
+        """Whether it is in every shard."""
+        return all(report.exact_diagonal for report in self._compiled.reports)
+
+    def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
+        """Sum of the shards' diagonals, if every shard has one."""
+        answer = self._sum(questions.HessianDiagonal(*self._about(), theta), row_weight)
+        return None if answer is None else answer[0]
+
+    def information_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
+        """Sum of the shards' diagonals, if every shard has one."""
+        answer = self._sum(questions.InformationDiagonal(*self._about(), theta), row_weight)
+        return None if answer is None else answer[0]
+
+    # -- numbers for each sample ---------------------------------------------------------------------------------------
+
+    def row_values(self, theta: FloatArray) -> FloatArray:
+        """The shards' values, one after the other."""
+        return np.concatenate(self._compiled.placed.each(questions.RowValues(*self._about(), theta)))
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """The shards' products, one after the other."""
+        return np.concatenate(self._compiled.placed.each(questions.RowProducts(*self._about(), theta, v)))
+
+    def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
+        """Scores of the samples start..stop, from the shards that have them."""
+        blocks = []
+        for number, (first, last) in enumerate(self._compiled.ranges):
+            low, high = max(start, first), min(stop, last)
+            if low < high:
+                question = questions.FamilyScores(*self._about(), theta, low - first, high - first)
+                blocks += self._compiled.placed.each(question, shards=[number])
+        return np.concatenate(blocks) if blocks else np.empty((0, self.n_families, self.n_parameters))
+
+    # -- preconditioners -----------------------------------------------------------------------------------------------
+
+    def preconditioner(
+        self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None
+    ) -> InverseProduct | None:
+        """The operator of the first shard, as if all shards were like it."""
+        return self._from_first_shard(theta, precision, row_weight, late=False)
+
+    def late_preconditioner(
+        self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None
+    ) -> InverseProduct | None:
+        """The better operator of the first shard."""
+        return self._from_first_shard(theta, precision, row_weight, late=True)
+
+    def _from_first_shard(
+        self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None, *, late: bool
+    ) -> InverseProduct | None:
+        start, stop = self._compiled.ranges[0]
+        share = (stop - start) / self.n_samples
+        if stop - start < _ENOUGH * np.sqrt(2 * self.n_parameters):
+            return None
+        own = self._own(row_weight)
+        question = questions.ShardPreconditioner(*self._about(), theta, precision * share, late)
+        operator: InverseProduct | None = self._compiled.placed.each(question, own, shards=[0])[0]
+        # M of all samples is M of the first shard divided by its share of them.
+        return None if operator is None else _Scaled(operator, share)
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """v ↦ factor · operator(v)."""
+
+    operator: Callable[[FloatArray], FloatArray]
+    factor: float
+
+    def __call__(self, v: FloatArray) -> FloatArray:
+        image: FloatArray = self.factor * self.operator(v)
+        return image
+
+
+class _Reweighted(ShardedProblem):
+    """Other weights of the families for the shards of ``origin``."""
+
+    origin: ShardedProblem
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """Compiled shards: their places, their recipe under its key, and what they say of themselves."""
+
+    placed: Placed
+    recipe: Recipe
+    key: str
+    reports: tuple[Report, ...]
+    sample_weight: FloatArray | None
+
+    @property
+    def ranges(self) -> Sequence[tuple[int, int]]:
+        """The first sample of each shard and the first after it."""
+        starts = self.recipe.starts.tolist()
+        return list(pairwise(starts))

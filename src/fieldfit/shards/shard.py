@@ -1,0 +1,160 @@
+"""One shard: a piece of the samples, read where it is held, and compiled with its part of the drawn Z."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from fieldfit.data.dataset import Dataset
+from fieldfit.models.base import Model, Problem
+from fieldfit.policies.policy import BoundPolicy
+from fieldfit.policies.selection import Selection
+from fieldfit.types import FloatArray, IntArray, WidthError
+
+
+class Source(Protocol):
+    """Where the samples of a shard come from; small, or all that is left of them, because it travels to the worker."""
+
+    def read(self) -> Dataset:
+        """The samples."""
+
+    def weights(self, dataset: Dataset) -> FloatArray | None:
+        """The weights of the samples that were read."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Samples that are at hand, and their weights: apart, because all weights of one shard may be 0."""
+
+    dataset: Dataset
+    sample_weight: FloatArray | None = None
+
+    def read(self) -> Dataset:
+        """The samples."""
+        return self.dataset
+
+    def weights(self, dataset: Dataset) -> FloatArray | None:
+        """Their weights."""
+        return self.sample_weight
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the shards become problems.
+
+    Parameters
+    ----------
+    model, bound
+        The model, complete, and the policy bound to all samples.
+    seed
+        The seed of Z. Draws depend on the number of a sample among all of them, not on its shard.
+    starts
+        (shards + 1,) the number of the first sample of each shard, and the number of all samples.
+    selections
+        The selected components of each shard, where they are not drawn by ``seed``.
+    """
+
+    model: Model
+    bound: BoundPolicy
+    seed: int
+    starts: IntArray
+    selections: tuple[Selection, ...] | None = None
+
+    def selection(self, number: int) -> Selection:
+        """The drawn Z of a shard."""
+        if self.selections is not None:
+            return self.selections[number]
+        return self.bound.draw(self.seed, int(self.starts[number]), int(self.starts[number + 1]))
+
+
+class Shard:
+    """The samples of one shard and the problems that were compiled from them.
+
+    ``keep`` says whether they stay in memory between questions; otherwise each question reads and compiles them again.
+    """
+
+    def __init__(self, number: int, source: Source, keep: bool = True) -> None:
+        self.number = number
+        self.keep = keep
+        self._source = source
+        self._dataset: Dataset | None = None
+        self._problems: dict[str, Problem] = {}
+        self._weighted: tuple[str, bytes, Problem] | None = None
+
+    @property
+    def dataset(self) -> Dataset:
+        """The samples."""
+        if self._dataset is not None:
+            return self._dataset
+        dataset = self._source.read()
+        if self.keep:
+            self._dataset = dataset
+        return dataset
+
+    @property
+    def sample_weight(self) -> FloatArray | None:
+        """The weights of the samples."""
+        return self._source.weights(self.dataset)
+
+    def problem(self, key: str, recipe: Recipe, betas: FloatArray | None) -> Problem:
+        """The compiled samples, with other weights β of the families where they are given."""
+        problem = self._problems.get(key)
+        if problem is None:
+            problem = self._compiled(recipe)
+            if self.keep:
+                self._problems[key] = problem
+        if betas is None:
+            return problem
+        if self._weighted is not None and self._weighted[:2] == (key, betas.tobytes()):
+            return self._weighted[2]
+        other = problem.with_betas(betas)
+        assert other is not None, "asked before, see Report.takes_betas"
+        if self.keep:
+            self._weighted = (key, betas.tobytes(), other)
+        return other
+
+    def forget(self, key: str) -> None:
+        """Drop a compiled problem."""
+        self._problems.pop(key, None)
+        if self._weighted is not None and self._weighted[0] == key:
+            self._weighted = None
+
+    def _compiled(self, recipe: Recipe) -> Problem:
+        try:
+            # The weights of samples are given with each question.
+            return recipe.model.compile(self.dataset, recipe.selection(self.number))
+        except WidthError as error:
+            if error.rows is not None:
+                error.rows = error.rows + int(recipe.starts[self.number])
+            raise
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is known of a compiled shard: what a Problem says of itself, and the work of its selected components."""
+
+    n_samples: int
+    n_parameters: int
+    n_families: int
+    betas: FloatArray
+    takes_betas: bool
+    exact_diagonal: bool
+    optimiser: str
+    streams_scores: bool
+    selected: int
+    components: int
+    flops: float | None
+
+
+#: A question to a shard, with what it is given: shared by all shards, and for this shard alone.
+Question = Callable[[Shard, dict[str, Any], Any], Any]
+
+
+def held_weight(shard: Shard, own: FloatArray | bool | None) -> FloatArray | None:
+    """The weights of the samples that a question is about: those that it brings, True for the samples' own, or none."""
+    if own is True:
+        return shard.sample_weight
+    return own if isinstance(own, np.ndarray) else None
