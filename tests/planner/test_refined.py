@@ -1,5 +1,6 @@
 """Refined estimators in plans: their variance is that of theory and of fits, and their cost is counted."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import fieldfit as ff
 from fieldfit.inference import programs
 from fieldfit.planner import moments as gathering
 from fieldfit.planner import refined
+from fieldfit.planner.candidates import Candidate, Origin, choose
 from fieldfit.planner.refined import ExpandedObjective
+from fieldfit.planner.request import Target
 from fieldfit.types import FieldfitError
 
 REFINED = ["PL1 >> optimal(1)", "PL1 >> optimal(2)"]
@@ -132,3 +135,37 @@ def test_the_sampler_and_the_full_likelihood_share_one_compiled_sum(monkeypatch)
     compiled.clear()
     ff.fit(model, draws.values, "FL", sigma2=1.0)
     assert (2,) * 10 not in compiled
+
+
+def test_statistical_tolerance_is_the_yardstick_of_costs_where_it_is_asked_for(grid):
+    model, _, x = grid
+    plan = ff.plan(model, x, policies=["PL1", "FL"], tol="statistical")
+    count = next(own for own in plan.candidates if own.policy == "FL").evaluations
+    fit = plan.fit("FL")
+    assert "of the sampling error" in fit.convergence.message
+    taken = fit.convergence.evaluations + 2 * fit.convergence.hessian_products
+    assert taken / 3 < count < 3 * taken
+
+
+def test_a_plan_fits_what_it_recommends(grid):
+    model, _, x = grid
+    plan = ff.plan(model, x, policies=["PL1", "PL1 >> optimal(2)"], sigma2=4.0)
+    fit = plan.fit()
+    assert str(fit.estimator) == plan.best == "PL1 >> optimal(2)"
+    np.testing.assert_allclose(fit.theta, ff.fit(model, x, plan.best, sigma2=4.0).theta)
+    assert str(plan.fit("PL1").estimator) == "PL1"
+
+
+def test_of_equally_accurate_policies_a_second_stage_must_be_clearly_cheaper():
+    plain = Candidate("FL", 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0, True, Origin.ASKED)
+    for cost, best in ((0.95, "FL"), (0.5, "PL1 >> FL")):
+        staged = replace(plain, policy="PL1 >> FL", cost=cost, second_stage="Newton steps.")
+        assert choose([plain, staged], Target(seconds=10.0))[0].policy == best
+
+
+def test_hessians_of_short_blocks_are_cheap(grid):
+    model, _, x = grid
+    dataset = model.read(x[:50])
+    for text, cheap in (("PL1", True), ("FL", True)):
+        problem = model.compile(dataset, ff.Policy.parse(text).bind(model.structure()).draw(0, 0, 50))
+        assert (problem.hessian_evaluations < 2 * model.n_parameters) == cheap

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.api.contrasts import NamedFunctionals
+from fieldfit.api.fitting import fit
 from fieldfit.models.base import Model
 from fieldfit.models.work import clock
 from fieldfit.objective import precision_of
@@ -31,7 +33,7 @@ def plan(
     sigma2: Any = None,
     sample_weight: ArrayLike | str | None = None,
     weight_kind: str = "importance",
-    tol: float = 1e-6,
+    tol: float | Literal["statistical"] = 1e-6,
     random_state: int = 0,
     reading: float = 0.0,
 ) -> Plan:
@@ -67,8 +69,8 @@ def plan(
         Weight of each sample, as in `fit`.
     weight_kind : {"importance", "counts"}, default: "importance"
         Kind of the sample weights, as in `fit`.
-    tol : float, default: 1e-6
-        Tolerance of the planned fit.
+    tol : float or "statistical", default: 1e-6
+        Tolerance of the planned fit, as in `fit`. The seconds of all policies are those of fits with this tolerance.
     random_state : int, default: 0
         Seed of the pilot's sample.
     reading : float, default: 0.0
@@ -97,6 +99,7 @@ def plan(
     precision = None if sigma2 is None else precision_of(sigma2, names)
     check_enough(dataset.n_copies)
     model.refuse_constant(dataset, np.ones(len(names), dtype=bool) if precision is None else precision == 0)
+    fitted = partial(fit, model, data, sigma2=sigma2, sample_weight=sample_weight, weight_kind=weight_kind, tol=tol)
     compared = [policies] if isinstance(policies, str | Policy | Staged) else policies
     return make_plan(
         Request(
@@ -111,5 +114,6 @@ def plan(
             random_state=random_state,
             reading=reading + seconds,
             began=started - reading,
+            fitted=fitted,
         )
     )

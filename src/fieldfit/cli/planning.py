@@ -55,7 +55,9 @@ class PlanOptions:
     sigma2: Annotated[
         str, typer.Option("--sigma2", metavar="V", help="Variance of the Gaussian penalty of the fit, or none.")
     ] = "none"
-    tol: Annotated[float, typer.Option("--tol", help="Tolerance of the fit.")] = 1e-6
+    tol: Annotated[
+        str, typer.Option("--tol", metavar="NUMBER|statistical", help="Tolerance of the fit, as in fieldfit fit.")
+    ] = "1e-6"
     rows: Annotated[int, typer.Option("--rows", min=1, help="Number of policies to print.")] = 16
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for the plot of cost against variance.")
@@ -84,13 +86,16 @@ class ChainPlanOptions(PlanOptions):
     sigma2: Annotated[
         str, typer.Option("--sigma2", metavar="V", help="Variance of the Gaussian penalty of the fit, or none.")
     ] = "10"
-    tol: Annotated[float, typer.Option("--tol", help="Tolerance of the fit.")] = 1e-4
+    tol: Annotated[
+        str, typer.Option("--tol", metavar="NUMBER|statistical", help="Tolerance of the fit, as in fieldfit fit.")
+    ] = "1e-4"
 
 
 def run_plan(read: Callable[[], tuple[Model, Any]], options: PlanOptions) -> None:
     """Plan for the model and samples of ``read``, whose time counts, and print what was found."""
     from fieldfit.api.plan import plan
     from fieldfit.cli.output import collected_warnings, note, print_json, print_table, say
+    from fieldfit.cli.values import as_tolerance
     from fieldfit.report.figures import make_folder
 
     limit_threads(options.threads)
@@ -107,7 +112,7 @@ def run_plan(read: Callable[[], tuple[Model, Any]], options: PlanOptions) -> Non
             policies=options.policy or None,
             functionals=options.functional or None,
             sigma2=options.penalty,
-            tol=options.tol,
+            tol=as_tolerance(options.tol),
             random_state=options.seed,
             reading=reading,
         )

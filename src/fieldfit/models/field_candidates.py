@@ -29,7 +29,8 @@ def candidate_policies(model: FieldModel, structure: Structure | None = None) ->
     partitions = [f"Partition({block[2:]})" for block in blocks]
     if not complete and free > 2 and not blocks and pairs * max(cards) ** 2 <= MOST_BLOCK_STATES:
         blocks.append("PL2(connected)")
-    families = [*partitions[:1], *blocks[:1], *partitions[1:], *blocks[1:]]
+    # A partition has the moments of its blocks' family.
+    families = [*blocks[:1], *partitions[:1], *blocks[1:], *partitions[1:]]
     # Compiling one sum over all states of a complete graph may take longer than the cheaper families together.
     late = complete and math.prod(cards) > MOST_EARLY_STATES
     place = 2 if late else 0

@@ -38,6 +38,8 @@ ENOUGH = 0.005
 #: The same where the pilot's samples cannot tell two variances apart. A larger error is no reason to take the cheaper one:
 #: it may as well be worse.
 _AT_MOST = 0.02
+#: Costs of second stages are multiplied by this where policies are equally accurate.
+_SECOND_STAGE = 1.15
 
 
 class Origin(Enum):
@@ -298,7 +300,7 @@ class Comparison:
             affordable=False,
             origin=origin,
             samples=float(self.n),
-            n_terms=2,
+            n_terms=1,
             second_stage=term.sentence,
         )
 
@@ -346,25 +348,31 @@ def choose(candidates: Sequence[Candidate], target: Target, n_parameters: int = 
         usable = enough or usable
         near = [candidate for candidate in usable if candidate.cost <= 0.1 * target.limit]
         if near:
-            best = min(near, key=lambda candidate: candidate.variance)
-            return best, "the pilot has used the budget, and this fit needs less than a tenth of it in addition"
+            why = "the pilot has used the budget, and this fit needs less than a tenth of it in addition"
+            return _most_accurate(near), why
         if min(candidate.cost for candidate in usable) <= target.limit:
             return _cheapest(
                 usable
             ), "too little of the budget is left after the pilot: the most accurate of the cheapest"
         return _cheapest(usable), "the budget is too small for any policy: the most accurate of the cheapest"
-    leading = min(affordable, key=lambda candidate: candidate.variance)
-    least = leading.variance
-    # Within half a percent of the best, or what the pilot's sample can tell apart: fewer terms first, then the cheaper.
-    close = [
-        candidate
-        for candidate in affordable
-        if candidate.variance <= least * (1 + min(max(ENOUGH, 2 * max(candidate.error, leading.error)), _AT_MOST))
-    ]
     why = "the most accurate within the budget"
     if math.isinf(target.limit):
         why = f"the most accurate of the {len(candidates)} policies compared"
-    return min(close, key=lambda candidate: (candidate.n_terms, candidate.cost)), why
+    return _most_accurate(affordable), why
+
+
+def _most_accurate(candidates: Sequence[Candidate]) -> Candidate:
+    """The most accurate; of those within half a percent, or what the pilot's sample can tell apart, the simplest.
+
+    Fewer terms come first, then the cheaper. A second stage must be clearly cheaper than what is as accurate without it.
+    """
+    leading = min(candidates, key=lambda candidate: candidate.variance)
+    close = [
+        own
+        for own in candidates
+        if own.variance <= leading.variance * (1 + min(max(ENOUGH, 2 * max(own.error, leading.error)), _AT_MOST))
+    ]
+    return min(close, key=lambda own: (own.n_terms, own.cost * (_SECOND_STAGE if own.second_stage else 1)))
 
 
 def _cheapest(candidates: Sequence[Candidate]) -> Candidate:

@@ -25,7 +25,8 @@ from fieldfit.models.base import Problem
 from fieldfit.models.work import clock
 from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution, Status, minimise
-from fieldfit.planner.request import TOL
+from fieldfit.planner.request import TOL, Tolerance
+from fieldfit.refinement.statistical import StatisticalStop
 from fieldfit.types import BoolArray, FloatArray
 
 #: A penalty for each sample so weak that it only keeps parameters finite that the pilot's samples do not determine.
@@ -38,6 +39,8 @@ _USUAL_FEW, _FEW_PARAMETERS, _USUAL_MANY = 30, 120, 100
 _SHORT = 0.1
 #: Seconds from which on one run is timed once.
 _LONG = 0.02
+#: Seconds after its deadline at which a fit is given up within an iteration.
+_GRACE = 0.05
 #: Largest γ above, γ over the measured slope, and γ where the fits were stopped early and no slope is known.
 _STEEPEST, _RISING, USUAL_GROWTH = 0.5, 1.2, 1 / 3
 #: Parameters from which on those that the pilot's samples say nothing about are left out of its fits.
@@ -101,23 +104,29 @@ def _seen(problem: Problem, row_weight: FloatArray | None) -> BoolArray:
     return np.asarray(diagonal > 0)
 
 
+class TooLateError(Exception):
+    """A trial fit did not finish an iteration before its deadline."""
+
+
 def maximise(
     objective: Objective,
     scale: float,
-    tol: float = TOL,
+    tol: Tolerance = TOL,
     deadline: float = math.inf,
     most_evaluations: float = math.inf,
 ) -> Solution:
     """Maximise from 0 as `fit` does, to its accuracy.
 
     It stops early once the clock (`fieldfit.models.work.clock`) reaches the deadline, or after ``most_evaluations`` of
-    value and gradient and Hessian products.
+    value and gradient and Hessian products; `TooLateError` where that comes within a long first iteration.
     """
     plain = objective.problem.optimiser == "lbfgs"
     made = 0
+    stop = StatisticalStop(objective) if tol == "statistical" else None
 
-    def late(progress: Progress, x: FloatArray) -> bool:
-        return clock() > deadline or made >= most_evaluations
+    def done(progress: Progress, x: FloatArray) -> bool:
+        late = clock() > deadline or made >= most_evaluations
+        return late or (stop is not None and stop(progress, x))
 
     def value_grad(x: FloatArray) -> tuple[float, FloatArray]:
         nonlocal made
@@ -127,6 +136,8 @@ def maximise(
     def hessian_product(x: FloatArray, v: FloatArray) -> FloatArray:
         nonlocal made
         made += 1
+        if clock() > deadline + _GRACE:
+            raise TooLateError
         return objective.hessian_product(x, v)
 
     solution = minimise(
@@ -137,19 +148,30 @@ def maximise(
         preconditioner=objective.preconditioner,
         method="lbfgs" if plain else "auto",
         history=6 if plain else 10,
-        gtol=tol * max(scale, 1e-300),
+        gtol=_largest_gradient(tol, scale),
         max_iter=PILOT_ITERATIONS,
-        callback=None if math.isinf(deadline) and math.isinf(most_evaluations) else late,
+        callback=None if math.isinf(deadline) and math.isinf(most_evaluations) and stop is None else done,
         units=objective.free_units,
     )
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt  # an interrupted pilot cannot be used for a plan
-    return solution
+    return solution if stop is None else stop.judged(solution, _largest_gradient(tol, scale))
+
+
+def _largest_gradient(tol: Tolerance, scale: float) -> float:
+    """The largest entry of the gradient at which a fit has converged in any case."""
+    return (TOL if tol == "statistical" else tol) * max(scale, 1e-300)
 
 
 def pilot_evaluations(r: int) -> int:
     """Evaluations that a fit of PL1 is expected to take: fewer with few parameters (Newton's method)."""
     return _USUAL_FEW if r <= _FEW_PARAMETERS else _USUAL_MANY
+
+
+def usual_steps(r: int) -> Steps:
+    """What a fit usually takes, for families that there is no time to try: half of it Hessian products."""
+    count = pilot_evaluations(r)
+    return Steps(count, count * (1 + Steps.product) / 2, 0.0, False)
 
 
 def to_the_end(solution: Solution, gtol: float) -> float:
@@ -175,13 +197,16 @@ def steps_of(
     *,
     row_weight: FloatArray | None = None,
     units: FloatArray | None = None,
-    tol: float = TOL,
+    tol: Tolerance = TOL,
     deadline: float = math.inf,
 ) -> Steps:
     """Fit the problem and count its steps: Hessian products and preconditioners in units of evaluations."""
     objective = penalised(problem, scale, precision, row_weight, units)
     began = clock()
-    solution = maximise(objective, scale, tol, deadline)
+    try:
+        solution = maximise(objective, scale, tol, deadline)
+    except TooLateError:
+        return usual_steps(problem.n_parameters)
     seconds = clock() - began
     if seconds < _SHORT and clock() + seconds < deadline:
         began = clock()
@@ -190,7 +215,7 @@ def steps_of(
     return account(objective, solution, scale, tol, seconds)
 
 
-def account(objective: Objective, solution: Solution, scale: float, tol: float, seconds: float) -> Steps:
+def account(objective: Objective, solution: Solution, scale: float, tol: Tolerance, seconds: float) -> Steps:
     """The steps of a fit that took ``seconds``."""
     x = np.asarray(solution.x)
     direction = np.ones_like(x)
@@ -208,7 +233,7 @@ def account(objective: Objective, solution: Solution, scale: float, tol: float, 
         overhead = solution.iterations * optimiser_seconds(len(objective.free))
     count = solution.evaluations + solution.hessian_products
     made = Steps(count, equivalents, overhead, solution.converged, product)
-    return made.times(to_the_end(solution, tol * max(scale, 1e-300)))
+    return made.times(to_the_end(solution, _largest_gradient(tol, scale)))
 
 
 def optimiser_seconds(r: int) -> float:

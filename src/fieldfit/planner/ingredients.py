@@ -18,7 +18,7 @@ import numpy as np
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.work import FamilyWork, clock, least_seconds
-from fieldfit.planner.convergence import Steps, steps_of
+from fieldfit.planner.convergence import Steps, steps_of, usual_steps
 from fieldfit.planner.costs import TIMED_PASSES, family_work
 from fieldfit.planner.pilot import PILOT_POLICY, Pilot
 from fieldfit.planner.request import Request
@@ -240,7 +240,8 @@ class Builder:
         """Compile and fit a law, if there is time for it."""
         request, pilot, count = self.request, self.pilot, self.rows.n
         optional = bool(self._compiled) and not self._named
-        if optional and self._left() <= 0:
+        known = self.passes.dense and all(family.name in self._families for family in bound.families)
+        if optional and self._left() <= 0 and not known:
             return Skipped(f"{law}: skipped, no time left in the pilot's share of the budget.", for_time=True)
         flops = self.passes.of(count) * count * request.model.sample_flops(bound, self.rows)
         if optional and flops > self.flops:
@@ -258,9 +259,9 @@ class Builder:
         evaluation = least_seconds(problem, pilot.theta)
         moments = 0.0 if shared else self.passes.of(count, problem) * evaluation
         each = evaluation * pilot.fewer.n / count
-        needed = clock() - began + moments + _FEWEST_STEPS * each
+        needed = clock() - began + moments
         left = self._left()
-        if optional and needed > left:
+        if optional and needed > left and not known:
             return Skipped(
                 f"{law}: skipped, estimating its variance alone would take about {needed:.2g} s.", for_time=True
             )
@@ -269,9 +270,14 @@ class Builder:
         limit = math.inf
         if self._hurried:
             usual = 2 * max(_USUAL_STEPS, pilot.steps.count) * each
-            limit = clock() + min(usual, max(_FIT_SHARE * (left - moments), _FEWEST_STEPS * each))
-        steps = self._steps(law, problem, limit, is_pilot)
-        return _Compiled(parts, *steps, *self._count(bound, problem))
+            allowed = min(usual, _FIT_SHARE * (left - moments))
+            if allowed < _FEWEST_STEPS * each and not is_pilot:
+                steps = usual_steps(request.model.n_parameters).times(pilot.scaling)
+                together = steps if request.dataset.has_counts else None
+                return _Compiled(parts, steps, together, *self._count(bound, problem))
+            limit = clock() + allowed
+        steps_of_fits = self._steps(law, problem, limit, is_pilot)
+        return _Compiled(parts, *steps_of_fits, *self._count(bound, problem))
 
     def _parts(self, bound: BoundPolicy, problem: Problem) -> tuple[tuple[tuple[float, Problem], ...], bool]:
         """The law in the mean over Z as a sum of families that laws share, and whether all of them are known already.

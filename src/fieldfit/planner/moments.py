@@ -130,7 +130,7 @@ class PilotMoments:
         assert self.sampled is not None
         assert self.full is not None
         information, scores = self.sampled.information[self.full], self.sampled.scores[self.full]
-        return np.asarray(np.linalg.lstsq(information, scores.T, rcond=None)[0].T)
+        return np.asarray(scores @ np.linalg.pinv(information, hermitian=True))
 
     @cached_property
     def _reference_rows(self) -> FloatArray:

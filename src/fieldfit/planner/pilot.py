@@ -89,7 +89,8 @@ def usual_effort(r: int, hessian: float) -> Effort:
     probes, steps = (3, 40) if many else (6, 120)
     cheap = r <= _ALWAYS_DENSE or hessian <= moment_passes(probes, steps)
     dense = min(hessian, r) + 5.0 if cheap and r <= MOST_DENSE_PARAMETERS else None
-    return Effort(rows, 1000 if r <= 1_500 else 500, probes, steps, dense)
+    moment_rows = 500 if r > 1_500 or (dense is not None and r > _ALWAYS_DENSE) else 1000
+    return Effort(rows, moment_rows, probes, steps, dense)
 
 
 def affordable_effort(

@@ -146,8 +146,8 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     check_enough(dataset.n_copies)
     end = math.inf
     if target.seconds is not None:
-        # From here on in seconds of this thread: other programs on the machine do not shorten the survey.
-        end = clock() + max(SURVEY * target.seconds - (time.perf_counter() - request.began), 0.0)
+        # In seconds of this thread: other programs on the machine do not shorten the survey.
+        end = clock() + max(SURVEY * target.seconds - request.reading, 0.0)
     pilot = run_pilot(request)
     rows, simulated = moment_rows(model, pilot, request.random_state)
     terms, asked, laws = None, list[Law](), candidate_laws(model, model.structure(pilot.rows))
@@ -297,6 +297,7 @@ def recommend(survey: Survey, target: Target) -> Plan:
             [(policy.cost, policy.variance) for policy in candidates],
         ),
         again=partial(_again, survey),
+        fitted=request.fitted,
         calibration_error=costs.rates.error,
         notes=survey.notes(),
         bounded=moments.full is not None and not (survey.weighted or named or moments.robust),

@@ -61,7 +61,7 @@ _DISTANCES = (1, 2, 3)
 _NEWTON, _DERIVATIVES, _COMPARED = 5, 2, 4_000
 #: Multiply–adds a second of matrix products and draws that are timed, to predict what computing weights takes; and seconds
 #: of a stage beside that.
-_PRODUCTS, _TIMED_DRAWS, _FIXED = 5e9, 100, 0.004
+_PRODUCTS, _TIMED_DRAWS, _FIXED = 5e9, 1_000, 0.004
 
 
 class OptimalScores:
@@ -466,7 +466,9 @@ class Refining:
         each = (p + r) ** 2 / _PRODUCTS
         if not exact:
             dataset = self.rows if isinstance(self.rows, Table) else None
-            each += _seconds(lambda: drawn_points(model, theta, dataset, _TIMED_DRAWS, 0, 0)) / _TIMED_DRAWS
+            began = clock()
+            drawn_points(model, theta, dataset, _TIMED_DRAWS, 0, 0)
+            each += (clock() - began) / _TIMED_DRAWS
         fewest = model.n_states if exact else float(FEWEST_DRAWS)
         usual = fewest if exact else 2.0 * max(FEWEST_DRAWS, DRAWS_PER_CONDITION * p)
         flops = fewest * model.sample_flops(bound, self.rows)

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from fieldfit.types import FieldfitError, FloatArray
 
 #: θ ↦ names and gradients (q, r) of the functionals that a user names.
 Functionals = Callable[[FloatArray], tuple[Sequence[str], FloatArray]]
+#: Largest gradient of a fit for each sample; or "statistical": the optimisation error is small against the sampling error.
+Tolerance = float | Literal["statistical"]
 #: Tolerance of `fit`.
 TOL = 1e-6
 
@@ -77,9 +80,10 @@ class Request:
     functionals: Functionals | None = None
     n_functionals: int | None = None
     precision: FloatArray | None = None
-    tol: float = TOL
+    tol: Tolerance = TOL
     random_state: int = 0
     reading: float = 0.0
+    fitted: Callable[..., Any] | None = None  # fits a policy to the same samples with the same penalty
     began: float = field(default_factory=time.perf_counter)
 
     @property

@@ -17,7 +17,7 @@ from fieldfit.planner.search import Edge, least_at
 from fieldfit.report.frontier import FrontierPoint, draw_frontier, frontier_html
 from fieldfit.report.panels import Level, Panel, Series, draw_panels
 from fieldfit.report.table import PlainTable
-from fieldfit.types import FloatArray
+from fieldfit.types import FieldfitError, FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,6 +99,7 @@ class Plan:
     curves: Curves = field(repr=False)
     reachable: Reachable = field(repr=False)
     again: Again = field(repr=False)
+    fitted: Callable[..., Any] | None = field(default=None, repr=False)
     calibration_error: float = float("nan")
     notes: tuple[str, ...] = ()
     caution: str = ""  # said before the recommendation
@@ -153,6 +154,33 @@ class Plan:
         'flops'
         """
         return self.again(Target.of(budget, flops, efficiency))
+
+    def fit(self, policy: str | None = None, **options: Any) -> Any:
+        """Fit the recommended policy to the plan's samples, with its penalty, sample weights and tolerance.
+
+        Parameters
+        ----------
+        policy : str or None, default: None
+            Another policy. None: the recommended one.
+        **options
+            Further arguments of `fieldfit.fit`.
+
+        Returns
+        -------
+        Fit
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "PL1 >> optimal(1)"])
+        >>> str(plan.fit("PL1 >> optimal(1)").estimator)
+        'PL1 >> optimal(1)'
+        """
+        if self.fitted is None:
+            raise FieldfitError("This plan has no samples; call fieldfit.fit(model, data, plan.best).")
+        return self.fitted(policy or self.best, **options)
 
     @property
     def next_better(self) -> Candidate | None:

@@ -178,7 +178,12 @@ class MixtureMoments:
 
     def projected(self, basis: FloatArray) -> MixtureMoments:
         """The moments of basisᵀ·score, basis (r, d)."""
-        J, K, N, O = (basis.T @ matrix @ basis for matrix in (self.J, self.K, self.N, self.O))  # noqa: E741
+        J, N, O = (basis.T @ matrix @ basis for matrix in (self.J, self.N, self.O))  # noqa: E741
+        K = np.empty((self.count, self.count, *J.shape[1:]))
+        for f in range(self.count):
+            for g in range(f + 1):
+                K[f, g] = basis.T @ self.K[f, g] @ basis
+                K[g, f] = K[f, g].T
         return replace(self, J=J, K=K, N=N, O=O)
 
     def subset(self, places: Sequence[int]) -> MixtureMoments:
@@ -274,9 +279,7 @@ class Sampled:
         """
         before = self.moments
         information = self.information[full]
-        d = len(information)
-        solved = np.linalg.lstsq(information, np.concatenate(list(self.information), axis=1), rcond=None)[0]
-        turned = np.ascontiguousarray(solved.reshape(d, -1, d).transpose(1, 0, 2))
+        turned = np.linalg.pinv(information, hermitian=True) @ self.information
         rest = (before.K[full, full] + information) @ turned - before.K[full]
         K = before.K.copy()
         for f in range(len(K)):
