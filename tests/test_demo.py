@@ -23,7 +23,7 @@ def test_the_demo_prints_and_writes_everything(tmp_path, monkeypatch, capsys):
     assert "274 parameters, 200 images to fit, 100 held out" in printed
     assert "std. error" in printed
     assert "Plan for boltzmann: 200 samples, 274 parameters" in printed
-    assert "(recommended)" in printed
+    assert "→ recommended. FLOPs" in " ".join(printed.split())
     assert "independent exact draws" in " ".join(printed.split())
     assert max(map(len, printed.splitlines()[:-1])) <= 80
     assert sorted(path.name for path in out.iterdir()) == [

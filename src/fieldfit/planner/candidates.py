@@ -157,10 +157,10 @@ class Comparison:
                 if time.perf_counter() > deadline:
                     break
                 lam = units[low] + share * units[high]
-                mixtures.append((self._exactly(best_weights(lam, self.searched, cost)), Origin.MIXED))
+                mixtures.append((self.exactly(best_weights(lam, self.searched, cost)), Origin.MIXED))
         return [(mixture, origin) for mixture, origin in mixtures if math.isfinite(mixture.value)]
 
-    def _exactly(self, mixture: Mixture) -> Mixture:
+    def exactly(self, mixture: Mixture) -> Mixture:
         """A mixture that was found with the criterion of searches, with its variance."""
         if self.searched is self.criterion:
             return mixture
@@ -168,7 +168,7 @@ class Comparison:
 
     def curves(self) -> list[tuple[str, str, float, float]]:
         """Variance against λ for every family that is drawn one by one: (family, policy, λ, variance)."""
-        criterion = self.searched
+        criterion = self.criterion
         units = np.eye(len(self.ingredients))
         singles = self._singles
         rows = []
@@ -183,7 +183,7 @@ class Comparison:
                 lam = units[low] + share * units[high]
                 equal = criterion.value(lam, units[low] + units[high])
                 rows.append((name, f"{first} + λ*{name}", float(share), equal))
-                best = best_weights(lam, criterion, lambda _: 0.0).value
+                best = self.exactly(best_weights(lam, self.searched, lambda _: 0.0)).value
                 rows.append((name, f"{first} + λ*{name}, best weights", float(share), best))
         return [(name, policy, lam, math.exp(value)) for name, policy, lam, value in rows if math.isfinite(value)]
 
@@ -198,7 +198,7 @@ class Comparison:
         def add(budget: float, origin: Origin, *, thorough: bool) -> None:
             best = joint_optimum(self.searched, cost, budget, freedom, thorough=thorough)
             if best is not None:
-                mixtures.append((self._exactly(best), origin))
+                mixtures.append((self.exactly(best), origin))
 
         largest = max(mixture.cost for mixture in known)
         began = time.perf_counter()
@@ -237,7 +237,7 @@ class Comparison:
             middle = (low + high) / 2
             best = joint_optimum(self.searched, self.cost, math.exp(middle), self.freedom, thorough=False)
             if best is not None and best.value <= wanted:
-                mixtures.append((self._exactly(best), Origin.CHEAPEST))
+                mixtures.append((self.exactly(best), Origin.CHEAPEST))
                 high = math.log(best.cost)
             else:
                 low = middle

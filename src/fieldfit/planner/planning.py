@@ -295,6 +295,7 @@ def recommend(survey: Survey, target: Target) -> Plan:
             comparison.cost,
             comparison.freedom,
             [(policy.cost, policy.variance) for policy in candidates],
+            comparison.exactly,
         ),
         again=partial(_again, survey),
         fitted=request.fitted,

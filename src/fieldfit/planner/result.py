@@ -31,6 +31,8 @@ Reachable = Callable[[], Edge]
 Again = Callable[[Target], "Plan"]
 #: A policy counts as better if its variance is at least this much lower.
 _BETTER = 0.01
+#: Relative difference from the reference that is not written.
+_EQUAL = 5e-5
 #: Panels beside each other.
 _ACROSS = 2
 
@@ -220,6 +222,8 @@ class Plan:
         relative = self.relative
         what = "squared error" if self.squared_error else "variance"
         accuracy = f"its {what} is {best.variance:.4g} times that of {relative}"
+        if abs(best.variance - 1) < _EQUAL:
+            accuracy = f"its {what} is that of {relative}"
         if best.policy == self.reference:
             accuracy = f"it is the reference of the comparison ({relative})"
         lines.append(

@@ -218,8 +218,12 @@ def _least(mixtures: Sequence[Mixture | None]) -> Mixture | None:
     return min(known, key=lambda mixture: mixture.value, default=None)
 
 
-def reachable_edge(criterion: Criterion, cost: Cost, freedom: Freedom, known: Edge) -> Edge:
+def reachable_edge(
+    criterion: Criterion, cost: Cost, freedom: Freedom, known: Edge, exactly: Callable[[Mixture], Mixture]
+) -> Edge:
     """The least variance that any mixture has at each cost, from half of the cheapest of ``known`` to the most expensive.
+
+    ``exactly`` gives what a search with this criterion finds its variance.
 
     A plan compares a few dozen policies; between their costs there are others, so the edge comes from joint optima at many
     costs. It is computed when a picture is drawn, not while the budget is running, and with the same effort on any machine.
@@ -231,8 +235,9 @@ def reachable_edge(criterion: Criterion, cost: Cost, freedom: Freedom, known: Ed
     points = list(known)
     for budget in np.geomspace(min(prices) / 2, max(prices), edge_costs(criterion)).tolist():
         best = joint_optimum(criterion, cost, budget, freedom, thorough=False)
-        if best is not None and math.isfinite(best.value):
-            points.append((budget, math.exp(best.value)))
+        value = math.inf if best is None else exactly(best).value
+        if math.isfinite(value):
+            points.append((budget, math.exp(value)))
     least = math.inf
     edge: Edge = []
     for price, variance in sorted(points):
