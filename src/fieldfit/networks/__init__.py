@@ -13,16 +13,21 @@ from fieldfit.networks.bootstrap import Bootstrap, bootstrap
 from fieldfit.networks.centrality import centrality, predictability
 from fieldfit.networks.comparison import Comparison, compare_groups
 from fieldfit.networks.intervals import edge_intervals, false_discovery_rates, refit
+from fieldfit.networks.joint import JointPath, joint_network
+from fieldfit.networks.moments import Moments, compare_moments
 from fieldfit.networks.network import Network
 from fieldfit.networks.nodewise import nodewise_network
 from fieldfit.networks.picture import draw
 from fieldfit.networks.responses import Responses, read_responses
+from fieldfit.networks.screening import log_rise_network, rise_network
 from fieldfit.networks.stability import StabilitySelection, stability_selection
 
 __all__ = [
     "Analysis",
     "Bootstrap",
     "Comparison",
+    "JointPath",
+    "Moments",
     "Network",
     "Responses",
     "StabilitySelection",
@@ -30,12 +35,16 @@ __all__ = [
     "bootstrap",
     "centrality",
     "compare_groups",
+    "compare_moments",
     "draw",
     "edge_intervals",
     "false_discovery_rates",
+    "joint_network",
+    "log_rise_network",
     "nodewise_network",
     "predictability",
     "read_responses",
     "refit",
+    "rise_network",
     "stability_selection",
 ]

@@ -123,9 +123,9 @@ def analyse(
     >>> x = np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], [40, 40, 10, 10], axis=0)
     >>> print(networks.analyse(x).summary())
     2 variables, 100 rows. Logistic regressions, EBIC with gamma = 0.25, AND rule.
-    1 of 1 pairs have an edge (0 negative); global strength 2.68.
-    Strongest edges: x0 - x1 (2.68).
-    Largest strength: x0 (2.68), x1 (2.68).
+    1 of 1 pairs have an edge (0 negative); global strength 2.73.
+    Strongest edges: x0 - x1 (2.73).
+    Largest strength: x0 (2.73), x1 (2.73).
     1 couplings differ from 0 at a false discovery rate of 5% (debiased estimates, which allow for the selection).
     Predictability (normalised accuracy): mean 0.60, largest x0 (0.60).
     """

@@ -1,0 +1,157 @@
+"""One symmetric L1 path for all couplings by pseudo-likelihood, with EBIC; missing values are summed out.
+
+    minimise  −(1/n) Σ_i Σ_j log p(x_ij | rest) + λ Σ_{j<k} (s_j + s_k) |w_jk|,     s_j the standard deviation of variable j
+
+This is the sum of the regressions of all variables with the same λ, and with both coefficients of a pair equal. Of a row
+with missing values each log p is that of what is known, by exact sums over what is not. The criterion is the sum of those
+of the regressions, each coupling being in two of them:
+
+    EBIC = −2 Σ_i Σ_j log p(x_ij | rest) + 2 J (log n + 2 γ log(m − 1)),     J couplings
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.models.base import Problem
+from fieldfit.models.boltzmann import BoltzmannMachine
+from fieldfit.networks.network import Network
+from fieldfit.networks.nodewise import check_gamma
+from fieldfit.networks.resampling import Progress
+from fieldfit.networks.responses import Responses, read_responses
+from fieldfit.optim.proximal import minimise_proximal
+from fieldfit.policies import as_policy
+from fieldfit.types import FloatArray, IntArray, WidthError
+
+#: Values of λ, from the smallest that gives no edge down to this share of it; the path ends early after this many
+#: values in a row that do not lower the criterion.
+_LENGTH, _RATIO, _PATIENCE = 60, 0.005, 12
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class JointPath:
+    """The path: λ, couplings and thresholds θ (L, r), log pseudo-likelihoods, criteria, and rows that were too wide."""
+
+    lambdas: FloatArray
+    thetas: FloatArray
+    log_likelihood: FloatArray
+    ebic: FloatArray
+    dropped_rows: IntArray
+
+
+def joint_network(
+    data: Any, *, gamma: float = 0.25, largest_table: int = 1 << 16, progress: Progress | None = None
+) -> tuple[Network, JointPath]:
+    """Estimate a network by one symmetric L1 path on the pseudo-likelihood.
+
+    Parameters
+    ----------
+    data : DataFrame, array_like, str, Path or Responses
+        Columns with two values each. Missing values are summed out exactly where that needs no larger table than
+        ``largest_table``; the other rows are listed in ``path.dropped_rows``.
+    gamma : float, default: 0.25
+        Weight γ of the prior in EBIC.
+    largest_table : int, default: 65536
+        Largest number of table entries in exact sums: 2 to the number of missing values of a row, plus one.
+    progress : callable or None, default: None
+        Called with the number of λ done and of all.
+
+    Returns
+    -------
+    network : Network
+        The network with the lowest EBIC.
+    path : JointPath
+        The whole path.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import networks
+    >>> x = np.repeat([[0.0, 0], [1, 1], [0, 1], [1, 0]], [40, 40, 10, 10], axis=0)
+    >>> x[:5, 1] = np.nan
+    >>> network, path = networks.joint_network(x)
+    >>> network.edges().round(1)
+      from  to  weight
+    0   x0  x1     2.6
+    """
+    check_gamma(gamma)
+    answers = read_responses(data)
+    model = BoltzmannMachine(answers.m, biases=True, names=answers.names, largest_table=largest_table)
+    # Equal rows are one sample that counts more often.
+    rows, place, counts = np.unique(answers.codes, axis=0, return_inverse=True, return_counts=True)
+    problem, wide = _compile(model, replace(answers, codes=rows, groups=None))
+    narrow = np.setdiff1d(np.arange(len(rows)), wide)
+    dropped = np.flatnonzero(np.isin(place.reshape(-1), wide))
+    path = _follow(problem, rows[narrow], counts[narrow].astype(np.float64), model, gamma, dropped, progress)
+    best = int(path.ebic.argmin())
+    couplings = np.zeros((answers.m, answers.m))
+    first, second = model.edge_array.T
+    couplings[first, second] = couplings[second, first] = path.thetas[best, : len(first)]
+    method = f"joint pseudo-likelihood, EBIC with gamma = {gamma:g}"
+    thresholds = path.thetas[best, len(first) :]
+    lambdas = np.full(answers.m, path.lambdas[best])
+    return Network(answers.names, couplings, thresholds, float(answers.n - len(dropped)), method, None, lambdas), path
+
+
+def _compile(model: BoltzmannMachine, answers: Responses) -> tuple[Problem, IntArray]:
+    """The pseudo-likelihood of the rows that are not too wide, and the others."""
+    dropped: IntArray = np.empty(0, dtype=np.int64)
+    policy = as_policy("PL1")
+    table = answers.table()
+    try:
+        return model.compile(table, policy.bind(model.structure(table)).draw(0, 0, table.n)), dropped
+    except WidthError as error:
+        if error.rows is None or len(error.rows) == table.n:
+            raise
+        dropped = error.rows
+    part = answers.subset(np.setdiff1d(np.arange(answers.n), dropped)).table()
+    return model.compile(part, policy.bind(model.structure(part)).draw(0, 0, part.n)), dropped
+
+
+def _follow(
+    problem: Problem,
+    codes: NDArray[np.int8],
+    counts: FloatArray,
+    model: BoltzmannMachine,
+    gamma: float,
+    dropped: IntArray,
+    progress: Progress | None,
+) -> JointPath:
+    n, m = float(counts.sum()), codes.shape[1]
+    known = codes >= 0
+    mean = np.clip(counts @ np.where(known, codes, 0) / (counts @ known), 1e-6, 1 - 1e-6)
+    scale = np.sqrt(mean * (1 - mean))
+    first, second = model.edge_array.T
+    edges = len(first)
+    weights = np.concatenate([scale[first] + scale[second], np.zeros(m)])
+    theta = np.concatenate([np.zeros(edges), np.log(mean / (1 - mean))])
+
+    def loss(x: FloatArray) -> tuple[float, FloatArray]:
+        value, gradient = problem.value_grad(x, counts)
+        return -value / n, -gradient / n
+
+    largest = float((np.abs(loss(theta)[1][:edges]) / weights[:edges]).max())
+    lambdas = largest * np.geomspace(1.0, _RATIO, _LENGTH)
+    # Without couplings the second derivative of a coupling is the sum of its two conditionals'.
+    variance = scale**2
+    spread = mean[second] * variance[first] + mean[first] * variance[second]
+    diagonal = np.concatenate([spread, variance])
+    price = 2.0 * (np.log(n) + 2.0 * gamma * np.log(max(m - 1, 1)))
+    thetas, likelihood, criteria = [], [], []
+    for place, lam in enumerate(lambdas):
+        solution = minimise_proximal(loss, theta, lam * weights, gtol=_TOLERANCE, diagonal=diagonal)
+        theta = solution.x
+        value = float(problem.value_grad(theta, counts)[0])
+        thetas.append(theta)
+        likelihood.append(value)
+        criteria.append(-2.0 * value + price * np.count_nonzero(theta[:edges]))
+        if progress:
+            progress(place + 1, _LENGTH)
+        if place - int(np.argmin(criteria)) >= _PATIENCE:
+            break
+    return JointPath(lambdas[: len(thetas)], np.stack(thetas), np.array(likelihood), np.array(criteria), dropped)

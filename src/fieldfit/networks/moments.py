@@ -1,0 +1,160 @@
+"""Does the fitted network have the data's means, correlations and triplets? And does it stay near the data at all?
+
+A pairwise model that was fitted by conditionals may have a second mode far from the data: chains that start from
+the data then leave it, and the means drift away. Such a network is of no use for simulation.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fieldfit.inference.gibbs import gibbs_sample
+from fieldfit.models.boltzmann import BoltzmannMachine
+from fieldfit.networks.network import Network
+from fieldfit.networks.responses import read_responses
+from fieldfit.report.moments import draw_moments
+from fieldfit.types import DataError, FieldfitWarning, FloatArray, IntArray, ModelError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Means that differ by more than this, beyond sampling error, say that the network has left the data.
+DRIFT = 0.1
+_TRIPLETS, _CHAINS = 3000, 64
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Moments of the data and of draws from the network, in the same order.
+
+    Parameters
+    ----------
+    means : ndarray of shape (2, m)
+        Means of the variables: data, network.
+    correlations : ndarray of shape (2, pairs)
+        Correlations of pairs; NaN where a variable is constant among the draws.
+    triplets : ndarray of shape (2, t)
+        Central third moments E (x_j − μ_j)(x_k − μ_k)(x_l − μ_l) of all triplets, or of 3,000 drawn ones.
+    places : ndarray of shape (t, 3)
+        The triplets.
+    draws : int
+        Number of draws from the network.
+    rows : int
+        Number of rows of the data.
+    """
+
+    means: FloatArray
+    correlations: FloatArray
+    triplets: FloatArray
+    places: IntArray
+    draws: int
+    rows: int
+
+    @property
+    def drift(self) -> float:
+        """The largest difference of a mean."""
+        return float(np.abs(self.means[1] - self.means[0]).max())
+
+    @property
+    def runs_away(self) -> bool:
+        """Whether a mean differs by more than 0.1 beyond three standard errors of the data's mean."""
+        p = self.means[0]
+        allowed = DRIFT + 3.0 * np.sqrt(p * (1.0 - p) / self.rows)
+        return bool((np.abs(self.means[1] - p) > allowed).any())
+
+    def draw(self) -> Figure:
+        """Return a picture with three panels: means, correlations and triplets of the network against those of the data.
+
+        Returns
+        -------
+        Figure
+        """
+        return draw_moments(self.means, self.correlations, self.triplets, self.runs_away)
+
+
+def compare_moments(data: Any, network: Network, *, draws: int = 10_000, random_state: int = 0) -> Moments:
+    """Compare means, correlations and triplets of the data with those of draws from the network.
+
+    Parameters
+    ----------
+    data : DataFrame, array_like, str, Path or Responses
+        The answers; rows with missing values do not count.
+    network : Network
+        The network. Draws are by Gibbs sampling, in chains that start from rows of the data.
+    draws : int, default: 10000
+        Number of draws.
+    random_state : int, default: 0
+        Seed.
+
+    Returns
+    -------
+    Moments
+
+    Warns
+    -----
+    FieldfitWarning
+        If the network's means are far from those of the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import networks
+    >>> x = (np.random.default_rng(0).random((300, 3)) < 0.5).astype(int)
+    >>> x[:150, 1] = x[:150, 0]
+    >>> moments = networks.compare_moments(x, networks.nodewise_network(x), draws=2000)
+    >>> moments.runs_away, moments.triplets.shape
+    (False, (2, 1))
+    """
+    answers = read_responses(data)
+    if answers.names != network.names:
+        raise ModelError("The columns of the table are not the variables of the network.")
+    rows = answers.codes[answers.whole]
+    if not len(rows):
+        raise DataError("Every row has missing values; moments need complete rows.")
+    random = np.random.default_rng(random_state)
+    model = BoltzmannMachine(network.m, np.array(network.pairs).reshape(-1, 2), biases=True, names=network.names)
+    theta = np.concatenate([[network.couplings[pair] for pair in network.pairs], network.thresholds])
+    chains = min(_CHAINS, draws)
+    start = np.ascontiguousarray(rows[random.integers(len(rows), size=chains)], dtype=np.int32)
+    drawn = gibbs_sample(model.graph, model.log_tables(theta), draws, random_state, start=start)
+    places = _triplets(network.m, random)
+    first, second = np.triu_indices(network.m, 1)
+    sides = [_moments(sample.astype(np.float64), first, second, places) for sample in (rows, drawn)]
+    means, correlations, triplets = (np.stack(both) for both in zip(*sides, strict=True))
+    found = Moments(means, correlations, triplets, places, draws, len(rows))
+    if found.runs_away:
+        worst = int(np.abs(means[1] - means[0]).argmax())
+        warnings.warn(
+            f"The network runs away from the data: the mean of {network.names[worst]!r} is {means[0, worst]:.3f} in the "
+            f"data and {means[1, worst]:.3f} in draws from the network. Do not simulate from it; a ridge penalty "
+            "(sigma2 in refit) or full likelihood keeps it near the data.",
+            FieldfitWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+def _triplets(m: int, random: np.random.Generator) -> IntArray:
+    total = m * (m - 1) * (m - 2) // 6
+    if total <= _TRIPLETS:
+        j, k, other = np.meshgrid(*[np.arange(m)] * 3, indexing="ij")
+        every = np.stack([j.ravel(), k.ravel(), other.ravel()], axis=1)
+        return every[(every[:, 0] < every[:, 1]) & (every[:, 1] < every[:, 2])]
+    return np.sort(np.stack([random.choice(m, 3, replace=False) for _ in range(_TRIPLETS)]), axis=1)
+
+
+def _moments(
+    x: FloatArray, first: IntArray, second: IntArray, places: IntArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    mean = x.mean(axis=0)
+    centred = x - mean
+    covariance = centred.T @ centred / len(x)
+    deviation = np.sqrt(np.diag(covariance))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation = covariance[first, second] / (deviation[first] * deviation[second])
+    third = np.array([np.mean(centred[:, a] * centred[:, b] * centred[:, c]) for a, b, c in places.tolist()])
+    return mean, correlation, third

@@ -1,0 +1,125 @@
+"""The joint L1 path with missing values, interaction screening, and moments of data and network."""
+
+import numpy as np
+import pytest
+
+from fieldfit import networks
+from fieldfit.types import FieldfitWarning
+
+
+def conditional_gradient(x, couplings, thresholds):
+    """Gradient of the mean log pseudo-likelihood for couplings (upper triangle as a matrix) and thresholds, by hand."""
+    p = 1 / (1 + np.exp(-(x @ couplings + thresholds)))
+    residual = x - p
+    both = residual.T @ x / len(x)
+    return both + both.T, residual.mean(axis=0)
+
+
+def test_the_joint_path_satisfies_its_optimality_conditions(frame):
+    _, path = networks.joint_network(frame)
+    x = frame.to_numpy(dtype=float)
+    scale = x.std(axis=0)
+    first, second = np.triu_indices(5, 1)
+    for place in range(0, len(path.lambdas), 6):
+        w = np.zeros((5, 5))
+        w[first, second] = path.thetas[place, :10]
+        gradient, threshold = conditional_gradient(x, w + w.T, path.thetas[place, 10:])
+        bound = path.lambdas[place] * (scale[first] + scale[second])
+        slope, found = gradient[first, second], w[first, second]
+        assert abs(threshold).max() < 2e-6
+        assert (abs(slope) <= bound + 2e-6).all()
+        np.testing.assert_allclose(slope[found != 0], (bound * np.sign(found))[found != 0], atol=2e-6)
+    assert np.count_nonzero(path.thetas[0, :10]) == 0
+
+
+def test_the_joint_network_finds_the_chain(frame, chain):
+    network, path = networks.joint_network(frame, gamma=0.5)
+    assert np.array_equal(np.sign(network.couplings), np.sign(chain))
+    best = path.ebic.argmin()
+    size = np.count_nonzero(path.thetas[best, :10])
+    price = 2 * (np.log(800) + 2 * 0.5 * np.log(4))
+    assert path.ebic[best] == pytest.approx(-2 * path.log_likelihood[best] + price * size)
+
+
+def test_missing_values_are_summed_out_and_wide_rows_listed(frame):
+    gaps = frame.astype(float)
+    gaps.iloc[:60, 0] = np.nan
+    gaps.iloc[60:64, :4] = np.nan
+    network, path = networks.joint_network(gaps)
+    assert len(path.dropped_rows) == 0
+    assert network.n == 800
+    narrow, path = networks.joint_network(gaps, largest_table=8)
+    assert path.dropped_rows.tolist() == [60, 61, 62, 63]
+    assert narrow.n == 796
+    np.testing.assert_allclose(narrow.couplings, network.couplings, atol=0.15)
+    complete, _ = networks.joint_network(frame)
+    np.testing.assert_allclose(complete.couplings, network.couplings, atol=0.6)
+
+
+@pytest.mark.parametrize("estimate", [networks.rise_network, networks.log_rise_network])
+def test_interaction_screening_finds_the_chain(draw, chain, estimate):
+    sample = draw(4000, 5)
+    network = estimate(sample, threshold=0.15)
+    assert np.array_equal(np.sign(network.couplings), np.sign(chain))
+    weak = estimate(sample, strength=1e-4)
+    np.testing.assert_allclose(weak.couplings, chain, atol=0.45)
+    np.testing.assert_allclose(weak.thresholds, -0.5, atol=0.45)
+
+
+def test_screening_objectives_are_zero_in_gradient_at_the_truth():
+    # Exact expectations over all states of a field with three variables.
+    states = np.array(np.meshgrid(*[[-1.0, 1.0]] * 3)).reshape(3, -1).T
+    couplings = np.array([[0, 0.4, -0.3], [0.4, 0, 0.2], [-0.3, 0.2, 0]])
+    fields = np.array([0.2, -0.1, 0.3])
+    p = np.exp(0.5 * np.einsum("ij,jk,ik->i", states, couplings, states) + states @ fields)
+    p /= p.sum()
+    from fieldfit.networks.screening import _objective
+
+    for transform in (lambda v, g: (v, g), lambda v, g: (np.log(v), g / v)):
+        for j in range(3):
+            design = states * states[:, [j]]
+            design[:, j] = states[:, j]
+            truth = couplings[j].copy()
+            truth[j] = fields[j]
+            fun = _objective(design, p, transform)
+            np.testing.assert_allclose(fun(truth)[1], 0, atol=1e-12)
+            at = truth + 0.3
+            steps = 1e-6 * np.eye(3)
+            differences = [(fun(at + step)[0] - fun(at - step)[0]) / 2e-6 for step in steps]
+            np.testing.assert_allclose(fun(at)[1], differences, atol=1e-8)
+
+
+def test_moments_of_data_and_network(frame):
+    network = networks.nodewise_network(frame)
+    found = networks.compare_moments(frame, network, draws=2000)
+    x = frame.to_numpy(dtype=float)
+    np.testing.assert_allclose(found.means[0], x.mean(axis=0))
+    np.testing.assert_allclose(found.correlations[0, 0], np.corrcoef(x[:, 0], x[:, 1])[0, 1])
+    centred = x - x.mean(axis=0)
+    np.testing.assert_allclose(found.triplets[0, 0], (centred[:, 0] * centred[:, 1] * centred[:, 2]).mean())
+    assert found.places[0].tolist() == [0, 1, 2]
+    assert len(found.places) == 10
+    assert not found.runs_away
+    assert found.drift < 0.08
+    axes = found.draw().axes
+    assert [axis.get_xlabel() for axis in axes] == [
+        "mean in the data", "correlation in the data", "triplet (central) in the data"
+    ]  # fmt: skip
+
+
+def test_a_network_that_runs_away_gets_a_warning(frame):
+    couplings = np.full((5, 5), 3.0)
+    np.fill_diagonal(couplings, 0.0)
+    far = networks.Network(tuple("abcde"), couplings, np.full(5, -2.0), 800, "by hand")
+    with pytest.warns(FieldfitWarning, match="runs away from the data: the mean of"):
+        found = networks.compare_moments(frame, far, draws=500)
+    assert found.runs_away
+    assert any("runs away" in text.get_text() for text in found.draw().texts)
+
+
+def test_many_variables_have_drawn_triplets():
+    x = (np.random.default_rng(0).random((50, 40)) < 0.5).astype(int)
+    flat = networks.Network(tuple(f"x{j}" for j in range(40)), np.zeros((40, 40)), np.zeros(40), 50, "by hand")
+    found = networks.compare_moments(x, flat, draws=500)
+    assert found.places.shape == (3000, 3)
+    assert (np.diff(found.places, axis=1) > 0).all()
