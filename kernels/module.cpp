@@ -56,6 +56,7 @@ NB_MODULE(_kernels, module) {
     ff::bind_pairwise_moments(module);
     ff::bind_pairwise_information(module);
     ff::bind_name_table(module);
+    ff::bind_sentence_tagger(module);
     ff::bind_vectors(module);
     ff::bind_lasso(module);
     ff::bind_logistic_path(module);

@@ -653,6 +653,31 @@ class NameTable:
         The attributes of each item: (counts, codes, values or None where all are one, failure or None).
         """
 
+class SentenceTagger:
+    """Labels of single sentences from their attributes."""
+
+    def __init__(
+        self,
+        *,
+        table: object,
+        names: object,
+        state: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        transitions: Annotated[
+            NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)
+        ],
+        base: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        start: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        end: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        pair_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None,
+        pair_labels: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None,
+    ) -> None: ...
+    def tag(self, sentence: Any) -> list[Any] | None:
+        """
+        The best labels of a list of tokens; None where it is not one, or a token cannot be read.
+        """
+
 @overload
 def append_pair(
     *,

@@ -104,3 +104,9 @@ def test_more_threads_than_a_machine_can_start_are_not_asked_for():
     words, tags = [[["a"], ["b"], ["a"]]] * 20, [["x", "y", "x"]] * 20
     tagger = ff.CRFTagger("FL", n_jobs=100_000).fit(words, tags)
     assert list(tagger.predict(words[:1])[0]) == ["x", "y", "x"]
+
+
+def test_loading_the_kernels_leaves_the_environment_alone():
+    code = "import os; before = dict(os.environ); import fieldfit; assert dict(os.environ) == before"
+    for given in ({}, {"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "active"}):
+        subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **given})

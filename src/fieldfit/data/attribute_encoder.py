@@ -86,7 +86,7 @@ class AttributeEncoder:
             if y is None:
                 return self._sequences(rows, self._text_labels(X, unknown_labels))
         else:
-            rows = attribute_rows(X, self._table, grow=False)
+            rows = attribute_rows(X, self.table, grow=False)
         lengths = np.diff(rows.offsets).tolist()
         if y is None:
             return self._sequences(rows, np.full(len(rows.indptr) - 1, UNKNOWN, dtype=np.int32))
@@ -96,7 +96,8 @@ class AttributeEncoder:
         return {"features": self.features, "labels": self.labels}  # the table is made again
 
     @cached_property
-    def _table(self) -> NameTable:
+    def table(self) -> NameTable:
+        """The names of the attributes, as the kernels look them up."""
         table = NameTable()
         table.add(self.feature_names())
         return table

@@ -15,6 +15,7 @@ from fieldfit.data.label_scores import token_accuracy
 from fieldfit.data.sequences import Sequences
 from fieldfit.estimators.sequence_input import encode_sequences, gold_labels, split_sentences
 from fieldfit.estimators.settings import threads_of
+from fieldfit.estimators.single_sentences import tag_single
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.threads import use_threads
 from fieldfit.types import DataError, FloatArray, Int32Array, ModelError
@@ -96,9 +97,14 @@ class SequencePredictor:
         >>> tagger.predict([["the", "cat"]], given=[[None, "V"]])
         [['D', 'V']]
         """
-        sequences = self._encode(X)
         if decoding not in ("viterbi", "posterior"):
             raise ModelError(f"decoding must be 'viterbi' or 'posterior'; got {decoding!r}.")
+        if decoding == "viterbi" and given is None and isinstance(X, list) and len(X) == 1:
+            check_is_fitted(self, "fit_")
+            labels = tag_single(self.fit_, self.encoder_, self.classes_, X[0])
+            if labels is not None:
+                return [labels]
+        sequences = self._encode(X)
         with use_threads(threads_of(self.n_jobs)):
             decode = self.model_.predict if decoding == "viterbi" else self.model_.posterior_decode
             codes = decode(self.fit_.theta, sequences, self._given(given, sequences))

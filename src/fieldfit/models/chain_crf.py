@@ -319,7 +319,8 @@ class ChainCRF(ChainModel):
         weights = self.layout.unpack(theta)
         tokens = chain_tokens(self.layout, dataset, transpose=False)
         scores = np.empty((dataset.n_tokens, self.layout.padded))
-        _kernels.chain_scores(tokens, weights, scores=scores, n_threads=get_threads())
+        n_threads = get_threads(float(len(dataset.indices)) * self.layout.padded)
+        _kernels.chain_scores(tokens, weights, scores=scores, n_threads=n_threads)
         edges = weights[1][None]
         if self.layout.column_ptr is not None and self.layout.kernel_columns is not None:
             edges = np.repeat(edges, dataset.n_tokens, axis=0)

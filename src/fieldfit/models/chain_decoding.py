@@ -27,6 +27,11 @@ class ScoredChains:
     edges: FloatArray
     n_labels: int
 
+    @property
+    def _threads(self) -> int:
+        """One for a few sentences: waking another takes longer than decoding them."""
+        return get_threads(float(self.scores.size) * self.n_labels)
+
     def fix(self, given: Int32Array) -> ScoredChains:
         """The same sequences with the labels ``given`` (n_tokens,) fixed wherever they are not −1."""
         labels = np.asarray(given)
@@ -55,7 +60,7 @@ class ScoredChains:
             n_labels=self.n_labels,
             labels=labels,
             best=best,
-            n_threads=get_threads(),
+            n_threads=self._threads,
         )
         return labels, best
 
@@ -75,7 +80,7 @@ class ScoredChains:
             n_labels=self.n_labels,
             labels=labels,
             best=best,
-            n_threads=get_threads(),
+            n_threads=self._threads,
         )
         return labels, best
 
@@ -91,7 +96,7 @@ class ScoredChains:
             nodes=nodes,
             pairs=None,
             log_z=log_z,
-            n_threads=get_threads(),
+            n_threads=self._threads,
         )
         return nodes[:, : self.n_labels], log_z
 
@@ -108,6 +113,6 @@ class ScoredChains:
             nodes=nodes,
             pairs=pairs,
             log_z=log_z,
-            n_threads=get_threads(),
+            n_threads=self._threads,
         )
         return np.ascontiguousarray(pairs[:, : self.n_labels, : self.n_labels])

@@ -161,6 +161,14 @@ class ChainProblem(Problem):
         self._open()
 
     @property
+    def _threads(self) -> int:
+        """The number of threads for one evaluation; one for a few sentences."""
+        layout, dataset = self.layout, self.dataset
+        return get_threads(
+            float(dataset.n_tokens) * layout.padded * layout.padded + len(dataset.indices) * layout.padded
+        )
+
+    @property
     def betas(self) -> FloatArray:
         """The weight β of each family."""
         return np.array([family.beta for family in self.families])
@@ -210,7 +218,7 @@ class ChainProblem(Problem):
             tangents=None if v is None else np.empty(self.n_samples),
             residuals=None,
             gradient=(gradient[: layout.n_state], transitions, start, end, gradient[layout.bounds[3] :]),
-            n_threads=get_threads(),
+            n_threads=self._threads,
         )
         layout.pack(gradient, transitions, start, end)
         return float(values.sum()), gradient
@@ -243,7 +251,7 @@ class ChainProblem(Problem):
             return None
         weights = self.layout.unpack(self._vector(theta))
         scores = np.empty((self.dataset.n_tokens, self.layout.padded))
-        _kernels.chain_scores(self._tokens, weights, scores=scores, n_threads=get_threads())
+        _kernels.chain_scores(self._tokens, weights, scores=scores, n_threads=self._threads)
         chains = ScoredChains(self.dataset.offsets, scores, weights[1][None], self.layout.n_labels)
         factors = [
             window_factor(self.layout, self.dataset, chains, family, _maybe(row_weight), _DRAWS, seed)
@@ -268,7 +276,7 @@ class ChainProblem(Problem):
             tangents=None,
             residuals=None,
             gradient=None,
-            n_threads=get_threads(),
+            n_threads=self._threads,
         )
         return values
 
@@ -290,7 +298,7 @@ class ChainProblem(Problem):
             tangents=products,
             residuals=None,
             gradient=None,
-            n_threads=get_threads(),
+            n_threads=self._threads,
         )
         return products
 
@@ -307,7 +315,7 @@ class ChainProblem(Problem):
             start=layout.start,
             end=layout.end,
             scores=result,
-            n_threads=get_threads(),
+            n_threads=self._threads,
         )
         return result
 

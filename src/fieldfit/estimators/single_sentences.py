@@ -1,0 +1,48 @@
+"""Tagging one sentence at a time, as services do: from attributes to labels in one call of a kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import finalize
+
+from fieldfit._kernels import SentenceTagger
+from fieldfit.api.result import Fit
+from fieldfit.data.attribute_encoder import AttributeEncoder
+from fieldfit.data.encoders import Encoder
+from fieldfit.models.chain_crf import ChainCRF
+
+#: The compiled taggers of fits that are still in use, by identity; None: this fit cannot have one.
+_TAGGERS: dict[int, SentenceTagger | None] = {}
+
+
+def tag_single(fit: Fit, encoder: Encoder, classes: list[Any], sentence: Any) -> list[Any] | None:
+    """The best labels of a sentence; None where the general way must be taken (which also explains errors)."""
+    key = id(fit)
+    try:
+        tagger = _TAGGERS[key]
+    except KeyError:
+        tagger = _TAGGERS[key] = _compiled(fit, encoder, classes)
+        finalize(fit, _TAGGERS.pop, key, None)
+    return None if tagger is None else tagger.tag(sentence)
+
+
+def _compiled(fit: Fit, encoder: Encoder, classes: list[Any]) -> SentenceTagger | None:
+    model = fit.model
+    if not isinstance(model, ChainCRF) or not isinstance(encoder, AttributeEncoder):
+        return None
+    layout = model.layout
+    if layout.column_ptr is not None or layout.n_features != encoder.n_features or layout.n_labels < 2:
+        return None
+    state, transitions, base, start, end, _ = layout.unpack(model.check_theta(fit.theta))
+    pair_ptr, pair_labels = layout.kernel_pairs()
+    return SentenceTagger(
+        table=encoder.table,
+        names=list(classes),
+        state=state,
+        transitions=transitions,
+        base=base,
+        start=start,
+        end=end,
+        pair_ptr=pair_ptr,
+        pair_labels=pair_labels,
+    )
