@@ -1,6 +1,6 @@
 """Mean squared error of refined estimators relative to maximum likelihood, in the same simulated samples.
 
-    python benchmarks/refined_estimators.py [--replications 500] [--large 100] [--case NAME]
+    python benchmarks/refined_estimators.py [--replications 500] [--large 100] [--case NAME] [--minutes 60]
 
 Bars: chain of 8 with couplings ±1 at most 1.03; 3×3 grid with ±0.8 at most 1.07; the five nodes of Figure 1 at most 1.02;
 on a 6×6 grid two thirds of PL1's excess removed at n = 2,000 and 80% at n = 20,000.
@@ -39,9 +39,13 @@ def cases() -> dict[str, tuple[ff.BoltzmannMachine, FloatArray, int, bool]]:
 
 
 def measure(
-    model: ff.BoltzmannMachine, theta: FloatArray, n: int, replications: int
+    model: ff.BoltzmannMachine, theta: FloatArray, n: int, replications: int, minutes: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Squared errors of PL1, PL1 >> optimal and FL (3, replications), their seconds, and p-values of Hansen's test."""
+    """Squared errors of PL1, PL1 >> optimal and FL (3, replications), their seconds, and p-values of Hansen's test.
+
+    Fewer replications where they take longer than ``minutes``.
+    """
+    end = time.perf_counter() + 60 * minutes
     errors, seconds, p = np.zeros((3, replications)), np.zeros((3, replications)), np.zeros(replications)
     for seed in range(replications):
         x = model.sample(theta, n, 1_000_003 + seed).values
@@ -54,6 +58,8 @@ def measure(
         seconds[:, seed] = middle - began, after - began, time.perf_counter() - after
         errors[:, seed] = [float(np.sum((fit.theta - theta) ** 2)) for fit in (first, refined, full)]
         p[seed] = refined.specification_test().p_value if refined.refined and not seed % 5 else np.nan
+        if time.perf_counter() > end:
+            return errors[:, : seed + 1], seconds[:, : seed + 1], p[: seed + 1]
     return errors, seconds, p
 
 
@@ -63,6 +69,7 @@ def main() -> None:
     parser.add_argument("--replications", type=int, default=500)
     parser.add_argument("--large", type=int, default=100)
     parser.add_argument("--case", default="")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="of each case at most")
     options = parser.parse_args()
     print("| field | fits | PL1 | PL1 >> optimal | excess removed | seconds PL1, refined, FL | J rejects at 5% |")
     print("|---|---|---|---|---|---|---|")
@@ -71,7 +78,8 @@ def main() -> None:
             continue
         count = options.large if large else options.replications
         count = max(5, count // 5) if n > 2_000 else count
-        errors, seconds, p = measure(model, theta, n, count)
+        errors, seconds, p = measure(model, theta, n, count, options.minutes)
+        count = errors.shape[1]
         base = errors[2].mean()
         ratio = errors.mean(axis=1) / base
         noise = [

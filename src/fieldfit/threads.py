@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from fieldfit.types import FieldfitError
@@ -129,7 +130,7 @@ def one_blas_thread(*, with_scipy: bool = False) -> AbstractContextManager[Any]:
     and once with SciPy, so that entering takes microseconds.
     """
     if with_scipy:
-        pass
+        import_module("scipy.linalg")
     loaded = "scipy.linalg" in sys.modules
     limit: AbstractContextManager[Any] = _blas_pools(loaded).limit(limits=1, user_api="blas")
     return limit

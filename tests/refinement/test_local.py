@@ -8,7 +8,7 @@ import pytest
 import fieldfit as ff
 from fieldfit.policies import Policy
 from fieldfit.refinement import local_refined
-from fieldfit.refinement.local import clusters, refine_locally
+from fieldfit.refinement.local import _products, _ridge, clusters, refine_locally
 from fieldfit.types import ModelError, PolicyError
 
 GRID = ff.BoltzmannMachine.grid(5, 5, states=(-1, 1))
@@ -79,3 +79,13 @@ def test_refused_with_a_sentence() -> None:
     tied = ff.BoltzmannMachine.grid(5, 5, tied=True, states=(-1, 1))
     with pytest.raises(ModelError, match="Tied parameters"):
         clusters(tied, np.ones(2, dtype=bool))
+
+
+def test_units_of_conditions_change_nothing() -> None:
+    """The ridge is relative to the variance of each condition, however small that is."""
+    random = np.random.default_rng(0)
+    g, y = random.normal(size=(500, 6)), random.normal(size=(500, 2))
+    unit = np.array([1.0, 1e-9, 1e6, 1.0, 1e-4, 1e3])
+    plain = _ridge(*_products(g, y))
+    scaled = _ridge(*_products(g * unit, y))
+    np.testing.assert_allclose(scaled * unit, plain, rtol=1e-9)

@@ -12,7 +12,7 @@ from fieldfit.api.prepare import Prepared
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.optim.l1_penalty import L1Penalty
-from fieldfit.refinement.statistical import StatisticalStop
+from fieldfit.refinement.statistical import CountedObjective, StatisticalStop
 from fieldfit.types import FieldfitError, FloatArray
 
 Method = Literal["auto", "lbfgs", "newton"]
@@ -60,7 +60,9 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
             raise FieldfitError(
                 "tol='statistical' needs a smooth objective; give a number for tol with an L1 penalty."
             )
-        near_enough = StatisticalStop(objective, prepared.random_state)
+        counted = CountedObjective.of(objective)
+        near_enough = StatisticalStop(objective, prepared.random_state, gtol=settings.gtol, calls=counted.calls)
+        objective = counted
 
     def report(state: Progress, x: FloatArray) -> object:
         told = None if settings.tell is None else settings.tell(state)

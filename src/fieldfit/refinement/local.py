@@ -134,7 +134,7 @@ def local_weights(
             f"{_MOST_CLUSTER_CONDITIONS:,}. Use a smaller graph distance: optimal(1)."
         )
     size = int(min(_MOST_DRAWS, max(_FEWEST_DRAWS, _DRAWS_PER_CONDITION * max(sizes, default=0))))
-    points = drawn_points(model, theta, dataset, size, seed, 0)
+    points = drawn_points(model, theta, dataset, size, seed, 0, only_gibbs=True)
     evaluated = conditions.evaluate(points.codes, theta)
     half = len(points.codes) // 2
     coefficients = conditions.score_coefficients.tocsr()

@@ -7,6 +7,7 @@ cost accuracy, never consistency.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,9 +55,19 @@ def all_points(model: FieldModel, theta: FloatArray) -> Points:
 
 
 def drawn_points(
-    model: FieldModel, theta: FloatArray, dataset: Table | None, size: int, seed: int, batch: int
+    model: FieldModel,
+    theta: FloatArray,
+    dataset: Table | None,
+    size: int,
+    seed: int,
+    batch: int,
+    *,
+    only_gibbs: bool = False,
 ) -> Points:
-    """About ``size`` draws of the model at θ; other numbers of ``batch`` give other draws."""
+    """About ``size`` draws of the model at θ; other numbers of ``batch`` give other draws.
+
+    ``only_gibbs`` excludes exact draws, whose cost is not linear in the number of variables.
+    """
     stream = (seed * 1_000_003 + _STREAM + batch) % (1 << 62)
     if model.observed:
         if dataset is None:
@@ -68,10 +79,10 @@ def drawn_points(
         return Points(codes, weight, False, f"{copies} draws for each of {dataset.n:,} samples", copies)
     weight = np.full(size, 1.0 / size)
     tables = model.log_tables(theta)
-    try:
-        return Points(model.exact.sample(tables, size, stream), weight, False, f"{size:,} independent draws")
-    except WidthError:
-        pass
+    if not only_gibbs:
+        with suppress(WidthError):
+            codes = model.exact.sample(tables, size, stream)
+            return Points(codes, weight, False, f"{size:,} independent draws")
     if dataset is None or dataset.has_missing:
         codes = model.sample(theta, size, stream, method="gibbs").codes
         return Points(codes, weight, False, f"{size:,} Gibbs draws")

@@ -7,7 +7,9 @@ average: both in units of H. A fit has converged statistically when
     γᵀ H⁻¹ γ ≤ fraction² · tr(H⁻¹ M).
 
 γᵀH⁻¹γ comes from conjugate gradients on Hessian products, and tr(H⁻¹M) from sᵀH⁻¹s with s = Σ ε_i ψ_i, ε random signs.
-Both are computed only at iterations at which the gradient is several times smaller than when they were last computed.
+Both are computed only once γ is smaller than ``fraction`` of s, at iterations at which the gradient is several times
+smaller than when they were last computed, and only if that costs less than the rest of the way to the usual tolerance, as
+the recent decrease of the gradient predicts it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
+from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution
 from fieldfit.optim.cg import conjugate_gradients
 from fieldfit.types import FloatArray
@@ -28,6 +31,34 @@ FRACTION = 0.05
 _APART = 4.0
 #: Vectors of random signs behind tr(H⁻¹M), relative residual of a solve, and products of a solve at most.
 _PROBES, _RESIDUAL, _MOST_PRODUCTS = 2, 0.2, 200
+#: Products of a solve before the first one is known, and iterations behind the predicted decrease of the gradient.
+_USUAL_PRODUCTS, _RECENT = 6, 4
+#: How many times the cost of the check the rest of the way must cost.
+_WORTH = 1.0
+#: Saved evaluations that a message gives at most: a gradient that hardly decreases predicts no number.
+_MOST_SAID = 10_000
+
+
+@dataclass(frozen=True)
+class CountedObjective(Objective):
+    """An objective that adds an entry to ``calls`` for each evaluation and Hessian product."""
+
+    calls: list[None] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, plain: Objective) -> CountedObjective:
+        """The same objective, counted."""
+        return cls(plain.problem, plain.precision, plain.start, plain.free, plain.row_weight, plain.units)
+
+    def value_grad(self, x: FloatArray) -> tuple[float, FloatArray]:
+        """The objective (to be minimised) and its gradient."""
+        self.calls.append(None)
+        return super().value_grad(x)
+
+    def hessian_product(self, x: FloatArray, v: FloatArray) -> FloatArray:
+        """Its Hessian times a vector."""
+        self.calls.append(None)
+        return super().hessian_product(x, v)
 
 
 class StoppedObjective(Protocol):
@@ -49,28 +80,69 @@ class StoppedObjective(Protocol):
 
 @dataclass
 class StatisticalStop:
-    """Tells an optimiser when to stop; afterwards ``error`` is the optimisation error as a part of the sampling error."""
+    """Tells an optimiser when to stop; afterwards ``error`` is the optimisation error as a part of the sampling error.
+
+    ``gtol`` is the gradient norm at which the optimiser would stop by itself, 0 where it would not, and ``calls`` counts
+    its evaluations and Hessian products so far.
+    """
 
     objective: StoppedObjective
     seed: int = 0
+    gtol: float = 0.0
+    calls: list[None] = field(default_factory=list)
     fraction: float = FRACTION
     error: float = float("inf")
     products: int = 0
     evaluations: int = 0
     stopped: bool = False
+    saved: float = 0.0
+    _noise_size: float | None = field(default=None, repr=False)
+    _solves: int = field(default=0, repr=False)
+    _history: list[tuple[int, float]] = field(default_factory=list, repr=False)
     _last: float = field(default=float("inf"), repr=False)
     _noise: float | None = field(default=None, repr=False)
 
     def __call__(self, state: Progress, x: FloatArray) -> bool:
         """Whether the fit has converged statistically at this iteration."""
+        self._history.append((len(self.calls), state.gradient_norm))
         if state.iteration == 0:
             self._last = state.gradient_norm
         if state.iteration == 0 or state.gradient_norm * _APART > self._last:
             return False
+        if self.remaining() <= _WORTH * self._cost() or not self._plausible(state.gradient_norm, x):
+            return False
         self._last = state.gradient_norm
         self.error = self.error_at(np.array(x))
         self.stopped = self.error <= self.fraction
+        self.saved = self.remaining() - self.evaluations - self.products
         return self.stopped
+
+    def _plausible(self, gradient_norm: float, x: FloatArray) -> bool:
+        """Whether the gradient is small against a sum of scores with random signs, which costs one evaluation once."""
+        if self._noise_size is None:
+            self._noise_size = float(
+                np.abs(self.objective.signed_score(np.array(x), np.random.default_rng(self.seed))).max()
+            )
+            self.evaluations += 1
+        return gradient_norm <= self.fraction * self._noise_size
+
+    def remaining(self) -> float:
+        """Predicted evaluations and Hessian products until the optimiser would stop by itself."""
+        if self.gtol <= 0:
+            return float("inf")
+        before, norm = self._history[-min(len(self._history), _RECENT + 1)]
+        now, present = self._history[-1]
+        if present <= 0 or norm <= present:
+            return float("inf")
+        return max(0.0, float(np.log(present / self.gtol) / np.log(norm / present))) * max(1, now - before)
+
+    def _cost(self) -> float:
+        """Predicted evaluations and Hessian products of computing the error."""
+        # An iteration of Newton's method has a solve of its own, which is as hard.
+        last = self._history[-1][0] - self._history[-2][0]
+        products = self.products / self._solves if self._solves else max(_USUAL_PRODUCTS, last / 2)
+        solves = 1 if self._noise is not None else 1 + _PROBES
+        return solves * (1 + products)
 
     def judged(self, solution: Solution, gtol: float) -> Solution:
         """The solution with the work of the judgements, and converged if they said so."""
@@ -85,6 +157,8 @@ class StatisticalStop:
             f"converged: optimisation error {100 * self.error:.2g}% of the sampling error, gradient "
             f"{solution.gradient_norm / gtol:.2g} times the tolerance 1e-6"
         )
+        if self.saved >= 1:
+            message += f"; about {min(self.saved, _MOST_SAID):,.0f} evaluations saved"
         return replace(counted, converged=True, message=message)
 
     def error_at(self, x: FloatArray) -> float:
@@ -124,4 +198,5 @@ class StatisticalStop:
             preconditioner=None if diagonal is None else diagonal(x),
         )
         self.products += state.products
+        self._solves += 1
         return float(b @ solution) if state.positive else None
