@@ -1,0 +1,179 @@
+"""Networks: nodewise regressions against glmnet and scikit-learn, and recovery of known graphs against n.
+
+Run: python benchmarks/networks.py [glmnet] [sklearn] [recovery]. The first needs R with glmnet (Debian: r-cran-glmnet); the
+last writes docs/figures/network-recovery.png and .csv. CPU seconds of one thread.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import fieldfit as ff
+from fieldfit import networks
+from fieldfit.data.locate import find_data
+from fieldfit.networks.logistic_paths import logistic_paths
+from fieldfit.networks.nodewise import RULES, split
+from fieldfit.report.figures import figure, save_figure
+from fieldfit.threads import use_threads
+
+HERE = Path(__file__).parent
+
+
+def tables() -> dict[str, networks.Responses]:
+    """Survey, votes, spikes and simulated answers."""
+    random = np.random.default_rng(0)
+    common = random.normal(size=(1000, 1))
+    simulated = (random.normal(size=(1000, 60)) + common > 0).astype(int)
+    court = pd.read_csv(find_data("votes/supreme_court.csv")).dropna()
+    return {
+        "survey, 355 x 18": networks.read_responses(find_data("psych/adhd.csv"), leave_out=["group"]),
+        "votes, 464 x 9": networks.read_responses(court),
+        "simulated, 1,000 x 60": networks.read_responses(simulated),
+        "spikes, 40,000 x 15": networks.read_responses(find_data("spikes/neurons15.csv.gz")),
+        "spikes, 10,000 x 50": networks.read_responses(
+            networks.read_responses(find_data("spikes/neurons50.csv.gz")).subset(np.arange(10_000))
+        ),
+    }
+
+
+def against_glmnet() -> None:
+    """The same paths and networks by glmnet, at its usual and at a strict tolerance."""
+    if shutil.which("Rscript") is None:
+        print("glmnet: skipped, there is no Rscript")
+        return
+    print(
+        "table                     glmnet s   fieldfit s   ratio   glmnet 1e-14 s   edges   same edges   largest difference"
+    )
+    for name, answers in tables().items():
+        with tempfile.TemporaryDirectory() as folder:
+            data, out = Path(folder) / "x.csv", Path(folder) / "out.txt"
+            pd.DataFrame(answers.codes, columns=list(answers.names)).to_csv(data, index=False)
+            seconds = {}
+            for tolerance in ("1e-7", "1e-14"):
+                told = subprocess.run(
+                    ["Rscript", str(HERE / "nodewise_glmnet.R"), str(data), str(out), "0.25", tolerance],
+                    check=True, capture_output=True, text=True,
+                )  # fmt: skip
+                seconds[tolerance] = float(told.stdout.split()[0])
+            result = np.loadtxt(out)
+        with use_threads(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            began = time.process_time()
+            ours = networks.nodewise_network(answers)
+            spent = time.process_time() - began
+        couplings = RULES["and"](split(result[:, : answers.m])[0])
+        same = np.array_equal(couplings != 0, ours.couplings != 0)
+        print(
+            f"{name:24} {seconds['1e-7']:9.2f} {spent:12.3f} {seconds['1e-7'] / spent:7.1f} {seconds['1e-14']:16.2f} "
+            f"{len(ours.pairs):7d} {same!s:>12} {np.abs(couplings - ours.couplings).max():20.1e}"
+        )
+
+
+def against_sklearn() -> None:
+    """One λ for all variables by scikit-learn's solvers, node by node, and by our path down to that λ."""
+    from sklearn.linear_model import LogisticRegression
+
+    print("one λ: table              liblinear s   saga s   fieldfit s (20 λ down to it)")
+    for name, answers in list(tables().items())[:3]:
+        x = answers.codes[answers.whole].astype(float)
+        scaled = x / x.std(axis=0)
+        lam = 0.02
+        seconds = []
+        for solver in ("liblinear", "saga"):
+            began = time.process_time()
+            for j in range(answers.m):
+                peer = LogisticRegression(
+                    l1_ratio=1.0, C=1 / (lam * len(x)), solver=solver, tol=1e-6, max_iter=5000, random_state=0
+                )
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    peer.fit(np.delete(scaled, j, axis=1), x[:, j])
+            seconds.append(time.process_time() - began)
+        with use_threads(1):
+            began = time.process_time()
+            logistic_paths(
+                answers.distinct[0], answers.counts[None].astype(float), lambdas=np.geomspace(0.5, lam, 20)
+            )
+            spent = time.process_time() - began
+        print(f"{name:24} {seconds[0]:12.2f} {seconds[1]:8.2f} {spent:12.3f}")
+
+
+def recovery(side: int = 4, coupling: float = 0.6, trials: int = 15) -> None:
+    """Spin glasses on a grid: the share of graphs that each estimator recovers without a mistake, and F1, against n."""
+    model = ff.BoltzmannMachine.grid(side, side, biases=True, states=(-1, 1))
+    truth = np.zeros((side**2, side**2), dtype=bool)
+    truth[tuple(model.edge_array.T)] = True
+    truth |= truth.T
+    upper = np.triu_indices(side**2, 1)
+    half = coupling / 2  # couplings below half of the true ones are set to 0
+
+    def penalised(sample: networks.Responses) -> np.ndarray:
+        # The pseudo-likelihood with λ of the same form, c = 0.2, and the same threshold.
+        lam = 0.2 * np.sqrt(np.log(side**4 / 0.05) / sample.n)
+        path = logistic_paths(
+            sample.distinct[0], sample.counts[None].astype(float), lambdas=np.geomspace(max(0.5, 2 * lam), lam, 20)
+        )
+        directed = split(path.coefficients[0, :, -1])[0] / 4.0
+        directed[np.abs(directed) < half] = 0.0
+        return RULES["and"](directed)
+
+    methods = {
+        "pseudo-likelihood, EBIC": lambda sample: networks.nodewise_network(sample).couplings,
+        "pseudo-likelihood, threshold": penalised,
+        "RISE, threshold": lambda sample: networks.rise_network(sample, threshold=half).couplings,
+        "logRISE, threshold": lambda sample: networks.log_rise_network(sample, threshold=half).couplings,
+    }
+    rows = []
+    for n in (200, 400, 800, 1600, 3200):
+        found: dict[str, list[tuple[bool, float]]] = {name: [] for name in methods}
+        for trial in range(trials):
+            random = np.random.default_rng(trial)
+            signs = random.choice([-coupling, coupling], len(model.edge_array))
+            theta = np.concatenate([signs, np.zeros(side**2)])
+            sample = networks.read_responses(model.sample(theta, n, random_state=trial).values.astype(int))
+            for name, estimate in methods.items():
+                edges = estimate(sample)[upper] != 0
+                right = int((edges & truth[upper]).sum())
+                score = 2 * right / (int(edges.sum()) + int(truth[upper].sum()))
+                found[name].append((np.array_equal(edges, truth[upper]), score))
+        for name, results in found.items():
+            exact, score = np.mean(np.array(results, dtype=float), axis=0)
+            rows.append({"n": n, "method": name, "recovered": exact, "F1": score, "trials": trials})
+    table = pd.DataFrame(rows)
+    print(table.pivot(index="n", columns="method", values="recovered").round(2).to_string())
+    print(table.pivot(index="n", columns="method", values="F1").round(3).to_string())
+    folder = HERE.parent / "docs" / "figures"
+    table.to_csv(folder / "network-recovery.csv", index=False)
+    colours = ("#2b5c8a", "#7fa8cc", "#b3541e", "#6b8e23")
+    with figure(8.2, 3.6) as drawing:
+        for place, (measure, label) in enumerate(
+            (("recovered", "share of graphs recovered"), ("F1", "mean F1 of edges"))
+        ):
+            axes = drawing.add_axes((0.08 + 0.5 * place, 0.15, 0.4, 0.68))
+            for (name, part), colour, mark in zip(table.groupby("method", sort=False), colours, "osD^", strict=True):
+                axes.plot(
+                    part["n"], part[measure], color=colour, marker=mark, markersize=4.5, linewidth=1.4, label=name
+                )
+            axes.set_xscale("log")
+            axes.set_xticks([200, 400, 800, 1600, 3200], ["200", "400", "800", "1,600", "3,200"])
+            axes.minorticks_off()
+            axes.set_xlabel("samples")
+            axes.set_ylabel(label)
+        handles, labels = axes.get_legend_handles_labels()
+        drawing.legend(handles, labels, loc="upper center", ncols=4, frameon=False, fontsize=8.5)
+    save_figure(drawing, folder, "network-recovery", kinds=("png",))
+
+
+if __name__ == "__main__":
+    RUNS = {"glmnet": against_glmnet, "sklearn": against_sklearn, "recovery": recovery}
+    for chosen in sys.argv[1:] or list(RUNS):
+        RUNS[chosen]()
