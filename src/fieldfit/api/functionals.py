@@ -44,9 +44,9 @@ class Estimate:
 
     def p(self, null: float = 0.0) -> float:
         """Two-sided p-value of the hypothesis that the number is ``null``."""
-        from scipy.stats import norm
+        from scipy.special import ndtr
 
-        return float(2 * norm.sf(abs(self.z(null))))
+        return float(2 * ndtr(-abs(self.z(null))))
 
     def __str__(self) -> str:
         if not self.identified:
@@ -187,8 +187,8 @@ def _differences(g: Callable[[FloatArray], float], theta: FloatArray) -> FloatAr
 
 def check_level(level: float) -> float:
     """The half-width of an interval of this level in standard errors."""
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
     if not (isinstance(level, int | float | np.number) and 0 < level < 1):
         raise FieldfitError(f"The confidence level must be between 0 and 1; got {level!r}.")
-    return float(norm.ppf(0.5 + level / 2))
+    return float(ndtri(0.5 + level / 2))

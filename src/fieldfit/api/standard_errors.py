@@ -213,7 +213,7 @@ class StandardErrors(FitState):
         {'x0:x1': 0.112, 'x0:x2': 0.143, 'x1:x2': 0.117}
         """
         import pandas as pd
-        from scipy.stats import norm
+        from scipy.special import ndtr
 
         half = check_level(level)
         names: Sequence[str] = self.model.parameter_names
@@ -227,7 +227,7 @@ class StandardErrors(FitState):
                 "estimate": estimate,
                 "std_error": errors,
                 "z": z,
-                "p": 2 * norm.sf(np.abs(z)),
+                "p": 2 * ndtr(-np.abs(z)),
                 "lower": estimate - half * errors,
                 "upper": estimate + half * errors,
             },

@@ -58,11 +58,11 @@ def accuracy(fit: Fit, level: float = 0.95) -> tuple[Any, Any]:
 
 def z_and_p(fit: Fit, errors: Any) -> tuple[Any, Any]:
     """Each estimate in standard errors, and the two-sided p-value of its being 0; NaN where the error is not known."""
-    from scipy.stats import norm
+    from scipy.special import ndtr
 
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(errors > 0, fit.theta / errors, np.nan)
-    return z, 2 * norm.sf(np.abs(z))
+    return z, 2 * ndtr(-np.abs(z))
 
 
 def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> None:

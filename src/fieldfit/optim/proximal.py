@@ -4,8 +4,9 @@ Each step minimises a quasi-Newton model of f plus the penalty itself (Scheinber
 quasi-Newton method with global complexity analysis", 2016), over the coordinates that are not 0 or whose gradient moves
 them away from 0. Orthant-wise methods minimise the model without the penalty's corners and cut off what leaves the
 orthant; near the optimum the cut directions are poor, and most steps have to be shortened. On 500 sentences of
-CoNLL-2000 (l1 = 1) the tolerance of 1e-4 takes 218 evaluations here and took 1,265 there. The elastic net is this with
-the L2 term inside f.
+CoNLL-2000 (l1 = 1) the tolerance of 1e-4 takes 218 evaluations here and took 1,265 there. Far from the optimum they go
+as far for a fraction of the work, so the first steps are orthant-wise (orthant.py) until they bring little. The elastic
+net is this with the L2 term inside f.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from fieldfit.optim.descent import Descent, Point, ValueGradient, start_point
 from fieldfit.optim.l1_penalty import L1Penalty
 from fieldfit.optim.line_search import SearchOutcome
+from fieldfit.optim.orthant import OrthantSteps, step_in_orthant
 from fieldfit.optim.quadratic_model import QuadraticModel
 from fieldfit.optim.solution import Callback, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray
@@ -28,6 +30,8 @@ _PAIRS, _FEW_PAIRS, _MANY_PARAMETERS = 20, 6, 1_000_000
 #: The model is minimised to this fraction of the pseudo-gradient, with at most this many passes.
 _FORCING, _PASSES = 0.1, 50
 _DECREASE = 1e-4
+#: How often an orthant-wise step is halved before proximal steps take over.
+_SHORTER = 8
 _NOISE = 1e-10
 
 
@@ -76,6 +80,8 @@ class _Descent(Descent):
         self._penalty = penalty
         self._model = model
         self._scaled = scaled
+        # A preconditioner makes the proximal steps good from the start.
+        self._orthant = None if scaled else OrthantSteps()
 
     def begin(self) -> bool:
         """Evaluate the start."""
@@ -86,6 +92,17 @@ class _Descent(Descent):
     def step(self, gtol: float) -> Status | None:
         """A step along the minimum of the model; once more without a model before giving up."""
         previous = self.current
+        if self._orthant is not None:
+            outcome, tried = self._move_in_orthant(self._orthant)
+            if outcome is SearchOutcome.UNBOUNDED:
+                return Status.UNBOUNDED
+            if outcome is SearchOutcome.FOUND:
+                step, change = self.current.x - previous.x, self.current.gradient - previous.gradient
+                self._orthant.append(step, change, self.current.value, shortened=tried > 1)
+                if self._orthant.slow:
+                    self._leave_orthants(self._orthant)
+                return None
+            self._leave_orthants(self._orthant)
         while True:
             outcome = self._move()
             if outcome is SearchOutcome.UNBOUNDED:
@@ -104,6 +121,30 @@ class _Descent(Descent):
     def _accept(self, x: FloatArray, value: float, gradient: FloatArray) -> None:
         absolute, norm = self._penalty.look(x, gradient)
         self.current = Point(x, gradient, value + absolute, norm)
+
+    def _leave_orthants(self, orthant: OrthantSteps) -> None:
+        """Go on with proximal steps and what the others have learned about the curvature."""
+        for step, change in orthant.pairs:
+            self._model.append(step, change)
+        self._orthant = None
+
+    def _move_in_orthant(self, orthant: OrthantSteps) -> tuple[SearchOutcome, int]:
+        """Step to a better point in the orthant of the pseudo-gradient; also the number of lengths tried."""
+        at, pseudo = self.current, self._penalty.pseudo.copy()
+        direction = orthant.direction(pseudo)
+        t = 1.0
+        for tried in range(1, _SHORTER + 1):
+            moved = step_in_orthant(at.x, pseudo, direction, t)
+            value, gradient = self._evaluate(moved)
+            if value == -math.inf:
+                return SearchOutcome.UNBOUNDED, tried
+            total = value + float(self._penalty.weights @ np.abs(moved))
+            promise = float(pseudo @ (moved - at.x))
+            if promise < 0 and total <= at.value + _DECREASE * promise and np.isfinite(gradient).all():
+                self._accept(moved, value, gradient)
+                return SearchOutcome.FOUND, tried
+            t *= 0.5
+        return SearchOutcome.FAILED, _SHORTER
 
     def _move(self) -> SearchOutcome:
         """Step to a better point along the minimum of the model."""

@@ -89,9 +89,10 @@ class QuadraticModel:
         self, free: IntArray, metric: FloatArray, first_scale: float
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The diagonal σD and the thin matrices of B = σD − left · rightᵀ."""
-        rows = np.array(self._order, dtype=np.int64)
-        S = self._steps[rows[:, None], free].astype(np.float64, copy=False)
-        Y = self._changes[rows[:, None], free].astype(np.float64, copy=False)
+        S, Y = (
+            np.array([np.take(block[row], free) for row in self._order], dtype=np.float64).reshape(-1, len(free))
+            for block in (self._steps, self._changes)
+        )
         curvature = np.einsum("ij,ij->i", S, Y)
         size = np.sqrt(np.einsum("ij,ij->i", S, S) * np.einsum("ij,ij->i", Y, Y))
         useful = curvature > _LEAST_CURVATURE * size
@@ -104,9 +105,12 @@ class QuadraticModel:
         below = np.tril(products, -1)
         scaled = sigma * metric * S
         middle = np.block([[scaled @ S.T, below], [below.T, -np.diag(np.diag(products))]])
-        thin = np.concatenate([scaled, Y])
+        right = np.ascontiguousarray(np.concatenate([scaled, Y]).T)
+        # One product with the small inverse; solving for every column took longer than the evaluations. The blocks of
+        # the matrix differ by many orders of magnitude, which its own diagonal takes out.
+        size = 1.0 / np.sqrt(np.abs(np.diag(middle)))
         try:
-            solved = np.linalg.solve(middle, thin)
+            inverse = size[:, None] * np.linalg.inv(size[:, None] * middle * size) * size
         except np.linalg.LinAlgError:
-            solved = np.full_like(thin, np.nan)
-        return sigma * metric, np.ascontiguousarray(solved.T), np.ascontiguousarray(thin.T)
+            inverse = np.full_like(middle, np.nan)
+        return sigma * metric, right @ inverse.T, right
