@@ -8,7 +8,7 @@ import pytest
 import fieldfit as ff
 from fieldfit.policies import Policy
 from fieldfit.refinement import local_refined
-from fieldfit.refinement.local import _products, _ridge, clusters, refine_locally
+from fieldfit.refinement.local import _local_conditions, _products, _ridge, clusters, refine_locally
 from fieldfit.types import ModelError, PolicyError
 
 GRID = ff.BoltzmannMachine.grid(5, 5, states=(-1, 1))
@@ -89,3 +89,12 @@ def test_units_of_conditions_change_nothing() -> None:
     plain = _ridge(*_products(g, y))
     scaled = _ridge(*_products(g * unit, y))
     np.testing.assert_allclose(scaled * unit, plain, rtol=1e-9)
+
+
+def test_a_variable_with_many_neighbours_takes_a_smaller_distance() -> None:
+    star = ff.BoltzmannMachine(60, [(0, k) for k in range(1, 60)], states=(-1, 1))
+    conditions, reach = _local_conditions(star, None, np.ones(59, dtype=bool))
+    assert reach == 1
+    assert conditions.size == 118
+    with pytest.raises(PolicyError, match="smaller graph distance"):
+        _local_conditions(star, 2, np.ones(59, dtype=bool))

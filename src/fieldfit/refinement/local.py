@@ -125,14 +125,7 @@ def local_weights(
 
     all_clusters = clusters(model, free)
     place = {int(node): slice_ for node, slice_ in zip(conditions.nodes.tolist(), conditions.slices, strict=True)}
-    sizes = [
-        sum(place[v].stop - place[v].start for v in cluster.nodes.tolist() if v in place) for cluster in all_clusters
-    ]
-    if max(sizes, default=0) > _MOST_CLUSTER_CONDITIONS:
-        raise PolicyError(
-            f"A variable and its neighbours have {max(sizes):,} moment conditions; local weights take at most "
-            f"{_MOST_CLUSTER_CONDITIONS:,}. Use a smaller graph distance: optimal(1)."
-        )
+    sizes = _cluster_sizes(all_clusters, conditions)
     size = int(min(_MOST_DRAWS, max(_FEWEST_DRAWS, _DRAWS_PER_CONDITION * max(sizes, default=0))))
     points = drawn_points(model, theta, dataset, size, seed, 0, only_gibbs=True)
     evaluated = conditions.evaluate(points.codes, theta)
@@ -173,6 +166,27 @@ def local_weights(
     shape = (conditions.n_parameters, conditions.size)
     matrix = coo_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
     return matrix.tocsr(), len(points.codes), kept, variances
+
+
+def _cluster_sizes(all_clusters: list[Cluster], conditions: NodeConditions) -> list[int]:
+    """The number of conditions of each cluster."""
+    count = np.bincount(conditions.nodes[conditions.component], minlength=conditions.model.m)
+    return [int(count[cluster.nodes].sum()) for cluster in all_clusters]
+
+
+def _local_conditions(model: FieldModel, distance: int | None, free: BoolArray) -> tuple[NodeConditions, int]:
+    """The conditions and their graph distance: 2 where it is open, or 1 where clusters would be too large for that."""
+    all_clusters = clusters(model, free)
+    for reach in (_DISTANCE, 1) if distance is None else (distance,):
+        conditions = NodeConditions(model, model.structure().free, reach)
+        largest = max(_cluster_sizes(all_clusters, conditions), default=0)
+        if largest <= _MOST_CLUSTER_CONDITIONS:
+            return conditions, reach
+    instead = "Use a smaller graph distance: optimal(1)." if reach > 1 else "Use one stage, or 'PL1 >> FL~10000'."
+    raise PolicyError(
+        f"A few neighbouring variables have {largest:,} moment conditions; local weights take at most "
+        f"{_MOST_CLUSTER_CONDITIONS:,}. {instead}"
+    )
 
 
 def _products(g: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -226,10 +240,8 @@ def refine_locally(
             f"'{bound.policy} >> optimal' has too many moment conditions for dense weights, and local weights are for PL1 "
             f"with all components selected. Use 'PL1 >> optimal'."
         )
-    reach = _DISTANCE if distance is None else distance
     with one_blas_thread(with_scipy=True):
-        nodes = np.concatenate([np.asarray(model.structure().free)])
-        conditions = NodeConditions(model, nodes, reach)
+        conditions, reach = _local_conditions(model, distance, free)
         matrix, draws, kept, variances = local_weights(model, theta, conditions, free, dataset, random_state)
         samples = SampleConditions(conditions, dataset.codes, None, row_weight)
         refined_theta, converged, steps = _solve(samples, matrix, theta, free, precision, variances)
