@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*)
 
-.PHONY: demo test test-fast reproduce check unit coverage package format stubs sanitize clean
+.PHONY: demo test test-fast reproduce check unit coverage package format stubs sanitize bench bench-quick clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m fieldfit.demo --out demo-output
@@ -17,6 +17,14 @@ test-fast: $(VENV)/.installed
 
 reproduce: $(VENV)/.installed
 	$(BIN)/fieldfit reproduce all --scale small --out reproduction-output
+
+# All benchmarks (they write docs/benchmarks.md), and a few in three minutes; ratios that have fallen are marked.
+# Peers are used where they are installed: pip install pyagrum python-crfsuite.
+bench: $(VENV)/.installed
+	$(BIN)/python benchmarks/write_page.py
+
+bench-quick: $(VENV)/.installed
+	$(BIN)/python benchmarks/write_page.py --quick --keep
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

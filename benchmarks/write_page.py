@@ -1,10 +1,15 @@
-"""Run the benchmarks one after the other and write what they print to docs/benchmarks.md.
+"""Run the benchmarks one after the other, compare them with the page and write what they print to docs/benchmarks.md.
 
-Run on a quiet machine: python benchmarks/write_page.py [name ...]     (names as below; others keep their last output)
+    python benchmarks/write_page.py [--keep] [--quick] [name ...]
+
+Names as below; others keep their last output. `--quick` runs a few short ones; with `--keep` the page stays as it is. After
+each script its ratios (numbers after "ratio", or before "times") stand beside those of the page; one that has fallen to
+less than 0.8 of what it was is marked, so that a slow-down is seen. Run it on a quiet machine.
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import os
 import platform
@@ -92,11 +97,16 @@ tokens.""",
         "![Measured error against measured seconds](figures/planner-promise.png)",
     ),
 }
+#: Sections that take three minutes together.
+QUICK = ("inference", "grids", "single", "threads", "chains")
+#: A ratio below this share of the page's is marked.
+FALLEN = 0.8
 HEAD = """# Benchmarks
 
 `python benchmarks/write_page.py` writes this page. Each block is the output of its script. Each ratio compares two
 runs on the same machine within a minute, with the same work and, where there is one, the same objective. No test
-asserts a time.
+asserts a time. `make bench` runs all of them and marks ratios that have fallen since the page was written, `make
+bench-quick` a few in three minutes without changing the page.
 """
 
 
@@ -117,8 +127,35 @@ def sections() -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
+_RATIO = re.compile(r"ratio:?\s+(?:p50 )?([0-9.]+)|([0-9.]+) times")
+
+
+def ratios(text: str) -> list[float]:
+    """The ratios that a script has printed, in order."""
+    return [float((first or second).rstrip(".")) for first, second in _RATIO.findall(text)]
+
+
+def compare(before: str, now: str) -> list[str]:
+    """A line for each ratio with the one at the same place of the page; none where the places have changed."""
+    old, new = ratios(before), ratios(now)
+    if len(old) != len(new):
+        return [f"  {len(new)} ratios, the page has {len(old)}: not compared"] if old else []
+    return [
+        f"  ratio {b:g}, the page has {a:g}{'   SLOWER' if b < FALLEN * a else ''}"
+        for a, b in zip(old, new, strict=True)
+    ]
+
+
 def main() -> None:
-    wanted = sys.argv[1:] or list(RUNS)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", action="store_true", help="leave the page as it is")
+    parser.add_argument("--quick", action="store_true", help=f"run {', '.join(QUICK)}")
+    parser.add_argument("names", nargs="*", help=f"sections: {', '.join(RUNS)}")
+    options = parser.parse_args()
+    unknown = sorted(set(options.names) - set(RUNS))
+    if unknown:
+        parser.error(f"unknown sections: {', '.join(unknown)}")
+    wanted = options.names or (list(QUICK) if options.quick else list(RUNS))
     texts = sections()
     for name in wanted:
         title, command, note = RUNS[name]
@@ -130,6 +167,10 @@ def main() -> None:
         if done.returncode:
             print(done.stderr[-2000:], file=sys.stderr)
             raise SystemExit(f"{name} failed; the page is as it was.")
+        for line in compare(texts.get(name, ""), done.stdout):
+            print(line, flush=True)
+        if options.keep:
+            continue
         when = datetime.date.today().isoformat()
         machine = f"{when}, {processor()}, {os.cpu_count()} cores, Python {platform.python_version()}"
         shown = " ".join(["python", f"benchmarks/{command[0]}", *command[1:]])
