@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fieldfit.report.figures import BLUE
-from fieldfit.report.network import RED, draw_networks, layout, radius
+from fieldfit.report.network import RED, _around, draw_networks, layout, radius
 from fieldfit.types import ModelError
 
 W = np.zeros((6, 6))
@@ -54,3 +54,11 @@ def test_rings_clusters_and_long_names():
 def test_a_network_without_edges_is_drawn():
     drawing = draw_networks(list("abcdef"), [np.zeros((6, 6))])
     assert not drawing.axes[0].lines
+
+
+def test_an_edge_goes_around_a_variable_in_its_way():
+    places = np.array([[0.0, 0.5], [1.0, 0.5], [0.5, 0.52], [0.5, 1.0]])
+    line = _around(places, 0, 1, 0.1)
+    np.testing.assert_allclose(line[[0, -1]], places[:2])
+    assert np.sqrt(((line - places[2]) ** 2).sum(axis=1)).min() > 0.1
+    np.testing.assert_array_equal(_around(places, 0, 3, 0.1), places[[0, 3]])

@@ -151,8 +151,9 @@ def _draw(
     for j, k in sorted(pairs.tolist(), key=lambda pair: abs(couplings[pair[0], pair[1]])):
         share = abs(couplings[j, k]) / largest
         positive = couplings[j, k] > 0
+        line = _around(positions, j, k, 1.3 * size)
         axes.plot(
-            positions[[j, k], 0], positions[[j, k], 1], color=BLUE if positive else RED, zorder=1,
+            line[:, 0], line[:, 1], color=BLUE if positive else RED, zorder=1,
             linewidth=0.4 + 5.6 * share, alpha=0.25 + 0.65 * share, solid_capstyle="butt",
             linestyle="-" if positive else (0, (2.2, 0.9)),
         )  # fmt: skip
@@ -168,6 +169,25 @@ def _draw(
                 axes.add_patch(Wedge((x, y), outer, 90 - 360 * share, 90, facecolor=INK, linewidth=0, zorder=3))
         axes.add_patch(Circle((x, y), size, facecolor=fills[j], edgecolor=INK, linewidth=0.7, zorder=4))
         axes.text(x, y, shown[j], ha="center", va="center", fontsize=font, zorder=5)
+
+
+def _around(positions: FloatArray, j: int, k: int, room: float) -> FloatArray:
+    """Points of the edge from j to k: straight, or a curve where a third variable would be closer to it than ``room``."""
+    start, end = positions[j], positions[k]
+    along = end - start
+    length = float(np.sqrt(along @ along))
+    across = np.array([-along[1], along[0]]) / length
+    others = np.delete(positions, [j, k], axis=0) - start
+    place, offset = others @ along / length**2, others @ across
+    near = (place > 0) & (place < 1) & (np.abs(offset) < room)
+    if not near.any():
+        return np.array([start, end])
+    closest = int(np.argmin(np.where(near, np.abs(offset), np.inf)))
+    # The middle of the curve passes on the other side of the variable in the way.
+    bend = offset[closest] - np.copysign(2.2 * room, offset[closest])
+    t = np.linspace(0.0, 1.0, 41)[:, None]
+    curve: FloatArray = start + t * along + 4 * t * (1 - t) * bend * across
+    return curve
 
 
 def _legend(drawing: Figure, largest: float, labels: Sequence[str], ringed: bool, height: float) -> None:
