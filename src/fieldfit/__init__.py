@@ -17,6 +17,7 @@ _HOMES = {
     "BoltzmannMachine": "fieldfit.models.boltzmann",
     "CRFTagger": "fieldfit.estimators.crf_tagger",
     "ChainCRF": "fieldfit.models.chain_crf",
+    "Checkpoint": "fieldfit.api.checkpoint",
     "EarlyStopping": "fieldfit.optim.early_stopping",
     "Factor": "fieldfit.models.mrf",
     "FamilyMixtures": "fieldfit.api.mixtures",
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from fieldfit import networks as networks
     from fieldfit import proteins as proteins
     from fieldfit.api.best_weights import best_weights as best_weights
+    from fieldfit.api.checkpoint import Checkpoint as Checkpoint
     from fieldfit.api.comparison import compare as compare
     from fieldfit.api.comparison import likelihood_ratio as likelihood_ratio
     from fieldfit.api.files import load as load

@@ -17,6 +17,7 @@ import numpy as np
 
 from fieldfit.models.base import Problem
 from fieldfit.optim import Callback, Solution, minimise
+from fieldfit.optim.keeping import Keeper
 from fieldfit.optim.newton import DENSE_BELOW
 from fieldfit.optim.preconditioner import InverseProduct, StagedPreconditioner
 from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError
@@ -100,12 +101,13 @@ class Objective:
         near: InverseProduct | None = None,
         at_optimum: bool = False,
         callback: Callback | None = None,
+        keeper: Keeper | None = None,
     ) -> Solution:
         """The optimum from ``start``, with the optimiser that suits the problem.
 
         ``l1`` (r,) are the weights of an L1 penalty, ``near`` is an operator near H⁻¹, where there is a better one than
         the problem's own. ``at_optimum`` says that the start is expected to be the optimum: then nothing is spent on a
-        preconditioner.
+        preconditioner. A ``keeper`` is told the states, and may have one to go on from.
         """
         plain = self.problem.optimiser == "lbfgs" and method != "newton"
         if l1 is not None or at_optimum:
@@ -128,6 +130,7 @@ class Objective:
             max_iter=max_iter,
             units=self.free_units,
             callback=callback,
+            keeper=keeper,
         )
 
     @property

@@ -12,6 +12,7 @@ import numpy as np
 
 from fieldfit.api.refinement import read_refinement
 from fieldfit.api.result import Fit
+from fieldfit.api.saved_fields import checked_matrix, checked_record, checked_seed
 from fieldfit.api.state import Convergence, SampleSize, Saved
 from fieldfit.data.container import read_container, write_container
 from fieldfit.data.encoders import names_of, read_encoder
@@ -22,6 +23,8 @@ from fieldfit.types import Arrays, FieldfitError, FileFormatError, Plain
 from fieldfit.variance import Moments
 from fieldfit.weights.storing import from_plain, to_plain
 
+#: Parameters up to which the names in a file are compared.
+_MOST_COMPARED = 20_000
 #: Parameters up to which a saved fit carries its bread and meat.
 _MOST_SAVED_PARAMETERS = 1_000
 
@@ -152,17 +155,28 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
         theta = model.check_theta(arrays["theta"])
         r = model.n_parameters
         bread, meat = arrays.get("bread"), arrays.get("meat")
-        if arrays["sigma2"].shape != (r,) or arrays["free"].shape != (r,) or arrays["free"].dtype != np.bool_:
+        if r <= _MOST_COMPARED and len(set(model.parameter_names)) < r:
+            raise FileFormatError(f"{path} has two parameters of the same name.")
+        sigma2, free = arrays["sigma2"], arrays["free"]
+        if sigma2.shape != (r,) or sigma2.dtype != np.float64 or free.shape != (r,) or free.dtype != np.bool_:
             raise FileFormatError(f"{path} has arrays that do not belong to its {r} parameters.")
+        dropped, separated = arrays["dropped_rows"], header["separated"]
+        if not (sigma2 > 0).all() or dropped.dtype.kind != "i" or dropped.ndim != 1:
+            raise FileFormatError(f"{path} has penalties or dropped rows that no fit has.")
+        if not isinstance(separated, list) or not set(separated) <= set(model.parameter_names if separated else ()):
+            raise FileFormatError(f"{path} names parameters that its model does not have.")
         l1 = arrays.get("l1")
-        if l1 is not None and (l1.shape != (r,) or l1.dtype != np.float64):
+        if l1 is not None and (l1.shape != (r,) or l1.dtype != np.float64 or not ((l1 >= 0) & np.isfinite(l1)).all()):
             raise FileFormatError(f"{path} has L1 weights that do not belong to its {r} parameters.")
         moments = None
         if bread is not None and meat is not None:
-            if bread.shape != (r, r) or meat.shape != (r, r):
-                raise FileFormatError(f"{path} has a bread of shape {bread.shape} for {r} parameters.")
-            moments = Moments(bread, meat, float(header["total_weight"]), "the data, as saved")
+            bread, meat = checked_matrix(bread, r, "bread"), checked_matrix(meat, r, "meat")
+            total = float(header["total_weight"])
+            if not 0 < total < np.inf:
+                raise FileFormatError(f"{path} has samples of the total weight {total}.")
+            moments = Moments(bread, meat, total, "the data, as saved")
         policy = Policy.parse(header["policy"])
+        cost = None if header["cost"] is None else checked_record(Cost, header["cost"])
         weights = None
         if header["weights"] is not None:
             weights = from_plain(header["weights"], _part(arrays, "weights_"), policy, r)
@@ -175,16 +189,14 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             theta=theta,
             free=arrays["free"],
             penalty=Penalty(arrays["sigma2"], l1),
-            size=SampleSize(**header["size"]),
-            convergence=Convergence(**header["convergence"]),
-            random_state=header["random_state"],
+            size=checked_record(SampleSize, header["size"]),
+            convergence=checked_record(Convergence, header["convergence"]),
+            random_state=checked_seed(header["random_state"]),
             separated=tuple(header["separated"]),
             dropped_rows=arrays["dropped_rows"],
             weights=weights,
             encoder=encoder,
-            saved=Saved(
-                moments, str(header["fingerprint"]), None if header["cost"] is None else Cost(**header["cost"])
-            ),
+            saved=Saved(moments, str(header["fingerprint"]), cost),
             refinement=refinement,
             started_from=None if header["started_from"] is None else Policy.parse(header["started_from"]),
         )

@@ -5,6 +5,7 @@ prepare (samples, drawn Z, compiled problem) → choose the weights β, if they 
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,19 +15,23 @@ from typing import Literal, cast
 
 from numpy.typing import ArrayLike
 
+from fieldfit.api.checkpoint import Checkpoint, as_checkpoint, refuse_checkpoint
 from fieldfit.api.prepare import Prepared, check_samples, prepare, refuse_nothing, starting_point
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
-from fieldfit.api.sharded import Place, prepare_shards
+from fieldfit.api.sharded import Place, prepare_shards, refuse_pieces, shown
 from fieldfit.api.solve import Method, Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
+from fieldfit.arguments import positive_number, seed, whole_number
 from fieldfit.models.base import Model
 from fieldfit.models.identification import with_open_weights
 from fieldfit.objective import ByParameter, Penalty
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.policies import Policy, Staged, as_estimator
-from fieldfit.types import ConvergenceWarning, FieldfitError, FloatArray, IntArray, SeparationWarning
+from fieldfit.shards.pieces import as_pieces
+from fieldfit.shards.sharded_dataset import read_pieces
+from fieldfit.types import ConvergenceWarning, FloatArray, IntArray, SeparationWarning
 from fieldfit.variance.separation import separated_parameters, separation_message
 from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, as_options, automatic_weights
 
@@ -53,6 +58,7 @@ def fit(
     stopping: EarlyStopping | None = None,
     backend: object = None,
     shards: int | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
 ) -> Fit:
     """Maximise the stochastic composite likelihood of a policy.
 
@@ -62,7 +68,9 @@ def fit(
         The model. Its variables take the names of the data's columns, unless it has names.
     data : array_like, DataFrame, str, Path or Sequences
         Samples. For fields: rows of an array or data frame, or the path of a CSV file; NaN or blank is missing and
-        is summed out. For chains: `Sequences`.
+        is summed out. For chains: `Sequences`. Fields also take data in pieces, which are read where they are held and
+        never brought together: a Dask data frame or array, the pattern of CSV or Parquet files (``"data/*.csv"``), or a
+        folder that ``fieldfit shard`` made.
     policy : str, Policy or Staged, default: "PL1"
         The policy, such as ``"PL1 + 0.2*PL2"``. ``"FL"`` is maximum likelihood, ``"PL1"`` is maximum
         pseudo-likelihood. ``"PL1 >> optimal"`` has a second stage; see `refine`.
@@ -108,6 +116,9 @@ def fit(
     shards : int or None, default: None
         Number of pieces that the samples are divided into. The estimate depends on it in the last digits, and not on the
         backend or its number of workers. None: 32 pieces or more with a backend, and one without.
+    checkpoint : str, Path, Checkpoint or None, default: None
+        File that keeps the state of the fit, written at intervals and after Ctrl-C or an error. See `Checkpoint` for how
+        to go on from it.
 
     Returns
     -------
@@ -144,32 +155,45 @@ def fit(
     array([0.11, 0.14, 0.12])
     """
     began = time.perf_counter()
-    if isinstance(tol, str) and tol != "statistical":
-        raise FieldfitError(f"tol is {tol!r}; it must be a number or 'statistical'.")
-    numeric = 1e-6 if isinstance(tol, str) else tol
+    numeric = (
+        1e-6 if isinstance(tol, str) and tol == "statistical" else positive_number(tol, "tol", ", or 'statistical'")
+    )
+    max_iter, random_state = whole_number(max_iter, "max_iter", 0), seed(random_state)
     chosen, automatic = as_estimator(policy), None if weights is None else as_options(weights)
+    kept = as_checkpoint(checkpoint)
+    if kept is not None:
+        refuse_checkpoint(chosen, automatic is not None, stopping is not None, isinstance(tol, str))
     if isinstance(chosen, Staged):
         from fieldfit.api.refine import fit_stages
 
         options = {
             "sigma2": sigma2, "l1": l1, "weights": weights, "random_state": random_state, "start": start, "fixed": fixed,
             "method": method, "tol": tol, "max_iter": max_iter, "wide_rows": wide_rows, "progress": progress,
-            "stopping": stopping, "backend": backend, "shards": shards,
+            "stopping": stopping, "checkpoint": checkpoint, "backend": backend, "shards": shards,
             "sample_weight": sample_weight, "weight_kind": weight_kind, "groups": groups,
         }  # fmt: skip
         return fit_stages(model, data, chosen, options)
     if automatic is None and weights is not None:
         chosen = chosen.with_betas(cast(Sequence[float], weights))
-    dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
+    place, pieces = Place.of(backend, shards), as_pieces(data)
+    if pieces is None:
+        dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
+    else:
+        refuse_pieces(shards, automatic is not None)
+        place = Place.for_pieces(pieces) if place is None else place
+        dataset = read_pieces(
+            model, pieces, chosen, place.backend, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups
+        )
     check_samples(dataset)
-    model = model.complete(dataset)
+    seen = shown(dataset)
+    model = model.complete(seen)
     penalty = Penalty.of(sigma2, l1, model.parameter_names)
     initial, free = starting_point(model, start, fixed)
-    bound = chosen.bind(model.structure(dataset))
+    bound = chosen.bind(model.structure(seen))
     # Automatic weights are still open: every term may get one.
-    judged = bound if automatic is None else with_open_weights(chosen, automatic.by).bind(model.structure(dataset))
-    model.check_estimable(dataset, judged, free & ~penalty.penalised)
-    samples = partial(prepare_shards, place=place) if (place := Place.of(backend, shards)) is not None else prepare
+    judged = bound if automatic is None else with_open_weights(chosen, automatic.by).bind(model.structure(seen))
+    model.check_estimable(seen, judged, free & ~penalty.penalised)
+    samples = prepare if place is None else partial(prepare_shards, place=place)
     prepared = samples(
         model,
         dataset,
@@ -185,7 +209,8 @@ def fit(
     scale = prepared.scale if automatic is None else prepared.dataset.total_weight
     gtol = numeric * scale
     tell = None if progress is None else as_callback(progress, max_iter, gtol)
-    settings = Settings(method, gtol, max_iter, tell, stopping, statistical=isinstance(tol, str))
+    statistical = isinstance(tol, str)
+    settings = Settings(method, gtol, max_iter, tell, stopping, statistical, kept)
     weights_found = None
     if automatic is not None:
         prepared, weights_found = choose_weights(prepared, automatic, settings, numeric)

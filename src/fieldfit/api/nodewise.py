@@ -39,7 +39,7 @@ def fit_nodewise(model: Model, data: object, staged: Staged, options: Mapping[st
             f"'{staged}': Nodewise has no instruments beyond the neighbours. Write 'Nodewise >> optimal', or "
             f"'PL1 >> {second}'."
         )
-    for name in ("sigma2", "l1", "weights"):
+    for name in ("sigma2", "l1", "weights", "backend", "shards"):
         if options[name] is not None:
             raise PolicyError(
                 f"'{staged}' has no {name}: every variable is fitted on its own. Use 'PL1 >> optimal' with {name}."

@@ -89,6 +89,16 @@ class Prepared:
         return self.free & ~self.penalty.penalised
 
     @property
+    def fingerprint(self) -> str:
+        """A short name for the samples and their weights."""
+        return self.model.fingerprint(self.dataset)
+
+    @property
+    def division(self) -> str:
+        """How the samples are divided, which decides the order of sums."""
+        return "1"
+
+    @property
     def cost(self) -> Cost | None:
         """The cost of one evaluation."""
         return self.model.selection_cost(self.selection)

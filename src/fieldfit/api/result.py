@@ -89,7 +89,7 @@ class Fit(StandardErrors):
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the fitted samples and their weights; empty if unknown."""
-        return self.saved.fingerprint if self.dataset is None else self.model.fingerprint(self.dataset)
+        return self.saved.fingerprint if self.prepared is None else self.prepared.fingerprint
 
     @cached_property
     def _specification_test(self) -> SpecificationTest:

@@ -9,17 +9,23 @@ import numpy as np
 
 from fieldfit.api.prepare import Prepared
 from fieldfit.data.dataset import Dataset
-from fieldfit.models.base import Model, Problem
+from fieldfit.models.base import Cost, Model, Problem
 from fieldfit.objective import Penalty
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.shards.backend import Backend, LocalBackend, Placed
+from fieldfit.shards.pieces import Pieces
 from fieldfit.shards.problem import ShardedProblem
 from fieldfit.shards.shard import Given, Recipe
+from fieldfit.shards.sharded_dataset import RemoteSelection, ShardedDataset
 from fieldfit.types import BoolArray, DataError, FieldfitError, FloatArray, IntArray
 
 #: Shards of few samples, and samples of a shard where there are many: enough for the workers that such samples are worth.
 _FEWEST_SHARDS, _SHARD_SAMPLES = 32, 1 << 18
+
+
+#: Bytes of the shards of a folder that stay in memory, and bytes that a value takes when it is compiled, roughly.
+_KEPT_BYTES, _BYTES = 1 << 30, 16
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,14 @@ class Place:
         if backend is None:
             return None if shards is None else cls(LocalBackend(), int(shards))
         return cls(as_backend(backend), None if shards is None else int(shards))
+
+    @classmethod
+    def for_pieces(cls, pieces: Pieces) -> Place:
+        """Pieces in this process, as many of them in memory as there is room for."""
+        if pieces.folder is None:
+            return cls(LocalBackend(), None)
+        rows = max(file.rows for file in pieces.folder.files)
+        return cls(LocalBackend(keep=int(_KEPT_BYTES // (rows * (_BYTES * pieces.folder.m + 100)))), None)
 
     def starts(self, n: int) -> IntArray:
         """(shards + 1,) the first sample of each shard of n samples, and n; no shard is empty."""
@@ -68,8 +82,29 @@ class ShardedPrepared(Prepared):
     placed: Placed
     starts: IntArray
 
+    @property
+    def fingerprint(self) -> str:
+        """A short name for the samples and their weights."""
+        return self.dataset.digest if isinstance(self.dataset, ShardedDataset) else super().fingerprint
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost of one evaluation."""
+        if isinstance(self.problem, ShardedProblem) and isinstance(self.dataset, ShardedDataset):
+            return self.problem.cost
+        return super().cost
+
+    @property
+    def division(self) -> str:
+        """The sizes of the shards."""
+        return " ".join(map(str, np.unique(np.diff(self.starts)))) + f" in {len(self.starts) - 1}"
+
     def compile(self, selection: Selection) -> Problem:
         """The same samples with another selection, cut into the parts of the shards."""
+        if isinstance(self.dataset, ShardedDataset):
+            raise DataError(
+                "Another selection needs the samples in this process, and they are in pieces. Read them first."
+            )
         bounds = pairwise(self.starts.tolist())
         parts = tuple(cut(selection, start, stop) for start, stop in bounds)
         recipe = Recipe(self.model, self.bound, self.random_state, self.starts, parts)
@@ -93,6 +128,14 @@ def prepare_shards(
         raise DataError(
             "wide_rows='drop' works in one process only. Drop the samples first, or fit without a backend."
         )
+    if isinstance(dataset, ShardedDataset):
+        recipe = Recipe(model, bound, int(random_state), dataset.starts)
+        problem = ShardedProblem(dataset.placed, recipe, dataset.sample_weight)
+        drawn = RemoteSelection(dataset.n, (), selected=problem.n_selected)
+        return ShardedPrepared(
+            model, dataset, bound, drawn, problem, penalty, start, free, int(random_state),
+            placed=dataset.placed, starts=dataset.starts,
+        )  # fmt: skip
     if dataset.has_counts and not bound.everything:
         dataset = dataset.copies()
         bound = bound.policy.bind(model.structure(dataset))
@@ -118,6 +161,21 @@ def prepare_shards(
         placed=placed,
         starts=starts,
     )
+
+
+def shown(dataset: Dataset) -> Dataset:
+    """What models see of samples before a fit: the samples, or two rows that stand for all of them."""
+    return dataset.extremes if isinstance(dataset, ShardedDataset) else dataset
+
+
+def refuse_pieces(shards: int | None, automatic: bool) -> None:
+    """Refuse what data in pieces cannot do."""
+    if shards is not None:
+        raise FieldfitError(f"shards={shards}: the pieces of the data are the shards. Leave shards out.")
+    if automatic:
+        raise DataError(
+            "Automatic weights need the samples in this process, and these are in pieces. Give the weights."
+        )
 
 
 def cut(selection: Selection, start: int, stop: int) -> Selection:

@@ -8,12 +8,13 @@ from typing import Literal
 
 import numpy as np
 
+from fieldfit.api.checkpoint import Checkpoint, file_keeper
 from fieldfit.api.prepare import Prepared
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.optim.l1_penalty import L1Penalty
 from fieldfit.refinement.statistical import CountedObjective, StatisticalStop
-from fieldfit.types import FieldfitError, FloatArray
+from fieldfit.types import ClusterError, FieldfitError, FloatArray
 
 Method = Literal["auto", "lbfgs", "newton"]
 
@@ -34,6 +35,8 @@ class Settings:
         Called after each iteration; a true result stops the fit. None: no callback.
     stopping
         Early stopping on development data, if wanted.
+    checkpoint
+        The file that keeps the state, if wanted.
     statistical
         Whether to stop when the optimisation error is small against the sampling error.
     """
@@ -44,6 +47,7 @@ class Settings:
     tell: Callable[[Progress], object] | None = None
     stopping: EarlyStopping | None = None
     statistical: bool = False
+    checkpoint: Checkpoint | None = None
 
 
 def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -> Solution:
@@ -70,14 +74,21 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
             return True
         return (stopping is not None and stopping(state, objective.full(x))) or told
 
-    solution = objective.minimise(
-        gtol=settings.gtol,
-        max_iter=settings.max_iter,
-        method=settings.method,
-        l1=l1,
-        at_optimum=at_optimum,
-        callback=report,
-    )
+    keeper = None if settings.checkpoint is None else file_keeper(settings.checkpoint, prepared, settings.method)
+    try:
+        solution = objective.minimise(
+            gtol=settings.gtol,
+            max_iter=settings.max_iter,
+            method=settings.method,
+            l1=l1,
+            at_optimum=at_optimum,
+            callback=report,
+            keeper=keeper,
+        )
+    except ClusterError as error:
+        if keeper is None:
+            raise
+        raise ClusterError(f"{error} {keeper.sentence}") from error
     if near_enough is not None:
         solution = near_enough.judged(solution, settings.gtol)
     if stopping is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fieldfit.cli.checkpoints import CheckpointEvery, CheckpointOption, Resume, as_checkpoint
 from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, opened_backend
 from fieldfit.cli.options import Json, Out, Seed, Threads, limit_threads
 from fieldfit.cli.output import InterruptedFitError, check_folder, collected_warnings, note, print_json
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from fieldfit.api.result import Fit
     from fieldfit.data.samples import Table
     from fieldfit.models.base import Model
+    from fieldfit.shards.folder import ShardFolder
 
 
 class Method(StrEnum):
@@ -68,6 +70,9 @@ class FitOptions:
     cluster: Cluster = None
     worker_timeout: WorkerTimeout = None
     shards: ShardsOption = None
+    checkpoint: CheckpointOption = None
+    checkpoint_every: CheckpointEvery = 60.0
+    resume: Resume = False
     progress: Annotated[
         bool | None,
         typer.Option("--progress/--no-progress", help="Show each iteration. Default: only on a terminal."),
@@ -77,7 +82,7 @@ class FitOptions:
     json: Json = False
 
 
-def run_fit(read: Callable[[], tuple[Model, Table]], options: FitOptions) -> None:
+def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder]], options: FitOptions) -> None:
     """Fit the model and samples of ``read``, save and print. Ctrl-C keeps the estimate so far and exits with 130."""
     from fieldfit.cli.values import as_tolerance
     from fieldfit.cli.weighting import weights_option
@@ -88,6 +93,7 @@ def run_fit(read: Callable[[], tuple[Model, Table]], options: FitOptions) -> Non
     betas = weights_option(options.weights)
     tol = as_tolerance(options.tol)
     check_folder(options.out)
+    checkpoint = as_checkpoint(options.checkpoint, options.checkpoint_every, options.resume)
     model, table = read()
     from fieldfit.api.fitting import fit
 
@@ -111,6 +117,7 @@ def run_fit(read: Callable[[], tuple[Model, Table]], options: FitOptions) -> Non
                 progress=progress,
                 backend=backend,
                 shards=options.shards,
+                checkpoint=checkpoint,
             )
         _save_and_show(result, warned, options)
 
@@ -135,4 +142,6 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions) -> None:
         raise InterruptedFitError(f"Interrupted after the fit, in its standard errors; {kept}.") from None
     if result.interrupted:
         kept = f"; {options.out} has the estimate so far" if options.out else ""
+        if options.checkpoint is not None:
+            kept += f"; {options.checkpoint} has the state, and the same command with --resume goes on from there"
         raise InterruptedFitError(f"Interrupted after {result.iterations} iterations: not converged{kept}.")

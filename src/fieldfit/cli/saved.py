@@ -11,13 +11,13 @@ import typer
 
 from fieldfit.cli.chains import SeparatorOption
 from fieldfit.cli.options import GroupsOption, HeaderOption, KindOfWeight, SampleWeight, WeightKind
-from fieldfit.types import Plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fieldfit.api.result import Fit
     from fieldfit.report.table import PlainTable
+    from fieldfit.types import Plain
 
 FittedData = Annotated[Path, typer.Argument(metavar="DATA", help="Data of the fit: a table, or a file of sentences.")]
 ParameterOption = Annotated[

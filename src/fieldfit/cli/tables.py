@@ -13,6 +13,7 @@ from fieldfit.cli.options import GroupsOption, HeaderOption, KindOfWeight, Sampl
 
 if TYPE_CHECKING:
     from fieldfit.data.samples import Table
+    from fieldfit.shards.folder import ShardFolder
 
 DataFile = Annotated[Path, typer.Argument(metavar="DATA", help="CSV or TSV file with one sample per line.")]
 EdgesOption = Annotated[
@@ -43,8 +44,12 @@ class TableOptions:
     weight_kind: KindOfWeight = WeightKind.importance
     groups: GroupsOption = None
 
-    def read(self, path: Path, states: Sequence[object] | None = None, names: Sequence[str] | None = None) -> Table:
-        """The table in a file, its values checked against the states (None: the states that it has)."""
+    def read(
+        self, path: Path, states: Sequence[object] | None = None, names: Sequence[str] | None = None
+    ) -> Table | ShardFolder:
+        """The table in a file, its values checked against the states (None: those that it has), or a folder of shards."""
+        if path.is_dir():
+            return self._folder(path)
         from fieldfit.cli.values import as_list
         from fieldfit.data.table import read_table
 
@@ -58,3 +63,14 @@ class TableOptions:
             groups=self.groups,
             header=self.header,
         )
+
+    def _folder(self, path: Path) -> ShardFolder:
+        from fieldfit.shards.folder import open_folder
+        from fieldfit.types import DataError
+
+        if self.columns or self.sample_weight or self.groups or self.header is not None:
+            raise DataError(
+                f"{path} is a folder of shards: its columns and weights were chosen when it was made. Use --columns, "
+                "--sample-weight and --header with `fieldfit shard`; groups need the samples in one file."
+            )
+        return open_folder(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -22,12 +23,18 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     # Through links, so that a link stays a link to the new file; the neighbour must be on the same disk.
     target = os.path.realpath(path)
     folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(6)}.tmp")
-    renamed = False
+    stem = f".{name[:100]}."
+    temporary, renamed = "", False
     try:
         mode = _mode_of_old_file(target)
-        # Not tempfile: its files are readable by their owner only, and this one is to be as any other new file.
-        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        _remove_left_over(folder, stem)
+        while True:
+            temporary = os.path.join(folder, f"{stem}{secrets.token_hex(6)}.tmp")
+            # Not tempfile: its files are readable by their owner only, and this one is to be as any other new file.
+            descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+            if _locked(descriptor) is not False and os.fstat(descriptor).st_nlink:
+                break
+            os.close(descriptor)  # another process took it for one that was left over, in the moment before the lock
         with os.fdopen(descriptor, "w+b") as file:
             yield file
             file.flush()
@@ -42,9 +49,40 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise FileAccessError(_sentence(path, folder, error)) from error
     finally:
-        if not renamed:
+        if temporary and not renamed:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def _locked(descriptor: int) -> bool | None:
+    """Lock a file for as long as it is open; False if another process has the lock, None where there are no locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _remove_left_over(folder: str, stem: str) -> None:
+    """Remove temporary files of processes that were killed while they wrote this file: nobody has their lock."""
+    pattern = re.compile(re.escape(stem) + r"[0-9a-f]{12}\.tmp")
+    for name in os.listdir(folder or "."):
+        if not pattern.fullmatch(name):
+            continue
+        path = os.path.join(folder, name)
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDWR)
+            try:
+                if _locked(descriptor):
+                    os.unlink(path)
+            finally:
+                os.close(descriptor)
 
 
 def _mode_of_old_file(target: str) -> int | None:

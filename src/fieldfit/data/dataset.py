@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,6 +36,9 @@ class Dataset(ABC):
         (n,) the group of each sample, or None where samples are independent. Any labels; they are kept as numbers 0, 1, ….
         Samples of different groups are independent, those of one group need not be.
     """
+
+    #: Whether the samples are in pieces elsewhere, so that only sums over them can be computed.
+    in_pieces: ClassVar[bool] = False
 
     sample_weight: FloatArray | None = None
     weight_kind: str = "importance"

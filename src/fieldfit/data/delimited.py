@@ -25,7 +25,7 @@ def read_delimited(
     """
     shown = os.fspath(path)
     text = read_text(path)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(shown, text), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(shown, text), strict=True)
     first: list[str] = []
     first_line = 0
     lines: list[int] = []
@@ -74,7 +74,7 @@ def read_delimited(
     return RawTable(names, len(lines), columns=columns, lines=lines, path=shown, named=named)
 
 
-def _delimiter(shown: str, text: str) -> str:
+def delimiter_of(shown: str, text: str) -> str:
     """Tab for .tsv and .tab files; otherwise the one of comma, semicolon and tab that line 1 has most of."""
     name = shown.lower().removesuffix(".gz")
     if name.endswith((".tsv", ".tab")):
@@ -82,6 +82,21 @@ def _delimiter(shown: str, text: str) -> str:
     line = text.lstrip("\r\n").split("\n", 1)[0]
     outside_quotes = "".join(line.split('"')[::2])
     return max(",;\t", key=outside_quotes.count)
+
+
+def is_header(
+    shown: str,
+    first: list[str],
+    rest: Sequence[list[str]],
+    header: bool | None,
+    expected_names: Sequence[object],
+    known: frozenset[str],
+) -> bool:
+    """Whether the first row of a file has names; ``rest`` are some of the rows after it."""
+    places: list[dict[str, int]] = [{} for _ in first]
+    if rest:
+        _number_cells(list(rest), places)
+    return _is_header(shown, first, 1, places, header, expected_names, known)
 
 
 def _number_cells(

@@ -122,5 +122,10 @@ def constant_columns(table: Table) -> list[str]:
 def as_table(dataset: Dataset) -> Table:
     """The dataset, which must be a table; DataError otherwise."""
     if not isinstance(dataset, Table):
+        if isinstance(dataset, Dataset) and dataset.in_pieces:
+            raise DataError(
+                "This needs the samples in this process, and they are in pieces, on disk or on the workers. Read them "
+                "into a table first."
+            )
         raise DataError(f"A field takes a Table; got {type(dataset).__name__}. Use the result of the model's read().")
     return dataset

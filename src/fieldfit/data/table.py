@@ -45,6 +45,7 @@ def read_table(
     n_variables: int | None = None,
     header: bool | None = None,
     allow_missing_columns: bool = False,
+    part: bool = False,
     rename: bool = True,
 ) -> Table:
     """Read samples of discrete variables from an array, a list of rows, a DataFrame, a Table or a CSV or TSV file.
@@ -56,7 +57,8 @@ def read_table(
     variable). groups: (n,) labels of the samples' groups, or the name of the column that holds them. n_variables: how
     many columns the model needs. header: whether line 1 of a file has the names; None
     looks at it. allow_missing_columns: accept variables without a single value, which needs `states`; a fit refuses
-    them, but a conditional probability sums them out. rename: whether `names` may replace other names that the source
+    them, but a conditional probability sums them out. part: the rows are some of a larger table, in which a column may
+    have no value (and then no states, if none are given). rename: whether `names` may replace other names that the source
     has; a model says no, because columns under foreign names could be in any order.
     """
     if isinstance(source, Table) and sample_weight is None:
@@ -83,7 +85,7 @@ def read_table(
     known_states = [wanted] * raw.m if isinstance(wanted, tuple) else wanted
     codes, column_states = _codes(raw, known_states)
     empty = np.flatnonzero(codes.max(axis=0) < 0)
-    if len(empty) and not (allow_missing_columns and known_states is not None):
+    if len(empty) and not part and not (allow_missing_columns and known_states is not None):
         raise DataError(
             f"Missing everywhere: {raw.source} has no value in the column {raw.names[empty[0]]!r}"
             f"{f' and {len(empty) - 1} more' if len(empty) > 1 else ''}. Leave such columns out with columns=[…]."
@@ -141,8 +143,19 @@ def _raw_table(
     module = type(source).__module__.partition(".")[0]
     if module == "pandas" and hasattr(source, "columns"):
         return raw_frame(source)
+    if hasattr(source, "__arrow_c_stream__") and hasattr(source, "to_pandas") and hasattr(source, "columns"):
+        return raw_frame(_from_arrow(source))
     hint = {"pandas": "Use .to_frame() to make it one. ", "scipy": "Use .toarray() to make it one. "}.get(module, "")
     raise DataError(f"A {type(source).__name__} is not a table. {hint}{ADVICE}")
+
+
+def _from_arrow(source: Any) -> Any:
+    """A polars data frame or a pyarrow table as one of pandas; missing values stay apart from numbers."""
+    try:
+        return source.to_pandas()
+    except ImportError as error:
+        library = type(source).__module__.partition(".")[0]
+        raise DataError(f"A table of {library} needs pyarrow ({error}). Install it: pip install pyarrow") from error
 
 
 def _choose_columns(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fieldfit.arguments import count_of
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import as_table
 from fieldfit.inference import FactorGraph
@@ -22,7 +23,7 @@ from fieldfit.inference.ragged import Ragged
 from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.models.field_problem import FieldProblem
-from fieldfit.models.graphs import check_edges, grid_edges, networkx_edges, pairwise_scopes
+from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges, networkx_edges, pairwise_scopes
 from fieldfit.models.pairwise import PairwiseProblem, pairwise_supports
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.selection import Selection
@@ -30,6 +31,14 @@ from fieldfit.types import Arrays, FloatArray, Int32Array, IntArray, ModelError,
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+
+def _two_numbers(states: Any) -> bool:
+    try:
+        first, second = (float(state) for state in states if not isinstance(state, str))
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return len(states) == 2 and bool(np.isfinite([first, second]).all()) and first != second
 
 
 class BoltzmannMachine(FieldModel):
@@ -81,9 +90,8 @@ class BoltzmannMachine(FieldModel):
         names: Sequence[str] | None = None,
         largest_table: int = LARGEST_TABLE,
     ) -> None:
-        if int(m) != m or m < 1:
-            raise ModelError(f"A Boltzmann machine needs at least one variable; got m = {m!r}.")
-        if len(states) != 2 or not all(np.isfinite(float(s)) for s in states) or states[0] == states[1]:
+        m = count_of(m, "The number of variables m", 1, MOST_VARIABLES)
+        if not _two_numbers(states):
             raise ModelError(f"The states of a Boltzmann machine are two different finite numbers; got {states!r}.")
         self.values: FloatArray = np.array([float(s) for s in states])  # of the states 0 and 1
         self.edge_array = check_edges(int(m), edges)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fieldfit.arguments import count_of
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.lazy_names import LazyNames
 from fieldfit.data.packing import pack_text, unpack_text
@@ -77,8 +78,7 @@ class BoltzmannChain(ChainModel):
         symbols: Sequence[str] | None = None,
         unseen: int = 1,
     ) -> None:
-        if n_labels < 1 or n_symbols < 1:
-            raise ModelError(f"A Boltzmann chain needs labels and symbols; got {n_labels} and {n_symbols}.")
+        n_labels, n_symbols = count_of(n_labels, "The number of labels"), count_of(n_symbols, "The number of symbols")
         if unseen < 1:
             raise ModelError(f"The last symbol stands for {unseen} symbols (unseen); it must stand for at least 1.")
         for what, names, size in (("labels", labels, n_labels), ("symbols", symbols, n_symbols)):

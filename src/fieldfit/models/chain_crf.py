@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit import _kernels
+from fieldfit.arguments import count_of
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.observed import observed_pairs, observed_transitions
@@ -27,6 +28,7 @@ from fieldfit.docstrings import filled
 from fieldfit.models.chain import SHARED, ChainModel
 from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import ChainLayout, ChainNames, feature_sizes, observed_columns
+from fieldfit.models.chain_layout_check import checked_layout
 from fieldfit.models.chain_problem import ChainProblem, Windows, chain_tokens
 from fieldfit.models.chain_sampling import sample_labels
 from fieldfit.threads import get_threads
@@ -102,8 +104,8 @@ class ChainCRF(ChainModel):
         features: Sequence[str] | None = None,
         layout: ChainLayout | None = None,
     ) -> None:
-        if n_labels < 1 or n_features < 0:
-            raise ModelError(f"A chain needs at least one label; got {n_labels} labels and {n_features} features.")
+        n_labels = count_of(n_labels, "The number of labels")
+        n_features = count_of(n_features, "The number of features", 0)
         if pairs not in ("observed", "all"):
             raise ModelError(f"pairs must be 'observed' or 'all'; got {pairs!r}.")
         if transitions not in ("observed", "all", "none"):
@@ -449,4 +451,4 @@ class ChainCRF(ChainModel):
         given = dict(header)
         if given["label_pairs"] is None:
             given["label_pairs"] = arrays["label_pairs"].tolist()
-        return cls(layout=layout, **names, **given)
+        return cls(layout=checked_layout(layout), **names, **given)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fieldfit.arguments import count_of, seed
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.samples import Table, as_table
@@ -36,6 +37,15 @@ from fieldfit.types import Array, DataError, FloatArray, Int32Array, ModelError,
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+
+def _checked_labels(labels: Sequence[object]) -> tuple[object, ...]:
+    """The labels of a variable's states as given; ModelError where they are not plain and different."""
+    if isinstance(labels, str) or not all(
+        isinstance(label, str | bool | int | float | np.generic) for label in labels
+    ):
+        raise ModelError(f"The states of a variable are numbers or texts; got {labels!r:.80}.")
+    return tuple(labels)
 
 
 class FieldModel(Model):
@@ -60,9 +70,12 @@ class FieldModel(Model):
         self._features = features
         self.offset = offset
         self.observed = tuple(sorted(observed))
-        self.largest_table = largest_table
+        self.largest_table = count_of(largest_table, "largest_table")
         self.m = graph.n_variables  # the number of variables
-        self.states = tuple(tuple(s) for s in states)
+        # All variables may share one list, which is checked once.
+        distinct = {id(labels): labels for labels in states}
+        checked = {key: _checked_labels(labels) for key, labels in distinct.items()}
+        self.states = tuple(checked[id(labels)] for labels in states)
         self._name(names if names is not None else [f"x{v}" for v in range(self.m)])
         self.named = names is not None
         for variable in self.observed:
@@ -547,6 +560,7 @@ class FieldModel(Model):
         >>> draws.method, draws.values.shape
         ('exact', (1000, 2))
         """
+        n, random_state = count_of(n, "The number of samples n", 0), seed(random_state)
         tables, clamped = self.log_tables(theta), self._evidence(evidence)
         if method not in ("auto", "exact", "gibbs"):
             raise ModelError(f"The sampling method is {method!r}; it must be 'auto', 'exact' or 'gibbs'.")

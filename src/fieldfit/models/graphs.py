@@ -12,6 +12,9 @@ import numpy as np
 
 from fieldfit.types import IntArray, ModelError
 
+#: Variables of a field.
+MOST_VARIABLES = 1 << 24
+
 
 def complete_edges(m: int) -> IntArray:
     """All pairs (j, k), j < k, in row-major order: 12, 13, …, 23, …"""
@@ -60,10 +63,20 @@ def check_edges(m: int, edges: Sequence[Any] | IntArray | None) -> IntArray:
     if edges is None:
         return complete_edges(m)
     if not isinstance(edges, np.ndarray):
+        if isinstance(edges, str) or not hasattr(edges, "__iter__"):
+            raise ModelError(
+                f"edges is {edges!r:.80}; it must be a list of pairs of variables, or None for all pairs."
+            )
         for position, edge in enumerate(edges):
-            if len(edge) != 2:
-                raise ModelError(f"Edge {position} is {edge!r}; an edge is a pair of variables.")
+            if isinstance(edge, str) or not hasattr(edge, "__len__") or len(edge) != 2:
+                raise ModelError(f"Edge {position} is {edge!r:.80}; an edge is a pair of variables.")
     given = np.asarray(edges)
+    if (
+        given.size
+        and given.dtype.kind not in "iu"
+        and not (given.dtype.kind == "f" and (given == np.rint(given)).all())
+    ):
+        raise ModelError(f"The edges have the type {given.dtype}; an edge is a pair of variables, by number.")
     if given.size == 0:
         return np.empty((0, 2), dtype=np.int64)
     if given.ndim != 2 or given.shape[1] != 2:

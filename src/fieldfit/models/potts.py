@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fieldfit.arguments import count_of
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.lazy_names import LazyNames
 from fieldfit.data.samples import as_table
@@ -24,7 +25,7 @@ from fieldfit.inference.ragged import Ragged
 from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.models.field_problem import FieldProblem
-from fieldfit.models.graphs import check_edges, grid_edges, networkx_edges, pairwise_scopes
+from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges, networkx_edges, pairwise_scopes
 from fieldfit.models.potts_problem import PottsProblem, potts_supports, worth_a_kernel
 from fieldfit.models.potts_tables import PottsTables
 from fieldfit.models.sum_problem import SumProblem
@@ -88,11 +89,12 @@ class Potts(FieldModel):
         names: Sequence[str] | None = None,
         largest_table: int = LARGEST_TABLE,
     ) -> None:
-        if int(m) != m or m < 1 or int(q) != q or q < 2:
-            raise ModelError(f"A Potts model needs at least one site and two states; got m = {m!r}, q = {q!r}.")
+        m, q = (
+            count_of(m, "The number of sites m", 1, MOST_VARIABLES),
+            count_of(q, "The number of states q", 2, 10**6),
+        )
         if couplings not in ("table", "agree"):
             raise ModelError(f"couplings is {couplings!r}; it must be 'table' or 'agree'.")
-        m, q = int(m), int(q)
         states = tuple(range(q)) if states is None else tuple(states)
         if len(states) != q:
             raise ModelError(f"The sites have {q} states, but {len(states)} state values were given.")

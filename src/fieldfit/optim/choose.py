@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from fieldfit.optim.descent import ValueGradient, start_point
+from fieldfit.optim.keeping import Keeper
 from fieldfit.optim.lbfgs import PAIRS, minimise_lbfgs
 from fieldfit.optim.newton import HessianProduct, minimise_newton
 from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
@@ -46,6 +47,7 @@ def minimise(
     l1: FloatArray | float | None = None,
     units: FloatArray | None = None,
     callback: Callback | None = None,
+    keeper: Keeper | None = None,
 ) -> Solution:
     """Minimise fun(x) + Σ l1 |x| from x0 (n_parameters,) by the method that the given callables make fastest.
 
@@ -53,7 +55,8 @@ def minimise(
     each, ``hessian_diagonal(x)`` its diagonal (positive), ``hessian(x)`` the matrix; ``preconditioner`` and the rest
     as in `minimise_lbfgs`, and with ``l1`` as in `minimise_proximal`. ``history`` is the number of pairs that the
     quasi-Newton methods keep, None what each of them keeps by itself; Newton's method has none. With ``units``
-    (n_parameters,) the method works on ``units * x``, and ``gtol`` is for the gradient with respect to that.
+    (n_parameters,) the method works on ``units * x``, and ``gtol`` is for the gradient with respect to that. A ``keeper``
+    is told the state after each iteration, and may have one to go on from: the result then has the same bits.
     """
     if units is not None and np.any(units != 1.0):
         scaled = Units(units)
@@ -73,6 +76,7 @@ def minimise(
                 product_cost=product_cost,
                 l1=None if l1 is None else l1 / units,
                 callback=scaled.callback(callback),
+                keeper=keeper,
             )
         )
     if method not in ("auto", "lbfgs", "newton"):
@@ -97,6 +101,7 @@ def minimise(
                 hessian_diagonal=hessian_diagonal,
                 hessian=hessian,
                 callback=callback,
+                keeper=keeper,
             )
         if preconditioner is None and hessian_diagonal is not None:
             preconditioner = hessian_diagonal(start_point(x0))
@@ -114,6 +119,7 @@ def minimise(
                 history=history,
                 diagonal=diagonal,
                 callback=callback,
+                keeper=keeper,
             )
         return minimise_lbfgs(
             fun,
@@ -124,4 +130,5 @@ def minimise(
             history=PAIRS if history is None else history,
             preconditioner=preconditioner,
             callback=callback,
+            keeper=keeper,
         )

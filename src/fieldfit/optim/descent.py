@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fieldfit.optim.keeping import Keeper, State
 from fieldfit.optim.solution import Callback, Progress, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray
 
@@ -55,6 +56,8 @@ class Descent(ABC):
         self._evaluations = 0
         self._hessian_products = 0
         self._history: list[Progress] = []
+        self._keeper: Keeper | None = None
+        self._whole: Point | None = None  # the point at which all that the method remembers belongs together
 
     @abstractmethod
     def begin(self) -> bool:
@@ -64,12 +67,27 @@ class Descent(ABC):
     def step(self, gtol: float) -> Status | None:
         """Move `current` to a better point, or say why that cannot be done."""
 
-    def minimise(self, gtol: float, ftol: float, max_iter: int) -> Solution:
-        """Descend until a criterion holds or the user interrupts; the last accepted point either way."""
+    @abstractmethod
+    def own_state(self) -> State:
+        """What the method remembers between two iterations besides the point."""
+
+    @abstractmethod
+    def take_state(self, state: State) -> None:
+        """Remember what `own_state` gave; `current` is set already."""
+
+    def minimise(self, gtol: float, ftol: float, max_iter: int, keeper: Keeper | None = None) -> Solution:
+        """Descend until a criterion holds or the user interrupts; the last accepted point either way.
+
+        With a ``keeper`` the descent goes on from the state that it has saved, and tells it each new one; whatever ends the
+        descent, the keeper is told the last state.
+        """
+        self._keeper = keeper
         try:
             status = self._iterate(gtol, ftol, max_iter)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
+        finally:
+            self._keep(last=True)
         at = self.current
         return Solution(
             x=at.x,
@@ -87,11 +105,14 @@ class Descent(ABC):
         )
 
     def _iterate(self, gtol: float, ftol: float, max_iter: int) -> Status:
-        if not self.begin():
+        saved = None if self._keeper is None else self._keeper.saved
+        if saved is not None:
+            self._restore(saved)
+        elif not self.begin():
             return Status.NOT_FINITE
-        if self._recorded():
+        elif self._recorded():
             return Status.CALLBACK
-        for _ in range(max_iter):
+        for _ in range(len(self._history) - 1, max_iter):
             if self.current.norm <= gtol:
                 return Status.CONVERGED
             previous = self.current.value
@@ -112,11 +133,49 @@ class Descent(ABC):
         at = self.current
         progress = Progress(len(self._history), at.value, at.norm, time.perf_counter() - self._start)
         self._history.append(progress)
+        self._whole = at
+        self._keep(last=False)
         if self._callback is None:
             return False
         view = at.x.view()
         view.flags.writeable = False
         return bool(self._callback(progress, view))
+
+    def _keep(self, *, last: bool) -> None:
+        """Tell the keeper, unless an interrupt came in the middle of a step that was being accepted."""
+        if self._keeper is not None and self._whole is self.current:
+            self._keeper.keep(self._state, len(self._history) - 1, last=last)
+
+    def _state(self) -> State:
+        at = self.current
+        lines = [(line.iteration, line.value, line.gradient_norm, line.seconds) for line in self._history]
+        return {
+            "x": at.x.copy(),
+            "gradient": at.gradient.copy(),
+            "point": np.array([at.value, at.norm]),
+            "work": np.array([self._evaluations, self._hessian_products], dtype=np.int64),
+            "history": np.array(lines, dtype=np.float64),
+            **self.own_state(),
+        }
+
+    def _restore(self, state: State) -> None:
+        size = self.current.x.size
+        try:
+            x, gradient, history = state["x"], state["gradient"], state["history"]
+            if x.shape != (size,) or gradient.shape != (size,) or history.ndim != 2 or history.shape[1] != 4:
+                raise ValueError("shapes")
+            value, norm = state["point"].tolist()
+            self.current = Point(np.array(x, np.float64), np.array(gradient, np.float64), float(value), float(norm))
+            self._evaluations, self._hessian_products = (int(count) for count in state["work"])
+            self._history = [Progress(int(k), float(v), float(g), float(s)) for k, v, g, s in history.tolist()]
+            self.take_state(state)
+        except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
+            raise FieldfitError(
+                f"The saved state is not one of this optimiser with {size} free parameters ({error}). Start again without "
+                "it."
+            ) from error
+        self._start -= self._history[-1].seconds if self._history else 0.0
+        self._whole = self.current
 
     def _evaluate(self, x: FloatArray) -> tuple[float, FloatArray]:
         """The value and the gradient at x, as a float and a contiguous vector of doubles."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from fieldfit import _kernels
 from fieldfit.optim.descent import Descent, Point, ValueGradient, start_point
+from fieldfit.optim.keeping import Keeper, State
 from fieldfit.optim.line_search import SearchOutcome, wolfe_search
 from fieldfit.optim.memory import Memory
 from fieldfit.optim.preconditioner import (
@@ -40,6 +41,7 @@ def minimise_lbfgs(
     history: int = PAIRS,
     preconditioner: Preconditioner | None = None,
     callback: Callback | None = None,
+    keeper: Keeper | None = None,
 ) -> Solution:
     """Minimise fun(x) from x0 (n_parameters,), where ``fun(x)`` gives (value, gradient).
 
@@ -54,7 +56,7 @@ def minimise_lbfgs(
     staged = preconditioner if isinstance(preconditioner, StagedPreconditioner) else None
     diagonal, operator = split_preconditioner(preconditioner if staged is None else staged.first, x.size)
     descent = _Descent(fun, x, callback, Memory(x.size, history, diagonal), diagonal is not None, operator, staged)
-    return descent.minimise(gtol, ftol, max_iter)
+    return descent.minimise(gtol, ftol, max_iter, keeper)
 
 
 class _Descent(Descent):
@@ -80,6 +82,7 @@ class _Descent(Descent):
         self._trial_norm = math.nan
         self._direction = np.empty(x.size)
         self._image: FloatArray | None = None
+        self._stage: FloatArray | None = None  # where the better preconditioner was made
 
     def step(self, gtol: float) -> Status | None:
         """A line search along the memory's direction; once more along the gradient before giving up."""
@@ -103,6 +106,24 @@ class _Descent(Descent):
         self._look(x, kept, value, norm)
         return finite and math.isfinite(value)
 
+    def own_state(self) -> State:
+        """The pairs, and where the preconditioner was made."""
+        stage = {} if self._stage is None else {"stage": self._stage}
+        return {"lbfgs": np.empty(0), **self._memory.state(), **stage}
+
+    def take_state(self, state: State) -> None:
+        """The same pairs; the preconditioner is made again where it was made."""
+        state["lbfgs"]  # another method has none
+        self._memory.restore(state)
+        self._steps = len(self._history) - 1
+        if "stage" in state and self._staged is not None:
+            self._stage = np.array(state["stage"], dtype=np.float64)
+            later = self._staged.later(self._stage)
+            if later is not None:
+                self._operator = checked_operator(later, self.current.x.size)
+        if self._operator is not None:
+            self._image = self._operator(self.current.gradient)
+
     def _look(self, x: FloatArray, gradient: FloatArray, value: float, norm: float) -> None:
         """Make x the current point."""
         self.current = Point(x, gradient, value, norm)
@@ -116,6 +137,7 @@ class _Descent(Descent):
             return
         later = self._staged.later(self.current.x)
         if later is not None:
+            self._stage = self.current.x.copy()
             self._operator = checked_operator(later, self.current.x.size)
             self._memory.clear()
             self._image = self._operator(self.current.gradient)

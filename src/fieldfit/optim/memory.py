@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from fieldfit import _kernels
+from fieldfit.optim.keeping import State
 from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray
 
@@ -41,6 +42,29 @@ class Memory:
     def clear(self) -> None:
         """Forget all pairs."""
         self._order.clear()
+
+    def state(self) -> State:
+        """The pairs as plain arrays."""
+        used = max(self._order) + 1 if self._order else 0
+        return {
+            "steps": self.steps[:used].copy(),
+            "changes": self.changes[:used].copy(),
+            "order": np.array(self._order, dtype=np.int64),
+            "step_change": self._step_change.copy(),
+            "change_change": self._change_change.copy(),
+            "search": self._search.copy(),
+        }
+
+    def restore(self, state: State) -> None:
+        """Take over what `state` gave."""
+        order = [int(row) for row in state["order"]]
+        used = max(order) + 1 if order else 0
+        if len(set(order)) < len(order) or min(order, default=0) < 0:
+            raise ValueError("order of the pairs")
+        self.steps[:used], self.changes[:used] = state["steps"], state["changes"]
+        self._step_change[:], self._change_change[:] = state["step_change"], state["change_change"]
+        self._search[:] = state["search"]
+        self._order = order
 
     def append(
         self,

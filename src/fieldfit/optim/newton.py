@@ -16,6 +16,7 @@ import numpy as np
 
 from fieldfit.optim.cg import Recursion, checked_product
 from fieldfit.optim.descent import Descent, Point, ValueGradient, start_point
+from fieldfit.optim.keeping import Keeper, State
 from fieldfit.optim.line_search import SearchOutcome, wolfe_search
 from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
 from fieldfit.optim.solution import Callback, Solution, Status
@@ -42,6 +43,7 @@ def minimise_newton(
     dense_below: int = DENSE_BELOW,
     hessian: Callable[[FloatArray], FloatArray] | None = None,
     callback: Callback | None = None,
+    keeper: Keeper | None = None,
 ) -> Solution:
     """Minimise ``fun`` from x0 (n_parameters,) with Hessian products, or with ``hessian(x)`` as a matrix.
 
@@ -55,7 +57,7 @@ def minimise_newton(
     split_preconditioner(preconditioner, x.size)
     dense = hessian is not None or x.size <= dense_below
     newton = _Newton(fun, x, callback, hessian_product, hessian, preconditioner, hessian_diagonal, dense)
-    return newton.minimise(gtol, ftol, max_iter)
+    return newton.minimise(gtol, ftol, max_iter, keeper)
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,14 @@ class _Newton(Descent):
         self.current = self._look(self.current.x)
         self._first_norm = self.current.norm
         return _finite(self.current)
+
+    def own_state(self) -> State:
+        """The radius of the trust region, and the norm of the first gradient."""
+        return {"newton": np.array([self._radius, self._first_norm])}
+
+    def take_state(self, state: State) -> None:
+        """The same numbers."""
+        self._radius, self._first_norm = (float(number) for number in state["newton"])
 
     def step(self, gtol: float) -> Status | None:
         """A factorised step with few parameters, one of the trust region with many."""

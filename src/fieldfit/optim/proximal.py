@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.optim.descent import Descent, Point, ValueGradient, start_point
+from fieldfit.optim.keeping import Keeper, State
 from fieldfit.optim.l1_penalty import L1Penalty
 from fieldfit.optim.line_search import SearchOutcome
 from fieldfit.optim.orthant import OrthantSteps, step_in_orthant
@@ -46,6 +47,7 @@ def minimise_proximal(
     history: int | None = None,
     diagonal: FloatArray | None = None,
     callback: Callback | None = None,
+    keeper: Keeper | None = None,
 ) -> Solution:
     """Minimise fun(x) + Σ l1 |x| from x0 (n_parameters,), where ``fun(x)`` gives (value, gradient).
 
@@ -61,7 +63,7 @@ def minimise_proximal(
         raise FieldfitError(f"A quasi-Newton method needs a history of at least 1 pair; got {history}.")
     penalty, model = L1Penalty(l1, x.size), QuadraticModel(x.size, history, diagonal)
     descent = _Descent(fun, x, callback, penalty, model, diagonal is not None)
-    return descent.minimise(gtol, ftol, max_iter)
+    return descent.minimise(gtol, ftol, max_iter, keeper)
 
 
 class _Descent(Descent):
@@ -88,6 +90,16 @@ class _Descent(Descent):
         self._accept(self.current.x, *self._evaluate(self.current.x))
         at = self.current
         return math.isfinite(at.value) and math.isfinite(at.norm) and bool(np.isfinite(at.gradient).all())
+
+    def own_state(self) -> State:
+        """The pairs."""
+        return {"proximal": np.empty(0), **self._model.state()}
+
+    def take_state(self, state: State) -> None:
+        """The same pairs, and the pseudo-gradient of the point."""
+        state["proximal"]  # another method has none
+        self._model.restore(state)
+        self._penalty.look(self.current.x, self.current.gradient)
 
     def step(self, gtol: float) -> Status | None:
         """A step along the minimum of the model; once more without a model before giving up."""

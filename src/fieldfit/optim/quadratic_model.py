@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from fieldfit import _kernels
+from fieldfit.optim.keeping import State
 from fieldfit.optim.memory import SINGLE_PRECISION_FROM
 from fieldfit.types import FloatArray, IntArray
 
@@ -38,6 +39,24 @@ class QuadraticModel:
     def clear(self) -> None:
         """Forget all pairs."""
         self._order.clear()
+
+    def state(self) -> State:
+        """The pairs as plain arrays."""
+        used = max(self._order) + 1 if self._order else 0
+        return {
+            "steps": self._steps[:used].copy(),
+            "changes": self._changes[:used].copy(),
+            "order": np.array(self._order, dtype=np.int64),
+        }
+
+    def restore(self, state: State) -> None:
+        """Take over what `state` gave."""
+        order = [int(row) for row in state["order"]]
+        used = max(order) + 1 if order else 0
+        if len(set(order)) < len(order) or min(order, default=0) < 0:
+            raise ValueError("order of the pairs")
+        self._steps[:used], self._changes[:used] = state["steps"], state["changes"]
+        self._order = order
 
     def append(self, step: FloatArray, change: FloatArray) -> None:
         """Take in a pair, unless its curvature is not positive; the oldest one makes room."""

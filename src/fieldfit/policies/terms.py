@@ -38,7 +38,10 @@ def check_lam(lam: Numbers, owner: str) -> None:
 
 def as_numbers(values: object) -> Numbers:
     """A float, or a tuple of floats where a sequence is given."""
-    array = np.asarray(values, dtype=np.float64)
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise PolicyError(f"λ and β are single numbers or lists of numbers; got {values!r:.80}.") from None
     if array.ndim > 1 or array.size == 0:
         raise PolicyError(f"λ and β are single numbers or lists of numbers; got an array of shape {array.shape}.")
     return float(array) if array.ndim == 0 else tuple(array.tolist())

@@ -83,7 +83,9 @@ class DaskShards(Placed):
         self._threads: dict[str, int] = {}
         self._owner: dict[int, str] = {}
         self._move(range(self.n_shards), replacing=False)
-        finalizer = weakref.finalize(self, _release, self._client, self._token)
+        finalizer = weakref.finalize(
+            self, _tell, self._client, self._owner, self._given_up, held.release, self._token
+        )
         finalizer.atexit = False
 
     # -- places --------------------------------------------------------------------------------------------------------
@@ -139,9 +141,7 @@ class DaskShards(Placed):
     def withdraw(self, key: str) -> None:
         """Drop a shared value; a cluster that is gone has dropped it already."""
         self._shared.pop(key, None)
-        with contextlib.suppress(Exception):
-            if self._client.status == "running":
-                self._client.run(held.withdraw, self._token, key, wait=False, on_error="ignore")
+        _tell(self._client, self._owner, self._given_up, held.withdraw, self._token, key)
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ def _translated() -> Any:
     except (CancelledError, CommClosedError, OSError) as error:
         raise ClusterError(
             f"The connection to the cluster's scheduler was lost ({type(error).__name__}). The workers and their samples "
-            "are gone with it: start the cluster and the fit again; with a checkpoint, it goes on from there."
+            "are gone with it: start the cluster and the fit again."
         ) from error
 
 
@@ -312,7 +312,14 @@ def _merge_nodes(parts: list[Any], size: int) -> Any:
     return merged(parts, size)
 
 
-def _release(client: Client, token: str) -> None:
+def _tell(
+    client: Client, owner: dict[int, str], given_up: set[str], function: Callable[..., None], *arguments: str
+) -> None:
+    """Have the workers that hold shards drop some of what they hold, without waiting for it; those that are gone have."""
+    from distributed import fire_and_forget
+
     with contextlib.suppress(Exception):
         if client.status == "running":
-            client.run(held.release, token, wait=False, on_error="ignore")
+            for address in set(owner.values()) - given_up:
+                future = client.submit(function, *arguments, workers=[address], allow_other_workers=False, pure=False)
+                fire_and_forget(future)

@@ -7,8 +7,10 @@ be asked for signs of life. Numbers must be numbers.
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 
+from fieldfit.sweep.grid import canonical
 from fieldfit.types import FileFormatError, Plain
 
 #: What a definition must have, and of which type each entry is.
@@ -70,4 +72,26 @@ def check_cells(connection: sqlite3.Connection) -> None:
         raise FileFormatError(
             "The store does not have the contents of a sweep: a worker has a text or a number of the wrong type. "
             "Restore the file, or begin with another store."
+        )
+
+
+def check_grid(connection: sqlite3.Connection, axes: dict[str, list[object]]) -> None:
+    """Refuse a store whose cells are not those of its axes: cells that are gone, that are twice, or that lie outside."""
+    allowed = {name: {canonical(value) for value in values} for name, values in axes.items()}
+    seen: set[str] = set()
+    for position, text in connection.execute("SELECT position, coordinates FROM cells"):
+        coordinates = json.loads(text)
+        inside = isinstance(coordinates, dict) and coordinates.keys() == allowed.keys()
+        if not inside or any(canonical(value) not in allowed[name] for name, value in coordinates.items()):
+            raise FileFormatError(
+                f"The store does not have the contents of a sweep: a cell lies outside the axes (position {position!r:.40})"
+                ". Restore the file, or begin with another store."
+            )
+        seen.add(canonical(coordinates))
+    count = connection.execute("SELECT COUNT(*) FROM cells").fetchone()[0]
+    expected = math.prod(len(values) for values in axes.values())
+    if len(seen) != expected or count != expected:
+        raise FileFormatError(
+            f"The store does not have the contents of a sweep: its axes have {expected:,} cells, and it has {len(seen):,} "
+            "of them. Restore the file, or begin with another store."
         )

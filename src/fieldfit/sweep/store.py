@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fieldfit.sweep.contents import check_cells, read_definition
+from fieldfit.sweep.contents import check_cells, check_grid, read_definition
 from fieldfit.sweep.database import APPLICATION, FORMAT, connect, create, insert_cells, now, sentences
 from fieldfit.sweep.definition import differences, has_grown
 from fieldfit.sweep.grid import Cell, Sweep, canonical
@@ -77,10 +77,13 @@ class Store:
             self.connection = connect(self.path)
             try:
                 self._check_format(check)
+                self.connection.execute("BEGIN")  # another process may add cells to the axes and the grid meanwhile
                 self.definition: Plain = read_definition(self._meta("definition"))
                 self.name = self._meta("name")
                 if check:
                     check_cells(self.connection)
+                    check_grid(self.connection, self.definition["axes"])
+                self.connection.execute("COMMIT")
             except (ValueError, TypeError, RecursionError) as error:
                 self.connection.close()
                 raise FileFormatError(f"{self.path} does not have the contents of a sweep ({error}).") from error

@@ -17,6 +17,7 @@ from fieldfit.cli.tables import DataFile, EdgesOption, TableOptions, TiedOption
 if TYPE_CHECKING:
     from fieldfit.data.samples import Table
     from fieldfit.models.boltzmann import BoltzmannMachine
+    from fieldfit.shards.folder import ShardFolder
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class BoltzmannOptions:
         biases = ["bias"] * m if self.tied and self.biases else None
         return BoltzmannMachine(m, pairs, self.biases, self.values, edge_groups=groups, bias_groups=biases)
 
-    def read(self, data: Path, table: TableOptions) -> tuple[BoltzmannMachine, Table]:
+    def read(self, data: Path, table: TableOptions) -> tuple[BoltzmannMachine, Table | ShardFolder]:
         """The model and its samples."""
         samples = table.read(data, self.values)
         return self.model(samples.names), samples

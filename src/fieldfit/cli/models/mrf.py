@@ -15,11 +15,12 @@ from fieldfit.cli.tables import DataFile, TableOptions
 if TYPE_CHECKING:
     from fieldfit.data.samples import Table
     from fieldfit.models.mrf import MarkovRandomField
+    from fieldfit.shards.folder import ShardFolder
 
 NetworkFile = Annotated[Path, typer.Argument(metavar="MODEL.uai", help="File with the cliques, in UAI format.")]
 
 
-def read(network: Path, data: Path, table: TableOptions) -> tuple[MarkovRandomField, Table]:
+def read(network: Path, data: Path, table: TableOptions) -> tuple[MarkovRandomField, Table | ShardFolder]:
     """The model of a UAI file and its samples."""
     from fieldfit.models.mrf import MarkovRandomField
 

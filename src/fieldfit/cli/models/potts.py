@@ -17,6 +17,7 @@ from fieldfit.cli.tables import DataFile, EdgesOption, TableOptions, TiedOption
 if TYPE_CHECKING:
     from fieldfit.data.samples import Table
     from fieldfit.models.potts import Potts
+    from fieldfit.shards.folder import ShardFolder
 
 
 class Couplings(StrEnum):
@@ -41,7 +42,7 @@ class PottsOptions:
     edges: EdgesOption = None
     tied: TiedOption = False
 
-    def read(self, data: Path, table: TableOptions) -> tuple[Potts, Table]:
+    def read(self, data: Path, table: TableOptions) -> tuple[Potts, Table | ShardFolder]:
         """The model and its samples."""
         from fieldfit.cli.values import as_edges, as_states
         from fieldfit.models.potts import Potts

@@ -1,0 +1,182 @@
+"""Checkpoints: the state of a fit in a file, written at intervals, from which the fit goes on with the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.api.prepare import Prepared
+from fieldfit.data.container import read_container, write_container
+from fieldfit.optim.keeping import State
+from fieldfit.policies import Policy, Staged
+from fieldfit.types import FieldfitError, FieldfitWarning, FileAccessError
+
+#: What a checkpoint belongs to, and how to say so.
+_IDENTITY = {
+    "model": "model",
+    "policy": "policy",
+    "data": "samples, or their weights",
+    "options": "penalty, starting value or fixed parameters",
+    "random_state": "random_state",
+    "method": "method",
+    "shards": "number of shards",
+}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A file that keeps the state of a fit.
+
+    The file is replaced as a whole, so it is never half written, even if the process is killed.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    every : float, default: 60
+        Seconds between two writes. The state is also written at the start, at the end, after Ctrl-C and after an error.
+    resume : bool, default: False
+        Whether to go on from the file, if there is one. The result is that of an uninterrupted fit, bit by bit. Without
+        ``resume``, a file that exists is refused.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine(3)
+    >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+    >>> first = ff.fit(model, x, "PL1", checkpoint="fit.checkpoint")
+    >>> again = ff.fit(model, x, "PL1", checkpoint=ff.Checkpoint("fit.checkpoint", resume=True))
+    >>> bool((again.theta == first.theta).all())
+    True
+    """
+
+    path: str | os.PathLike[str]
+    every: float = 60.0
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike):
+            raise FieldfitError(f"checkpoint is {self.path!r}; it must be the path of a file, or a Checkpoint.")
+        number = isinstance(self.every, int | float) and not isinstance(self.every, bool)
+        if not (number and self.every >= 0):
+            raise FieldfitError(f"every is {self.every!r}; it must be a number of seconds of at least 0.")
+
+
+def as_checkpoint(checkpoint: Any) -> Checkpoint | None:
+    """A checkpoint from what users give to `fit`."""
+    return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+
+
+def file_keeper(checkpoint: Checkpoint, prepared: Prepared, method: str) -> FileKeeper:
+    """What keeps the states of one fit in its file; refuses a file of another fit."""
+    return FileKeeper(checkpoint, _identity(prepared, method))
+
+
+class FileKeeper:
+    """Keeps the states of a descent in a file."""
+
+    def __init__(self, checkpoint: Checkpoint, identity: dict[str, str]) -> None:
+        self._checkpoint, self._path = checkpoint, os.fspath(checkpoint.path)
+        self._identity = identity
+        self._written: int | None = None  # the iteration that the file has
+        self._when = time.monotonic()
+        self._failed = False
+        self.saved: State | None = None
+        if os.path.lexists(self._path):
+            if not checkpoint.resume:
+                raise FileAccessError(
+                    f"{self._path} exists. Use resume=True (--resume) to go on from this checkpoint, or another file."
+                )
+            self.saved = self._read()
+
+    def keep(self, state: Callable[[], State], iteration: int, *, last: bool) -> None:
+        """Write the state if it is time; an error of the first write ends the fit, later ones are warnings."""
+        now = time.monotonic()
+        due = self._written is None or last or now - self._when >= self._checkpoint.every
+        if not due or iteration == self._written:
+            return
+        first = self._written is None
+        try:
+            write_container(self._path, {"kind": "checkpoint", "belongs_to": self._identity}, state())
+        except FileAccessError as error:
+            if first:
+                raise
+            if not self._failed:
+                self._failed = True
+                warnings.warn(
+                    FieldfitWarning(f"A checkpoint could not be written, and the fit goes on without. {error}"),
+                    stacklevel=2,
+                )
+            return
+        self._written, self._when = iteration, now
+
+    @property
+    def sentence(self) -> str:
+        """What the file has, and how to go on."""
+        if self._written is None:
+            return f"{self._path} has not been written."
+        return (
+            f"{self._path} has the state after {self._written} iterations; the same fit with resume=True (--resume) goes "
+            "on from there."
+        )
+
+    def _read(self) -> State:
+        header, arrays = read_container(self._path, kind="checkpoint")
+        belongs_to = header.get("belongs_to")
+        if not isinstance(belongs_to, dict):
+            raise FieldfitError(f"{self._path} does not say which fit it belongs to. Start again without it.")
+        for key, meaning in _IDENTITY.items():
+            if belongs_to.get(key) != self._identity[key]:
+                raise FieldfitError(
+                    f"{self._path} is the checkpoint of another fit: it had another {meaning}. Give the same, or another "
+                    "file."
+                )
+        history = arrays.get("history")
+        self._written = None if history is None else len(history) - 1
+        return arrays
+
+
+def _identity(prepared: Prepared, method: str) -> dict[str, str]:
+    """What a checkpoint belongs to: all that the path of the descent depends on."""
+    header, arrays = prepared.model.specification()
+    penalty = prepared.penalty
+    l1 = np.zeros(0) if penalty.l1 is None else penalty.l1
+    return {
+        "model": _digest(json.dumps(header, sort_keys=True, default=str), *(arrays[name] for name in sorted(arrays))),
+        "policy": str(prepared.policy),
+        "data": prepared.fingerprint,
+        "options": _digest("", penalty.sigma2, l1, prepared.start, prepared.free),
+        "random_state": str(prepared.random_state),
+        "method": method,
+        "shards": prepared.division,
+    }
+
+
+def _digest(text: str, *arrays: NDArray[Any]) -> str:
+    digest = blake2b(text.encode(), digest_size=16)
+    for array in arrays:
+        digest.update(repr((array.shape, array.dtype.str)).encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def refuse_checkpoint(estimator: Policy | Staged, automatic: bool, stopping: bool, statistical: bool) -> None:
+    """Refuse fits with a state that a checkpoint does not have."""
+    reasons = {
+        "a second stage": isinstance(estimator, Staged),
+        "automatic weights": automatic,
+        "early stopping": stopping,
+        "tol='statistical'": statistical,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise FieldfitError(f"A checkpoint has no place for the state of {reason}. Fit without one of the two.")

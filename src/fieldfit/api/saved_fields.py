@@ -1,0 +1,57 @@
+"""The checks of what a saved fit says of itself: files come from strangers, and nothing in them is believed unseen."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.types import FloatArray
+
+Record = TypeVar("Record")
+#: Whole numbers in a file are below this.
+_LARGEST = 2**63
+
+
+def checked_record(kind: type[Record], values: Any) -> Record:
+    """A dataclass of plain fields from a mapping whose values have the types of the fields; ValueError otherwise."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{kind.__name__} is a {type(values).__name__}")
+    hints = get_type_hints(kind)
+    for field in fields(kind):  # type: ignore[arg-type]
+        if field.name in values and not _is(values[field.name], hints[field.name]):
+            raise ValueError(f"{field.name} is {values[field.name]!r:.40}")
+    return kind(**values)
+
+
+def _is(value: Any, hint: Any) -> bool:
+    if hint is type(None):
+        return value is None
+    if get_args(hint):
+        return any(_is(value, option) for option in get_args(hint))
+    if hint is bool or isinstance(value, bool):
+        return hint is bool and isinstance(value, bool)
+    if hint is float:
+        return isinstance(value, float) or (isinstance(value, int) and abs(value) < _LARGEST)
+    if hint is int:
+        return isinstance(value, int) and 0 <= value < _LARGEST
+    return isinstance(value, hint)
+
+
+def checked_matrix(array: NDArray[Any], r: int, what: str) -> FloatArray:
+    """A symmetric matrix (r, r) of finite numbers; ValueError otherwise."""
+    if array.shape != (r, r) or array.dtype != np.float64 or not np.isfinite(array).all():
+        raise ValueError(f"the {what} is not a matrix of {r} × {r} finite numbers")
+    size = float(np.abs(array).max(initial=0.0))
+    if size > 1e150 or float(np.abs(array - array.T).max(initial=0.0)) > 1e-6 * size:
+        raise ValueError(f"the {what} is not symmetric, or too large")
+    return array
+
+
+def checked_seed(value: Any) -> int:
+    """A seed."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
+        raise ValueError(f"random_state is {value!r:.40}")
+    return value

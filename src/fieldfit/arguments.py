@@ -1,0 +1,56 @@
+"""The checks of numbers that users give: what was given, what it must be."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fieldfit.types import FieldfitError, ModelError
+
+#: Variables, states or samples of a model that lists can number.
+_MOST = 2**31 - 1
+#: Seeds are below this.
+_SEEDS = 2**64
+
+
+def whole_number(
+    value: Any, name: str, least: int, most: int | None = None, error: type[FieldfitError] = FieldfitError
+) -> int:
+    """An integer from ``least`` to ``most``, of any type of number; texts and truth values are none."""
+    whole = None
+    if not isinstance(value, bool | str | bytes) and getattr(value, "ndim", 0) == 0:
+        try:
+            whole = int(value)
+            whole = whole if whole == value else None
+        except (TypeError, ValueError, OverflowError):
+            whole = None
+    if whole is None or whole < least or (most is not None and whole > most):
+        limit = f"of at least {least:,}" if most is None else f"from {least:,} to {most:,}"
+        raise error(f"{name} is {value!r:.80}; it must be an integer {limit}.")
+    return whole
+
+
+def positive_number(value: Any, name: str, advice: str = "") -> float:
+    """A finite number above 0."""
+    number = math.nan
+    if not isinstance(value, bool | str | bytes) and getattr(value, "ndim", 0) == 0:
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise FieldfitError(f"{name} is {value!r:.80}; it must be a number above 0{advice}.")
+    return number
+
+
+def seed(value: Any) -> int:
+    """A seed of random numbers: an integer from 0 to 2^64 − 1."""
+    whole = whole_number(value, "random_state", 0)
+    if whole >= _SEEDS:
+        raise FieldfitError(f"random_state is {value!r:.80}; it must be an integer from 0 to 2^64 − 1.")
+    return whole
+
+
+def count_of(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
+    """A number of variables, states or samples of a model."""
+    return whole_number(value, name, least, _MOST if most is None else most, ModelError)

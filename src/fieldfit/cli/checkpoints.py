@@ -1,0 +1,35 @@
+"""The options of fits that keep their state in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from fieldfit.api.checkpoint import Checkpoint
+
+CheckpointOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint", metavar="FILE", help="Keep the state of the fit in this file; --resume goes on from it."
+    ),
+]
+CheckpointEvery = Annotated[
+    float, typer.Option("--checkpoint-every", metavar="SECONDS", min=0, help="Time between two writes of the state.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")]
+
+
+def as_checkpoint(path: Path | None, every: float, resume: bool) -> Checkpoint | None:
+    """The checkpoint that the options ask for."""
+    if path is None:
+        if resume:
+            from fieldfit.types import FieldfitError
+
+            raise FieldfitError("--resume needs --checkpoint FILE, the file to go on from.")
+        return None
+    from fieldfit.api.checkpoint import Checkpoint
+
+    return Checkpoint(path, every, resume)

@@ -1,0 +1,51 @@
+"""`fieldfit shard`: a table as a folder of shards, for fits that need less memory than their samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fieldfit.cli.options import HeaderOption, Json, KindOfWeight, SampleWeight, WeightKind
+from fieldfit.cli.output import print_json, say
+
+
+def shard(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV or TSV file with one sample per line.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="New folder for the shards.")],
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Number of rows in a shard.")] = 100_000,
+    states: Annotated[
+        str | None,
+        typer.Option("--states", metavar="S0,S1,…", help="Values of the columns. Default: all values in the file."),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="A,B,…", help="Columns that are variables. Default: all.")
+    ] = None,
+    header: HeaderOption = None,
+    sample_weight: SampleWeight = None,
+    weight_kind: KindOfWeight = WeightKind.importance,
+    json: Json = False,
+) -> None:
+    """Divide a table into shards for `fieldfit fit`."""
+    from fieldfit.cli.values import as_list, as_states
+    from fieldfit.shards.making import TextTable, make_shards
+
+    source = TextTable(
+        data,
+        None if states is None else as_states(states),
+        as_list(columns),
+        header,
+        sample_weight,
+        weight_kind.value,
+    )
+    folder = make_shards(source, out, rows)
+    if json:
+        print_json({"folder": str(out), "shards": len(folder.files), "samples": folder.n, "columns": folder.m})
+    else:
+        say(f"{folder.n:,} samples of {folder.m} columns in {len(folder.files):,} shards: {out}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("shard")(shard)

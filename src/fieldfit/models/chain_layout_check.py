@@ -1,0 +1,57 @@
+"""The layout of a chain from a file: its arrays are checked against each other before anything uses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.models.chain_layout import ChainLayout
+from fieldfit.types import ModelError
+
+
+def checked_layout(layout: ChainLayout) -> ChainLayout:
+    """The layout itself; ModelError where its arrays do not describe weights of a chain."""
+    labels, features = layout.n_labels, layout.n_features
+    for number, least, what in ((labels, 1, "labels"), (features, 0, "features")):
+        if isinstance(number, bool) or not isinstance(number, int) or not least <= number < 2**31:
+            raise ModelError(f"The number of {what} is {number!r:.40}.")
+    if not isinstance(layout.start, bool) or not isinstance(layout.end, bool):
+        raise ModelError("Whether there are start and end weights must be true or false.")
+    _check_places("transition_pairs", layout.transition_pairs, np.int64, labels**2)
+    if np.any(np.diff(layout.transition_pairs) <= 0):
+        raise ModelError("transition_pairs must increase.")
+    _check_lists("pair", layout.pair_ptr, layout.pair_labels, np.int32, features, labels)
+    _check_lists("column", layout.column_ptr, layout.column_pairs, np.int64, features, labels**2)
+    sizes = layout.sizes
+    if sizes is not None and (sizes.shape != (features,) or sizes.dtype != np.float64):
+        raise ModelError("sizes must be one number for each feature.")
+    if sizes is not None and not (np.isfinite(sizes) & (sizes > 0)).all():
+        raise ModelError("sizes must be positive.")
+    return layout
+
+
+def _check_lists(
+    name: str, pointer: NDArray[Any] | None, places: NDArray[Any] | None, dtype: type, features: int, limit: int
+) -> None:
+    """Lists of places, one for each feature: pointer[f]..pointer[f+1], each without repeats and in order."""
+    if pointer is None and places is None:
+        return
+    if pointer is None or places is None:
+        raise ModelError(f"One of the arrays {name}_ptr and its places is missing.")
+    _check_places(f"the places of {name}", places, dtype, limit)
+    if pointer.shape != (features + 1,) or pointer.dtype != np.int64:
+        raise ModelError(f"{name}_ptr must have one entry for each feature and one more.")
+    if pointer[0] != 0 or pointer[-1] != len(places) or np.any(np.diff(pointer) < 0):
+        raise ModelError(f"{name}_ptr does not divide its places.")
+    falls = np.flatnonzero(np.diff(places.astype(np.int64)) <= 0) + 1
+    if not np.isin(falls, pointer).all():
+        raise ModelError(f"The places of {name} must increase within a feature.")
+
+
+def _check_places(name: str, places: NDArray[Any], dtype: type, limit: int) -> None:
+    if places.ndim != 1 or places.dtype != dtype:
+        raise ModelError(f"{name} must be a list of integers.")
+    if places.size and not (int(places.min()) >= 0 and int(places.max()) < limit):
+        raise ModelError(f"{name} must lie in 0..{limit - 1}.")

@@ -1,0 +1,166 @@
+"""Data in pieces: folders of shards, many files, Dask collections. Each piece is one shard, read where it is held."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fieldfit.data.dataset import Dataset
+from fieldfit.data.samples import Table
+from fieldfit.models.base import Model
+from fieldfit.models.field import FieldModel
+from fieldfit.shards.folder import INDEX, ShardFolder, open_folder
+from fieldfit.types import DataError, FloatArray
+
+_PARQUET = (".parquet", ".pq")
+
+
+class Piece(Protocol):
+    """The raw samples of one shard."""
+
+    def load(self) -> Any:
+        """What a model's `read` takes."""
+
+
+@dataclass(frozen=True)
+class FilePiece:
+    """A CSV, TSV or Parquet file."""
+
+    path: str
+
+    def load(self) -> Any:
+        """The path of a text file, or the table of a Parquet file."""
+        if not self.path.endswith(_PARQUET):
+            return self.path
+        import pandas as pd
+
+        try:
+            return pd.read_parquet(self.path)
+        except ImportError as error:
+            raise DataError("Parquet files need pyarrow. Install it with: pip install pyarrow") from error
+        except (OSError, ValueError) as error:
+            raise DataError(f"{self.path} cannot be read as a Parquet file ({error}).") from error
+
+
+@dataclass(frozen=True)
+class FolderPiece:
+    """One shard of a folder."""
+
+    folder: ShardFolder
+    number: int
+
+    def load(self) -> Table:
+        """The coded samples."""
+        return self.folder.read(self.number)
+
+
+@dataclass(frozen=True)
+class DaskPiece:
+    """One partition of a Dask collection, computed on the worker that holds the shard."""
+
+    partition: Any
+
+    def load(self) -> Any:
+        """A data frame or an array."""
+        import dask
+
+        (value,) = dask.compute(self.partition, scheduler="synchronous")
+        return value.result() if hasattr(value, "result") and hasattr(value, "key") else value
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How pieces become samples of a model: its states, the column of the weights, and whether counts become copies."""
+
+    model: Model
+    sample_weight: str | None
+    weight_kind: str
+    copies: bool
+
+    def table(self, raw: Any) -> Dataset:
+        """The samples of one piece. A column may be missing everywhere in a piece, though not in all of them."""
+        from fieldfit.data.table import read_table
+
+        assert isinstance(self.model, FieldModel)
+        model = self.model
+        if isinstance(raw, Table) and raw.states == tuple(map(tuple, model.states)) and not model.named:
+            table = raw
+        else:
+            table = read_table(
+                raw,
+                states=model.states,
+                names=model.names if model.named else None,
+                sample_weight=self.sample_weight,
+                weight_kind=raw.weight_kind if isinstance(raw, Table) else self.weight_kind,
+                part=True,
+                rename=False,
+            )
+        return table.copies() if self.copies else table
+
+
+@dataclass(frozen=True)
+class PieceSource:
+    """A piece as the source of a shard."""
+
+    piece: Piece
+    reading: Reading
+
+    def read(self) -> Dataset:
+        """The samples."""
+        return self.reading.table(self.piece.load())
+
+    def weights(self, dataset: Dataset) -> FloatArray | None:
+        """Their weights."""
+        return dataset.sample_weight
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Data in pieces; ``folder`` is the folder of shards that they are from, if they are."""
+
+    pieces: tuple[Piece, ...]
+    folder: ShardFolder | None = None
+
+
+def as_pieces(data: Any) -> Pieces | None:
+    """Data that come in pieces, or None where a model's `read` takes them as they are."""
+    if isinstance(data, ShardFolder):
+        return Pieces(tuple(FolderPiece(data, number) for number in range(len(data.files))), data)
+    if isinstance(data, str | os.PathLike):
+        return _from_path(os.fspath(data))
+    if isinstance(data, list | tuple) and data and all(isinstance(item, str | os.PathLike) for item in data):
+        return Pieces(tuple(FilePiece(os.fspath(item)) for item in data))
+    if type(data).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(data, "to_delayed"):
+        return Pieces(tuple(map(DaskPiece, _partitions(data))))
+    return None
+
+
+def _from_path(path: str) -> Pieces | None:
+    if os.path.isdir(path):
+        if os.path.exists(os.path.join(path, INDEX)):
+            return as_pieces(open_folder(path))
+        raise DataError(
+            f"{path} is a folder without {INDEX}. Make shards with `fieldfit shard`, or give '{path}/*.csv'."
+        )
+    if path.endswith(_PARQUET) and os.path.exists(path):
+        return Pieces((FilePiece(path),))
+    if not glob.has_magic(path) or os.path.exists(path):
+        return None
+    found = sorted(glob.glob(path))
+    if not found:
+        raise DataError(f"No file matches {path}. Check the pattern.")
+    return Pieces(tuple(map(FilePiece, found)))
+
+
+def _partitions(collection: Any) -> Sequence[Any]:
+    """The partitions of a Dask data frame, or the row blocks of a Dask array."""
+    if hasattr(collection, "numblocks"):
+        if collection.ndim != 2:
+            raise DataError(f"The Dask array has {collection.ndim} dimensions, and a table has two.")
+        if collection.numblocks[1] > 1:
+            collection = collection.rechunk({1: -1})
+        return list(collection.to_delayed().ravel())
+    return list(collection.to_delayed())

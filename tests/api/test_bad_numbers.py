@@ -1,0 +1,75 @@
+"""Bad numbers get a sentence: what was given, and what it must be."""
+
+import re
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.types import FieldfitError
+
+MODEL = ff.BoltzmannMachine(3)
+X = MODEL.sample([1.0, -1.0, 0.5], 60, 0).values
+
+REFUSED = {
+    "tol nan": (lambda: ff.fit(MODEL, X, tol=np.nan), "tol is nan; it must be a number above 0, or 'statistical'."),
+    "tol negative": (lambda: ff.fit(MODEL, X, tol=-1), "tol is -1; it must be a number above 0"),
+    "tol text": (lambda: ff.fit(MODEL, X, tol="x"), "tol is 'x'; it must be a number above 0, or 'statistical'."),
+    "tol none": (lambda: ff.fit(MODEL, X, tol=None), "tol is None"),
+    "tol array": (lambda: ff.fit(MODEL, X, tol=np.ones(2)), "tol is array([1., 1.])"),
+    "max_iter negative": (
+        lambda: ff.fit(MODEL, X, max_iter=-1),
+        "max_iter is -1; it must be an integer of at least 0.",
+    ),
+    "max_iter fraction": (lambda: ff.fit(MODEL, X, max_iter=1.5), "max_iter is 1.5"),
+    "max_iter infinite": (lambda: ff.fit(MODEL, X, max_iter=np.inf), "max_iter is inf"),
+    "seed fraction": (lambda: ff.fit(MODEL, X, random_state=1.5), "random_state is 1.5; it must be an integer"),
+    "seed none": (lambda: ff.fit(MODEL, X, random_state=None), "random_state is None"),
+    "seed negative": (lambda: ff.fit(MODEL, X, random_state=-1), "random_state is -1"),
+    "seed too large": (lambda: ff.fit(MODEL, X, random_state=2**64), "from 0 to 2^64 − 1"),
+    "seed true": (lambda: ff.fit(MODEL, X, random_state=True), "random_state is True"),
+    "m none": (lambda: ff.BoltzmannMachine(None), "The number of variables m is None; it must be an integer"),
+    "m nan": (lambda: ff.BoltzmannMachine(np.nan), "The number of variables m is nan"),
+    "m text": (lambda: ff.BoltzmannMachine("3"), "The number of variables m is '3'"),
+    "m zero": (
+        lambda: ff.BoltzmannMachine(0),
+        "The number of variables m is 0; it must be an integer from 1 to",
+    ),
+    "states of text": (
+        lambda: ff.BoltzmannMachine(3, states=("a", "b")),
+        "two different finite numbers; got ('a', 'b')",
+    ),
+    "three states": (lambda: ff.BoltzmannMachine(3, states=(0, 1, 2)), "two different finite numbers"),
+    "no states": (lambda: ff.BoltzmannMachine(3, states=None), "two different finite numbers; got None"),
+    "q none": (lambda: ff.Potts(3, None), "The number of states q is None"),
+    "q one": (lambda: ff.Potts(3, 1), "The number of states q is 1; it must be an integer from 2 to"),
+    "edges of numbers": (lambda: ff.BoltzmannMachine(3, edges=[1, 2]), "Edge 0 is 1; an edge is a pair"),
+    "edges of text": (
+        lambda: ff.BoltzmannMachine(3, edges=[["a", "b"]]),
+        "an edge is a pair of variables, by number.",
+    ),
+    "a number of edges": (lambda: ff.BoltzmannMachine(3, edges=5), "edges is 5; it must be a list of pairs"),
+    "samples below 0": (lambda: MODEL.sample([0, 0, 0], -3), "The number of samples n is -3; it must be an integer"),
+    "samples of text": (lambda: MODEL.sample([0, 0, 0], "5"), "The number of samples n is '5'"),
+    "sample seed": (lambda: MODEL.sample([0, 0, 0], 5, random_state=0.5), "random_state is 0.5"),
+    "labels none": (lambda: ff.ChainCRF(None, 3), "The number of labels is None"),
+    "symbols fraction": (lambda: ff.BoltzmannChain(2, 1.5), "The number of symbols is 1.5"),
+    "a text as weight": (
+        lambda: ff.fit(MODEL, X, "PL1 + PL2", weights=[1, "a"]),
+        "single numbers or lists of numbers; got 'a'.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_in_a_sentence(name):
+    action, sentence = REFUSED[name]
+    with pytest.raises(FieldfitError, match=re.escape(sentence)):
+        action()
+
+
+def test_whole_numbers_of_other_types_are_accepted():
+    assert ff.BoltzmannMachine(np.int64(3)).m == 3
+    assert ff.BoltzmannMachine(3.0).m == 3
+    assert len(MODEL.sample([0, 0, 0], np.int32(4), random_state=np.uint8(1))) == 4
+    assert len(MODEL.sample([0, 0, 0], 0)) == 0

@@ -1,0 +1,46 @@
+"""Tables of polars and pyarrow are read as those of pandas."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fieldfit as ff
+from fieldfit.data.table import read_table
+from fieldfit.types import DataError
+
+FRAME = pd.DataFrame(
+    {"a": [0, 1, 1, 0], "b": ["x", None, "y", "x"], "c": [1.0, np.nan, 2.0, 1.0], "d": [True, False, True, True]}
+)
+
+
+def tables():
+    polars = pytest.importorskip("polars")
+    pyarrow = pytest.importorskip("pyarrow")
+    return [polars.from_pandas(FRAME), pyarrow.Table.from_pandas(FRAME)]
+
+
+def test_values_names_and_missing_values():
+    expected = read_table(FRAME)
+    for table in tables():
+        read = read_table(table)
+        assert read.names == expected.names
+        assert [tuple(map(str, states)) for states in read.states] == [tuple(map(str, s)) for s in expected.states]
+        np.testing.assert_array_equal(read.codes, expected.codes)
+
+
+def test_a_fit_of_each():
+    model = ff.BoltzmannMachine(3)
+    values = pd.DataFrame(model.sample([1.0, -1.0, 0.5], 100, 0).values, columns=["a", "b", "c"])
+    expected = ff.fit(model, values, "PL1")
+    for library, make in (("polars", "from_pandas"), ("pyarrow", None)):
+        module = pytest.importorskip(library)
+        table = module.Table.from_pandas(values) if make is None else getattr(module, make)(values)
+        fit = ff.fit(model, table, "PL1")
+        assert fit.theta.tobytes() == expected.theta.tobytes()
+        assert fit.parameter_names == ["a:b", "a:c", "b:c"]
+
+
+def test_a_series_is_not_a_table():
+    polars = pytest.importorskip("polars")
+    with pytest.raises(DataError, match="is not a table"):
+        read_table(polars.Series([0, 1]))

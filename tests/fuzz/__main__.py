@@ -1,0 +1,40 @@
+"""Fuzz every reader: python -m tests.fuzz [--cases 1000000] [--first 0] [--target NAME]. Exits with 1 if a case failed."""
+
+import argparse
+import sys
+import time
+import traceback
+
+from tests.fuzz.targets import SEEDS, run_case
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=1_000_000, help="cases of each target")
+    parser.add_argument("--first", type=int, default=0, help="number of the first case: cases are repeatable")
+    parser.add_argument("--target", choices=[target.__name__ for target in SEEDS], help="only this target")
+    options = parser.parse_args()
+    failed = 0
+    for target, make in SEEDS.items():
+        if options.target not in (None, target.__name__):
+            continue
+        seeds, refused, wrong, began = make(), 0, 0, time.perf_counter()
+        for number in range(options.first, options.first + options.cases):
+            try:
+                refused += run_case(target, seeds, number)
+            except Exception as error:
+                wrong += 1
+                if wrong <= 5:
+                    print(f"{target.__name__} case {number}: {type(error).__name__}: {error}", file=sys.stderr)
+                    traceback.print_exc(limit=-3)
+        seconds = time.perf_counter() - began
+        print(
+            f"{target.__name__}: {options.cases:,} cases, {refused:,} refused, {wrong:,} failed, {seconds:.0f} s",
+            flush=True,
+        )
+        failed += wrong
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

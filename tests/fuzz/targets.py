@@ -1,0 +1,222 @@
+"""What comes from strangers, as functions of bytes: each must end well or with an error of fieldfit."""
+
+import io
+import json
+import random
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+import fieldfit as ff
+from fieldfit.types import FieldfitError
+
+#: Fragments that mutations put in: separators, digits beyond any type, signs of the formats.
+FRAGMENTS = [
+    b"", b"0", b"1", b"-1", b"9" * 30, b"9" * 5000, b"1e999", b"nan", b"inf", b"\x00", b"\xff", b"\n", b"\t", b",", b'"',
+    b"PL1", b"PL2", b"FL", b"*", b"@", b"+", b"(", b")", b"[", b"]", b">>", b"optimal", b"~", b"/sentence", b"Multinomial(",
+    b"Partition(", b"%x[0,0]", b"U00:", b"B", b"MARKOV", b"BAYES", b"{", b"}", b":", b"=", b"\xe2\x88\x9e", b"O\tDT\tthe",
+]  # fmt: skip
+
+
+def policy_text(content):
+    """The parser of policies and of second stages."""
+    from fieldfit.policies import as_estimator
+
+    as_estimator(content.decode("utf-8", "replace"))
+
+
+def delimited(content):
+    """CSV and TSV files."""
+    from fieldfit.data.table import read_table
+
+    read_table(_file(content, ".csv"))
+
+
+def crfsuite(content):
+    """Sequences as CRFsuite writes them."""
+    from fieldfit.data.crfsuite_text import read_crfsuite
+
+    read_crfsuite(_file(content, ".txt"))
+
+
+def conll(content):
+    """Columns of tokens."""
+    from fieldfit.data.columns import read_columns
+
+    read_columns(_file(content, ".conll"))
+
+
+def uai(content):
+    """Networks."""
+    from fieldfit.data.uai import read_uai
+
+    read_uai(_file(content, ".uai"))
+
+
+def template(content):
+    """Templates of features."""
+    from fieldfit.data.templates import parse_templates
+
+    parse_templates(content.decode("utf-8", "replace"))
+
+
+def saved_fit(content):
+    """The bytes of a saved fit."""
+    ff.load(_file(content, ".ff"))
+
+
+def shard_index(content):
+    """The index of a folder of shards."""
+    from fieldfit.shards.folder import INDEX, open_folder
+
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / INDEX).write_bytes(content)
+        open_folder(folder)
+
+
+def _file(content, suffix):
+    path = Path(tempfile.gettempdir()) / f"fieldfit-fuzz-{random.getrandbits(48):x}{suffix}"
+    path.write_bytes(content)
+    _made.append(path)
+    return path
+
+
+_made: list[Path] = []
+
+
+def saved_seeds():
+    """A Boltzmann machine, a Potts model and a CRF with the encoder of its tagger."""
+    machine, potts = ff.BoltzmannMachine(3), ff.Potts(3, 2)
+    x = machine.sample([1.0, -1.0, 0.5], 60, 0).values
+    sentences = [[{"w": "the"}, {"w": "cat"}], [{"w": "a"}, {"w": "dog"}, {"w": "ran"}]] * 4
+    tags = [["D", "N"], ["D", "N", "V"]] * 4
+    fits = [ff.fit(machine, x, "PL1"), ff.fit(potts, x, "PL1", sigma2=1.0), ff.CRFTagger().fit(sentences, tags).fit_]
+    contents = []
+    with tempfile.TemporaryDirectory() as folder:
+        for fit in fits:
+            fit.save(Path(folder) / "a.ff")
+            contents.append((Path(folder) / "a.ff").read_bytes())
+    return contents
+
+
+SEEDS = {
+    policy_text: lambda: [b"PL1 + 0.2*PL2@0.5", b"Multinomial(0.6*PL1 + 0.4*PL2)", b"PL1 >> optimal", b"Partition(2)"],
+    delimited: lambda: [b"a,b\n0,1\n1,\n", b"x\ty\n1\t2\n", b'"a";"b"\n1;2\n'],
+    uai: lambda: [b"MARKOV\n2\n2 2\n1\n2 0 1\n4\n1 2 3 4\n"],
+    template: lambda: [b"U00:%x[-1,0]\nU01:%x[0,0]/%x[1,0]\nB\n"],
+    conll: lambda: [b"the DT O\ncat NN B\n\na DT O\n"],
+    crfsuite: lambda: [b"O\tw=the\tp=DT:2.0\nB\tw=cat\n\nO\tw=a\n"],
+    saved_fit: saved_seeds,
+    shard_index: lambda: [
+        json.dumps({
+            "format": "fieldfit-shards", "version": 1, "names": ["a"], "states": [[0, 1]], "weight_kind": None,
+            "total_weight": 3.0, "files": [{"name": "00000.shard", "rows": 3, "digest": "00"}],
+        }).encode()
+    ],
+}  # fmt: skip
+
+
+def mutated(content, source):
+    """A few changes: a fragment put in or in the place of bytes, a piece doubled or cut out, a bit changed."""
+    data = bytearray(content)
+    for _ in range(source.randint(1, 4)):
+        at = source.randint(0, len(data))
+        until = min(len(data), at + source.randint(0, 8))
+        kind = source.randint(0, 4)
+        if kind == 0:
+            data[at:at] = source.choice(FRAGMENTS)
+        elif kind == 1:
+            data[at:until] = source.choice(FRAGMENTS)
+        elif kind == 2:
+            data[at:at] = data[at:until] * source.randint(1, 3)
+        elif kind == 3:
+            del data[at:until]
+        elif data:
+            data[min(at, len(data) - 1)] ^= 1 << source.randint(0, 7)
+    return bytes(data)
+
+
+def rearranged(content, source):
+    """A saved fit as a valid archive whose header or arrays are changed."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(members["header.json"])
+    names = sorted(header["arrays"])
+    if source.random() < 0.5:
+        _change(header["content"], source)
+    else:
+        name = source.choice(names)
+        entry = header["arrays"][name]
+        dtype = np.dtype(entry["dtype"])
+        array = np.frombuffer(
+            members[f"arrays/{name}.npy"][-int(np.prod(entry["shape"])) * dtype.itemsize or None :], dtype
+        )
+        array = array[: int(np.prod(entry["shape"]))].reshape(entry["shape"]).copy()
+        extremes = (
+            [0, 1, -1, 2**31 - 1, -(2**31), np.iinfo(np.int64).max]
+            if dtype.kind in "iu"
+            else [np.nan, np.inf, -1e308, 0]
+        )
+        if array.size and source.random() < 0.7:
+            with np.errstate(all="ignore"):
+                array.flat[source.randrange(array.size)] = np.array(source.choice(extremes)).astype(dtype)
+        elif array.ndim and array.shape[0]:
+            array = array[:-1] if source.random() < 0.5 else np.concatenate([array, array[:1]])
+        entry["shape"] = list(array.shape)
+        from fieldfit.data.container import _npy_preamble
+
+        members[f"arrays/{name}.npy"] = _npy_preamble(dtype, array.shape) + array.tobytes()
+    members["header.json"] = json.dumps(header).encode()
+    result = io.BytesIO()
+    with zipfile.ZipFile(result, "w") as archive:
+        for name, member in members.items():
+            archive.writestr(name, member)
+    return result.getvalue()
+
+
+def _change(value, source):
+    """Replace one value somewhere in a document."""
+    places = list(value) if isinstance(value, dict) else list(range(len(value)))
+    if not places:
+        return
+    place = source.choice(places)
+    if isinstance(value[place], dict | list) and value[place] and source.random() < 0.7:
+        _change(value[place], source)
+    elif isinstance(value, dict) and source.random() < 0.2:
+        del value[place]
+    else:
+        value[place] = source.choice(
+            [None, True, 0, -1, 1.5, 2**70, float("nan"), "", "PL1", [], {}, [1, "a"], 10**9]
+        )
+
+
+def use(content):
+    """Load a saved fit and ask it for all that it can say without samples."""
+    fit = ff.load(_file(content, ".ff"))
+    str(fit.summary())
+    fit.standard_errors(parameters=[0])
+    if hasattr(fit.model, "sample"):
+        fit.model.sample(fit.theta, 2, 0)
+    else:
+        from fieldfit.estimators.crf_tagger import CRFTagger
+
+        CRFTagger.load(_file(content, ".ff")).predict([[{"w": "the"}, {"w": "dog"}]])
+
+
+def run_case(target, seeds, number):
+    """Run case ``number``: False if the input was accepted, True if it was refused. Anything else is an error."""
+    source = random.Random(number)
+    content = mutated(source.choice(seeds), source) if target is not use else rearranged(source.choice(seeds), source)
+    try:
+        target(content)
+    except FieldfitError:
+        return True
+    finally:
+        while _made:
+            _made.pop().unlink(missing_ok=True)
+    return False
+
+
+SEEDS[use] = saved_seeds

@@ -1,0 +1,229 @@
+"""Data in pieces (files, folders of shards, Dask collections) give the estimate of the same samples in one table."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fieldfit as ff
+from fieldfit.shards.backend import LocalBackend
+from fieldfit.shards.folder import INDEX, open_folder
+from fieldfit.shards.making import TextTable, make_shards
+from fieldfit.types import DataError, FieldfitError, FileAccessError, FileFormatError
+
+MODEL = ff.BoltzmannMachine(4, biases=True)
+
+
+@pytest.fixture(scope="module")
+def frame():
+    values = MODEL.sample(np.linspace(-0.6, 0.7, MODEL.n_parameters), 400, random_state=1).values
+    return pd.DataFrame(values, columns=list("abcd"))
+
+
+@pytest.fixture(scope="module")
+def whole(frame):
+    return ff.fit(MODEL, frame, "PL1 + 0.4*PL2", random_state=3, tol=1e-9)
+
+
+@pytest.fixture
+def text(frame, tmp_path):
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    return tmp_path / "x.csv"
+
+
+def same(fit, whole):
+    np.testing.assert_allclose(fit.theta, whole.theta, atol=1e-7)
+    np.testing.assert_allclose(fit.standard_errors(), whole.standard_errors(), rtol=1e-6)
+    assert fit.n == whole.n
+    assert fit.parameter_names == whole.parameter_names
+    assert fit.cost.components == whole.cost.components
+
+
+def test_many_files(frame, whole, tmp_path):
+    for number, start in enumerate(range(0, 400, 90)):
+        frame[start : start + 90].to_csv(tmp_path / f"part{number}.csv", index=False)
+    fit = ff.fit(MODEL, str(tmp_path / "part*.csv"), "PL1 + 0.4*PL2", random_state=3, tol=1e-9)
+    same(fit, whole)
+    listed = [tmp_path / f"part{number}.csv" for number in range(5)]
+    assert ff.fit(MODEL, listed, "PL1 + 0.4*PL2", random_state=3, tol=1e-9).theta.tobytes() == fit.theta.tobytes()
+    with pytest.raises(DataError, match="No file matches"):
+        ff.fit(MODEL, str(tmp_path / "none*.csv"))
+    with pytest.raises(FieldfitError, match="the pieces of the data are the shards"):
+        ff.fit(MODEL, str(tmp_path / "part*.csv"), shards=3)
+    with pytest.raises(DataError, match="Automatic weights need the samples in this process"):
+        ff.fit(MODEL, str(tmp_path / "part*.csv"), "PL1 + PL2", weights="auto")
+    with pytest.raises(DataError, match="as the name of a column, and no groups"):
+        ff.fit(MODEL, str(tmp_path / "part*.csv"), groups=np.zeros(400))
+    with pytest.raises(DataError, match="needs single samples, and they are in the shards"):
+        fit.dataset.subset([0])
+
+
+def test_parquet_files(frame, whole, tmp_path):
+    pytest.importorskip("pyarrow")
+    for number, start in enumerate(range(0, 400, 150)):
+        frame[start : start + 150].to_parquet(tmp_path / f"{number}.parquet")
+    same(ff.fit(MODEL, str(tmp_path / "*.parquet"), "PL1 + 0.4*PL2", random_state=3, tol=1e-9), whole)
+    (tmp_path / "9.parquet").write_bytes(b"nonsense")
+    with pytest.raises(DataError, match=r"9\.parquet cannot be read as a Parquet file"):
+        ff.fit(MODEL, str(tmp_path / "*.parquet"))
+
+
+def test_dask_collections(frame, whole):
+    pytest.importorskip("dask")
+    import dask.array as da
+
+    blocks = da.from_array(frame.to_numpy(), chunks=(130, 3))
+    array = ff.fit(MODEL, blocks, "PL1 + 0.4*PL2", random_state=3, tol=1e-9)
+    np.testing.assert_allclose(array.theta, whole.theta, atol=1e-7)
+    dd = pytest.importorskip("dask.dataframe")
+    same(ff.fit(MODEL, dd.from_pandas(frame, npartitions=3), "PL1 + 0.4*PL2", random_state=3, tol=1e-9), whole)
+
+
+def test_folders_of_shards(text, whole, tmp_path):
+    folder = make_shards(TextTable(text), tmp_path / "shards", rows=90)
+    assert (folder.n, folder.names, len(folder.files)) == (400, ("a", "b", "c", "d"), 5)
+    fit = ff.fit(MODEL, tmp_path / "shards", "PL1 + 0.4*PL2", random_state=3, tol=1e-9)
+    same(fit, whole)
+    again = ff.fit(
+        MODEL, tmp_path / "shards", "PL1 + 0.4*PL2", random_state=3, tol=1e-9, backend=LocalBackend(keep=0)
+    )
+    assert again.theta.tobytes() == fit.theta.tobytes()
+    with pytest.raises(FileAccessError, match="is not empty"):
+        make_shards(TextTable(text), tmp_path / "shards", rows=90)
+
+
+def test_weights_missing_values_and_texts(frame, tmp_path):
+    random = np.random.default_rng(0)
+    table = frame.replace({0: "no", 1: "yes"}).astype(object)
+    table.iloc[::7, 1] = ""
+    table.iloc[:50, 2] = ""  # missing everywhere in the first shard
+    table["w"] = random.integers(1, 4, len(table))
+    table.to_csv(tmp_path / "x.csv", index=False)
+    model = ff.Potts(4, 2, states=("no", "yes"))
+    for kind in ("importance", "counts"):
+        plain = ff.fit(
+            model, tmp_path / "x.csv", "0.8*PL1", sample_weight="w", weight_kind=kind, sigma2=1.0, tol=1e-9
+        )
+        make_shards(TextTable(tmp_path / "x.csv", sample_weight="w", weight_kind=kind), tmp_path / kind, rows=50)
+        fit = ff.fit(model, tmp_path / kind, "0.8*PL1", sigma2=1.0, tol=1e-9)
+        np.testing.assert_allclose(fit.theta, plain.theta, atol=1e-7)
+        np.testing.assert_allclose(fit.standard_errors(), plain.standard_errors(), rtol=1e-6)
+        assert fit.total == pytest.approx(plain.total)
+    with pytest.raises(DataError, match="have their weights already"):
+        ff.fit(model, tmp_path / "counts", sample_weight="w")
+
+
+def test_a_damaged_shard_is_refused(text, tmp_path):
+    make_shards(TextTable(text), tmp_path / "s", rows=90)
+    path = tmp_path / "s" / "00002.shard"
+    content = path.read_bytes()
+    for damaged, sentence in (
+        (content[:-1], "has 423 bytes"),
+        (content[:30], "is truncated"),
+        (content[:-1] + bytes([content[-1] ^ 1]), "its checksum is wrong"),
+        (b"X" + content[1:], "is not the one"),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(FileFormatError, match=sentence):
+            ff.fit(MODEL, tmp_path / "s")
+    path.unlink()
+    with pytest.raises(FileAccessError, match="cannot be read"):
+        ff.fit(MODEL, tmp_path / "s")
+    (tmp_path / "s" / INDEX).unlink()
+    with pytest.raises(DataError, match=f"without {INDEX}"):
+        ff.fit(MODEL, tmp_path / "s")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_an_index_of_anything_is_opened_or_refused(data):
+    import tempfile
+    from pathlib import Path
+
+    index: dict[str, Any] = {
+        "format": "fieldfit-shards", "version": 1, "names": ["a"], "states": [[0, 1]], "weight_kind": None,
+        "total_weight": 3.0, "files": [{"name": "00000.shard", "rows": 3, "digest": "00"}],
+    }  # fmt: skip
+    place = data.draw(st.sampled_from([*index, "name", "rows", "digest"]))
+    target = index if place in index else index["files"][0]
+    target[place] = data.draw(JSON)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / INDEX).write_text(json.dumps(index))
+        try:
+            opened = open_folder(folder)
+            opened.read(0)
+        except FieldfitError:
+            pass
+
+
+def test_bad_tables_name_their_block(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n0,1\n1,0\n0,5\n")
+    with pytest.raises(DataError, match=r"begins with row 2 .*'5'"):
+        make_shards(TextTable(tmp_path / "x.csv", states=(0, 1)), tmp_path / "s", rows=2)
+    (tmp_path / "y.csv").write_text("")
+    with pytest.raises(DataError, match="is empty"):
+        make_shards(TextTable(tmp_path / "y.csv"), tmp_path / "t", rows=2)
+    (tmp_path / "z.csv").write_text("a,b\n")
+    with pytest.raises(DataError, match="No rows"):
+        make_shards(TextTable(tmp_path / "z.csv"), tmp_path / "u", rows=2)
+    with pytest.raises(FileAccessError, match="cannot be read"):
+        make_shards(TextTable(tmp_path / "none.csv"), tmp_path / "v", rows=2)
+
+
+def test_the_command_line_makes_shards_and_fits_them(text, whole, tmp_path):
+    from fieldfit.cli.app import run
+
+    assert run(["shard", str(text), "--out", str(tmp_path / "s"), "--rows", "100"]) == 0
+    assert run(["fit", "boltzmann", str(tmp_path / "s"), "--biases", "-p", "PL1 + 0.4*PL2", "--seed", "3",
+                "--tol", "1e-9", "--out", str(tmp_path / "fit.ff")]) == 0  # fmt: skip
+    np.testing.assert_allclose(ff.load(tmp_path / "fit.ff").theta, whole.theta, atol=1e-7)
+    assert run(["fit", "boltzmann", str(tmp_path / "s"), "--columns", "a,b"]) == 2
+    assert run(["plan", "boltzmann", str(tmp_path / "s")]) == 2
+
+
+LARGE = """
+import resource, sys
+import numpy as np
+import fieldfit as ff
+from fieldfit.shards.backend import LocalBackend
+model = ff.BoltzmannMachine(30, biases=True)
+ff.fit(model, np.random.default_rng(0).integers(0, 2, (500, 30)), "PL1")  # imports, threads
+limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+fit = ff.fit(model, sys.argv[1], "PL1", sigma2=10.0, tol=1e-4, backend=LocalBackend(keep=0))
+print(fit.n, fit.converged)
+"""
+
+
+@pytest.mark.slow
+def test_a_fit_of_ten_times_the_memory_it_is_allowed(tmp_path):
+    from fieldfit.data.samples import Table
+    from fieldfit.shards.folder import write_folder
+
+    random = np.random.default_rng(0)
+    states = ((0, 1),) * 30
+    names = tuple(f"x{j}" for j in range(30))
+    # 18 million values of four bytes as a table: 72 MB, with 7.2 MB allowed on top of what the imports take.
+    tables = (Table(random.integers(0, 2, (10_000, 30)).astype(np.int32), names, states) for _ in range(60))
+    folder = write_folder(tmp_path / "s", tables, states)
+    allowed = folder.n * folder.m * 4 // 10
+    ran = subprocess.run(
+        [sys.executable, "-c", LARGE, str(tmp_path / "s"), str(allowed)], capture_output=True, text=True, check=False,
+        env=os.environ | {"FIELDFIT_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == ["600000", "True"]
