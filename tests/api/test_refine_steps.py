@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.types import FieldfitError, PolicyError
+from fieldfit.types import FieldfitError, ModelError, PolicyError, SeparationWarning
 
 MACHINE = ff.BoltzmannMachine(5)
 THETA = np.repeat([-1.0, 1.0], 5)
@@ -82,3 +82,7 @@ def test_refused_with_a_sentence() -> None:
         ff.fit(MACHINE, x, "0.5*PL1 >> 0.2*FL")
     with pytest.raises(PolicyError, match="one component for each sample"):
         ff.fit(MACHINE, x, "PL1 >> 0.2*PL2")
+    pair = ff.BoltzmannMachine(2, biases=True)
+    apart = np.array([[0, 0], [0, 1], [1, 1], [1, 1], [0, 0]])
+    with pytest.warns(SeparationWarning), pytest.raises(ModelError, match="optimum at infinity"):
+        ff.fit(pair, apart, "PL1 >> FL")
