@@ -51,23 +51,22 @@ _PACKAGES = ("networks", "proteins")
 __all__ = ["__version__", *_HOMES]
 
 
-def _load_kernels() -> None:
+def _load_kernels() -> Any:
     """Load the kernels with an OpenMP runtime whose idle threads sleep, unless the user has chosen otherwise.
 
-    By default they spin for milliseconds, which takes the processor from whoever has work: with another busy process two
-    threads were two to three times slower than one. The runtime reads the variable when it is loaded.
+    It is called when a module first says ``from fieldfit import _kernels``. By default they spin for
+    milliseconds, which takes the processor from whoever has work: with another busy process two threads were two to three
+    times slower than one. The runtime reads the variable when it is loaded.
     """
     chosen = "OMP_WAIT_POLICY" in os.environ or "GOMP_SPINCOUNT" in os.environ
     if not chosen:
         os.environ["GOMP_SPINCOUNT"] = "1000"
     try:
-        importlib.import_module("fieldfit._kernels")
+        return importlib.import_module("fieldfit._kernels")
     finally:
         if not chosen:
             del os.environ["GOMP_SPINCOUNT"]
 
-
-_load_kernels()
 
 if TYPE_CHECKING:
     from fieldfit import networks as networks
@@ -110,6 +109,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
+    if name == "_kernels":
+        return _load_kernels()
     if name in _PACKAGES:
         return importlib.import_module(f"fieldfit.{name}")
     raise AttributeError(f"module 'fieldfit' has no attribute {name!r}")

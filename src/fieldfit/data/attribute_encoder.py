@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fieldfit._kernels import NameTable
+from fieldfit import _kernels
 from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.attributes import AttributeRows, AttributeText, Item, attribute_rows
 from fieldfit.data.label_lists import Label, check_unknown, encode_labels, flatten_labels
@@ -45,7 +45,7 @@ class AttributeEncoder:
         else:
             if y is None:
                 raise DataError("Training needs the labels y, a list for each sentence of X.")
-            table = NameTable()
+            table = _kernels.NameTable()
             rows = attribute_rows(X, table, grow=True)
             names = tuple(table.names())
             flat = flatten_labels(y, np.diff(rows.offsets).tolist())
@@ -96,9 +96,9 @@ class AttributeEncoder:
         return {"features": self.features, "labels": self.labels}  # the table is made again
 
     @cached_property
-    def table(self) -> NameTable:
+    def table(self) -> _kernels.NameTable:
         """The names of the attributes, as the kernels look them up."""
-        table = NameTable()
+        table = _kernels.NameTable()
         table.add(self.feature_names())
         return table
 

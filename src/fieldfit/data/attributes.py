@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fieldfit._kernels import NameTable
+from fieldfit import _kernels
 from fieldfit.data.label_lists import locate, offsets_of
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 
@@ -45,7 +45,7 @@ class AttributeText:
     source: str
 
 
-def attribute_rows(sentences: Sequence[Sequence[Item]], names: NameTable, *, grow: bool) -> AttributeRows:
+def attribute_rows(sentences: Sequence[Sequence[Item]], names: _kernels.NameTable, *, grow: bool) -> AttributeRows:
     """The attributes of all tokens of ``sentences``, with new names added to ``names`` or (not ``grow``) coded −1.
 
     What cannot be read is refused as X[sentence][token].

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 from weakref import finalize
 
-from fieldfit._kernels import SentenceTagger
+from fieldfit import _kernels
 from fieldfit.api.result import Fit
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.encoders import Encoder
 from fieldfit.models.chain_crf import ChainCRF
 
 #: The compiled taggers of fits that are still in use, by identity; None: this fit cannot have one.
-_TAGGERS: dict[int, SentenceTagger | None] = {}
+_TAGGERS: dict[int, _kernels.SentenceTagger | None] = {}
 
 
 def tag_single(fit: Fit, encoder: Encoder, classes: list[Any], sentence: Any) -> list[Any] | None:
@@ -26,7 +26,7 @@ def tag_single(fit: Fit, encoder: Encoder, classes: list[Any], sentence: Any) ->
     return None if tagger is None else tagger.tag(sentence)
 
 
-def _compiled(fit: Fit, encoder: Encoder, classes: list[Any]) -> SentenceTagger | None:
+def _compiled(fit: Fit, encoder: Encoder, classes: list[Any]) -> _kernels.SentenceTagger | None:
     model = fit.model
     if not isinstance(model, ChainCRF) or not isinstance(encoder, AttributeEncoder):
         return None
@@ -35,7 +35,7 @@ def _compiled(fit: Fit, encoder: Encoder, classes: list[Any]) -> SentenceTagger 
         return None
     state, transitions, base, start, end, _ = layout.unpack(model.check_theta(fit.theta))
     pair_ptr, pair_labels = layout.kernel_pairs()
-    return SentenceTagger(
+    return _kernels.SentenceTagger(
         table=encoder.table,
         names=list(classes),
         state=state,
