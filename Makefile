@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*)
 
-.PHONY: demo test test-fast reproduce check unit coverage package format stubs sanitize bench bench-quick clean
+.PHONY: demo test test-fast reproduce docs check unit coverage package format stubs sanitize bench bench-quick clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m fieldfit.demo --out demo-output
@@ -25,6 +25,10 @@ bench: $(VENV)/.installed
 
 bench-quick: $(VENV)/.installed
 	$(BIN)/python benchmarks/write_page.py --quick --keep
+
+# The site, with warnings as errors: docs/_build/index.html.
+docs: $(VENV)/.installed
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -82,4 +86,4 @@ $(SANITIZED)/.installed: $(SOURCES)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(SANITIZED) $(PACKAGED) build dist htmlcov demo-output reproduction-output
+	rm -rf $(VENV) $(SANITIZED) $(PACKAGED) build docs/_build docs/generated dist htmlcov demo-output reproduction-output

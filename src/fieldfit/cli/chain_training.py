@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fieldfit.cli.options import Json, Out, Seed, Threads, limit_threads
-from fieldfit.types import Plain
 
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit
+    from fieldfit.types import Plain
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ class BoltzmannMachine(FieldModel):
 
     @cached_property
     def feature_units(self) -> FloatArray | None:
-        """The power of two nearest to the largest |value| of each feature; None where all are 1."""
+        """The power of two nearest to the largest absolute value of each feature; None where all are 1."""
         largest = float(np.abs(self.values).max())
         sizes = np.full(self.n_parameters, largest)
         sizes[self.edge_parameter] = largest**2

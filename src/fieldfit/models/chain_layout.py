@@ -32,7 +32,7 @@ class ChainLayout:
     ``pair_ptr`` (n_features + 1,) and ``pair_labels`` are the labels that have a weight with each feature (None: all).
     ``transition_pairs`` are the pairs i·K + j that have a weight. ``column_ptr`` (n_features + 1,) and
     ``column_pairs`` (i·K + j) are the label pairs that have a weight with each feature (None: none). ``sizes``
-    (n_features,) are the powers of two nearest to the largest |value| of each feature in training (None: all 1).
+    (n_features,) are the powers of two nearest to the largest absolute value of each feature in training (None: all 1).
     """
 
     n_labels: int
@@ -206,7 +206,7 @@ def observed_columns(sequences: Sequences, chosen: IntArray | None) -> tuple[Int
 
 
 def feature_sizes(dataset: Sequences) -> FloatArray | None:
-    """The power of two nearest to the largest |value| of each feature (n_features,); None where all are 1."""
+    """The power of two nearest to the largest absolute value of each feature (n_features,); None where all are 1."""
     if dataset.values is None:
         return None
     largest = np.zeros(dataset.n_features)

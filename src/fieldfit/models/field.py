@@ -125,7 +125,7 @@ class FieldModel(Model):
 
     @cached_property
     def feature_units(self) -> FloatArray | None:
-        """The power of two nearest to the largest |value| of each feature; None where all are 1."""
+        """The power of two nearest to the largest absolute value of each feature; None where all are 1."""
         sizes = np.zeros(self.n_parameters)
         np.maximum.at(sizes, self.features.indices, np.abs(self.features.data))
         units: FloatArray = np.exp2(np.round(np.log2(np.where(sizes > 0, sizes, 1.0))))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fieldfit.cli.options import Json, with_options
 from fieldfit.cli.saved import FittedData, SampleOptions
-from fieldfit.types import Plain
+
+if TYPE_CHECKING:
+    from fieldfit.types import Plain
 
 
 @with_options

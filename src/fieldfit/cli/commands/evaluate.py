@@ -9,10 +9,10 @@ import typer
 
 from fieldfit.cli.chains import SavedTagger, SentenceFile, SeparatorOption, load_labeller, read_for
 from fieldfit.cli.options import Json, Threads, limit_threads
-from fieldfit.types import Plain
 
 if TYPE_CHECKING:
     from fieldfit.data.scores import Scores
+    from fieldfit.types import Plain
 
 
 class Unit(StrEnum):

@@ -9,11 +9,11 @@ import typer
 
 from fieldfit.cli.chains import SavedTagger, SentenceFile, SeparatorOption, load_labeller, read_for, sentence_lines
 from fieldfit.cli.options import Json, Out, Threads, limit_threads
-from fieldfit.types import Plain
 
 if TYPE_CHECKING:
     from fieldfit.estimators.crf_tagger import CRFTagger
     from fieldfit.estimators.symbol_tagger import SymbolTagger
+    from fieldfit.types import Plain
 
 
 class Decoding(StrEnum):

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fieldfit.cli.options import Json, SavedFit
-from fieldfit.types import Plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from fieldfit.types import Plain
 
 
 def wald(

@@ -9,11 +9,10 @@ import typer
 
 from fieldfit.cli.models.boltzmann import BoltzmannOptions
 from fieldfit.cli.options import Json, Seed, Threads, limit_threads, with_options
-from fieldfit.types import Plain
 
 if TYPE_CHECKING:
     from fieldfit.models.field import FieldModel
-    from fieldfit.types import FloatArray
+    from fieldfit.types import FloatArray, Plain
 
 
 class Formula(StrEnum):

@@ -13,7 +13,6 @@ from fieldfit.cli.chain_training import TrainingOptions, say_fit
 from fieldfit.cli.chains import Format, LabelledFile, SeparatorOption, as_sigma2, load_tagger, read_sentences
 from fieldfit.cli.options import with_options
 from fieldfit.cli.planning import ChainPlanOptions, run_plan
-from fieldfit.types import Plain
 
 if TYPE_CHECKING:
     from fieldfit.data.attributes import AttributeText
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from fieldfit.data.sequences import Sequences
     from fieldfit.estimators.crf_tagger import CRFTagger
     from fieldfit.models.chain_crf import ChainCRF
+    from fieldfit.types import Plain
 
 
 class Metric(StrEnum):
