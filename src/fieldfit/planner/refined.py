@@ -217,7 +217,10 @@ class StepsTerm:
         steps = self._steps(moments, costs.copies)
         unit = np.eye(len(costs.ingredients))[self.second]
         seconds = _FIXED + costs.seconds(unit, steps) - costs.reading
-        return Cost(seconds, steps.count * costs.n * self.ingredient.flops, steps.equivalents)
+        # FLOPs charge every policy with the evaluations of PL1, so a second stage is charged with its share of B's fit.
+        alone = self.ingredient.fit_work(everything=True).steps
+        flops = costs.flops(unit) * steps.count / max(alone.count, 1)
+        return Cost(seconds, flops, steps.equivalents)
 
     def _steps(self, moments: MixtureMoments, n: int) -> Steps:
         """The optimiser's steps on B's objective, expanded to second order."""
