@@ -63,6 +63,8 @@ def test_many_files(frame, whole, tmp_path):
         ff.fit(MODEL, str(tmp_path / "part*.csv"), groups=np.zeros(400))
     with pytest.raises(DataError, match="needs single samples, and they are in the shards"):
         fit.dataset.subset([0])
+    with pytest.raises(DataError, match="needs the samples in this process, and they are in pieces"):
+        fit.standard_errors("model")
 
 
 def test_parquet_files(frame, whole, tmp_path):
