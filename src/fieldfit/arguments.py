@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fieldfit.types import FieldfitError, ModelError
+import numpy as np
+
+from fieldfit.types import DataError, FieldfitError, IntArray, ModelError
 
 #: Variables, states or samples of a model that lists can number.
 _MOST = 2**31 - 1
@@ -54,3 +56,16 @@ def seed(value: Any) -> int:
 def count_of(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
     """A number of variables, states or samples of a model."""
     return whole_number(value, name, least, _MOST if most is None else most, ModelError)
+
+
+def whole_numbers(values: object, name: str) -> IntArray:
+    """An array of 64-bit integers; nothing is rounded, and truth values are none. An empty list has no wrong entry."""
+    try:
+        given = np.asarray(values)
+    except ValueError:
+        raise DataError(f"{name} must be an array of integers; got lists of unequal lengths.") from None
+    if given.size == 0 and given.ndim:
+        return given.astype(np.int64)
+    if given.dtype.kind not in "iu" or int(given.max()) >= 2**63:
+        raise DataError(f"{name} must be integers of at most 64 bits; got {given.dtype}.")
+    return given.astype(np.int64)

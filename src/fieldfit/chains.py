@@ -16,10 +16,10 @@ from __future__ import annotations
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.column_encoder import ColumnEncoder
 from fieldfit.data.columns import ColumnText, join_texts, parse_columns, read_columns
-from fieldfit.data.sequences import Sequences
+from fieldfit.data.sequences import Sequences, as_sequences
 from fieldfit.models.chain_problem import selected_windows as _windows
 from fieldfit.models.chain_segments import Segments
-from fieldfit.policies.policy import Policy
+from fieldfit.policies.policy import Policy, as_policy
 from fieldfit.policies.windows import SequenceStructure
 
 __all__ = [
@@ -61,6 +61,6 @@ def selected_windows(sequences: Sequences, policy: Policy | str, random_state: i
     >>> pairs.first.tolist(), pairs.width.tolist(), whole.width.tolist()
     ([0, 1, 3], [2, 2, 2], [3, 2])
     """
-    parsed = Policy.parse(policy) if isinstance(policy, str) else policy
-    drawn = parsed.bind(SequenceStructure(sequences.lengths)).draw(random_state, 0, sequences.n_sequences)
-    return tuple(Segments(sequences.offsets, _windows(part)) for part in drawn.parts)
+    checked = as_sequences(sequences)
+    drawn = as_policy(policy).bind(SequenceStructure(checked.lengths)).draw(random_state, 0, checked.n_sequences)
+    return tuple(Segments(checked.offsets, _windows(part)) for part in drawn.parts)

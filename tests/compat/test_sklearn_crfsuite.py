@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 
 from fieldfit.compat.sklearn_crfsuite import CRF, metrics, read_dump, scorers
-from fieldfit.types import DataError, FileFormatError, ModelError
+from fieldfit.types import DataError, FileAccessError, FileFormatError, ModelError
 
 XSEQ = [
     {"walk": 1, "shop": 0.5},
@@ -144,6 +144,10 @@ def test_algorithms_without_a_likelihood_are_refused(algorithm):
         ({"algorithm": "l2sgd", "c1": 1}, "no L1"),
         ({"c2": -1}, "at least 0"),
         ({"c1": float("nan")}, "at least 0"),
+        ({"c1": "a"}, "c1 must be a number"),
+        ({"c2": [1]}, "c2 must be a number"),
+        ({"min_freq": float("inf")}, "min_freq must be a number"),
+        ({"max_iterations": -1}, "at least 0"),
     ],
 )
 def test_wrong_options_are_refused(options, message):
@@ -160,6 +164,7 @@ def test_a_model_file_is_written_and_read(tmp_path):
 def test_a_dump_of_crfsuite_predicts_as_crfsuite(tmp_path):
     X, y = sentences(40, seed=1)
     X[0][0]["a --> b: c"] = 1.0
+    X[0][0].update({f"odd{sign}": 1.0 for sign in ("\u2028", "\x85", "\x0c", " = {")})
     trainer = pycrfsuite.Trainer(verbose=False)
     for x, labels in zip(X, y, strict=True):
         trainer.append(x, labels)
@@ -175,6 +180,8 @@ def test_a_dump_of_crfsuite_predicts_as_crfsuite(tmp_path):
     assert crf.transition_features_ == pytest.approx(original.info().transitions)
     with pytest.raises(FileFormatError, match="dumped first"):
         read_dump(tmp_path / "model.crfsuite")
+    with pytest.raises(FileAccessError, match="cannot be opened"):
+        CRF(model_filename=tmp_path / "none").predict(X)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_labels_and_symbols_are_drawn_as_by_the_whole_chain():
 
 
 def test_a_symbol_stands_for_at_least_one():
-    with pytest.raises(ModelError, match="at least 1"):
+    with pytest.raises(ModelError, match="from 1 to"):
         ff.BoltzmannChain(2, 4, unseen=0)
 
 

@@ -13,6 +13,7 @@ from fieldfit.data.samples import Table
 from fieldfit.models.cost import family_flops
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Optimal, Policy, Staged, as_estimator, as_policy
+from fieldfit.policies.laws.base import Noise
 from fieldfit.refinement.stacking import stack
 from fieldfit.types import FloatArray, ModelError, PolicyError
 from fieldfit.variance.mixture_moments import MixtureMoments
@@ -27,7 +28,8 @@ class FamilyMixtures:
     moments : MixtureMoments
         Bread and meat of the families.
     flops : ndarray of shape (f,)
-        The paper's FLOPs of all components of a family for one sample.
+        The paper's FLOPs of a family for one sample, in the mean over Z: of all its components, or of those that a law
+        without a free λ selects.
     mle_covariance : ndarray of shape (r, r)
         Asymptotic covariance of maximum likelihood for one sample.
 
@@ -49,7 +51,8 @@ class FamilyMixtures:
         Parameters
         ----------
         lam : ndarray of shape (points, f)
-            Selection probabilities λ of the families.
+            Selection probabilities λ of the families. That of a law without a free λ, such as ``Partition(2)``, is 1,
+            or 0 to leave it out.
         beta : ndarray of shape (points, f)
             Weights β of the families.
         formula : {"exact", "published"}, default: "exact"
@@ -68,7 +71,19 @@ class FamilyMixtures:
         >>> mixtures.efficiencies(np.array([[1.0, 0.0], [1.0, 0.5]]), np.array([[1.0, 0.0], [0.5, 0.5]]))["root"].round(3)
         array([1.143, 1.152])
         """
-        log_det, trace = self.moments.sizes(lam, beta, formula)
+        chosen, weight = self._checked(lam, "lam", 1.0), self._checked(beta, "beta", np.inf)
+        if chosen.ndim != 2 or chosen.shape != weight.shape:
+            raise ModelError(f"lam and beta must have one shape (points, f); got {chosen.shape} and {weight.shape}.")
+        fixed = [Policy.parse(name).laws[0].noise is Noise.FIXED for name in self.moments.names]
+        if np.any((chosen[:, fixed] > 0) & (chosen[:, fixed] < 1)):
+            raise ModelError("A law without a free λ needs λ = 1, or 0 to leave it out.")
+        weight = np.where(chosen > 0, weight, 0.0)
+        if not (weight > 0).any(axis=1).all():
+            raise ModelError("A mixture selects nothing: give at least one family a positive λ and a positive β.")
+        try:
+            log_det, trace = self.moments.sizes(chosen, weight, formula)
+        except np.linalg.LinAlgError:
+            raise ModelError("A mixture does not determine all parameters, so its variance is infinite.") from None
         log_ratio = log_det - np.linalg.slogdet(self.mle_covariance)[1]
         relative = trace / np.trace(self.mle_covariance)
         return {"trace": relative, "det": np.exp(log_ratio), "root": np.exp(log_ratio / len(self.mle_covariance))}
@@ -78,12 +93,12 @@ class FamilyMixtures:
 
         Parameters
         ----------
-        lam : ndarray of shape (points, f)
+        lam : ndarray of shape (points, f) or (f,)
             Selection probabilities λ of the families.
 
         Returns
         -------
-        ndarray of shape (points,)
+        ndarray of shape (points,), or a number
 
         Examples
         --------
@@ -93,7 +108,23 @@ class FamilyMixtures:
         >>> mixtures.cost(np.array([[1.0, 0.0], [1.0, 0.5]])).tolist()
         [21.0, 34.5]
         """
-        return lam @ self.flops
+        return self._checked(lam, "lam", 1.0) @ self.flops
+
+    def _checked(self, values: ArrayLike, name: str, most: float) -> FloatArray:
+        """Numbers in [0, most], one for each family in the last dimension."""
+        try:
+            given = np.asarray(values, dtype=float)
+        except (TypeError, ValueError):
+            raise ModelError(f"{name} must be an array of numbers with one for each family.") from None
+        if given.ndim not in (1, 2) or given.shape[-1] != self.moments.count:
+            raise ModelError(
+                f"{name} has shape {given.shape}; its last dimension must have one number for each of "
+                f"{self.moments.count} families."
+            )
+        if not ((given >= 0) & (given <= most) & np.isfinite(given)).all():
+            bounds = "lie in [0, 1]" if most == 1 else "be at least 0 and finite"
+            raise ModelError(f"The numbers in {name} must {bounds}.")
+        return given
 
 
 def family_mixtures(model: FieldModel, theta: ArrayLike, families: Sequence[str]) -> FamilyMixtures:
@@ -123,16 +154,42 @@ def family_mixtures(model: FieldModel, theta: ArrayLike, families: Sequence[str]
     >>> mixtures.efficiencies(np.eye(2), np.ones((2, 2)))["root"].round(3)
     array([1.143, 1.   ])
     """
+    _check_field(model, "family_mixtures")
+    policies = _single_terms(families)
     vector = model.check_theta(theta)
-    theory = asymptotics(model, vector, families[0])
+    theory = asymptotics(model, vector, policies[0], method="enumeration")
     if theory.mle_covariance is None:
         raise ModelError(f"There is no maximum likelihood to compare with: {theory.why_no_mle}")
+    if theory.basis is not None and theory.basis.shape[1] < len(vector):
+        raise ModelError(
+            f"The model determines {theory.basis.shape[1]} functions of its {len(vector)} parameters only (gauge "
+            "freedom), so their variances cannot be compared. Use a model with one parameter for each function."
+        )
     codes, probability = model.joint_probabilities(vector)
     table = Table(codes, model.names, model.states)
     structure = model.structure()
-    moments = MixtureMoments.enumerated(families, structure, lambda z: model.compile(table, z), vector, probability)
-    flops = [float(component_flops(model, name).sum()) for name in families]
+    moments = MixtureMoments.enumerated(policies, structure, lambda z: model.compile(table, z), vector, probability)
+    flops = [float(component_flops(model, policy) @ policy.bind(structure).mean()) for policy in policies]
     return FamilyMixtures(moments, np.array(flops), theory.mle_covariance)
+
+
+def _check_field(model: object, what: str) -> None:
+    if not isinstance(model, FieldModel):
+        raise ModelError(f"{what} needs a field, such as a BoltzmannMachine; got {type(model).__name__}.")
+
+
+def _single_terms(families: Sequence[str]) -> list[Policy]:
+    """The families as policies of one law with λ = β = 1: the moments of other policies are not those of a family."""
+    if isinstance(families, str) or not isinstance(families, Sequence) or not families:
+        raise PolicyError(f"families must be a list such as ['PL1', 'FL'] with at least one entry; got {families!r}.")
+    policies = [as_policy(family) for family in families]
+    for policy in policies:
+        if len(policy.laws) != 1 or policy.laws[0].unit()[0] != policy.laws[0]:
+            raise PolicyError(
+                f"'{policy}' is not one term with λ = β = 1. Name single families, such as 'PL1' and 'PL2', and give λ "
+                "and β to efficiencies()."
+            )
+    return policies
 
 
 def component_flops(model: FieldModel, policy: Policy | str) -> FloatArray:
@@ -148,7 +205,8 @@ def component_flops(model: FieldModel, policy: Policy | str) -> FloatArray:
     Returns
     -------
     ndarray of shape (components,)
-        r |X_A| + r/K for a component with |X_A| states of a family with K components, family by family.
+        r |X_A| + r/K for a component with |X_A| states of a family with K components, family by family; infinite
+        beyond 1e308.
 
     Examples
     --------
@@ -156,6 +214,7 @@ def component_flops(model: FieldModel, policy: Policy | str) -> FloatArray:
     >>> ff.component_flops(ff.BoltzmannMachine(3), "PL1 + PL2").tolist()
     [7.0, 7.0, 7.0, 13.0, 13.0, 13.0]
     """
+    _check_field(model, "component_flops")
     bound = as_policy(policy).bind(model.structure())
     return np.concatenate([np.broadcast_to(family_flops(model, own), (own.size or 1,)) for own in bound.families])
 
@@ -181,6 +240,7 @@ def condition_count(model: FieldModel, estimator: Staged | str) -> int:
     >>> ff.condition_count(ff.BoltzmannMachine.grid(3, 3), "PL1 >> optimal(1)")
     24
     """
+    _check_field(model, "condition_count")
     staged = as_estimator(estimator)
     if isinstance(staged, Staged) and isinstance(staged.first, Policy) and isinstance(staged.second, Optimal):
         distance = staged.second.distance

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fieldfit.arguments import count_of
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
@@ -116,10 +117,8 @@ def asymptotics(
             span.undetermined, span.functions,
         )  # fmt: skip
 
+    size = count_of(n_simulated, "n_simulated", _BATCHES) // _BATCHES
     draws = model.sample(vector, n_simulated, random_state)
-    size = n_simulated // _BATCHES
-    if size < 1:
-        raise ModelError(f"n_simulated is {n_simulated}; it must be at least {_BATCHES}.")
     batches = [np.ascontiguousarray(draws.codes[b * size : (b + 1) * size]) for b in range(_BATCHES)]
     full, why = _full_likelihood(model, batches[0][:1])
     span = _Span.of(model, bound, None if full is None else full(batches[0][:1]))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fieldfit.arguments import whole_number, whole_numbers
 from fieldfit.data.dataset import Dataset
 from fieldfit.types import Array, DataError, FloatArray, Int32Array, IntArray
 
@@ -154,18 +155,18 @@ class Sequences(Dataset):
         >>> data.recode([0, -1, 1], 2).indices.tolist()
         [0, 1]
         """
-        new = np.asarray(codes)
+        new, count = whole_numbers(codes, "codes"), whole_number(n_features, "n_features", 0, error=DataError)
         if new.shape != (self.n_features,):
             raise DataError(
                 f"codes has shape {new.shape}; it must have one code for each of {self.n_features} features."
             )
+        if new.size and not (int(new.min()) >= -1 and int(new.max()) < min(count, 2**31)):
+            raise DataError(f"codes must lie in −1..{min(count, 2**31) - 1}; they reach {new.min()}..{new.max()}.")
         entries = new[self.indices]
         keep = entries >= 0
         pointer = np.concatenate(([0], np.cumsum(keep)))[self.indptr]
         values = None if self.values is None else self.values[keep]
-        return replace(
-            self, indptr=pointer, indices=entries[keep].astype(np.int32), values=values, n_features=int(n_features)
-        )
+        return replace(self, indptr=pointer, indices=entries[keep].astype(np.int32), values=values, n_features=count)
 
     def subset(self, rows: ArrayLike) -> Sequences:
         """The sentences ``rows`` (indices, repeats allowed, or a mask) in that order, with the same codes."""

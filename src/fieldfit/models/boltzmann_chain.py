@@ -79,14 +79,13 @@ class BoltzmannChain(ChainModel):
         unseen: int = 1,
     ) -> None:
         n_labels, n_symbols = count_of(n_labels, "The number of labels"), count_of(n_symbols, "The number of symbols")
-        if unseen < 1:
-            raise ModelError(f"The last symbol stands for {unseen} symbols (unseen); it must stand for at least 1.")
+        unseen = count_of(unseen, "unseen, the number of symbols that the last one stands for,")
         for what, names, size in (("labels", labels, n_labels), ("symbols", symbols, n_symbols)):
             if names is not None and len(names) != size:
                 raise ModelError(f"There are {size} {what} but {len(names)} names of {what}; give one for each.")
-        self.n_labels, self.n_symbols = int(n_labels), int(n_symbols)
+        self.n_labels, self.n_symbols = n_labels, n_symbols
         self.labels, self.symbols = labels, symbols
-        self.unseen = int(unseen)
+        self.unseen = unseen
 
     @property
     def n_inputs(self) -> int:

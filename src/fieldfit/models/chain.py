@@ -113,7 +113,10 @@ class ChainModel(Model):
         >>> ff.ChainCRF(2, 3).read(data, sample_weight=[1.0, 2.0]).n_sequences
         2
         """
-        return self._checked(data).weighted(sample_weight, weight_kind).grouped(groups)
+        sequences = self._checked(data)
+        if sequences.n_tokens == 0:
+            raise DataError(f"The {sequences.n} sequences have no tokens. Give at least one sequence with a token.")
+        return sequences.weighted(sample_weight, weight_kind).grouped(groups)
 
     def candidate_policies(self, structure: Structure) -> tuple[str, ...]:
         """Windows of one to three tokens, whole sequences drawn at once, and the full likelihood."""
@@ -160,8 +163,11 @@ class ChainModel(Model):
 
     def _blocks(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None) -> Iterator[ScoredChains]:
         """The scores of all sequences at once, or of some at a time where that would be too many."""
-        if given is not None and len(given) != dataset.n_tokens:
-            raise DataError(f"There are {dataset.n_tokens} tokens but {len(given)} given labels.")
+        as_sequences(dataset)
+        if given is not None and np.shape(given) != (dataset.n_tokens,):
+            raise DataError(
+                f"There are {dataset.n_tokens} tokens, but the given labels have shape {np.shape(given)}."
+            )
         most = dataset.n_tokens if self._tokens_at_once is None else self._tokens_at_once
         first = 0
         while first < dataset.n_sequences or first == 0:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit import _kernels
-from fieldfit.arguments import count_of
+from fieldfit.arguments import count_of, whole_numbers
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.observed import observed_pairs, observed_transitions
@@ -113,13 +113,16 @@ class ChainCRF(ChainModel):
         for what, names, size in (("labels", labels, n_labels), ("features", features, n_features)):
             if names is not None and len(names) != size:
                 raise ModelError(f"There are {size} {what} but {len(names)} names of {what}; give one for each.")
-        self.n_labels, self.n_features = int(n_labels), int(n_features)
+        self.n_labels, self.n_features = n_labels, n_features
         self.pairs, self.transitions = pairs, transitions
         self.start, self.end = bool(start), bool(end)
-        self.label_pairs = label_pairs if isinstance(label_pairs, bool) else tuple(int(f) for f in label_pairs)
-        self.state_features = n_features if state_features is None else int(state_features)
-        if not 0 <= self.state_features <= n_features:
-            raise ModelError(f"state_features must lie in 0..{n_features}; got {state_features}.")
+        self.label_pairs: bool | tuple[int, ...] = (
+            label_pairs
+            if isinstance(label_pairs, bool)
+            else tuple(whole_numbers(label_pairs, "label_pairs").ravel().tolist())
+        )
+        chosen = n_features if state_features is None else state_features
+        self.state_features = count_of(chosen, "state_features", 0, n_features)
         self.labels, self.features = labels, features
         everything = pairs == "all" and transitions == "all" and self.state_features == n_features
         if layout is None and everything and label_pairs is False:
@@ -225,7 +228,7 @@ class ChainCRF(ChainModel):
         >>> list(model.keep_features([0, 2]).parameter_names)[:4]
         ['x0:y0', 'x0:y1', 'x1:y0', 'x1:y1']
         """
-        kept = np.asarray(features, dtype=np.int64)
+        kept = whole_numbers(features, "features")
         if (
             kept.ndim != 1
             or np.any(np.diff(kept) <= 0)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit import _kernels
+from fieldfit.arguments import whole_number
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 
@@ -69,8 +70,7 @@ class ScoredChains:
 
         A sequence with fewer paths has labels −1 and scores −∞ for the rest.
         """
-        if count < 1:
-            raise DataError(f"The number of paths must be at least 1; got {count}.")
+        count = whole_number(count, "The number of paths", 1, error=DataError)
         labels = np.empty((count, len(self.scores)), dtype=np.int32)
         best = np.empty((len(self.offsets) - 1, count))
         _kernels.chain_n_best(

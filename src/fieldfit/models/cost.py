@@ -32,15 +32,17 @@ _MOST_COUNTED_COMPONENTS = 20_000
 
 
 def family_flops(model: FieldModel, family: BoundFamily) -> FloatArray:
-    """The paper's FLOPs of each component of a family (K,), or of any one where all are alike (1,)."""
+    """The paper's FLOPs of each component of a family (K,), or of any one where all are alike (1,); ∞ if too large."""
     size = family.size or 1
     cards = np.array(model.graph.cardinalities, dtype=float)
     r = model.n_parameters
     block = getattr(family, "block_size", None)
     if block is not None and len(set(model.graph.cardinalities)) == 1:
-        return np.array([r * float(cards[0]) ** block + r / size])
+        with np.errstate(over="ignore"):  # FL of a long chain has more states than a float can count
+            return np.array([r * np.float64(cards[0]) ** block + r / size])
     listed = min(size, _MOST_COUNTED_COMPONENTS)
-    states = [math.prod(cards[v] for v in family.component(j).target) for j in range(listed)]
+    with np.errstate(over="ignore"):
+        states = [math.prod(cards[v] for v in family.component(j).target) for j in range(listed)]
     per = r * np.array(states) + r / size
     return per if listed == size else np.array([per.mean()])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Hashable, Mapping
-from pathlib import Path
 
 import numpy as np
 
@@ -14,14 +13,16 @@ from fieldfit.api.state import Convergence, SampleSize
 from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.encoders import names_of
+from fieldfit.data.textfile import read_text
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.chain_layout import ChainLayout
 from fieldfit.objective import Penalty
 from fieldfit.policies import Policy
 from fieldfit.types import FileFormatError
 
-_NAME = re.compile(r"\s*(\d+): (.*)")
-_WEIGHT = re.compile(r"\s*\((\d+)\) (.*): (\S+)")
+_HEADER = re.compile(r"([A-Z_]+) = \{")
+_NAME = re.compile(r"\s*(\d+): (.*)", re.DOTALL)
+_WEIGHT = re.compile(r"\s*\((\d+)\) (.*): (\S+)", re.DOTALL)
 _SECTIONS = ("LABELS", "ATTRIBUTES", "TRANSITIONS", "STATE_FEATURES")
 
 
@@ -45,6 +46,8 @@ def read_dump(path: str | os.PathLike[str]) -> Fit:
     ------
     FileFormatError
         If the file is not a dump of CRFsuite, or contradicts itself.
+    FileAccessError
+        If the file cannot be opened.
 
     Examples
     --------
@@ -100,16 +103,17 @@ def read_dump(path: str | os.PathLike[str]) -> Fit:
 
 def _sections(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
+        text = read_text(path)
+    except FileFormatError as error:
         raise FileFormatError(
             f"{path} is not text. A binary model of CRFsuite must be dumped first: `crfsuite dump {path} > model.txt`."
         ) from error
     sections: dict[str, list[str]] = {}
     current: list[str] | None = None
-    for line in lines:
-        if line.endswith(" = {"):
-            current = sections.setdefault(line.removesuffix(" = {").strip(), [])
+    # Not splitlines: names may have characters such as U+2028 or U+0085.
+    for line in text.replace("\r\n", "\n").split("\n"):
+        if header := _HEADER.fullmatch(line):
+            current = sections.setdefault(header.group(1), [])
         elif line == "}":
             current = None
         elif current is not None:

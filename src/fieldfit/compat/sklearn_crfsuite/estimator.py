@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import zipfile
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from fieldfit.arguments import count_of
 from fieldfit.compat.sklearn_crfsuite.dump import read_dump
 from fieldfit.compat.sklearn_crfsuite.metrics import flat_accuracy_score
 from fieldfit.estimators.crf_tagger import CRFTagger
@@ -180,20 +182,18 @@ class CRF(BaseEstimator):  # type: ignore[misc]
             )
         if algorithm not in LIKELIHOOD_ALGORITHMS:
             raise ModelError(f"algorithm must be 'lbfgs' or 'l2sgd'; got {algorithm!r}.")
-        c1 = 0.0 if self.c1 is None else float(self.c1)
-        c2 = 1.0 if self.c2 is None else float(self.c2)
-        if not (np.isfinite(c1) and c1 >= 0 and np.isfinite(c2) and c2 >= 0):
-            raise ModelError(f"c1 and c2 must be numbers of at least 0; got {self.c1!r} and {self.c2!r}.")
+        c1, c2 = _not_negative(self.c1, "c1", 0.0), _not_negative(self.c2, "c2", 1.0)
+        iterations = 100_000 if self.max_iterations is None else count_of(self.max_iterations, "max_iterations", 0)
         if c1 and algorithm == "l2sgd":
             raise ModelError("l2sgd has no L1 penalty: use algorithm='lbfgs' with c1.")
         return {
             "sigma2": 1 / (2 * c2) if c2 else None,
             "l1": c1 or None,
-            "min_count": max(1, int(np.ceil(self.min_freq or 0))),
+            "min_count": max(1, math.ceil(_not_negative(self.min_freq, "min_freq", 0.0))),
             "all_pairs": bool(self.all_possible_states),
             "all_transitions": bool(self.all_possible_transitions),
             "crfsuite_compatible": True,
-            "max_iter": 100_000 if self.max_iterations is None else self.max_iterations,
+            "max_iter": iterations,
             "verbose": bool(self.verbose),
         }
 
@@ -373,6 +373,14 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._tagger is not None or self.model_filename is not None
+
+
+def _not_negative(value: object, name: str, default: float) -> float:
+    if value is None:
+        return default
+    if not isinstance(value, int | float | np.integer | np.floating) or not 0 <= value < math.inf:
+        raise ModelError(f"{name} must be a number of at least 0; got {value!r}.")
+    return float(value)
 
 
 def _array(rows: list[Any]) -> Any:
