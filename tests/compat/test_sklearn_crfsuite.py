@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 
 from fieldfit.compat.sklearn_crfsuite import CRF, metrics, read_dump, scorers
+from fieldfit.estimators.crf_tagger import CRFTagger
 from fieldfit.types import DataError, FileAccessError, FileFormatError, ModelError
 
 XSEQ = [
@@ -58,8 +59,10 @@ def test_a_fit_reproduces_its_training_data(algorithm):
     ],
 )
 def test_the_weights_are_those_of_the_original(options):
+    """Both at their optimum: at the tagger's default tolerance, weights under L1 are known to a few thousandths."""
     X, y = sentences(30)
-    ours = CRF(**options).fit(X, y)
+    ours = CRF(**options)
+    ours._tagger = CRFTagger(tol=1e-8, **ours._options()).fit(X, y)
     theirs = sklearn_crfsuite.CRF(algorithm="lbfgs", max_iterations=2000, epsilon=1e-9, delta=1e-12, **options).fit(
         X, y
     )
@@ -70,11 +73,11 @@ def test_the_weights_are_those_of_the_original(options):
         (ours.transition_features_, theirs.transition_features_),
     ):
         for key in ours_.keys() | theirs_.keys():
-            assert ours_.get(key, 0.0) == pytest.approx(theirs_.get(key, 0.0), abs=3e-3), key
+            assert ours_.get(key, 0.0) == pytest.approx(theirs_.get(key, 0.0), abs=1e-4), key
     assert ours.predict(X).tolist() == theirs.predict(X).tolist()
     for a, b in zip(ours.predict_marginals(X), theirs.predict_marginals(X), strict=True):
         for left, right in zip(a, b, strict=True):
-            assert left == pytest.approx(right, abs=3e-3)
+            assert left == pytest.approx(right, abs=1e-4)
 
 
 def test_scikit_learn_tools():
@@ -147,7 +150,7 @@ def test_algorithms_without_a_likelihood_are_refused(algorithm):
         ({"c1": "a"}, "c1 must be a number"),
         ({"c2": [1]}, "c2 must be a number"),
         ({"min_freq": float("inf")}, "min_freq must be a number"),
-        ({"max_iterations": -1}, "at least 0"),
+        ({"max_iterations": -1}, "integer from 0"),
     ],
 )
 def test_wrong_options_are_refused(options, message):
