@@ -9,7 +9,7 @@ average: both in units of H. A fit has converged statistically when
 γᵀH⁻¹γ comes from conjugate gradients on Hessian products, and tr(H⁻¹M) from sᵀH⁻¹s with s = Σ ε_i ψ_i, ε random signs.
 Both are computed only once γ is smaller than ``fraction`` of s, at iterations at which the gradient is several times
 smaller than when they were last computed, and only if that costs less than the rest of the way to the usual tolerance, as
-the recent decrease of the gradient predicts it.
+the decrease of the gradient so far predicts it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FRACTION = 0.05
 _APART = 4.0
 #: Vectors of random signs behind tr(H⁻¹M), relative residual of a solve, and products of a solve at most.
 _PROBES, _RESIDUAL, _MOST_PRODUCTS = 2, 0.2, 200
-#: Products of a solve before the first one is known, and iterations behind the predicted decrease of the gradient.
+#: Products of a solve before the first one is known, and iterations that count as recent.
 _USUAL_PRODUCTS, _RECENT = 6, 4
 #: How many times the cost of the check the rest of the way must cost.
 _WORTH = 1.0
@@ -127,14 +127,22 @@ class StatisticalStop:
         return gradient_norm <= self.fraction * self._noise_size
 
     def remaining(self) -> float:
-        """Predicted evaluations and Hessian products until the optimiser would stop by itself."""
+        """Predicted evaluations and Hessian products until the optimiser would stop by itself.
+
+        The gradient is taken to decrease as fast as it did in the last iteration, in the recent ones or in all, whichever
+        is fastest: Newton's method and L-BFGS speed up near the optimum, and a gradient may grow for a while.
+        """
         if self.gtol <= 0:
             return float("inf")
-        before, norm = self._history[-min(len(self._history), _RECENT + 1)]
         now, present = self._history[-1]
-        if present <= 0 or norm <= present:
-            return float("inf")
-        return max(0.0, float(np.log(present / self.gtol) / np.log(norm / present))) * max(1, now - before)
+        if present <= self.gtol:
+            return 0.0
+        rates = []
+        for place in {0, max(0, len(self._history) - 1 - _RECENT), max(0, len(self._history) - 2)}:
+            before, norm = self._history[place]
+            if norm > present:
+                rates.append(np.log(norm / present) / max(1, now - before))
+        return float(np.log(present / self.gtol) / max(rates)) if rates else float("inf")
 
     def _cost(self) -> float:
         """Predicted evaluations and Hessian products of computing the error."""
@@ -158,7 +166,7 @@ class StatisticalStop:
             f"{solution.gradient_norm / gtol:.2g} times the tolerance 1e-6"
         )
         if self.saved >= 1:
-            message += f"; about {min(self.saved, _MOST_SAID):,.0f} evaluations saved"
+            message += f"; an estimated {min(self.saved, _MOST_SAID):,.0f} evaluations saved"
         return replace(counted, converged=True, message=message)
 
     def error_at(self, x: FloatArray) -> float:
