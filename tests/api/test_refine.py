@@ -104,6 +104,9 @@ def test_summary_file_and_functionals(tmp_path: Path) -> None:
     x = data(model, theta, 800, 3)
     fit = ff.fit(model, x, "PL1 >> optimal(2)")
     text = fit.summary()
+    assert "first stage converged" in text
+    assert "gradient norm below tolerance; " in text
+    assert ", gradient norm" not in text  # of the first stage's objective, which the second stage leaves
     assert "PL1 >> optimal(2)" in text
     assert "Hansen's J" in text
     assert "predicted variance relative to maximum likelihood" in text

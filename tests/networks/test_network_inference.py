@@ -24,6 +24,14 @@ def influence_of_each_sample(x, weights, j, coefficients):
     return moved, z @ inverse * residual[:, None]
 
 
+def test_a_regression_that_separates_its_rows_has_no_debiased_estimate():
+    rows = np.array([[0, 0], [1, 1]], dtype=np.uint8)
+    regressions, thresholds = np.array([[0.0, 1e4], [1e4, 0.0]]), np.array([-5e3, -5e3])
+    with np.errstate(all="raise", under="ignore"):
+        couplings = debiased_couplings(rows, np.array([5.0, 5.0]), regressions, thresholds)
+    assert np.isnan(couplings[0, 1])
+
+
 def test_debiased_couplings_are_one_newton_step_and_its_sandwich(frame):
     answers = networks.read_responses(frame)
     network = networks.nodewise_network(answers)

@@ -14,7 +14,7 @@ from fieldfit.api.prepare import prepare
 from fieldfit.api.refinement import Refinement
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence
-from fieldfit.data.samples import Table
+from fieldfit.data.samples import Table, as_table
 from fieldfit.models.base import Model
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Nodewise, Optimal, Policy, Simulated, Staged, as_estimator
@@ -24,6 +24,7 @@ from fieldfit.refinement.local import needs_local, refine_locally
 from fieldfit.refinement.optimal import refine as refine_optimal
 from fieldfit.refinement.scoring import fisher_scoring
 from fieldfit.refinement.second_stage import SecondStage
+from fieldfit.shards.pieces import as_pieces
 from fieldfit.types import DataError, ModelError, PolicyError
 
 if TYPE_CHECKING:
@@ -85,6 +86,11 @@ def fit_stages(model: Model, data: Any, staged: Staged, options: Mapping[str, An
     if options["stopping"] is not None:
         raise PolicyError(
             f"'{staged}' cannot stop early on development data: the second stage starts from a first stage that converged."
+        )
+    if as_pieces(data) is not None:
+        raise DataError(
+            f"'{staged}' has a second stage, which needs the samples in this process, and they are in pieces. Read them "
+            f"into a table first, or fit '{staged.first}' alone."
         )
     if isinstance(staged.first, Nodewise):
         return fit_nodewise(model, data, staged, options)
@@ -212,8 +218,7 @@ def refined_again(fit: Fit) -> Fit:
 
 def checked_samples(fit: Fit, what: str) -> tuple[FieldModel, Table]:
     """The fit's model and samples, if a second stage of moment conditions can be made for them."""
-    model, dataset = fit.model.as_field(what), fit.needed.dataset
-    assert isinstance(dataset, Table)
+    model, dataset = fit.model.as_field(what), as_table(fit.needed.dataset)
     if dataset.has_missing:
         raise DataError(
             f"{what} needs complete samples, and some values are missing. Drop or impute them, or use a policy whose "

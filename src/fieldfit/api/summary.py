@@ -20,9 +20,7 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
     """The report and the parameters with the largest |z| as text."""
     lines = [
         f"{fit.model.kind} fitted by {fit.estimator}: {fit.size}, {fit.model.n_parameters:,} parameters",
-        f"{fit.message}; {fit.iterations} iterations, "
-        f"{fit.evaluations} evaluation{'' if fit.evaluations == 1 else 's'}, {fit.seconds:.2f} s",
-        f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}",
+        *course(fit),
     ]
     if fit.cost is not None:
         lines.append(f"cost of an evaluation: {fit.cost.components:,} components, {fit.cost.flops:,.0f} FLOPs")
@@ -47,7 +45,7 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
         return "\n".join(lines)
     accuracy = fit.dense_accuracy(kind)
     lines += _meaning(fit, accuracy, kind)
-    lines.append(f"lower and upper: {100 * level:g}% confidence intervals")
+    lines.append(f"lower and upper: {100 * level:g}% confidence intervals; largest abs(z) first")
     frame = fit.table(level, kind)
     largest = frame.reindex(frame["z"].abs().sort_values(ascending=False, na_position="last").index)
     shown = largest.head(rows).map(lambda value: "NaN" if np.isnan(value) else f"{value:.4f}")
@@ -59,13 +57,32 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
     return "\n".join(lines)
 
 
+def course(fit: Fit) -> list[str]:
+    """How the optimisation went, in two lines. A second stage leaves the optimum of the first stage's objective."""
+    steps = (
+        f"{fit.iterations:,} iteration{'' if fit.iterations == 1 else 's'}, "
+        f"{fit.evaluations:,} evaluation{'' if fit.evaluations == 1 else 's'}"
+    )
+    if fit.refinement is None:
+        return [
+            f"{fit.message}; {steps}, {fit.seconds:.2f} s",
+            f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}",
+        ]
+    return [
+        f"{'first stage ' if fit.refinement.first is None else ''}{fit.message}; {steps}; {fit.seconds:.2f} s with the "
+        f"second stage",
+        f"objective of the first stage at the refined estimate {fit.objective:.6f}",
+    ]
+
+
 def _cautions(fit: Fit, kind: Kind, pull: float = 0.0) -> list[str]:
     cautions = [few_samples(fit, kind), under_model(fit, kind, pull)]
     return [text for text in cautions if text]
 
 
 def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
-    source = "robust (Corollary 1)" if kind == "robust" else "model-based (expected under the fit)"
+    robust = "robust (Corollary 1 of the paper)" if fit.refinement is None else "robust (hold if the model is wrong)"
+    source = robust if kind == "robust" else "model-based (expected under the fit)"
     lines = [f"standard errors: {source}, from {accuracy.method}, selection noise included"]
     pulls = pull_of(fit, accuracy, np.eye(len(fit.theta))) if kind == "model" and fit.penalised else np.zeros(1)
     lines += _cautions(fit, kind, float(np.nanmax(pulls, initial=0.0)))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldfit.api.cautions import few_samples
+from fieldfit.api.summary import course
 from fieldfit.cli.output import print_table, say
 from fieldfit.cli.weighting import print_weights
 from fieldfit.report.table import PlainTable
@@ -69,16 +70,20 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> Non
     """How the fit went, and its parameters in a table."""
     say(f"{fit.model.kind}: {fit.size}, {fit.model.n_parameters:,} parameters")
     say(f"policy: {fit.estimator}")
-    say(textwrap.fill(fit.message, 80))
-    say(f"{_count(fit.iterations, 'iteration')}, {_count(fit.evaluations, 'evaluation')}, {fit.seconds:.2f} s")
-    say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")
+    if fit.refinement is None:
+        say(textwrap.fill(fit.message, 80))
+        say(f"{_count(fit.iterations, 'iteration')}, {_count(fit.evaluations, 'evaluation')}, {fit.seconds:.2f} s")
+        say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")
+    else:
+        for line in course(fit):
+            say(textwrap.fill(line, 80))
     if fit.cost is not None:
         say(f"an evaluation: {fit.cost.components:,} components, {fit.cost.flops:,.0f} of the paper's FLOPs")
     if fit.refinement is not None:
         for line in fit.refinement.lines():
-            say(line)
+            say(textwrap.fill(line, 80))
         if fit.testable:
-            say(str(fit.specification_test()))
+            say(textwrap.fill(str(fit.specification_test()), 80))
     if fit.penalised:
         say("penalised: estimates and intervals are shrunk towards 0")
     if rows and few_samples(fit, "robust") and np.isfinite(accuracy(fit, level)[0]).any():
@@ -127,5 +132,8 @@ def parameter_table(fit: Fit, rows: int, order: str, level: float) -> PlainTable
         notes.append(f"… and {len(names) - rows:,} more (--rows, --json).")
     if not known.any():
         notes.append("Standard errors are not known: the file was saved without them (more than 1,000 parameters).")
+        return PlainTable(
+            "", ("parameter", "estimate"), tuple(row[:2] for row in shown), " ".join(notes), ("", ".4f")
+        )
     columns = ("parameter", "estimate", "std. error", "z", "p", f"{100 * level:g}% from", "to")
     return PlainTable("", columns, shown, " ".join(notes), ("", ".4f", ".4f", ".2f", ".2g", ".4f", ".4f"))

@@ -145,7 +145,11 @@ def _raw_table(
         return raw_frame(source)
     if hasattr(source, "__arrow_c_stream__") and hasattr(source, "to_pandas") and hasattr(source, "columns"):
         return raw_frame(_from_arrow(source))
-    hint = {"pandas": "Use .to_frame() to make it one. ", "scipy": "Use .toarray() to make it one. "}.get(module, "")
+    hint = {
+        "pandas": "Use .to_frame() to make it one. ",
+        "scipy": "Use .toarray() to make it one. ",
+        "fieldfit": "Only fits with one stage take data in pieces. ",
+    }.get(module, "")
     raise DataError(f"A {type(source).__name__} is not a table. {hint}{ADVICE}")
 
 

@@ -67,8 +67,8 @@ class Analysis:
             )
         sure = int((self.edges["q"] < 0.05).sum())
         lines.append(
-            f"{sure} couplings differ from 0 at a false discovery rate of 5% (debiased estimates, which allow for the "
-            "selection)."
+            f"Pairs whose coupling differs from 0 at a false discovery rate of 5%, with or without an edge: {sure} "
+            "(debiased estimates)."
         )
         best = self.nodes["normalised"].nlargest(1)
         lines.append(
@@ -79,8 +79,8 @@ class Analysis:
             ratio = (self.edges["bootstrap_se"] / self.edges["se"]).replace([np.inf], np.nan).dropna()
             if len(ratio):
                 lines.append(
-                    f"Bootstrap standard deviations are {ratio.median():.2f} times the sandwich errors in the median over "
-                    f"pairs (from {ratio.quantile(0.05):.2f} to {ratio.quantile(0.95):.2f} in 90% of them)."
+                    f"Check of the standard errors of debiased estimates: the bootstrap's are {ratio.median():.2f} times "
+                    f"as large (median of pairs; {ratio.quantile(0.05):.2f} to {ratio.quantile(0.95):.2f} in 90% of them)."
                 )
         return "\n".join(lines)
 
@@ -126,7 +126,7 @@ def analyse(
     1 of 1 pairs have an edge (0 negative); global strength 2.73.
     Strongest edges: x0 - x1 (2.73).
     Largest strength: x0 (2.73), x1 (2.73).
-    1 couplings differ from 0 at a false discovery rate of 5% (debiased estimates, which allow for the selection).
+    Pairs whose coupling differs from 0 at a false discovery rate of 5%, with or without an edge: 1 (debiased estimates).
     Predictability (normalised accuracy): mean 0.60, largest x0 (0.60).
     """
     answers = read_responses(data)

@@ -35,7 +35,7 @@ def _step(
     if not np.isfinite(hessian).all():
         return np.full(len(coefficients), np.nan), np.full_like(hessian, np.nan), residual
     values, vectors = np.linalg.eigh(hessian)
-    if values[0] < _LEAST * values[-1]:
+    if values[0] <= _LEAST * values[-1]:
         return np.full(len(coefficients), np.nan), np.full_like(hessian, np.nan), residual
     inverse = (vectors / values) @ vectors.T
     return coefficients + inverse @ (z.T @ (weight * residual)), inverse, residual

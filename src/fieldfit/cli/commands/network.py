@@ -175,9 +175,10 @@ def write_files(
     pandas.concat(nodes).to_csv(folder / "nodes.csv", index=False)
     if comparison is not None:
         comparison.edges().to_csv(folder / "comparison.csv", index=False)
+    titles = {label: label if by is None else f"{by} = {label}" for label in analyses}
     drawing = networks.draw(
-        {label: analysis.network for label, analysis in analyses.items()},
-        data={label: analysis.answers for label, analysis in analyses.items()},
+        {titles[label]: analysis.network for label, analysis in analyses.items()},
+        data={titles[label]: analysis.answers for label, analysis in analyses.items()},
         clusters=clusters,
         seed=seed,
     )
@@ -196,7 +197,10 @@ def print_edges(analysis: Analysis, title: str, rows: int) -> None:
     if "included" in chosen:
         names.append("included")
     lines = tuple(tuple(line) for line in chosen[names].head(rows).itertuples(index=False))
-    told = "weight: with the penalty. debiased, lower, upper: without it, with an interval that allows for the selection."
+    told = "weight: with the penalty. debiased, lower, upper: without it, with an interval that allows for the selection. "
+    told += "q: false discovery rate."
+    if "included" in chosen:
+        told += " included: share of the bootstrap samples that have the edge."
     if len(chosen) > rows:
         told += f" {len(chosen) - rows} more edges."
     print_table(PlainTable(title, tuple(names), lines, told, ("s", "s", *(".2f",) * 4, ".3f", ".2f")[: len(names)]))
