@@ -105,6 +105,10 @@ def test_an_uncertain_comparison_is_no_reason_to_take_the_cheaper_one():
     assert choose(found, Target(seconds=10.0))[0].policy == "FL"
     close = [candidate("PL1", 1.0, 1.015, 0.02), candidate("FL", 2.0, 1.0)]
     assert choose(close, Target(seconds=10.0))[0].policy == "PL1"
+    # Nothing is better than maximum likelihood where the model is right: what lies below it does so by chance.
+    lucky = [*found, replace(found[0], policy="FL + 0.1*PL2", variance=0.97, error=0.003, n_terms=2)]
+    assert choose(lucky, Target(seconds=10.0))[0].policy == "FL + 0.1*PL2"
+    assert choose(lucky, Target(seconds=10.0), least=1.0)[0].policy == "FL"
 
 
 def test_where_nothing_is_affordable_the_most_accurate_of_the_cheapest_is_taken():

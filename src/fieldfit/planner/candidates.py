@@ -327,8 +327,13 @@ def thinned(candidates: list[Candidate]) -> list[Candidate]:
     ]
 
 
-def choose(candidates: Sequence[Candidate], target: Target, n_parameters: int = 0) -> tuple[Candidate, str]:
-    """The recommendation and why. Policies with fewer than five samples for each parameter are the last resort."""
+def choose(
+    candidates: Sequence[Candidate], target: Target, n_parameters: int = 0, least: float = 0.0
+) -> tuple[Candidate, str]:
+    """The recommendation and why. Policies with fewer than five samples for each parameter are the last resort.
+
+    ``least`` is the smallest variance that is possible: what lies below it does so by the noise of the pilot's samples.
+    """
     usable = [candidate for candidate in candidates if math.isfinite(candidate.variance)]
     if not usable:
         raise FieldfitError("None of the policies determines the parameters. Add PL1, which covers all variables.")
@@ -349,7 +354,7 @@ def choose(candidates: Sequence[Candidate], target: Target, n_parameters: int = 
         near = [candidate for candidate in usable if candidate.cost <= 0.1 * target.limit]
         if near:
             why = "the pilot has used the budget, and this fit needs less than a tenth of it in addition"
-            return _most_accurate(near), why
+            return _most_accurate(near, least), why
         if min(candidate.cost for candidate in usable) <= target.limit:
             return _cheapest(
                 usable
@@ -358,21 +363,22 @@ def choose(candidates: Sequence[Candidate], target: Target, n_parameters: int = 
     why = "the most accurate within the budget"
     if math.isinf(target.limit):
         why = f"the most accurate of the {len(candidates)} policies compared"
-    return _most_accurate(affordable), why
+    return _most_accurate(affordable, least), why
 
 
-def _most_accurate(candidates: Sequence[Candidate]) -> Candidate:
+def _most_accurate(candidates: Sequence[Candidate], least: float) -> Candidate:
     """The most accurate; of those within half a percent, or what the pilot's sample can tell apart, the simplest.
 
     Fewer terms come first, then the cheaper. A second stage must be clearly cheaper than what is as accurate without it.
     """
     leading = min(candidates, key=lambda candidate: candidate.variance)
+    accurate = max(leading.variance, least)
     close = [
-        own
-        for own in candidates
-        if own.variance <= leading.variance * (1 + min(max(ENOUGH, 2 * max(own.error, leading.error)), _AT_MOST))
+        rival
+        for rival in candidates
+        if rival.variance <= accurate * (1 + min(max(ENOUGH, 2 * max(rival.error, leading.error)), _AT_MOST))
     ]
-    return min(close, key=lambda own: (own.n_terms, own.cost * (_SECOND_STAGE if own.second_stage else 1)))
+    return min(close, key=lambda rival: (rival.n_terms, rival.cost * (_SECOND_STAGE if rival.second_stage else 1)))
 
 
 def _cheapest(candidates: Sequence[Candidate]) -> Candidate:

@@ -256,7 +256,11 @@ def recommend(survey: Survey, target: Target) -> Plan:
     # A penalty determines what the samples do not.
     penalised = request.precision is not None and bool(np.all(request.precision > 0))
     needed = 0 if penalised else request.model.n_parameters
-    best, reason = choose(candidates, target, needed)
+    named = request.functionals is not None
+    bounded = moments.full is not None and not (survey.weighted or named or moments.robust)
+    # Without a penalty, no estimator has a smaller variance than maximum likelihood where the model is right.
+    efficient = bounded and moments.criterion.penalty is None
+    best, reason = choose(candidates, target, needed, 1.0 if efficient else 0.0)
     caution = ""
     if best.samples < ENOUGH_SAMPLES * needed:
         used = f"'{best.policy}' uses about {best.samples:.0f} of {survey.n:,} samples"
@@ -266,7 +270,6 @@ def recommend(survey: Survey, target: Target) -> Plan:
             f"Caution: {used}, fewer than {ENOUGH_SAMPLES} for each of the {needed} parameters. Variances are those of "
             "large samples; the real error is probably larger."
         )
-    named = request.functionals is not None
     return Plan(
         candidates=tuple(candidates),
         best_candidate=best,
@@ -301,7 +304,7 @@ def recommend(survey: Survey, target: Target) -> Plan:
         fitted=request.fitted,
         calibration_error=costs.rates.error,
         notes=survey.notes(),
-        bounded=moments.full is not None and not (survey.weighted or named or moments.robust),
+        bounded=bounded,
     )
 
 
