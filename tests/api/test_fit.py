@@ -324,7 +324,7 @@ def test_bad_policies(policy):
         ({"sample_weight": np.full(400, 1e-200)}, DataError, "add up to 4e-198.*Divide all weights by the largest"),
         ({"wide_rows": "maybe"}, DataError, "'refuse' or 'drop'"),
         ({"weights": [1.0, 2.0]}, PolicyError, "1 terms|one for each"),
-        ({"random_state": -1}, PolicyError, "seed"),
+        ({"random_state": -1}, FieldfitError, "random_state is -1"),
     ],
 )
 def test_bad_arguments(keywords, error, message):
@@ -335,14 +335,14 @@ def test_bad_arguments(keywords, error, message):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: ff.BoltzmannMachine(0), "at least one variable"),
+        (lambda: ff.BoltzmannMachine(0), "number of variables m is 0"),
         (lambda: ff.BoltzmannMachine(3, [(0, 1), (1, 0)]), "repeats edge 0"),
         (lambda: ff.BoltzmannMachine(3, [(0, 3)]), "variables are 0 to 2"),
         (lambda: ff.BoltzmannMachine(3, [(1, 1)]), "to itself"),
         (lambda: ff.BoltzmannMachine(3, states=(1, 1)), "two different"),
         (lambda: ff.BoltzmannMachine(3, edge_groups=["a"]), "3 edges but 1"),
         (lambda: ff.BoltzmannMachine(3, names=["a", "a", "b"]), "different names"),
-        (lambda: ff.Potts(3, 1), "two states"),
+        (lambda: ff.Potts(3, 1), "number of states q is 1"),
         (lambda: ff.Potts(3, 2, couplings="some"), "'table' or 'agree'"),
         (lambda: ff.BoltzmannMachine.grid(2, 2, neighbours=6), "4 or 8"),
         (lambda: ff.MarkovRandomField([2, 2], []), "at least one factor"),

@@ -77,7 +77,6 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> import numpy as np
-    from numpy.typing import ArrayLike
     >>> import fieldfit as ff
     >>> X = np.array([[0, 0], [0, 1], [1, 1], [1, 1], [0, 0]])
     >>> field = ff.PairwiseField().fit(X)
