@@ -23,7 +23,7 @@ def test_groups_and_files(run, table, tmp_path):
     options = ("--by", "group", "--out", out, "--bootstrap", 10, "--permutations", 19, "--clusters", clusters)
     found = run("network", table, *options)
     assert found.code == 0, found.err
-    assert "Group a of group" in found.out
+    assert "group = a" in found.out
     assert "Comparison of a and b (19 permutations)" in found.out
     assert "p = 0.05" in found.out
     assert "Network of group a (120 rows, 3 variables), 10 bootstrap samples" in found.err

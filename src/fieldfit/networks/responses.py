@@ -181,7 +181,7 @@ def checked_for_regressions(answers: Responses) -> Responses:
             common = pair[int(one > len(complete) / 2)]
             raise DataError(
                 f"The column {name!r} has the value {common!r} in {len(complete) - count} of {len(complete)} rows, so its "
-                f"edges cannot be estimated. Leave it out (leave_out=[{name!r}])."
+                f"edges cannot be estimated. Leave it out ({_leave_out(name)})."
             )
     rare = [name for name, count in zip(answers.names, rarer.tolist(), strict=True) if count < _RARE]
     if rare:
@@ -194,23 +194,29 @@ def checked_for_regressions(answers: Responses) -> Responses:
     return answers
 
 
+def _leave_out(name: str) -> str:
+    """How to leave a column out, in Python and on the command line."""
+    return f"leave_out=[{name!r}], or --leave-out {name} on the command line"
+
+
 def _check_column(name: str, states: tuple[object, ...], by: str | None, explicit: bool) -> None:
     if len(states) == 1:
         raise DataError(
             f"The column {name!r} has the value {states[0]!r} in every row, so it can have no edges. Leave it out "
-            f"(leave_out=[{name!r}])."
+            f"({_leave_out(name)})."
         )
     if len(states) > 2:
         shown = ", ".join(map(repr, states[:3]))
-        hint = f"; if it says which group a row belongs to, use by={name!r}" if by is None else ""
+        hint = f"; if it says which group a row belongs to, use by={name!r} (--by {name})" if by is None else ""
         raise DataError(
             f"The column {name!r} has {len(states)} different values ({shown}, …); a network needs columns with two. "
-            f"Recode it, or leave it out (leave_out=[{name!r}]){hint}."
+            f"Recode it, or leave it out ({_leave_out(name)}){hint}."
         )
     if name.strip().lower() in GROUP_NAMES and not explicit:
         raise DataError(
             f"The column {name!r} looks like the group of each row, not like a variable. Compare the groups with "
-            f"by={name!r}, or leave it out (leave_out=[{name!r}]). If it is a variable, name all variables in columns=[…]."
+            f"by={name!r} (--by {name}), or leave it out ({_leave_out(name)}). If it is a variable, name all variables in "
+            "columns (--columns)."
         )
 
 

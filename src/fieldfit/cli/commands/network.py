@@ -135,8 +135,7 @@ def read_clusters(path: Path, names: tuple[str, ...]) -> dict[str, str]:
 def summary_text(analyses: dict[str, Analysis], comparison: Comparison | None, by: str | None) -> str:
     """The summaries of all groups and of their comparison."""
     texts = [
-        (f"Group {label} of {by}\n" if by is not None else "") + analysis.summary()
-        for label, analysis in analyses.items()
+        (f"{by} = {label}\n" if by is not None else "") + analysis.summary() for label, analysis in analyses.items()
     ]
     if comparison is not None:
         first, second = comparison.groups
