@@ -439,3 +439,8 @@ def test_components_of_weight_0_cost_nothing():
     assert none.cost == plain.cost
     np.testing.assert_allclose(none.theta, plain.theta, atol=1e-6)
     assert ff.fit(model, x, "PL1 + 0.5*FL").cost.components > plain.cost.components
+
+
+def test_draws_of_a_model_are_samples():
+    draws = MODEL.sample(np.zeros(MODEL.n_parameters), 200, random_state=0)
+    np.testing.assert_array_equal(ff.fit(MODEL, draws).theta, ff.fit(MODEL, draws.values).theta)

@@ -145,6 +145,8 @@ def _raw_table(
         return raw_frame(source)
     if hasattr(source, "__arrow_c_stream__") and hasattr(source, "to_pandas") and hasattr(source, "columns"):
         return raw_frame(_from_arrow(source))
+    if hasattr(source, "__array__") and module not in ("numpy", "pandas"):
+        return raw_array(np.asarray(source))  # draws of a model, tensors
     hint = {
         "pandas": "Use .to_frame() to make it one. ",
         "scipy": "Use .toarray() to make it one. ",
