@@ -81,8 +81,7 @@ def _cautions(fit: Fit, kind: Kind, pull: float = 0.0) -> list[str]:
 
 
 def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
-    robust = "robust (Corollary 1 of the paper)" if fit.refinement is None else "robust (hold if the model is wrong)"
-    source = robust if kind == "robust" else "model-based (expected under the fit)"
+    source = "robust" if kind == "robust" else "model-based (expected under the fit)"
     lines = [f"standard errors: {source}, from {accuracy.method}, selection noise included"]
     pulls = pull_of(fit, accuracy, np.eye(len(fit.theta))) if kind == "model" and fit.penalised else np.zeros(1)
     lines += _cautions(fit, kind, float(np.nanmax(pulls, initial=0.0)))
