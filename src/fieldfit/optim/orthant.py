@@ -16,7 +16,7 @@ from fieldfit.types import FloatArray
 
 #: Pairs of the L-BFGS direction.
 _PAIRS = 8
-#: The decrease of the last so many steps, as a fraction of the value, below which proximal steps take over.
+#: Proximal steps take over when the last _WINDOW steps together decrease the value by less than this fraction of it.
 _WINDOW, _SLOW = 5, 5e-4
 #: They do so too after this many steps, and where more than this share of the steps had to be shortened.
 _MOST_STEPS, _SHORTENED = 100, 0.2

@@ -30,7 +30,7 @@ RIDGES = (1e-5, 1e-3, 1e-2, 1e-1)
 _ROUNDING_RIDGE = 1e-11
 #: A larger distance must reduce the predicted variance by this part to be chosen.
 WORTH = 0.01
-#: Directions of the score by which ridges are compared: all of them up to this number, else so many random ones.
+#: Ridges are compared in all directions of the score if there are at most this many; otherwise in this many random ones.
 _MOST_DIRECTIONS, _RANDOM_DIRECTIONS = 64, 32
 
 

@@ -24,7 +24,7 @@ from fieldfit.types import ClusterError, FieldfitError
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-#: Partial sums that are added up in one task; with at most so many workers the client does it.
+#: Partial sums that are added up in one task. With at most this many workers the client adds them up itself.
 _FAN_IN = 8
 #: Bytes from which the numbers of a question travel as data and not inside a task.
 _LARGE = 1 << 20
