@@ -9,11 +9,11 @@ import pytest
 import fieldfit as ff
 from fieldfit.inference import programs
 from fieldfit.planner import moments as gathering
-from fieldfit.planner import refined
 from fieldfit.planner.candidates import Candidate, Origin, choose
 from fieldfit.planner.convergence import steps_of
-from fieldfit.planner.refined import ExpandedObjective
 from fieldfit.planner.request import Target
+from fieldfit.refinement import planned_optimal
+from fieldfit.refinement.planned_steps import ExpandedObjective
 from fieldfit.types import FieldfitError
 
 REFINED = ["PL1 >> optimal(1)", "PL1 >> optimal(2)"]
@@ -34,7 +34,7 @@ def test_sums_over_states_give_the_variances_of_theory(grid, monkeypatch):
     model, _, x = grid
     plan = ff.plan(model, x, policies=["PL1", "FL", *REFINED, "0.3*PL1/row >> FL"])
     assert plan.method.startswith("sums over all 512 states")
-    monkeypatch.setattr(refined, "RIDGES", (0.0,))
+    monkeypatch.setattr(planned_optimal, "RIDGES", (0.0,))
     variance, without = by_policy(plan), by_policy(ff.plan(model, x, policies=["PL1", "FL", *REFINED]))
     for text in REFINED:
         # A fit has a small ridge, which theory has not.

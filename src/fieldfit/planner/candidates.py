@@ -16,7 +16,7 @@ import numpy as np
 
 from fieldfit.planner.costs import FitCosts
 from fieldfit.planner.directions import search_criterion
-from fieldfit.planner.ingredients import Ingredient, Term, mixture_text
+from fieldfit.planner.ingredients import Ingredient, Term, mixture_text, placed
 from fieldfit.planner.moments import PilotMoments
 from fieldfit.planner.pilot import ENOUGH_SAMPLES, PILOT_POLICY
 from fieldfit.planner.refined import Cost as SecondCost
@@ -127,10 +127,7 @@ class Comparison:
 
     def placed(self, terms: Sequence[Term]) -> Mixture:
         """The mixture that a policy says, as it is written."""
-        place = {part.law: k for k, part in enumerate(self.ingredients)}
-        lam, beta = np.zeros((2, len(self.ingredients)))
-        for term in terms:
-            lam[place[term.law]], beta[place[term.law]] = term.lam, term.beta
+        lam, beta = placed(terms, self.ingredients)
         return Mixture(lam, beta, self.criterion.value(lam, beta), self.cost(lam))
 
     def usual(self, deadline: float = math.inf) -> list[tuple[Mixture, Origin]]:
@@ -286,22 +283,22 @@ class Comparison:
         """A first stage and its second, which uses all samples."""
         unit = np.eye(self.moments.criterion.moments.count)[place]
         value = self.moments.criterion.value(unit, unit)
-        seconds = self.costs.seconds(term.lam) + second.seconds
-        flops = self.costs.flops(term.lam) + second.flops
+        seconds = self.costs.seconds(term.first.lam) + second.seconds
+        flops = self.costs.flops(term.first.lam) + second.flops
         return Candidate(
             policy=term.name,
             cost=flops if self.unit == "flops" else seconds,
             seconds=seconds,
             flops=flops,
-            operations=self.costs.operations(term.lam),
-            evaluations=self.costs.steps(term.lam) + second.evaluations,
+            operations=self.costs.operations(term.first.lam),
+            evaluations=self.costs.steps(term.first.lam) + second.evaluations,
             variance=math.exp(min(value, 700.0)) if math.isfinite(value) else math.inf,
             error=self.moments.error(unit, unit),
             affordable=False,
             origin=origin,
             samples=float(self.n),
             n_terms=1,
-            second_stage=term.sentence,
+            second_stage=term.stage.sentence,
         )
 
     def _error(self, lam: FloatArray, beta: FloatArray) -> float:

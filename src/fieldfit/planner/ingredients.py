@@ -120,6 +120,15 @@ def split_policy(policy: Policy) -> tuple[Term, ...]:
     return terms
 
 
+def placed(terms: Sequence[Term], ingredients: Sequence[Ingredient]) -> tuple[FloatArray, FloatArray]:
+    """λ and β (ingredients,) of the terms of a policy."""
+    place = {part.law: k for k, part in enumerate(ingredients)}
+    lam, beta = np.zeros((2, len(ingredients)))
+    for term in terms:
+        lam[place[term.law]], beta[place[term.law]] = term.lam, term.beta
+    return lam, beta
+
+
 def candidate_laws(model: Model, structure: Structure) -> list[Law]:
     """The laws that are compared by default, the most useful first: what comes late is skipped where time is short."""
     return [Policy.parse(text).laws[0] for text in model.candidate_policies(structure)]

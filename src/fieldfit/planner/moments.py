@@ -243,7 +243,7 @@ class _Gathering:
             probability,
         )
         basis, _ = moments.whitening()
-        breads_meats = [term.exact(moments) for term in self.refined]
+        breads_meats = [term.stage.under_model(moments) for term in self.refined]
         names = [term.name for term in self.refined]
         raw = moments.with_alone(names, [pair[0] for pair in breads_meats], [pair[1] for pair in breads_meats])
         projected = raw.projected(basis)

@@ -38,7 +38,7 @@ from fieldfit.planner.pilot import (
     moment_rows,
     run_pilot,
 )
-from fieldfit.planner.refined import FULL, Cost, OptimalTerm, RefinedTerm, Refining
+from fieldfit.planner.refined import FULL, Cost, RefinedTerm, refined_terms
 from fieldfit.planner.request import NO_EFFICIENCY, Request, Target
 from fieldfit.planner.result import Plan
 from fieldfit.planner.search import reachable_edge
@@ -89,7 +89,7 @@ class Survey:
         model, rows = self.request.model, self.pilot.rows
         first = model.sample_flops(PILOT_POLICY.bind(model.structure(rows)), rows)
         moments = self.moments.evaluations * _distinct_flops(self.ingredients)
-        weights = sum(term.weight_flops for term, _ in self.refined if isinstance(term, OptimalTerm))
+        weights = sum(term.stage.flops for term, _ in self.refined)
         return float(self.pilot.spent * self.pilot.n * first + moments + weights)
 
     def notes(self) -> tuple[str, ...]:
@@ -179,21 +179,17 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     _refuse_missing(asked, builder.skipped)
     if target.efficiency is not None and str(FULL) in builder.skipped:
         raise FieldfitError(NO_EFFICIENCY)
-    refining = Refining(
-        request=request,
-        pilot=pilot,
-        rows=rows,
-        ingredients=ingredients,
-        deadline=builder.deadline - builder.reserved - _SEARCH * (builder.deadline - now),
-        flops=flops
-        - rows.n * (passes.of(rows.n) if enumerated else 2.0 * model.n_parameters) * _distinct_flops(ingredients),
+    spent = rows.n * (passes.of(rows.n) if enumerated else 2.0 * model.n_parameters) * _distinct_flops(ingredients)
+    later = builder.reserved + _SEARCH * (builder.deadline - now)
+    refined, flops_left = refined_terms(
+        request,
+        pilot,
+        rows,
+        ingredients,
+        seconds_left=lambda: builder.deadline - later - clock(),
+        flops=flops - spent,
         skipped=builder.skipped,
     )
-    refined: list[RefinedTerm] = []
-    if request.policies is not None:
-        refined = [refining.named(staged) for staged in request.staged]
-    elif dense:
-        refined = refining.usual()
     needed = 2.0 * model.n_parameters * rows.n * _distinct_flops(ingredients)
     moments = gather(
         request,
@@ -203,7 +199,7 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
         rows,
         simulated=simulated,
         enumerated=enumerated,
-        compare=needed <= min(builder.flops, refining.flops),
+        compare=needed <= min(builder.flops, flops_left),
         deadline=now + _SOLVES * (end - now) if math.isfinite(end) else end,
     )
     costs = FitCosts(ingredients, dataset.n, dataset.n_copies, pilot.expected_evaluations, rates, request.reading)

@@ -1,0 +1,108 @@
+"""What a plan asks of a second stage: its moments, the work it takes, and a sentence about it.
+
+A kind of second stage that plans compare has one class like `PlannedStage` (`planned_optimal`, `planned_steps`) and one
+line in `planned_stages.KINDS`. The planner knows no kinds: it asks these questions and prices the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fieldfit.data.dataset import Dataset
+from fieldfit.models.base import Model, Problem
+from fieldfit.policies import Staged
+from fieldfit.policies.laws.base import Law
+from fieldfit.types import FieldfitError, FloatArray
+from fieldfit.variance.mixture_moments import MixtureMoments, MomentPart
+
+#: Weighted estimating functions whose sum is a term, on the samples of a plan.
+Parts = Sequence[tuple[float, MomentPart]]
+
+
+class StageSkippedError(FieldfitError):
+    """A plan does not compare this second stage; ``for_time``: it would take more time or FLOPs than are left."""
+
+    def __init__(self, reason: str, *, for_time: bool = False) -> None:
+        super().__init__(reason)
+        self.for_time = for_time
+
+
+class PlanTerm(Protocol):
+    """A law whose moments a plan takes."""
+
+    @property
+    def law(self) -> Law:
+        """The law, with λ = β = 1 where these are free."""
+
+    @property
+    def parts(self) -> Sequence[tuple[float, Problem]]:
+        """The law in the mean over Z, on the plan's samples."""
+
+
+@dataclass(frozen=True)
+class PlanSetting:
+    """Where second stages are planned: at a pilot's θ, on the samples ``rows`` that moments are taken over.
+
+    ``terms`` are the laws of the plan and ``precision`` (r,) is the penalty of the fit to come. ``seconds_left`` and
+    ``flops_left`` are what the plan may still use; a stage that was ``asked`` for is never skipped for time.
+    """
+
+    model: Model
+    rows: Dataset
+    theta: FloatArray
+    terms: Sequence[PlanTerm]
+    random_state: int
+    precision: FloatArray | None
+    asked: bool
+    seconds_left: Callable[[], float]
+    flops_left: Callable[[], float]
+
+
+@dataclass(frozen=True)
+class FirstStage:
+    """λ and β of the first stage on the terms of a plan, whose moments are known."""
+
+    lam: FloatArray
+    beta: FloatArray
+
+
+@dataclass(frozen=True)
+class StageWork:
+    """What a second stage takes beside the first: ``seconds`` and ``flops`` of its own, and steps on an objective.
+
+    ``evaluations`` of value and gradient and Hessian ``products`` are those of the plan's term ``term`` with everything
+    selected; where that is None the seconds have all of it.
+    """
+
+    seconds: float
+    flops: float
+    evaluations: int
+    products: int = 0
+    term: int | None = None
+
+
+class PlannedStage(Protocol):
+    """A second stage at a pilot's θ."""
+
+    @property
+    def staged(self) -> Staged:
+        """The estimator with both stages."""
+
+    @property
+    def sentence(self) -> str:
+        """What it does."""
+
+    @property
+    def flops(self) -> float:
+        """The FLOPs that planning it took."""
+
+    def parts(self, *, follows_model: bool) -> Parts:
+        """Its estimating functions on the plan's samples, which follow the model or do not."""
+
+    def under_model(self, moments: MixtureMoments) -> tuple[FloatArray, FloatArray]:
+        """Bread and meat under the model, in all coordinates."""
+
+    def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
+        """What it takes with ``n`` samples."""

@@ -1,0 +1,255 @@
+"""``A >> optimal(d)`` in plans: its weights as a fit computes them, and the estimating functions that they make.
+
+The estimate solves A ḡ(θ) = 0 with weights A of moment conditions g. To the comparison it is one more term whose scores
+are A g_i: their bread and meat, over all states or over the plan's samples, are moments like those of a composite
+likelihood. The weights are computed at the pilot's θ̂, so the seconds that this takes are those of the fit; what a fit
+does over its own samples is timed on the plan's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fieldfit.data.samples import Table
+from fieldfit.models.field import FieldModel
+from fieldfit.models.work import clock
+from fieldfit.policies import Optimal, Policy, Staged
+from fieldfit.policies.policy import BoundPolicy
+from fieldfit.refinement.local import needs_local
+from fieldfit.refinement.model_moments import DRAWS_PER_CONDITION, FEWEST_DRAWS, MOST_DRAWS, NOISE
+from fieldfit.refinement.optimal import (
+    MOST_CONDITIONS,
+    MOST_CONDITIONS_TRIED,
+    SMALL_EXCESS,
+    keep_first,
+    model_weights,
+)
+from fieldfit.refinement.planned import FirstStage, Parts, PlanSetting, StageSkippedError, StageWork
+from fieldfit.refinement.points import drawn_points, is_exact
+from fieldfit.refinement.regression import RIDGES, WORTH, Weights, covariance_of, relative_variance
+from fieldfit.refinement.sample_conditions import SampleConditions
+from fieldfit.refinement.score_moments import ScoreMoments, pooled, score_moments
+from fieldfit.refinement.stacking import Stack, stack
+from fieldfit.types import FloatArray
+from fieldfit.variance.mixture_moments import MixtureMoments
+
+#: Graph distances that are compared.
+_DISTANCES = (1, 2, 3)
+#: Newton steps of a second stage, sums over all samples and derivatives that they take, and samples that decide about its
+#: acceptance.
+_NEWTON, _DERIVATIVES, _COMPARED = 5, 2, 4_000
+#: Multiply–adds a second of factorisations, to predict what computing weights takes beside the moments; draws on which the
+#: moments are timed; and seconds of a stage beside both.
+_FACTORISED, _TIMED_DRAWS, _FIXED = 5e9, 500, 0.004
+
+
+class OptimalScores:
+    """The estimating functions A g_i of ``A >> optimal`` on some samples, as the moments take them.
+
+    ``bread`` is A E ∂g/∂θ under the model, or None where the samples do not follow it. Large weights that nearly cancel
+    make its mean over a thousand samples noisy.
+    """
+
+    def __init__(self, samples: SampleConditions, matrix: FloatArray, bread: FloatArray | None) -> None:
+        self.samples, self.matrix, self.bread = samples, matrix, bread
+        self.n_samples = len(samples.codes)
+
+    def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """A ∂Σ_i w_i g_i/∂θ, its symmetric part: to first order the rest leaves the size of the variance as it is."""
+        weighted = replace(self.samples, weight=row_weight)
+        slope = self.bread if self.bread is not None else self.matrix @ weighted.derivative(theta)
+        return np.asarray((slope + slope.T) / 2 * weighted.total)
+
+    def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """The same times a vector."""
+        return self.hessian_matrix(theta, row_weight) @ v
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """v·A g_i (n,)."""
+        return np.concatenate([block @ v for _, block in self.score_blocks(theta)])
+
+    def score_blocks(self, theta: FloatArray) -> Iterator[tuple[int, FloatArray]]:
+        """Stream A g_i."""
+        for rows, block in self.samples.scores(theta, self.matrix):
+            yield rows.start, block
+
+
+@dataclass(frozen=True)
+class PlannedOptimal:
+    """``A >> optimal(d)``; ``weight_seconds`` is what its weights take in a fit, ``first_flops`` A takes for a sample."""
+
+    staged: Staged
+    stack: Stack
+    weights: Weights
+    moments: ScoreMoments
+    samples: SampleConditions
+    theta: FloatArray
+    weight_seconds: float
+    first_flops: float
+    states: float  # joint states of the model
+
+    @property
+    def sentence(self) -> str:
+        """What it does."""
+        return (
+            f"The second stage combines {self.stack.conditions.size:,} moment conditions of '{self.staged.first}' with "
+            "optimal weights; no likelihood is computed."
+        )
+
+    @property
+    def flops(self) -> float:
+        """The FLOPs of A on the points that the weights come from."""
+        return self.first_flops * (self.moments.draws or self.states)
+
+    @property
+    def predicted(self) -> float:
+        """The predicted variance relative to maximum likelihood."""
+        return self.weights.predicted
+
+    def parts(self, *, follows_model: bool) -> Parts:
+        """Its scores on the plan's samples."""
+        bread = -self.weights.matrix @ self.moments.K if follows_model else None
+        return ((1.0, OptimalScores(self.samples, self.weights.matrix, bread)),)
+
+    def under_model(self, moments: MixtureMoments) -> tuple[FloatArray, FloatArray]:
+        """Bread and meat under the model."""
+        bread = self.weights.matrix @ self.moments.K
+        return (bread + bread.T) / 2, self.weights.matrix @ self.moments.V @ self.weights.matrix.T
+
+    def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
+        """Computing weights, and a few sums over all samples, timed on the plan's."""
+        samples, rows = self.samples, len(self.samples.codes)
+        sums = _seconds(lambda: samples.mean(self.theta)) / rows
+        slope = _seconds(lambda: samples.derivative(self.theta)) / rows
+        scores = _seconds(lambda: list(samples.scores(self.theta, self.weights.matrix))) / rows
+        seconds = _FIXED + self.weight_seconds + n * (_NEWTON * sums + _DERIVATIVES * slope)
+        seconds += min(n, _COMPARED) * (slope + 2 * scores)
+        return StageWork(seconds, self.flops + self.first_flops * _NEWTON * n, _NEWTON)
+
+
+def plan_optimal(staged: Staged, setting: PlanSetting) -> PlannedOptimal:
+    """The stage with its weights, as a fit computes them."""
+    model, rows, theta, first, second = setting.model, setting.rows, setting.theta, staged.first, staged.second
+    assert isinstance(first, Policy)
+    assert isinstance(second, Optimal)
+    if not isinstance(model, FieldModel) or not isinstance(rows, Table):
+        raise StageSkippedError(f"{staged}: skipped, it is for fields with the same variables in every sample.")
+    if rows.has_missing:
+        raise StageSkippedError(f"{staged}: skipped, it needs complete samples.")
+    bound = first.bind(model.structure(rows))
+    if needs_local(model, bound, second.distance):
+        raise StageSkippedError(f"{staged}: skipped, it has more than {MOST_CONDITIONS:,} conditions.")
+    first_flops = model.sample_flops(bound, rows)
+    draws = _draws(staged, second, setting, model, rows, bound, first_flops)
+    began = clock()
+    if second.distance is None:
+        free = np.ones(model.n_parameters, dtype=bool)
+        kept = keep_first(model, rows, bound, theta, free, setting.random_state)
+        if kept is not None:
+            raise StageSkippedError(
+                f"{staged}: skipped, a fit would keep the estimate of {first}: {kept[1].message}."
+            )
+    conditions, weights, halves, _ = model_weights(
+        model, theta, bound, distance=second.distance, dataset=rows, random_state=setting.random_state,
+        draws=draws, exact_ridge=RIDGES[0],
+    )  # fmt: skip
+    seconds = clock() - began
+    if draws is not None:
+        seconds *= _fit_draws(weights, halves) / draws
+    selection = bound.draw(setting.random_state, 0, rows.n)
+    return PlannedOptimal(
+        staged=staged,
+        stack=conditions,
+        weights=weights,
+        moments=halves[0] if len(halves) == 1 else pooled(halves[0], halves[1]),
+        samples=SampleConditions(conditions.conditions, rows.codes, conditions.mask(selection)),
+        theta=theta,
+        weight_seconds=seconds,
+        first_flops=first_flops,
+        states=model.n_states,
+    )
+
+
+def distances(first: Policy, setting: PlanSetting, skipped: dict[str, StageSkippedError]) -> Iterator[PlannedOptimal]:
+    """``A >> optimal(d)`` for d = 1, 2, … while that reduces the predicted variance, as the default of a fit does.
+
+    The first that is skipped ends it, and ``skipped`` says why.
+    """
+    best, size = np.inf, 0
+    for distance in _DISTANCES:
+        staged = Staged(first, Optimal(distance))
+        try:
+            stage = plan_optimal(staged, setting)
+        except StageSkippedError as reason:
+            skipped[str(staged)] = reason
+            return
+        conditions = stage.stack.conditions.size
+        if conditions == size or stage.predicted > best * (1 - WORTH):
+            return
+        best, size = stage.predicted, conditions
+        yield stage
+        if best < 1 + SMALL_EXCESS:
+            return
+
+
+def _draws(
+    staged: Staged,
+    second: Optimal,
+    setting: PlanSetting,
+    model: FieldModel,
+    rows: Table,
+    bound: BoundPolicy,
+    first_flops: float,
+) -> int | None:
+    """How many draws the weights come from: as many as in a fit (None), or fewer where time is short."""
+    conditions = stack(model, bound, second.distance or 1).conditions
+    p, r = conditions.size, model.n_parameters
+    if setting.asked:
+        return None
+    if second.distance is not None and second.distance > 1 and p > MOST_CONDITIONS_TRIED:
+        raise StageSkippedError(f"{staged}: skipped, it has {p:,} conditions.")
+    exact = is_exact(model)
+    fewest = model.n_states if exact else float(FEWEST_DRAWS)
+    flops = fewest * first_flops
+    if flops > setting.flops_left():
+        raise StageSkippedError(
+            f"{staged}: skipped, its weights alone would take about {flops:.2g} FLOPs.", for_time=True
+        )
+    points = drawn_points(model, setting.theta, rows, _TIMED_DRAWS, 0, 0)
+    each = _seconds(lambda: score_moments(conditions, points, setting.theta)) / _TIMED_DRAWS
+    if not exact:
+        each += _seconds(lambda: drawn_points(model, setting.theta, rows, _TIMED_DRAWS, 0, 0)) / _TIMED_DRAWS
+    usual = fewest if exact else 2.0 * max(FEWEST_DRAWS, DRAWS_PER_CONDITION * p)
+    solving, left = 10.0 * p**2 * (p + r) / _FACTORISED, setting.seconds_left()
+    if usual * each + solving <= left:
+        return None
+    needed = fewest * each + solving
+    if needed <= left:
+        return FEWEST_DRAWS
+    raise StageSkippedError(f"{staged}: skipped, its weights alone would take about {needed:.2g} s.", for_time=True)
+
+
+def _fit_draws(weights: Weights, halves: Sequence[ScoreMoments]) -> float:
+    """About how many draws a fit makes, which doubles them while the noise of the weights matters."""
+    both = pooled(halves[0], halves[1])
+    assert both.draws is not None
+    noise = (weights.predicted - relative_variance(covariance_of(weights.matrix, both), both.information)) / 4
+    total = both.draws
+    while noise * both.draws / total > NOISE and 2 * total <= MOST_DRAWS:
+        total *= 2
+    return float(total)
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    """The least of two runs."""
+    times = []
+    for _ in range(2):
+        began = clock()
+        run()
+        times.append(clock() - began)
+        if times[-1] > 0.05:
+            break
+    return max(min(times), 1e-7)
