@@ -35,23 +35,26 @@ INNER_ITERATIONS = 8  # of Newton's method
 #: β has settled when it moves by less: far finer than the grid that it is compared with.
 SETTLED = 2e-3
 PROBES = 16
+#: A ridge γ‖β − (½, ½)‖² on J in the second reading: it decides where J hardly depends on β.
+GAMMA = 1.0
 
 
 def heuristic_beta(
-    fold: ChainFold, higher: str, lam: float, sigma2: float, formula: str, seed: int
+    fold: ChainFold, higher: str, lam: float, sigma2: float, formula: str, seed: int, reading: str = "sums"
 ) -> tuple[float, FloatArray, int, bool]:
     """β of the higher-order family, θ to start the final fit from, rounds, and whether β settled."""
     if formula not in FORMULAS:
         raise PolicyError(f"formula is {formula!r}; it must be one of {', '.join(FORMULAS)}.")
     chosen = cast(Literal["published", "exact"], formula)
-    policy, weights = policy_text(higher, lam), np.array([0.5, 0.5])
+    policy, weights = policy_text(higher, lam, reading), np.array([0.5, 0.5])
     theta = np.zeros(fold.model.n_parameters)
     settled, number = False, 0
     for _ in range(ROUNDS):
         number += 1
         fit = fit_chain(fold, policy, weights, sigma2, seed, theta, INNER_ITERATIONS)
         theta, previous = fit.theta, weights
-        weights = ff.update_weights(fit, form="diagonal", formula=chosen, probes=PROBES)
+        gamma = GAMMA if reading == "means" else 0.0
+        weights = ff.update_weights(fit, form="diagonal", formula=chosen, probes=PROBES, gamma=gamma)
         if abs(float(weights[1] - previous[1])) < SETTLED:
             settled = True
             break
@@ -64,8 +67,10 @@ def heuristic_cell(coordinates: Mapping[str, Any], seed: int) -> dict[str, Any]:
     with one_thread():
         fold, fold_seed = fold_of(coordinates)
         higher, lam, sigma2 = str(coordinates["higher"]), float(coordinates["lam"]), sigma2_of(coordinates, fold)
+        reading = str(coordinates.get("reading", "sums"))
         beta, theta, rounds, settled = heuristic_beta(
-            fold, higher, lam, sigma2, str(coordinates["formula"]), fold_seed
+            fold, higher, lam, sigma2, str(coordinates["formula"]), fold_seed, reading
         )
-        measured = fit_and_measure(fold, policy_text(higher, lam), weights_of(higher, beta), sigma2, fold_seed, theta)
+        policy = policy_text(higher, lam, reading)
+        _, measured = fit_and_measure(fold, policy, weights_of(higher, beta), sigma2, fold_seed, theta)
         return measured | {"beta": beta, "rounds": rounds, "settled": settled}

@@ -7,9 +7,9 @@ pictures. The fold is the slowest axis, so that a worker reads and encodes it on
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from fieldfit.sweep import Sweep, open_sweep, run_sweep
 from fieldfit.types import FloatArray, SweepError
 from fieldfit_paper.beta_heuristic import heuristic_cell
 from fieldfit_paper.chain_data import need_data
-from fieldfit_paper.chunking import chain_cell
+from fieldfit_paper.chunking import chain_cell, chain_row
 from fieldfit_paper.tables import check_scale
 
 SEED = 2010
@@ -44,6 +44,7 @@ class Scale:
 
     lam: tuple[float, ...]
     beta: tuple[float, ...]
+    fine_beta: tuple[float, ...]  # of the second reading: from 0, with small steps below 0.1
     folds: int
     splits: int  # of the sentiment set
     n_train: int
@@ -54,8 +55,8 @@ class Scale:
 
 _TENTHS = tuple(round(0.1 * k, 1) for k in range(1, 11))
 SCALES = {
-    "small": Scale((0.1, 0.5, 1.0), (0.1, 0.4, 0.7, 1.0), 2, 2, 30, 150, 40, 1),
-    "paper": Scale(_TENTHS, _TENTHS, 5, 10, 100, None, 0, 2),
+    "small": Scale((0.1, 0.5, 1.0), (0.1, 0.4, 0.7, 1.0), (0.0, 0.05, 0.4, 1.0), 2, 2, 30, 150, 40, 1),
+    "paper": Scale(_TENTHS, _TENTHS, (0.0, 0.02, 0.05, *_TENTHS), 5, 10, 100, None, 0, 2),
 }
 
 
@@ -82,7 +83,20 @@ def grid_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
     )
 
 
-def heuristic_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
+def means_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
+    """(fold, σ², λ) of PL1/``higher`` in the second reading; a cell has all β."""
+    size = SCALES[check_scale(scale)]
+    axes: dict[str, list[Any]] = {
+        "fold": list(range(size.folds)),
+        "sigma2": list(thinned(SIGMA2[model, higher], scale)),
+        "lam": list(size.lam),
+    }
+    constants = _constants(source, model, higher, size.n_train, size)
+    constants |= {"reading": "means", "betas": list(size.fine_beta)}
+    return Sweep(chain_row, axes, constants, SEED, name=f"{model} PL1/{higher}, families averaged")
+
+
+def heuristic_sweep(source: str, model: str, higher: str, scale: str, reading: str = "sums") -> Sweep:
     """(fold, formula, σ², λ) of PL1/``higher`` with β by Algorithm 1."""
     size = SCALES[check_scale(scale)]
     axes: dict[str, list[Any]] = {
@@ -92,6 +106,8 @@ def heuristic_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
         "lam": list(size.lam),
     }
     constants = _constants(source, model, higher, size.n_train, size)
+    if reading != "sums":
+        constants["reading"] = reading
     return Sweep(heuristic_cell, axes, constants, SEED, name=f"{model} PL1/{higher}, β by Algorithm 1")
 
 
@@ -132,7 +148,14 @@ def _constants(source: str, model: str, higher: str, n_train: int, size: Scale) 
     }
 
 
-KINDS = {"grid": grid_sweep, "heuristic": heuristic_sweep, "interplay": interplay_sweep, "pure": pure_sweep}
+KINDS: dict[str, Callable[[str, str, str, str], Sweep]] = {
+    "grid": grid_sweep,
+    "means": means_sweep,
+    "heuristic": heuristic_sweep,
+    "heuristic-means": partial(heuristic_sweep, reading="means"),
+    "interplay": interplay_sweep,
+    "pure": pure_sweep,
+}
 
 
 @cache
@@ -159,7 +182,16 @@ def records_of(kind: str, source: str, model: str, higher: str, scale: str, out:
     if failed:
         last = str(failed[0]["cell_error"]).strip().splitlines()[-1]
         raise SweepError(f"{len(failed)} cells of {path} failed, the first with: {last}")
-    return [{name: value for name, value in record.items() if not name.startswith("cell_")} for record in records]
+    cells = [{name: value for name, value in record.items() if not name.startswith("cell_")} for record in records]
+    return [row for cell in cells for row in by_beta(cell)]
+
+
+def by_beta(cell: dict[str, Any]) -> list[dict[str, Any]]:
+    """A cell with all β as one record for each; any other cell as it is."""
+    if not isinstance(cell.get("beta"), list):
+        return [cell]
+    several = {name: value for name, value in cell.items() if isinstance(value, list)}
+    return [cell | {name: value[k] for name, value in several.items()} for k in range(len(cell["beta"]))]
 
 
 def mean_over_folds(

@@ -9,6 +9,11 @@ The factor n, the number of training sequences, is the interpretation that repro
 belongs to the mean log-likelihood of a sequence (``regulariser="mean"``). As printed, the penalty multiplies the
 likelihood of the whole sample (``regulariser="sum"``), and σ² stands for n times as much.
 
+This is the first reading, in which a family counts with the sum over its windows. In the second (``reading="means"``) each
+pseudo-likelihood family counts with its average, ``Mean(PL1)`` and ``Mean(PL2)``: the weights are (1 − β)/T̄ and
+β/(T̄ − 1) for a mean length of T̄ tokens, and FL counts for each sentence as a whole. There the Z of a fold are nested:
+what is selected at a smaller λ is also selected at a larger one.
+
 Training sentences and Z are simulated for each fold; cells of a fold that differ in β or σ² only have the same of both.
 Families of weight 0 are neither evaluated nor counted.
 """
@@ -30,6 +35,8 @@ from fieldfit_paper.chain_folds import ChainFold, chain_fold
 
 HIGHER = ("FL", "PL2")
 REGULARISERS = ("mean", "sum")
+#: How a family counts: with the sum over its windows, or with their average.
+READINGS = ("sums", "means")
 #: The largest entry of the gradient at the end, relative to 1/σ (σ is the scale on which the penalty sees a weight).
 TOLERANCE = 2e-3
 MOST_ITERATIONS = 200
@@ -45,11 +52,16 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-def policy_text(higher: str, lam: float) -> str:
-    """PL1 + λ·H, or PL1 alone."""
+def policy_text(higher: str, lam: float, reading: str = "sums") -> str:
+    """PL1 + λ·H, or PL1 alone, with sums or with means over the windows of a family."""
     if higher not in (*HIGHER, "PL1"):
         raise PolicyError(f"The higher-order family is {higher!r}; it must be FL or PL2 (or PL1 for PL1 alone).")
-    return "PL1" if higher == "PL1" else f"PL1 + {lam:.12g}*{higher}"
+    if reading not in READINGS:
+        raise PolicyError(f"The reading is {reading!r}; it must be one of {', '.join(READINGS)}.")
+    if reading == "sums":
+        return "PL1" if higher == "PL1" else f"PL1 + {lam:.12g}*{higher}"
+    family = higher if higher == "FL" else f"Mean({higher})"
+    return "Mean(PL1)" if higher == "PL1" else f"Mean(PL1) + {lam:.12g}*{family}/nested"
 
 
 def weights_of(higher: str, beta: float) -> FloatArray:
@@ -72,6 +84,8 @@ def fit_chain(
     is returned as it is.
     """
     gtol = TOLERANCE / np.sqrt(sigma2)
+    bound = ff.Policy.parse(policy).with_betas(weights).bind(fold.model.structure(fold.train))
+    largest = max(float(np.max(beta)) for beta in bound.betas)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return ff.fit(
@@ -83,7 +97,7 @@ def fit_chain(
             random_state=seed,
             start=start,
             method="newton",
-            tol=gtol / (fold.train.n_sequences * float(weights.max())),
+            tol=gtol / (fold.train.n_sequences * largest),
             max_iter=most,
         )
 
@@ -115,8 +129,8 @@ def fold_of(coordinates: Mapping[str, Any]) -> tuple[ChainFold, int]:
 
 def fit_and_measure(
     fold: ChainFold, policy: str, weights: FloatArray, sigma2: float, seed: int, start: FloatArray | None = None
-) -> dict[str, Any]:
-    """Fit, and the numbers of the cell: NLL in nats for each sequence, FLOPs and seconds of one evaluation.
+) -> tuple[FloatArray, dict[str, Any]]:
+    """Fit: θ, and the numbers of the cell: NLL in nats for each sequence, FLOPs and seconds of one evaluation.
 
     Seconds are those of the processor, so that other work on the machine does not count.
     """
@@ -133,7 +147,7 @@ def fit_and_measure(
         began = time.thread_time()
         objective.value_grad(points[turn % 2])
         seconds = min(seconds, time.thread_time() - began)
-    return {
+    return fit.theta, {
         "train_nll": fold.nll(fit.theta, fold.train),
         "test_nll": fold.nll(fit.theta, fold.test),
         "flops": fold.flops(policy, seed, weights),
@@ -156,4 +170,23 @@ def chain_cell(coordinates: Mapping[str, Any], seed: int) -> dict[str, Any]:
         higher = str(coordinates["higher"])
         policy = policy_text(higher, float(coordinates.get("lam", 1.0)))
         weights = weights_of(higher, float(coordinates.get("beta", 1.0)))
-        return fit_and_measure(fold, policy, weights, sigma2_of(coordinates, fold), fold_seed)
+        return fit_and_measure(fold, policy, weights, sigma2_of(coordinates, fold), fold_seed)[1]
+
+
+@experiment("chain-row", version=1)
+def chain_row(coordinates: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """All β of one (fold, σ², λ) as arrays, each fit started from the one before it.
+
+    The objective is strictly concave, so a start changes the result by no more than the tolerance of the fit.
+    """
+    with one_thread():
+        fold, fold_seed = fold_of(coordinates)
+        higher, sigma2 = str(coordinates["higher"]), sigma2_of(coordinates, fold)
+        policy = policy_text(higher, float(coordinates["lam"]), str(coordinates["reading"]))
+        rows: list[dict[str, Any]] = []
+        theta: FloatArray | None = None
+        for beta in coordinates["betas"]:
+            weights = weights_of(higher, float(beta))
+            theta, measured = fit_and_measure(fold, policy, weights, sigma2, fold_seed, theta)
+            rows.append({"beta": float(beta)} | measured)
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}

@@ -21,8 +21,8 @@ from fieldfit_paper.chain_figures import (
     reproduce_trade_off,
 )
 from fieldfit_paper.chain_folds import boltzmann_chain_fold, chain_fold, window_flops
-from fieldfit_paper.chain_sweeps import averaged, mean_over_folds, records_of
-from fieldfit_paper.chunking import chain_cell, fit_chain, policy_text, weights_of
+from fieldfit_paper.chain_sweeps import averaged, by_beta, mean_over_folds, records_of
+from fieldfit_paper.chunking import chain_cell, chain_row, fit_chain, fold_of, policy_text, sigma2_of, weights_of
 from fieldfit_paper.figure14 import differences
 from fieldfit_paper.sentiment import encode_documents, read_documents, words_of
 
@@ -131,6 +131,25 @@ def test_the_two_readings_of_sigma2_differ_by_the_number_of_sentences():
     assert mean["test_nll"] == total["test_nll"]
 
 
+def test_a_row_has_the_cells_of_its_betas():
+    """Averaged families have the weights (1 − β)/T̄ and β/(T̄ − 1); a fit from another start ends in the same place."""
+    betas = [0.0, 0.3, 1.0]
+    row = chain_row(BASE | {"model": "crf", "higher": "PL2", "reading": "means", "betas": betas}, 0)
+    records = by_beta({name: value.tolist() for name, value in row.items()})
+    assert [record["beta"] for record in records] == betas
+    assert all(record["converged"] for record in records)
+    fold, seed = fold_of(BASE | {"model": "crf"})
+    lengths = fold.train.lengths
+    sizes = np.array([lengths.mean(), np.maximum(lengths - 1, 1).mean()])
+    sigma2 = sigma2_of(BASE, fold)
+    for record in records:
+        weights = weights_of("PL2", record["beta"]) / sizes
+        fit = fit_chain(fold, f"PL1 + {BASE['lam']}*PL2/nested", weights, sigma2, seed)
+        assert record["train_nll"] == pytest.approx(fold.nll(fit.theta, fold.train), abs=1e-3)
+    with pytest.raises(PolicyError, match="reading"):
+        policy_text("FL", 0.5, "medians")
+
+
 def test_counted_diagonal_is_the_diagonal_form_of_repeated_parameters():
     random = np.random.default_rng(0)
     bread = random.uniform(0.5, 2, (2, 6))
@@ -201,7 +220,7 @@ def test_differences_are_paired_by_fold():
 
 @pytest.fixture
 def tiny(monkeypatch):
-    size = chain_sweeps.Scale((0.5, 1.0), (0.4, 1.0), 2, 1, 8, 10, 0, 1)
+    size = chain_sweeps.Scale((0.5, 1.0), (0.4, 1.0), (0.0, 0.4, 1.0), 2, 1, 8, 10, 0, 1)
     monkeypatch.setitem(chain_sweeps.SCALES, "small", size)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,9 +40,10 @@ ranges = st.builds(
 families = whole_families | st.builds(
     Subset, whole_families, ranges | st.lists(st.integers(0, 99), min_size=1, max_size=4, unique=True).map(tuple)
 )
-units = st.builds(Term, families, st.just(1.0), weights, st.sampled_from(["", "row", "sentence"]))
-terms = st.builds(Term, families, probabilities, weights) | st.builds(
-    Term, families, st.floats(0, 1), weights, st.sampled_from(["row", "sentence"])
+divisors = st.just(1.0) | st.none() | st.floats(1e-3, 1e6)
+units = st.builds(Term, families, st.just(1.0), weights, st.sampled_from(["", "row", "sentence"]), divisors)
+terms = st.builds(Term, families, probabilities, weights, st.sampled_from(["", "nested"]), divisors) | st.builds(
+    Term, families, st.floats(0, 1), weights, st.sampled_from(["row", "sentence"]), divisors
 )
 
 
@@ -52,7 +55,7 @@ def named_once(found: list[Term]) -> bool:
 def multinomials(draw: st.DrawFn) -> Multinomial:
     found = draw(st.lists(units, min_size=1, max_size=3).filter(named_once))
     raw = [draw(st.floats(0.1, 1)) for _ in found]
-    return Multinomial(tuple(Term(t.family, w / sum(raw), t.beta, t.whole) for t, w in zip(found, raw, strict=True)))
+    return Multinomial(tuple(replace(t, lam=w / sum(raw)) for t, w in zip(found, raw, strict=True)))
 
 
 @st.composite
@@ -142,7 +145,7 @@ def test_spaces_and_defaults() -> None:
         ("PL1[0,0]", 0, "different numbers"),
         ("PL1[0][0]", 6, "expected '\\+'"),
         (f"PL1[0:{10**30}]", 0, "larger than the size of any family"),
-        ("PL1/word", 4, "'row' or 'sentence'"),
+        ("PL1/word", 4, "'row', 'sentence' or 'nested'"),
         ("[0.1,0.2]*PL1/row", 0, "one λ"),
         ("PL2(conn)", 8, r"only option of PL2 is \(connected\)"),
         ("Blocks()", 7, "expected '{'"),

@@ -5,11 +5,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import fieldfit as ff
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.objective import Objective
 from fieldfit.policies import Policy
+from fieldfit.types import PolicyError
 from fieldfit.weights import AutoWeights, automatic_weights
 from fieldfit.weights.choice import Exact, diagonal_form
 from fieldfit.weights.groups import groups_of
@@ -69,3 +71,14 @@ def test_published_formula_of_a_chain(chain):
     exact = automatic_weights(bound, selection, lambda z: model.compile(data, z), objective, AutoWeights())
     assert published.converged
     assert published.beta[1] > exact.beta[1]  # it does not see the noise of selecting half the sentences
+
+
+def test_a_ridge_draws_the_update_to_equal_weights():
+    data = sticky_sequences(80)
+    model = ff.ChainCRF(data.n_labels, data.n_features, pairs="all").observe(data)
+    fit = ff.fit(model, data, "PL1 + 0.5*FL", weights=[0.5, 0.5], sigma2=10.0, random_state=1)
+    away = [abs(float(ff.update_weights(fit, gamma=gamma)[0]) - 0.5) for gamma in (0.0, 1.0, 1e6)]
+    assert away[0] > away[1] > away[2]
+    assert away[2] < 1e-3
+    with pytest.raises(PolicyError, match="gamma"):
+        ff.update_weights(fit, gamma=-1.0)

@@ -22,6 +22,7 @@ def update_weights(
     form: Literal["exact", "diagonal"] = "diagonal",
     formula: Literal["exact", "published"] = "exact",
     probes: int = 16,
+    gamma: float = 0.0,
 ) -> FloatArray:
     """Compute the weights β of the policy's terms with the smallest estimated variance at the fitted θ.
 
@@ -37,6 +38,8 @@ def update_weights(
         ``"exact"`` uses the drawn Z and so the noise of selection. ``"published"`` has λ in its place.
     probes : int, default: 16
         Number of random directions for estimated diagonals.
+    gamma : float, default: 0
+        Ridge γ‖β − β₀‖² that is added to the criterion, with equal weights β₀.
 
     Returns
     -------
@@ -57,6 +60,8 @@ def update_weights(
         raise PolicyError(
             f"form is {form!r} and formula {formula!r}; they must be 'exact' or 'diagonal', and 'exact' or 'published'."
         )
+    if not 0 <= gamma < np.inf:
+        raise PolicyError(f"gamma is {gamma}; it must be a finite number of at least 0.")
     prepared = fit.needed
     drawn = DrawnPolicy.of(prepared.bound, "term", prepared.selection, prepared.problem, prepared.compile)
     groups = drawn.groups
@@ -74,7 +79,7 @@ def update_weights(
             moments = _by_copy(moments, problem, fit.theta, prepared.free, copies, dataset.sample_weight)
         criterion = Criterion.log_diagonal(moments, copies)
     equal = groups.normalised(np.ones(groups.count))
-    return best_beta(criterion.over_weights(), Ridge(0.0, equal, groups.normaliser))
+    return best_beta(criterion.over_weights(), Ridge(gamma, equal, groups.normaliser))
 
 
 def _by_copy(

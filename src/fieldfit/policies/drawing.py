@@ -12,6 +12,7 @@ from fieldfit.types import BoolArray, FloatArray, IntArray
 
 Weight = float | FloatArray
 _NO_NUMBERS = np.empty(0, dtype=np.float64)
+_NUMBERS_AT_A_TIME = 4_000_000
 _NO_MASK = np.empty(0, dtype=np.uint8)
 
 
@@ -98,3 +99,34 @@ def draw_bernoulli(
         n_threads=threads,
     )
     return FamilySelection(family, beta, indptr=indptr, indices=indices, start=start)
+
+
+def draw_nested(
+    family: BoundFamily,
+    beta: Weight,
+    lam: float | FloatArray,
+    seed: int,
+    stream: int,
+    start: int,
+    stop: int,
+    active: BoolArray | None,
+) -> FamilySelection:
+    """Z_j = 1[u_j < λ_j] with one number u_j for each component: draws at a smaller λ are part of those at a larger.
+
+    Time is proportional to the number of components.
+    """
+    sizes = family.sizes(start, stop)
+    width = int(sizes.max(initial=0))
+    step = max(1, _NUMBERS_AT_A_TIME // max(width, 1))
+    counts, indices = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    place = np.arange(width)
+    for first in range(0, stop - start, step):
+        some = slice(first, min(first + step, stop - start))
+        chosen = row_uniforms(seed, stream, start + some.start, start + some.stop, width) < lam
+        chosen &= place < sizes[some, None]
+        if active is not None:
+            chosen &= active[some, None]
+        counts.append(chosen.sum(axis=1))
+        indices.append(np.nonzero(chosen)[1])
+    indptr = np.cumsum(np.concatenate(counts))
+    return FamilySelection(family, beta, indptr=indptr, indices=np.concatenate(indices), start=start)

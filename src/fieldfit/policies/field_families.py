@@ -35,6 +35,11 @@ class FieldFamily(ABC):
         """The number of components of each of the samples start..stop: always the same."""
         return np.full(stop - start, self.size, dtype=np.int64)
 
+    @property
+    def mean_size(self) -> float:
+        """The number of components, the same in every sample."""
+        return float(self.size)
+
     def targets(self, indices: IntArray) -> IntArray | None:
         """The blocks A of these components (len(indices), block_size), sorted; None if their sizes differ."""
         return None

@@ -65,7 +65,8 @@ class Policy:
         Parameters
         ----------
         text : str
-            A sum of terms ``[λ*]FAMILY[/row][@β]`` and laws such as ``Partition(2)``.
+            A sum of terms ``[λ*]FAMILY[/row][@β]`` and laws such as ``Partition(2)``. ``Mean(FAMILY)`` in place of
+            a family divides its weight by the mean number of its components in a sample.
 
         Returns
         -------
@@ -186,12 +187,14 @@ class Policy:
         >>> bound.mean()
         array([0.5, 0.5, 0.5])
         """
+        # What averages over its components keeps their number: parts of these samples then have the same weights.
+        policy = Policy(tuple(law.over(structure) for law in self.laws))
         laws: list[BoundLaw] = []
         stream = _FIRST_STREAM
-        for law in self.laws:
+        for law in policy.laws:
             laws.append(law.bind(structure, stream))
             stream += laws[-1].n_streams
-        return BoundPolicy(self, tuple(laws))
+        return BoundPolicy(policy, tuple(laws))
 
 
 def as_policy(policy: Policy | str) -> Policy:
@@ -207,7 +210,8 @@ class BoundPolicy:
     """A policy over known components: it draws Z, and knows E[Z] and E[ZZᵀ].
 
     ``families`` has one entry for each term in order (two for a partition with a remainder); ``family_terms`` says
-    which term of the policy each belongs to and ``term_names`` its name. Components are numbered through all
+    which term of the policy each belongs to, ``term_names`` its name, ``betas`` its weights and ``scales`` the factor
+    of ``Mean(...)`` in them. Components are numbered through all
     families, K in all. Where the components differ between samples (sequences), moments are those of
     one sample, ``row``.
     """
@@ -221,6 +225,8 @@ class BoundPolicy:
         self.family_terms: tuple[int, ...] = tuple(
             int(offset) + term for law, offset in zip(laws, offsets, strict=False) for term in law.family_terms
         )
+        scales = [scale for law in policy.laws for scale in law.scales]
+        self.scales: tuple[float, ...] = tuple(scales[term] for term in self.family_terms)
         self.term_names: tuple[str, ...] = tuple(policy.term_names[term] for term in self.family_terms)
 
     def __repr__(self) -> str:

@@ -37,6 +37,10 @@ class BoundFamily(Protocol):
     def sizes(self, start: int, stop: int) -> IntArray:
         """The number of components of each of the samples start..stop."""
 
+    @property
+    def mean_size(self) -> float:
+        """The mean number of components of a sample, 1 where no sample has any."""
+
     def component(self, index: int, row: int = 0) -> Component:
         """The component with this index (of this sample, where it depends on the sample)."""
 

@@ -1,18 +1,25 @@
-"""A term ``[λ*]FAMILY[/row][@β]``: a family with its selection probabilities and its weights."""
+"""A term ``[λ*]FAMILY[/row][@β]``: a family with its selection probabilities and its weights.
+
+``Mean(FAMILY)`` in place of the family divides the weight by the mean number of components of a sample, so that the
+family counts as the average of its components. Bound to samples, the term keeps that number: ``Mean(PL1, 23.5)``.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fieldfit.policies.families import Family, read_family
-from fieldfit.policies.structure import BoundFamily
+from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.text import Reader, format_number
 from fieldfit.types import FloatArray, PolicyError
 
 Numbers = float | tuple[float, ...]
+#: The word that makes a term the average of its family.
+MEAN = "Mean"
+_WAYS = ("row", "sentence", "nested")
 
 
 def format_numbers(values: Numbers) -> str:
@@ -51,33 +58,63 @@ def as_numbers(values: object) -> Numbers:
 class Term:
     """A family, its λ and its β: one number for all components, or a tuple with one for each.
 
-    ``whole`` is "" if the components are drawn one by one, else "row" or "sentence" (synonyms, printed as given): one
-    draw for all components of the family in a sample.
+    ``drawn`` says how components are drawn: "" one by one, "row" or "sentence" (synonyms, printed as given) all
+    components of the family in a sample at once, "nested" one by one as Z = 1[u < λ] with the same u for every λ.
+    ``divisor`` divides β: 1, or for ``Mean(FAMILY)`` the mean number of components of a sample, None until it is known.
     """
 
     family: Family
     lam: Numbers = 1.0
     beta: Numbers = 1.0
-    whole: str = ""
+    drawn: str = ""
+    divisor: float | None = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lam", as_numbers(self.lam))
         object.__setattr__(self, "beta", as_numbers(self.beta))
-        if self.whole not in ("", "row", "sentence"):
-            raise PolicyError(f"A family is drawn whole with /row or /sentence; got '/{self.whole}'.")
+        if self.drawn not in ("", *_WAYS):
+            raise PolicyError(f"A family is drawn whole with /row or /sentence, or /nested; got '/{self.drawn}'.")
+        if self.divisor is not None and not 0 < self.divisor < math.inf:
+            raise PolicyError(
+                f"The mean number of components of {self.family} must be a positive number; it is {self.divisor}."
+            )
         check_lam(self.lam, self.name)
         check_beta(self.beta, self.name)
         if self.whole and isinstance(self.lam, tuple):
             raise PolicyError(f"{self.name} is drawn whole, so it has one λ, not a list of {len(self.lam)}.")
 
     @property
+    def whole(self) -> bool:
+        """Whether all components of the family in a sample are drawn at once."""
+        return self.drawn in ("row", "sentence")
+
+    @property
+    def scale(self) -> float:
+        """What the weight is multiplied by: 1, or 1 over the mean number of components."""
+        if self.divisor is None:
+            raise PolicyError(f"{self.name} is an average over components that are not known before it is bound.")
+        return 1.0 / self.divisor
+
+    def over(self, structure: Structure) -> Term:
+        """The term with the mean number of its components in these samples, where it averages over them."""
+        if self.divisor is not None:
+            return self
+        return replace(self, divisor=structure.bind_family(self.family).mean_size)
+
+    @property
     def name(self) -> str:
         """The term without λ and β."""
-        return f"{self.family}/{self.whole}" if self.whole else str(self.family)
+        family = str(self.family) if self.divisor == 1.0 else f"Mean({self.family})"
+        return f"{family}/{self.drawn}" if self.drawn else family
 
     def __str__(self) -> str:
         lam = "" if self.lam == 1.0 else format_numbers(self.lam) + "*"
-        return lam + self.name + format_beta(self.beta)
+        family = str(self.family)
+        if self.divisor != 1.0:
+            size = "" if self.divisor is None else ", " + format_number(self.divisor)
+            family = f"Mean({self.family}{size})"
+        drawn = f"/{self.drawn}" if self.drawn else ""
+        return lam + family + drawn + format_beta(self.beta)
 
 
 def format_beta(beta: Numbers) -> str:
@@ -86,22 +123,34 @@ def format_beta(beta: Numbers) -> str:
 
 
 def read_term(reader: Reader) -> Term:
-    """Read ``[λ*]FAMILY[/row][@β]``."""
+    """Read ``[λ*]FAMILY[/row][@β]``, where the family may be ``Mean(FAMILY)``."""
     start = reader.position
     lam: Numbers = 1.0
     if reader.at_number():
         lam = reader.numbers("a selection probability λ")
         reader.expect("*", "between λ and the family")
-    family = read_family(reader)
-    whole = ""
+    family, divisor = _read_averaged(reader)
+    drawn = ""
     if reader.accept("/"):
         at = reader.position
-        whole = reader.word() or ""
-        if whole not in ("row", "sentence"):
-            reader.fail("expected 'row' or 'sentence' after '/'.", at)
+        drawn = reader.word() or ""
+        if drawn not in _WAYS:
+            reader.fail("expected 'row', 'sentence' or 'nested' after '/'.", at)
     beta = read_beta(reader)
     with reader.blame(start):
-        return Term(family, lam, beta, whole)
+        return Term(family, lam, beta, drawn, divisor)
+
+
+def _read_averaged(reader: Reader) -> tuple[Family, float | None]:
+    """A family and its divisor: 1, or of ``Mean(FAMILY)`` None, or of ``Mean(FAMILY, NUMBER)`` the number."""
+    if not reader.peek(MEAN):
+        return read_family(reader), 1.0
+    reader.word()
+    reader.expect("(", f"after {MEAN}")
+    family = read_family(reader)
+    divisor = reader.number("a mean number of components") if reader.accept(",") else None
+    reader.expect(")", f"that closes {MEAN}(")
+    return family, divisor
 
 
 def read_beta(reader: Reader) -> Numbers:
@@ -140,3 +189,8 @@ def bind_numbers(values: Numbers, family: BoundFamily, meaning: str) -> float | 
             "give one number for each."
         )
     return np.array(values, dtype=np.float64)
+
+
+def bind_weights(term: Term, family: BoundFamily) -> float | FloatArray:
+    """β of the components: what is written, divided by the mean number of components for an average."""
+    return bind_numbers(term.beta, family, "weights β") * term.scale

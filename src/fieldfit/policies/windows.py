@@ -36,6 +36,12 @@ class WindowFamily:
             return np.minimum(lengths, 1)
         return np.where(lengths > self.width, lengths - self.width + 1, np.minimum(lengths, 1))
 
+    @property
+    def mean_size(self) -> float:
+        """The mean number of windows of a sequence, 1 where there are none."""
+        total = float(self.sizes(0, len(self.lengths)).sum())
+        return total / len(self.lengths) if total else 1.0
+
     def component(self, index: int, row: int = 0) -> Component:
         """The window that starts at token ``index``, given the labels on its two sides."""
         length = int(self.lengths[row])

@@ -27,16 +27,21 @@ MOST_SEPARATE_WEIGHTS = 64
 class Groups:
     """Groups of the components of a bound policy.
 
-    ``members[g]`` are pairs (family, component), component −1 for all of them; ``relative[f]`` are the weights inside
-    family f, 1 or a list of mean 1.
+    ``members[g]`` are pairs (family, component), component −1 for all of them; ``inside[f]`` are the weights inside
+    family f as the policy is written, 1 or a list of mean 1.
     """
 
     bound: BoundPolicy
     by: str
     names: tuple[str, ...]
     members: tuple[tuple[tuple[int, int], ...], ...]
-    relative: tuple[float | FloatArray, ...]
+    inside: tuple[float | FloatArray, ...]
     normaliser: FloatArray
+
+    @property
+    def relative(self) -> tuple[float | FloatArray, ...]:
+        """Weights of the components of each family where its group has the weight 1: those of ``Mean(...)`` are scaled."""
+        return tuple(inside * scale for inside, scale in zip(self.inside, self.bound.scales, strict=True))
 
     @property
     def count(self) -> int:
@@ -52,8 +57,8 @@ class Groups:
         if self.by == "term":
             values: list[object] = []
             for term, value in enumerate(beta):
-                relative = self.relative[self.bound.family_terms.index(term)]
-                values.append(float(value) if isinstance(relative, float) else tuple(float(value) * relative))
+                inside = self.inside[self.bound.family_terms.index(term)]
+                values.append(float(value) if isinstance(inside, float) else tuple(float(value) * inside))
             return self.bound.policy.with_betas(values)
         return self.bound.policy.with_betas(
             [
@@ -65,9 +70,10 @@ class Groups:
     def written(self) -> FloatArray:
         """β as the policy has it, normalised; the mean of a list for a term."""
         if self.by == "component":
-            beta = np.array([_entry(self.bound.betas[f], j) for ((f, j),) in self.members])
+            beta = np.array([_entry(self.bound.betas[f], j) / self.bound.scales[f] for ((f, j),) in self.members])
         else:
-            beta = np.array([float(np.mean(self.bound.betas[members[0][0]])) for members in self.members])
+            first = [members[0][0] for members in self.members]
+            beta = np.array([float(np.mean(self.bound.betas[f])) / self.bound.scales[f] for f in first])
         return self.normalised(beta) if beta.any() else self.normalised(np.ones(self.count))
 
     def drawn(self, selection: Selection) -> list[Selection]:
@@ -80,7 +86,8 @@ class Groups:
                 if component < 0:
                     parts.append(replace(part, beta=self.relative[family]))
                 else:
-                    parts.append(_only(part, component, selection.n))
+                    single = _only(part, component, selection.n)
+                    parts.append(replace(single, beta=self.bound.scales[family]))
             result.append(Selection(selection.n, tuple(parts), selection.start))
         return result
 
@@ -105,10 +112,11 @@ class Groups:
         for group, members in enumerate(self.members):
             for family, _ in members:
                 beta = self.bound.betas[family]
+                scale = self.bound.scales[family]
                 mean = float(np.mean(beta)) if isinstance(beta, np.ndarray) else 1.0
                 if mean == 0:
                     return None
-                shares[group, family] = 1.0 / mean
+                shares[group, family] = scale / mean
         return shares
 
     def weighted(self, selection: Selection, beta: FloatArray, *, every: bool = False) -> Selection:
@@ -118,7 +126,8 @@ class Groups:
             groups = [g for g, pairs in enumerate(self.members) if pairs[0][0] == family or (family, -1) in pairs]
             if not every and not np.any(beta[groups] > 0):
                 continue
-            value = beta[groups] if self.by == "component" else float(beta[groups[0]]) * self.relative[family]
+            each = beta[groups] if self.by == "component" else float(beta[groups[0]])
+            value = each * self.relative[family]
             parts.append(replace(part, beta=value))
         return Selection(selection.n, tuple(parts), selection.start)
 
@@ -137,7 +146,8 @@ class Groups:
                     parts.append(replace(everything, beta=beta))
                 else:
                     lam = _entry(lams[family], component)
-                    parts.append(replace(_only(everything, component, selection.n), beta=lam))
+                    beta = lam * self.bound.scales[family]
+                    parts.append(replace(_only(everything, component, selection.n), beta=beta))
             result.append(Selection(selection.n, tuple(parts), selection.start))
         return result
 

@@ -20,7 +20,7 @@ import numpy as np
 from fieldfit.policies.families import FAMILY_NAMES, is_family_name
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
-from fieldfit.policies.terms import Numbers, Term, check_distinct, read_term
+from fieldfit.policies.terms import MEAN, Numbers, Term, check_distinct, read_term
 from fieldfit.policies.text import Reader
 from fieldfit.types import BoolArray, FloatArray, PolicyError
 
@@ -114,6 +114,15 @@ class Law(ABC):
         """The law over the components of ``structure``; its random numbers have streams from ``stream`` on."""
 
     @property
+    def scales(self) -> tuple[float, ...]:
+        """What the weight of each term is multiplied by: 1, or for ``Mean(...)`` 1 over its number of components."""
+        return (1.0,) * len(self.betas)
+
+    def over(self, structure: Structure) -> Law:
+        """The law whose ``Mean(...)`` know their mean numbers of components in these samples."""
+        return self
+
+    @property
     def noise(self) -> Noise:
         """What the selection adds to the variance; a law with a free λ says how."""
         return Noise.FIXED
@@ -175,9 +184,17 @@ class LawOfTerms(Law):
         """Each term without λ and β."""
         return tuple(term.name for term in self.terms)
 
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """What the weight of each term is multiplied by."""
+        return tuple(term.scale for term in self.terms)
+
     def _check_terms(self) -> None:
-        """Refuse a law without terms, or with one twice."""
+        """Refuse a law without terms, with one twice, or with nested draws, which single components have."""
         owner = f"{type(self).__name__}(...)"
+        for term in self.terms:
+            if term.drawn == "nested":
+                raise PolicyError(f"{term.name} is drawn by its own λ; it cannot be a term of {owner}.")
         if not self.terms:
             raise PolicyError(f"{owner} has no component: it needs at least one term.")
         check_distinct(self.terms, owner)
@@ -258,7 +275,7 @@ def read_law(reader: Reader) -> Law:
 
     start = reader.position
     name = None if reader.at_number() else reader.word()
-    if name is None or is_family_name(name):
+    if name is None or name == MEAN or is_family_name(name):
         reader.position = start
         return Independent(read_term(reader))
     law = find_law(name)

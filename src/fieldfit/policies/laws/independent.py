@@ -1,6 +1,7 @@
 """Independent selection: Z_j ~ Bernoulli(λ_j), every component on its own, or one draw for the whole family.
 
-One by one, ``0.3*PL2``: E[ZZᵀ] = λλᵀ + diag(λ(1−λ)). Whole, ``0.3*PL2/row``: E[ZZᵀ] = λ 11ᵀ.
+One by one, ``0.3*PL2``: E[ZZᵀ] = λλᵀ + diag(λ(1−λ)). Whole, ``0.3*PL2/row``: E[ZZᵀ] = λ 11ᵀ. ``0.3*PL2/nested`` has
+the law of ``0.3*PL2``; what it selects at a smaller λ it also selects at a larger one.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from fieldfit.policies.drawing import draw_bernoulli, draw_whole, nothing
+from fieldfit.policies.drawing import draw_bernoulli, draw_nested, draw_whole, nothing
 from fieldfit.policies.laws.base import BoundLaw, Factors, Law, Noise, Share, Sizes
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
-from fieldfit.policies.terms import Numbers, Term, bind_numbers, read_term
+from fieldfit.policies.terms import Numbers, Term, bind_numbers, bind_weights, read_term
 from fieldfit.policies.text import Reader
 from fieldfit.types import BoolArray, FloatArray
 
@@ -28,6 +29,9 @@ class Independent(Law):
         "PL1",
         "0.3*PL2@0.5",
         "0.4*PL1/row",
+        "0.3*PL2/nested",
+        "[0.1,0.9,0.5,0,1]*Mean(PL1)/nested@0.5",
+        "0.3*Mean(PL2)@0.5",
         "0.2*FL",
         "[0.1,0.9,0.5,0,1]*PL1@[1,2,1,0,3]",
         "0.6*Blocks({0,1},{2,3,4})",
@@ -58,6 +62,15 @@ class Independent(Law):
     def term_names(self) -> tuple[str, ...]:
         """The term without λ and β."""
         return (self.term.name,)
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """What β is multiplied by."""
+        return (self.term.scale,)
+
+    def over(self, structure: Structure) -> Independent:
+        """The term that knows its mean number of components."""
+        return Independent(self.term.over(structure))
 
     def with_lams(self, lams: tuple[Numbers | None, ...]) -> Independent:
         """The same term with another λ."""
@@ -99,9 +112,9 @@ class BoundIndependent(BoundLaw):
 
     def __init__(self, term: Term, family: BoundFamily, stream: int) -> None:
         self.families = (family,)
-        self.whole = bool(term.whole)
+        self.whole, self.nested = term.whole, term.drawn == "nested"
         self.lam = bind_numbers(term.lam, family, "selection probabilities λ")
-        self.betas = (bind_numbers(term.beta, family, "weights β"),)
+        self.betas = (bind_weights(term, family),)
         self.stream = stream
 
     def lams(self, sizes: Sizes) -> tuple[float | FloatArray, ...]:
@@ -144,7 +157,7 @@ class BoundIndependent(BoundLaw):
         return float(np.prod(1 - self.lam))
 
     def draw(self, seed: int, start: int, stop: int, active: BoolArray | None) -> tuple[FamilySelection, ...]:
-        """Geometric gaps between the selected components of a sample."""
+        """Geometric gaps between the selected components of a sample; nested draws have a number for each component."""
         family, beta = self.families[0], self.betas[0]
         if np.min(self.lam) == 1:
             return (FamilySelection(family, beta, rows=active, start=start),)
@@ -153,4 +166,6 @@ class BoundIndependent(BoundLaw):
         if self.whole or family.size == 1:
             lam = float(np.max(self.lam))
             return (draw_whole(family, beta, lam, seed, self.stream, start, stop, active),)
+        if self.nested:
+            return (draw_nested(family, beta, self.lam, seed, self.stream, start, stop, active),)
         return (draw_bernoulli(family, beta, self.lam, seed, self.stream, start, stop, active),)

@@ -23,7 +23,7 @@ from fieldfit.inference import ExactInference, FactorGraph
 from fieldfit.policies.laws.base import BoundLaw, Factors, LawOfTerms, Share, Sizes
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
-from fieldfit.policies.terms import Numbers, Term, bind_numbers, read_terms
+from fieldfit.policies.terms import Numbers, Term, bind_weights, read_terms
 from fieldfit.policies.text import Reader, format_number
 from fieldfit.types import BoolArray, FloatArray, IntArray, PolicyError
 
@@ -102,6 +102,10 @@ class LogLinear(LawOfTerms):
         terms = tuple(replace(t, beta=beta) for t, beta in zip(self.terms, betas, strict=True))
         return replace(self, terms=terms)
 
+    def over(self, structure: Structure) -> LogLinear:
+        """The law whose ``Mean(...)`` know their mean numbers of components."""
+        return replace(self, terms=tuple(term.over(structure) for term in self.terms))
+
     def bind(self, structure: Structure, stream: int) -> BoundLogLinear:
         """The law over the components of ``structure``."""
         return BoundLogLinear(self, self._bound(structure), stream)
@@ -113,8 +117,8 @@ class BoundLogLinear(BoundLaw):
     def __init__(self, law: LogLinear, families: tuple[BoundFamily, ...], stream: int) -> None:
         self.families = families
         self.family_terms = tuple(range(len(families)))
-        self.betas = tuple(bind_numbers(t.beta, f, "weights β") for t, f in zip(law.terms, families, strict=True))
-        self.whole = tuple(bool(term.whole) for term in law.terms)
+        self.betas = tuple(bind_weights(t, f) for t, f in zip(law.terms, families, strict=True))
+        self.whole = tuple(term.whole for term in law.terms)
         self.stream = stream
         counts = []
         for family, whole in zip(families, self.whole, strict=True):

@@ -17,7 +17,7 @@ from fieldfit.policies.drawing import one_for_each, row_uniforms
 from fieldfit.policies.laws.base import BoundLaw, Factors, LawOfTerms, Share, Sizes, block_diagonal
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
-from fieldfit.policies.terms import Numbers, Term, bind_numbers, read_terms
+from fieldfit.policies.terms import Numbers, Term, bind_numbers, bind_weights, read_terms
 from fieldfit.policies.text import Reader, format_number
 from fieldfit.types import BoolArray, FloatArray, IntArray, PolicyError
 
@@ -73,6 +73,10 @@ class Multinomial(LawOfTerms):
         """The same terms with other β."""
         return Multinomial(tuple(replace(t, beta=beta) for t, beta in zip(self.terms, betas, strict=True)))
 
+    def over(self, structure: Structure) -> Multinomial:
+        """The law whose ``Mean(...)`` know their mean numbers of components."""
+        return replace(self, terms=tuple(term.over(structure) for term in self.terms))
+
     def bind(self, structure: Structure, stream: int) -> BoundMultinomial:
         """The terms over the components of ``structure``."""
         return BoundMultinomial(self.terms, self._bound(structure), stream)
@@ -84,9 +88,9 @@ class BoundMultinomial(BoundLaw):
     def __init__(self, terms: tuple[Term, ...], families: tuple[BoundFamily, ...], stream: int) -> None:
         self.families = families
         self.family_terms = tuple(range(len(terms)))
-        self.whole = tuple(bool(term.whole) for term in terms)
+        self.whole = tuple(term.whole for term in terms)
         bound = zip(terms, families, strict=True)
-        self.betas = tuple(bind_numbers(term.beta, family, "weights β") for term, family in bound)
+        self.betas = tuple(bind_weights(term, family) for term, family in bound)
         bound = zip(terms, families, strict=True)
         self.probabilities = tuple(bind_numbers(term.lam, family, "probabilities λ") for term, family in bound)
         self.totals = np.array([np.sum(p) for p in self.probabilities])

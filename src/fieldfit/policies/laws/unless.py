@@ -83,6 +83,15 @@ class Unless(Law):
         """Each term without λ and β."""
         return tuple(name for group in self._groups for name in group.term_names)
 
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """What the weight of each term is multiplied by."""
+        return tuple(scale for group in self._groups for scale in group.scales)
+
+    def over(self, structure: Structure) -> Unless:
+        """All groups with the mean numbers of their components."""
+        return Unless(self.first.over(structure), tuple(law.over(structure) for law in self.others))
+
     def with_lams(self, lams: tuple[Numbers | None, ...]) -> Unless:
         """The same terms with other λ."""
         pieces = split_by(tuple(len(group.lams) for group in self._groups), lams)
