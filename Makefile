@@ -11,7 +11,7 @@ demo: $(VENV)/.installed
 
 test: check unit
 
-# Everything but the tests marked slow: two to three minutes with two processors.
+# Everything but the tests marked slow: about two minutes with two processors.
 test-fast: $(VENV)/.installed
 	$(BIN)/python -m pytest -n 2 -q -m "not slow"
 

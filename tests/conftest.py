@@ -17,10 +17,19 @@ if (
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 import fieldfit
+from fieldfit.models.base import Model
 
 sys.path.insert(0, str(Path(__file__).parent))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items):
+    """Marks hold names, not models: pytest keeps marks until the interpreter ends, and compiled sums with them."""
+    for item in items:
+        for name, value in (item.callspec.params if hasattr(item, "callspec") else {}).items():
+            if isinstance(value, Model):
+                raise pytest.UsageError(f"{item.nodeid}: the parameter {name!r} is a model; give its name instead.")
 
 
 @pytest.fixture(autouse=True)

@@ -32,6 +32,7 @@ def test_json(run, family):
     assert {(pair["i"], pair["j"]) for pair in found.json["pairs"][:2]} == {(0, 8), (1, 7)}
 
 
+@pytest.mark.slow
 def test_files(run, family, tmp_path):
     path, distances = family
     out = tmp_path / "out"

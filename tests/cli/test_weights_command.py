@@ -5,6 +5,7 @@ import pytest
 import fieldfit as ff
 
 
+@pytest.mark.slow
 def test_rounds_are_printed_saved_and_drawn(run, votes, tmp_path):
     saved, drawn = tmp_path / "fit.ff", tmp_path / "drawn"
     ran = run("fit", "boltzmann", votes, "-p", "PL1 + 0.3*FL", "--weights", "auto", "--sigma2", 5, "--out", saved)

@@ -49,6 +49,7 @@ def test_texts_survive_packing(texts):
     assert unpack_text(arrays, "t") == texts
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.one_of(st.lists(st.text(), unique=True), st.lists(st.integers(-9, 9), unique=True)))
 def test_alphabets_survive_packing(names):

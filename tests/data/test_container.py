@@ -456,6 +456,7 @@ def test_flipped_bytes_give_the_right_data_or_an_error(sample, data):
     right_or_refused(bytes(damaged), arrays, path)
 
 
+@pytest.mark.slow
 def test_every_byte_of_the_directory_may_be_wrong(sample):
     whole, arrays, path = sample
     for place in range(whole.index(b"PK\x01\x02"), len(whole)):
@@ -465,6 +466,7 @@ def test_every_byte_of_the_directory_may_be_wrong(sample):
             right_or_refused(bytes(damaged), arrays, path)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_inserted_and_removed_bytes_give_the_right_data_or_an_error(sample, data):

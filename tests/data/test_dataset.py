@@ -78,6 +78,7 @@ def test_equal_importance_weights_are_no_weights(make):
     assert plain.sample_weight is None
 
 
+@pytest.mark.slow
 @BOTH
 def test_random_parts_take_every_copy_with_the_same_probability(make):
     data = make(3, sample_weight=[1, 0, 3], weight_kind="counts")

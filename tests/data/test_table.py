@@ -194,6 +194,7 @@ def test_labels_of_codes_are_the_values(data):
     assert (read_table(rows, states=table.states).codes == table.codes).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_the_fast_path_of_numbers_agrees_with_the_path_of_objects(data):

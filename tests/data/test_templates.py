@@ -224,6 +224,7 @@ rows = st.lists(
 cells = st.tuples(st.integers(-3, 3), st.integers(0, 1), st.sampled_from(["", ":lower", ":suffix2", ":shape"]))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(rows, rows, st.lists(st.lists(cells, max_size=4), min_size=1, max_size=3), st.booleans())
 def test_encoding_equals_expansion_token_by_token(train, test, templates, overflow):
@@ -264,6 +265,7 @@ def conll2000(part):
         pytest.skip(str(error))
 
 
+@pytest.mark.slow
 def test_the_papers_numbers_of_features_and_pairs():
     text = join_texts([conll2000("train"), conll2000("test")])
     encoder, sequences = ColumnEncoder.fit(text, "conll2000")
@@ -275,6 +277,7 @@ def test_the_papers_numbers_of_features_and_pairs():
     assert len(set(encoder.feature_names())) == 273_571
 
 
+@pytest.mark.slow
 def test_conll2000_training_part_alone_and_its_unknown_label():
     encoder, sequences = ColumnEncoder.fit(conll2000("train"), "conll2000")
     assert (len(encoder.labels), sequences.n_tokens) == (22, 211_727)

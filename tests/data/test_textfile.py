@@ -18,6 +18,7 @@ def test_a_compressed_file_reads_like_the_plain_one(tmp_path):
     assert read_text(tmp_path / "plain.csv") == read_text(tmp_path / "packed.csv") == text
 
 
+@pytest.mark.slow
 def test_a_small_file_that_would_fill_the_memory_is_refused_early(tmp_path, monkeypatch):
     monkeypatch.setattr(textfile, "MAX_UNPACKED_BYTES", 2**22)
     path = tmp_path / "bomb.csv.gz"

@@ -12,9 +12,14 @@ PAGES = {
 }
 PROMPTED = [name for name, text in PAGES.items() if ">>> " in text]
 PLAIN = [name for name, text in PAGES.items() if "```python" in text and name not in PROMPTED]
+FIRST = ("README.md", "start.md")  # what a new user tries first is in the fast tests, too
 
 
-@pytest.mark.parametrize("name", PROMPTED)
+def marked(names):
+    return [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("name", marked(PROMPTED))
 def test_examples_print_what_the_page_says(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # The closing fence of a block is not part of the expected output: a blank line stands before it.
@@ -26,7 +31,7 @@ def test_examples_print_what_the_page_says(name, tmp_path, monkeypatch):
     assert runner.failures == 0, "".join(report)
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", marked(PLAIN))
 def test_examples_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}

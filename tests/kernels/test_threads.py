@@ -34,6 +34,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_processes_forked_after_a_parallel_fit_fit_with_one_thread_and_end():
     environment = os.environ | {"FIELDFIT_NUM_THREADS": "2"}

@@ -42,6 +42,7 @@ def test_log_is_within_two_ulp_and_right_at_the_ends():
     assert np.isnan(result[3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["baseline", "avx2"])
 def test_other_instruction_sets_give_the_same_answers(level):
     """One binary for all processors: the lower levels are chosen by name, and sums agree to 1e-12 of their size."""

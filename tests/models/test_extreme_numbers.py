@@ -32,6 +32,7 @@ def log_conditional(states, energy, row, target):
     return logsumexp(energy[both]) - logsumexp(energy[fixed])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_conditionals_agree_with_enumeration(data):

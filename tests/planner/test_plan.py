@@ -238,6 +238,7 @@ def test_chains_are_planned_too():
     assert variance["0.2*PL1/sentence"] == pytest.approx(5 * variance["PL1"], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_field_too_wide_for_maximum_likelihood_is_compared_with_pseudo_likelihood():
     model = ff.BoltzmannMachine(26)
     x = np.random.default_rng(0).integers(0, 2, (400, 26))

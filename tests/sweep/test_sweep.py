@@ -31,6 +31,7 @@ def results(path):
     return {(a, b): (v, s) for a, b, v, s in frame[["a", "b", "value", "cell_seed"]].itertuples(index=False)}
 
 
+@pytest.mark.slow
 def test_results_depend_neither_on_order_nor_on_workers(tmp_path):
     axes = {"a": [1, 2, 3], "b": ["x", "y"]}
     run_sweep(Sweep(numbers, axes, seed=5), tmp_path / "one")

@@ -83,6 +83,7 @@ def test_killed_with_all_its_workers_it_goes_on_and_repeats_only_what_was_runnin
     assert sum(times.values()) <= 24 + 2 * jobs  # at most the cells in flight at each kill
 
 
+@pytest.mark.slow
 def test_workers_that_outlive_the_command_finish_their_cells_which_are_then_not_repeated(tmp_path):
     store, log = tmp_path / "s.sweep", tmp_path / "log"
     process = launch(store, log, 2)
@@ -120,9 +121,8 @@ def test_the_survivor_takes_over_from_a_dead_process(tmp_path):
     check_complete(store)
 
 
-@pytest.mark.parametrize(
-    ("jobs", "function"), [(1, "slow"), (1, "swallow"), pytest.param(2, "slow", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("jobs", "function"), [(1, "slow"), (1, "swallow"), (2, "slow")])
 def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path, jobs, function):
     store, log = tmp_path / "s.sweep", tmp_path / "log"
     process = launch(store, log, jobs, function)

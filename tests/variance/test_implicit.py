@@ -126,6 +126,7 @@ def test_the_probability_of_a_label_by_the_delta_method(kind, by_products):
     assert found.standard_error == pytest.approx(np.sqrt(u @ meat @ u), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_small_variance_is_known_as_well_as_a_large_one(by_products):
     """The robust variance is up to 10⁴ times smaller than aᵀ(H + P)⁻¹a, and only the latter is what a solve watches."""
     fit = tagger_fit()
@@ -190,6 +191,7 @@ def test_the_trace_of_many_parameters(fit, kind, by_products):
     assert abs(estimate - trace) < 5 * error
 
 
+@pytest.mark.slow
 def test_the_trace_with_importance_weights_takes_no_form_for_granted(by_products):
     weight = np.random.default_rng(2).uniform(0.2, 3.0, 300)
     fit = tagger_fit(sample_weight=weight)
