@@ -40,8 +40,9 @@ RUNS = {
     "potts": Section(
         "Potts fields against sparse products, and fits on correlated images",
         ["potts.py"],
-        """The limit counts the vector loads and stores of the rows of couplings that an evaluation adds and scatters,
-at the cycles that a matrix product in the same run implies; exponentials are not in it.""",
+        """An evaluation adds n m (m-1) rows of couplings and scatters as many rows of residuals. The limit counts their
+vectors only: two loads in a cycle for a row that is added, one store in a cycle for a row that is scattered. The cycles
+in a second are those that a matrix product in the same run needs at least. Exponentials are not in the limit.""",
     ),
     "chains": Section("One evaluation of a chain", ["chains.py"]),
     "labels": Section(

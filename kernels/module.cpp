@@ -52,6 +52,7 @@ NB_MODULE(_kernels, module) {
     ff::bind_selection(module);
     ff::bind_pairwise(module);
     ff::bind_potts(module);
+    ff::bind_potts_centred(module);
     ff::bind_identity(module);
     ff::bind_pairwise_moments(module);
     ff::bind_pairwise_information(module);

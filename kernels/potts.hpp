@@ -5,8 +5,11 @@
 //     fields[i]      = h_j + sum_k row(k, x_ik)                 sums of rows (add_rows)
 //     residual[i]    = w_i ([x_ij = .] - p_ij(.))               from the conditional probabilities p
 //     gradient(k, s) += residual[i] where x_ik = s              rows again (scatter_rows)
-// Neighbours are done in groups whose rows stay in the first-level cache; the sums of a sample stay in registers. An
-// edge gets two contributions, one from each end, and a + b = b + a: the result is the same for any number of threads.
+// Neighbours are done in groups of up to eight whose rows stay in the first-level cache. The states of a group are
+// packed into one word for each sample, so that a row costs its vectors and hardly anything else; the sums of a sample
+// stay in registers. Rows are double or, where asked for, single precision; the value is summed in double precision,
+// and sums of single-precision residuals go to double precision after at most potts_flush samples. An edge gets two
+// contributions, one from each end, and a + b = b + a: the result is the same for any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +18,10 @@
 
 namespace ff {
 
-constexpr int64_t potts_chunk = 256;          // samples whose fields are held at once
-constexpr int64_t potts_group_bytes = 24576;  // rows of a group of neighbours
-constexpr int64_t potts_lanes = 8;  // rows are padded to a multiple of this where q is larger than 4, else to 4
+constexpr int64_t potts_chunk = 512;          // samples whose fields are held at once
+constexpr int64_t potts_group = 8;            // most neighbours of a group: their states fill a word of 64 bits
+constexpr int64_t potts_group_bytes = 32768;  // rows of a group of neighbours, if more than one fits
+constexpr int64_t potts_flush = 16384;        // samples whose residuals are summed in single precision
 
 enum class PottsMode : int {
     gradient = 0,  // value and gradient, summed
@@ -28,9 +32,18 @@ enum class PottsMode : int {
     residuals = 5  // [x = a] - p(a) of each component
 };
 
-constexpr int64_t potts_padded(int64_t q) { return q <= 4 ? 4 : (q + potts_lanes - 1) / potts_lanes * potts_lanes; }
+// Numbers of a row: whole cache lines, or half a line where that is enough.
+template <class Real>
+constexpr int64_t potts_padded(int64_t q) {
+    constexpr int64_t line = 64 / sizeof(Real);
+    return q <= line / 2 ? line / 2 : (q + line - 1) / line * line;
+}
+
+// Words that hold the states of a chunk.
+constexpr int64_t potts_words(int64_t degree) { return degree * potts_chunk; }
 
 // One target site and the samples of one task.
+template <class Real>
 struct PottsTask {
     PottsMode mode;
     int64_t q, padded;              // states, and numbers of a row
@@ -43,19 +56,17 @@ struct PottsTask {
     const double* sample_weight;  // (n) or null
     const double* entry_weight;   // (count) or null
     double beta;
-    const double *rows, *direction;         // (degree, q, padded)
-    const double *field, *field_direction;  // (padded), -inf in the padding of `field`
-    double* gradient;                       // (degree, q, padded), added to; for modes with sums
-    double* field_gradient;                 // (padded), added to
-    double* out;                            // (count) or, for residuals, (count, q)
-    double* scratch;                        // potts_scratch(q) numbers, aligned to 64 bytes
-    uint8_t* gathered;                      // potts_chunk * (degree + 1), where `samples` is given
-    const uint8_t** pointers;               // (degree)
+    const Real *rows, *direction;         // (degree, q, padded)
+    const Real *field, *field_direction;  // (padded), -inf in the padding of `field`
+    Real* gradient;                       // (degree, q, padded), added to; for modes with sums
+    Real* field_gradient;                 // (padded), added to
+    double* out;                          // (count) or, for residuals, (count, q)
+    Real *fields, *moved;                 // (potts_chunk, padded) each, for the task's own use
+    uint64_t* words;                      // potts_words(degree), likewise
 };
-
-constexpr int64_t potts_scratch(int64_t q) { return potts_chunk * (2 * potts_padded(q) + 2); }
 
 }  // namespace ff
 
 // Returns the weighted sum of the log-likelihoods.
-FF_DECLARE_LEVELS(double potts_task(const PottsTask& task))
+FF_DECLARE_LEVELS(double potts_task_double(const PottsTask<double>& task))
+FF_DECLARE_LEVELS(double potts_task_single(const PottsTask<float>& task))

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <limits>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "bindings.hpp"
@@ -17,7 +18,8 @@ static void need(bool condition, const char* message) {
 // Samples, graph and selected components, checked once; evaluations then bring parameters only.
 class PottsField {
   public:
-    PottsField(In2<uint8_t> columns, In2<int32_t> edges, int64_t q, In<int64_t> pointer, In<int64_t> samples)
+    PottsField(In2<uint8_t> columns, In2<int32_t> edges, int64_t q, In<int64_t> pointer, In<int64_t> samples,
+               bool single)
         : columns_(columns),
           edges_(edges),
           pointer_(pointer),
@@ -26,7 +28,8 @@ class PottsField {
           n_(static_cast<int64_t>(columns.shape(1))),
           n_edges_(static_cast<int64_t>(edges.shape(0))),
           q_(q),
-          padded_(potts_padded(q)) {
+          padded_(single ? potts_padded<float>(q) : potts_padded<double>(q)),
+          single_(single) {
         need(q >= 2 && q <= 256, "a site must have 2 to 256 states");
         need(m_ >= 1 && n_ >= 1, "there must be at least one site and one sample");
         need(n_edges_ == 0 || edges.shape(1) == 2, "edges must have two columns");
@@ -75,68 +78,9 @@ class PottsField {
                  static_cast<int64_t>(fields_out.shape(0)) == m_ * q_,
              "the results need the shapes of couplings and fields");
         nb::gil_scoped_release release;
-        double* by_edge = couplings_out.data();
-        std::fill(by_edge, by_edge + n_edges_ * q_ * q_, 0.0);
-        const int64_t tasks = m_ * slices_, width = q_ * padded_;
-        std::vector<double> values(static_cast<size_t>(tasks));
-        const int threads = static_cast<int>(std::min<int64_t>(n_threads, tasks));
-        const Workers workers(*this, threads, call.directed, slices_ == 1);
-        std::vector<double> partial(
-            slices_ == 1 ? 0 : static_cast<size_t>(slices_ * (2 * n_edges_ * width + m_ * padded_)));
-        const std::unique_ptr<std::atomic<bool>[]> busy(new std::atomic<bool>[static_cast<size_t>(n_edges_ + 1)]);
-        for (int64_t e = 0; e < n_edges_; ++e) busy[static_cast<size_t>(e)].store(false, std::memory_order_relaxed);
         const double* weights = entry_weight.shape(0) ? entry_weight.data() : nullptr;
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
-        for (int64_t t = 0; t < tasks; ++t) {
-            const int64_t j = t / slices_, slice = t % slices_;
-            const int64_t begin = start_[static_cast<size_t>(j)], degree = start_[static_cast<size_t>(j) + 1] - begin;
-            const Worker own = workers.at(thread_number());
-            PottsTask task = prepared(call, j, own);
-            if (slices_ == 1) {
-                task.gradient = own.gradient;
-                task.field_gradient = own.gradient + degree * width;
-            } else {
-                double* block = partial.data() + slice * (2 * n_edges_ * width + m_ * padded_);
-                task.gradient = block + begin * width;
-                task.field_gradient = block + 2 * n_edges_ * width + j * padded_;
-            }
-            std::fill(task.gradient, task.gradient + degree * width, 0.0);
-            std::fill(task.field_gradient, task.field_gradient + padded_, 0.0);
-            const int64_t all = listed_ ? pointer_.data()[j + 1] - pointer_.data()[j] : n_;
-            const int64_t from = all * slice / slices_, to = all * (slice + 1) / slices_;
-            if (listed_) task.samples = samples_.data() + pointer_.data()[j] + from;
-            if (weights) task.entry_weight = weights + pointer_.data()[j] + from;
-            task.first = from;
-            task.count = to - from;
-            values[static_cast<size_t>(t)] = FF_CALL(potts_task)(task);
-            if (slices_ == 1) {
-                std::copy(task.field_gradient, task.field_gradient + q_, fields_out.data() + j * q_);
-                for (int64_t k = 0; k < degree; ++k) {
-                    // Two ends add to an edge, and a + b = b + a: the order does not matter, only that they take turns.
-                    const int64_t half = half_[static_cast<size_t>(begin + k)];
-                    std::atomic<bool>& taken = busy[static_cast<size_t>(half / 2)];
-                    while (taken.exchange(true, std::memory_order_acquire)) {
-                    }
-                    add_block(half, task.gradient + k * width, by_edge);
-                    taken.store(false, std::memory_order_release);
-                }
-            }
-        }
-        double value = 0.0;
-        for (const double part : values) value += part;
-        if (slices_ > 1) {
-            const int64_t size = 2 * n_edges_ * width + m_ * padded_;
-            for (int64_t slice = 1; slice < slices_; ++slice)
-                for (int64_t i = 0; i < size; ++i)
-                    partial[static_cast<size_t>(i)] += partial[static_cast<size_t>(slice * size + i)];
-            for (int64_t place = 0; place < 2 * n_edges_; ++place)
-                add_block(half_[static_cast<size_t>(place)], partial.data() + place * width, by_edge);
-            for (int64_t j = 0; j < m_; ++j) {
-                const double* from = partial.data() + 2 * n_edges_ * width + j * padded_;
-                std::copy(from, from + q_, fields_out.data() + j * q_);
-            }
-        }
-        return value;
+        return single_ ? summed<float>(call, weights, couplings_out.data(), fields_out.data(), n_threads)
+                       : summed<double>(call, weights, couplings_out.data(), fields_out.data(), n_threads);
     }
 
     // Numbers of each component of the samples first..first + count - 1, whatever is listed.
@@ -150,16 +94,10 @@ class PottsField {
         const int64_t numbers = call.mode == PottsMode::residuals ? q_ : 1;
         need(static_cast<int64_t>(out.shape(0)) == m_ * count * numbers, "out has the wrong length");
         nb::gil_scoped_release release;
-        const int threads = static_cast<int>(std::min<int64_t>(n_threads, m_));
-        const Workers workers(*this, threads, call.directed, false);
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
-        for (int64_t j = 0; j < m_; ++j) {
-            PottsTask task = prepared(call, j, workers.at(thread_number()));
-            task.first = first;
-            task.count = count;
-            task.out = out.data() + j * count * numbers;
-            FF_CALL(potts_task)(task);
-        }
+        if (single_)
+            compute<float>(call, first, count, numbers, out.data(), n_threads);
+        else
+            compute<double>(call, first, count, numbers, out.data(), n_threads);
     }
 
   private:
@@ -169,51 +107,175 @@ class PottsField {
         const double *couplings, *fields, *couplings_direction, *fields_direction, *beta, *sample_weight;
     };
 
+    template <class Real>
     struct Worker {
-        double *rows, *direction, *gradient, *field, *field_direction, *scratch;
-        uint8_t* gathered;
-        const uint8_t **columns, **pointers;
+        Real *rows, *direction, *part, *field, *field_direction, *fields, *moved;
+        double* sum;
+        uint64_t* words;
+        const uint8_t** columns;
     };
 
-    // The memory of all threads, allocated before they start.
+    // The memory of all threads, allocated before they start: `part` sums residuals in single precision, `sum` in
+    // double.
+    template <class Real>
     class Workers {
       public:
-        Workers(const PottsField& of, int threads, bool directed, bool gradient)
-            : table_((of.degree_ * of.q_ * of.padded_ + of.padded_ + 7) / 8 * 8),
-              scratch_((potts_scratch(of.q_) + 7) / 8 * 8),
-              padded_((of.padded_ + 7) / 8 * 8),
+        Workers(const PottsField& of, int threads, bool directed, bool gradient, bool sum)
+            : table_(lines<Real>(of.degree_ * of.q_ * of.padded_ + of.padded_)),
+              chunk_(potts_chunk * of.padded_),
+              padded_(lines<Real>(of.padded_)),
               degree_(of.degree_),
               directed_(directed),
-              size_(table_ * (1 + directed + gradient) + 2 * padded_ + scratch_),
-              numbers_(static_cast<size_t>(threads * size_ + 8)),
-              bytes_(of.listed_ ? static_cast<size_t>(threads * potts_chunk * (of.degree_ + 1)) : 0),
-              pointers_(static_cast<size_t>(threads * 2 * of.degree_)) {}
+              part_(gradient && !std::is_same_v<Real, double>),
+              size_(table_ * (1 + directed + part_) + 2 * padded_ + chunk_ * (1 + directed)),
+              sum_(sum ? lines<double>(of.degree_ * of.q_ * of.padded_ + of.padded_) : 0),
+              numbers_(static_cast<size_t>(threads * size_ + 64)),
+              sums_(static_cast<size_t>(threads * sum_ + 8)),
+              words_(static_cast<size_t>(threads * potts_words(of.degree_))),
+              columns_(static_cast<size_t>(threads * of.degree_)) {}
 
-        Worker at(int thread) const {
-            Worker own{};
-            const uintptr_t address = reinterpret_cast<uintptr_t>(numbers_.data());
-            double* base = const_cast<double*>(numbers_.data()) + (64 - address % 64) % 64 / 8 + thread * size_;
-            own.scratch = base;
-            own.field = base + scratch_;
-            own.field_direction = own.field + padded_;
-            own.rows = own.field_direction + padded_;
-            own.direction = directed_ ? own.rows + table_ : nullptr;
-            own.gradient = own.rows + table_ * (1 + directed_);
-            own.gathered =
-                const_cast<uint8_t*>(bytes_.data()) + (bytes_.empty() ? 0 : thread * potts_chunk * (degree_ + 1));
-            own.columns = const_cast<const uint8_t**>(pointers_.data()) + thread * 2 * degree_;
-            own.pointers = own.columns + degree_;
+        Worker<Real> at(int thread) const {
+            Worker<Real> own{};
+            Real* next = const_cast<Real*>(aligned(numbers_.data())) + thread * size_;
+            const auto take = [&next](int64_t size) {
+                Real* from = next;
+                next += size;
+                return size ? from : nullptr;
+            };
+            own.fields = take(chunk_);
+            own.moved = take(directed_ ? chunk_ : 0);
+            own.field = take(padded_);
+            own.field_direction = take(padded_);
+            own.rows = take(table_);
+            own.direction = take(directed_ ? table_ : 0);
+            own.part = take(part_ ? table_ : 0);
+            own.sum = const_cast<double*>(aligned(sums_.data())) + thread * sum_;
+            own.words = const_cast<uint64_t*>(words_.data()) + thread * potts_words(degree_);
+            own.columns = const_cast<const uint8_t**>(columns_.data()) + thread * degree_;
             return own;
         }
 
       private:
-        int64_t table_, scratch_, padded_, degree_;
-        bool directed_;
-        int64_t size_;
-        std::vector<double> numbers_;
-        std::vector<uint8_t> bytes_;
-        std::vector<const uint8_t*> pointers_;
+        template <class Number>
+        static int64_t lines(int64_t size) {
+            constexpr int64_t line = 64 / sizeof(Number);
+            return (size + line - 1) / line * line;
+        }
+
+        template <class Number>
+        static const Number* aligned(const Number* from) {
+            const uintptr_t address = reinterpret_cast<uintptr_t>(from);
+            return from + (64 - address % 64) % 64 / sizeof(Number);
+        }
+
+        int64_t table_, chunk_, padded_, degree_;
+        bool directed_, part_;
+        int64_t size_, sum_;
+        std::vector<Real> numbers_;
+        std::vector<double> sums_;
+        std::vector<uint64_t> words_;
+        std::vector<const uint8_t*> columns_;
     };
+
+    template <class Real>
+    double summed(const Call& call, const double* weights, double* by_edge, double* by_site, int n_threads) const {
+        const int64_t tasks = m_ * slices_, width = q_ * padded_;
+        std::vector<double> values(static_cast<size_t>(tasks));
+        const int threads = static_cast<int>(std::min<int64_t>(n_threads, tasks));
+        const Workers<Real> workers(*this, threads, call.directed, true, slices_ == 1);
+        std::vector<double> partial(
+            slices_ == 1 ? 0 : static_cast<size_t>(slices_ * (2 * n_edges_ * width + m_ * padded_)));
+        // Of each edge: 0 nothing yet, 1 in use, 2 one end's sums.
+        const std::unique_ptr<std::atomic<int>[]> turn(new std::atomic<int>[static_cast<size_t>(n_edges_ + 1)]);
+        for (int64_t e = 0; e < n_edges_; ++e) turn[static_cast<size_t>(e)].store(0, std::memory_order_relaxed);
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
+        for (int64_t t = 0; t < tasks; ++t) {
+            const int64_t j = t / slices_, slice = t % slices_;
+            const int64_t begin = start_[static_cast<size_t>(j)], degree = start_[static_cast<size_t>(j) + 1] - begin;
+            const Worker<Real> own = workers.at(thread_number());
+            PottsTask<Real> task = prepared(call, j, own);
+            double* gradient = own.sum;
+            double* field_gradient = own.sum + degree * width;
+            if (slices_ > 1) {
+                double* block = partial.data() + slice * (2 * n_edges_ * width + m_ * padded_);
+                gradient = block + begin * width;
+                field_gradient = block + 2 * n_edges_ * width + j * padded_;
+            }
+            std::fill(gradient, gradient + degree * width, 0.0);
+            std::fill(field_gradient, field_gradient + padded_, 0.0);
+            const int64_t all = listed_ ? pointer_.data()[j + 1] - pointer_.data()[j] : n_;
+            const int64_t from = all * slice / slices_, to = all * (slice + 1) / slices_;
+            double value = 0.0;
+            // Sums in double precision need no second place, and no break.
+            const int64_t step = std::is_same_v<Real, double> ? std::max<int64_t>(1, to - from) : potts_flush;
+            for (int64_t first = from; first < to; first += step) {
+                if (listed_) task.samples = samples_.data() + pointer_.data()[j] + first;
+                if (weights) task.entry_weight = weights + pointer_.data()[j] + first;
+                task.first = first;
+                task.count = std::min(step, to - first);
+                if constexpr (std::is_same_v<Real, double>) {
+                    task.gradient = gradient;
+                    task.field_gradient = field_gradient;
+                    value += FF_CALL(potts_task_double)(task);
+                } else {
+                    task.gradient = own.part;
+                    task.field_gradient = own.part + degree * width;
+                    std::fill(own.part, own.part + degree * width + padded_, 0.0f);
+                    value += FF_CALL(potts_task_single)(task);
+                    for (int64_t i = 0; i < degree * width; ++i) gradient[i] += static_cast<double>(own.part[i]);
+                    for (int64_t a = 0; a < padded_; ++a)
+                        field_gradient[a] += static_cast<double>(task.field_gradient[a]);
+                }
+            }
+            values[static_cast<size_t>(t)] = value;
+            if (slices_ == 1) {
+                std::copy(field_gradient, field_gradient + q_, by_site + j * q_);
+                for (int64_t k = 0; k < degree; ++k) {
+                    // Two ends add to an edge, and a + b = b + a: the order does not matter, only that they take turns.
+                    const int64_t half = half_[static_cast<size_t>(begin + k)];
+                    std::atomic<int>& state = turn[static_cast<size_t>(half / 2)];
+                    int before = 1;
+                    while ((before = state.exchange(1, std::memory_order_acquire)) == 1) {
+                    }
+                    take_block(half, gradient + k * width, by_edge, before == 2);
+                    state.store(2, std::memory_order_release);
+                }
+            }
+        }
+        double value = 0.0;
+        for (const double part : values) value += part;
+        if (slices_ > 1) {
+            std::fill(by_edge, by_edge + n_edges_ * q_ * q_, 0.0);
+            const int64_t size = 2 * n_edges_ * width + m_ * padded_;
+            for (int64_t slice = 1; slice < slices_; ++slice)
+                for (int64_t i = 0; i < size; ++i)
+                    partial[static_cast<size_t>(i)] += partial[static_cast<size_t>(slice * size + i)];
+            for (int64_t place = 0; place < 2 * n_edges_; ++place)
+                take_block(half_[static_cast<size_t>(place)], partial.data() + place * width, by_edge, true);
+            for (int64_t j = 0; j < m_; ++j) {
+                const double* from = partial.data() + 2 * n_edges_ * width + j * padded_;
+                std::copy(from, from + q_, by_site + j * q_);
+            }
+        }
+        return value;
+    }
+
+    template <class Real>
+    void compute(const Call& call, int64_t first, int64_t count, int64_t numbers, double* out, int n_threads) const {
+        const int threads = static_cast<int>(std::min<int64_t>(n_threads, m_));
+        const Workers<Real> workers(*this, threads, call.directed, false, false);
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
+        for (int64_t j = 0; j < m_; ++j) {
+            PottsTask<Real> task = prepared(call, j, workers.at(thread_number()));
+            task.first = first;
+            task.count = count;
+            task.out = out + j * count * numbers;
+            if constexpr (std::is_same_v<Real, double>)
+                FF_CALL(potts_task_double)(task);
+            else
+                FF_CALL(potts_task_single)(task);
+        }
+    }
 
     Call checked(PottsMode mode, const In<double>& couplings, const In<double>& fields,
                  const In<double>& couplings_direction, const In<double>& fields_direction, const In<double>& beta,
@@ -242,30 +304,45 @@ class PottsField {
     }
 
     // The rows of a site's couplings: of edge (a, b) by the state of b where the site is a, and the other way round.
-    void lay_out(int64_t j, const double* couplings, double* rows) const {
+    template <class Real>
+    void lay_out(int64_t j, const double* couplings, Real* rows) const {
         const int64_t begin = start_[static_cast<size_t>(j)], end = start_[static_cast<size_t>(j) + 1];
         for (int64_t place = begin; place < end; ++place, rows += q_ * padded_) {
             const int64_t half = half_[static_cast<size_t>(place)];
             const double* table = couplings + half / 2 * q_ * q_;
             const int64_t by_other = half % 2 ? q_ : 1, by_own = half % 2 ? 1 : q_;
             for (int64_t s = 0; s < q_; ++s) {
-                double* row = rows + s * padded_;
-                for (int64_t a = 0; a < q_; ++a) row[a] = table[s * by_other + a * by_own];
-                for (int64_t a = q_; a < padded_; ++a) row[a] = 0.0;
+                Real* row = rows + s * padded_;
+                for (int64_t a = 0; a < q_; ++a) row[a] = static_cast<Real>(table[s * by_other + a * by_own]);
+                for (int64_t a = q_; a < padded_; ++a) row[a] = 0;
             }
         }
     }
 
-    void add_block(int64_t half, const double* rows, double* by_edge) const {
+    // The rows of one end of an edge become its table, or are added to it.
+    void take_block(int64_t half, const double* rows, double* by_edge, bool add) const {
         double* table = by_edge + half / 2 * q_ * q_;
-        const int64_t by_other = half % 2 ? q_ : 1, by_own = half % 2 ? 1 : q_;
-        for (int64_t s = 0; s < q_; ++s)
-            for (int64_t a = 0; a < q_; ++a) table[s * by_other + a * by_own] += rows[s * padded_ + a];
+        if (half % 2) {
+            for (int64_t s = 0; s < q_; ++s, table += q_, rows += padded_)
+                for (int64_t a = 0; a < q_; ++a) table[a] = add ? table[a] + rows[a] : rows[a];
+        } else {
+            for (int64_t a = 0; a < q_; ++a, table += q_)
+                for (int64_t s = 0; s < q_; ++s)
+                    table[s] = add ? table[s] + rows[s * padded_ + a] : rows[s * padded_ + a];
+        }
     }
 
-    PottsTask prepared(const Call& call, int64_t j, const Worker& own) const {
+    // The field of a site, padded with what adds nothing: -inf to a field, 0 to a direction.
+    template <class Real>
+    void lay_out_field(int64_t j, const double* fields, Real* to, Real padding) const {
+        for (int64_t a = 0; a < q_; ++a) to[a] = static_cast<Real>(fields[j * q_ + a]);
+        std::fill(to + q_, to + padded_, padding);
+    }
+
+    template <class Real>
+    PottsTask<Real> prepared(const Call& call, int64_t j, const Worker<Real>& own) const {
         const int64_t begin = start_[static_cast<size_t>(j)];
-        PottsTask task{};
+        PottsTask<Real> task{};
         task.mode = call.mode;
         task.q = q_;
         task.padded = padded_;
@@ -276,20 +353,18 @@ class PottsField {
             own.columns[k] = columns_.data() + edges_.data()[half ^ 1] * n_;
         }
         task.columns = own.columns;
-        task.pointers = own.pointers;
-        task.gathered = own.gathered;
-        task.scratch = own.scratch;
+        task.words = own.words;
+        task.fields = own.fields;
+        task.moved = own.moved;
         task.sample_weight = call.sample_weight;
         task.beta = call.beta[j];
         lay_out(j, call.couplings, own.rows);
-        std::copy(call.fields + j * q_, call.fields + (j + 1) * q_, own.field);
-        std::fill(own.field + q_, own.field + padded_, -std::numeric_limits<double>::infinity());
+        lay_out_field(j, call.fields, own.field, -std::numeric_limits<Real>::infinity());
         task.rows = own.rows;
         task.field = own.field;
         if (call.directed) {
             lay_out(j, call.couplings_direction, own.direction);
-            std::copy(call.fields_direction + j * q_, call.fields_direction + (j + 1) * q_, own.field_direction);
-            std::fill(own.field_direction + q_, own.field_direction + padded_, 0.0);
+            lay_out_field(j, call.fields_direction, own.field_direction, Real{0});
             task.direction = own.direction;
             task.field_direction = own.field_direction;
         }
@@ -300,7 +375,7 @@ class PottsField {
     In2<int32_t> edges_;
     In<int64_t> pointer_, samples_;
     int64_t m_, n_, n_edges_, q_, padded_, slices_ = 1, degree_ = 0;
-    bool listed_ = false;
+    bool single_, listed_ = false;
     std::vector<int64_t> start_,
         half_;  // the edges of each site: half 2 e is the first end of edge e, 2 e + 1 the second
 };
@@ -310,9 +385,10 @@ void bind_potts(nb::module_& module) {
         module, "PottsField",
         "The samples, graph and selected components of a Potts field, checked once.\n\n"
         "columns (sites, samples) are the states; pointer and samples list the samples of each site's\n"
-        "component, or are empty for all. Modes are those of kernels/potts.hpp.")
-        .def(nb::init<In2<uint8_t>, In2<int32_t>, int64_t, In<int64_t>, In<int64_t>>(), nb::arg("columns"),
-             nb::arg("edges"), nb::arg("q"), nb::arg("pointer"), nb::arg("samples"))
+        "component, or are empty for all. With `single`, rows are in single precision. Modes are those of "
+        "kernels/potts.hpp.")
+        .def(nb::init<In2<uint8_t>, In2<int32_t>, int64_t, In<int64_t>, In<int64_t>, bool>(), nb::arg("columns"),
+             nb::arg("edges"), nb::arg("q"), nb::arg("pointer"), nb::arg("samples"), nb::arg("single"))
         .def("sums", &PottsField::sums, nb::arg("mode"), nb::arg("couplings"), nb::arg("fields"),
              nb::arg("couplings_direction"), nb::arg("fields_direction"), nb::arg("beta"), nb::arg("sample_weight"),
              nb::arg("entry_weight"), nb::arg("couplings_out").noconvert(), nb::arg("fields_out").noconvert(),

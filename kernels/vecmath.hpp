@@ -76,6 +76,30 @@ static inline __attribute__((always_inline)) double fast_exp_negative(double x) 
     return x < -708.39 ? 0.0 : reduced.p * scale;
 }
 
+// The same in single precision: within 2 ulp, 0 below -87.33.
+static inline __attribute__((always_inline)) float fast_exp_negative(float x) {
+    const float clamped = x < -87.33f ? -87.33f : x;
+    const float rounded = clamped * 1.44269504f + 0x1.8p23f;
+    const float k = rounded - 0x1.8p23f;
+    float r = clamped - k * 0x1.62e4p-1f;
+    r = r - k * 0x1.7f7d1cp-20f;
+    float p = 1.0f / 5040.0f;
+    p = p * r + 1.0f / 720.0f;
+    p = p * r + 1.0f / 120.0f;
+    p = p * r + 1.0f / 24.0f;
+    p = p * r + 1.0f / 6.0f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    uint32_t bits;
+    std::memcpy(&bits, &rounded, sizeof bits);
+    // The low bits of `rounded` are k; 127 is the bias of the exponent.
+    bits = (bits + 127u) << 23;
+    float scale;
+    std::memcpy(&scale, &bits, sizeof scale);
+    return x < -87.33f ? 0.0f : p * scale;
+}
+
 static inline double fast_log(double x) {
     // x = 2^k m with m in [sqrt(1/2), sqrt(2)); log m = 2 atanh(s), s = (m-1)/(m+1).
     const int64_t bits = double_to_bits(x);

@@ -533,7 +533,7 @@ class PottsField:
     The samples, graph and selected components of a Potts field, checked once.
 
     columns (sites, samples) are the states; pointer and samples list the samples of each site's
-    component, or are empty for all. Modes are those of kernels/potts.hpp.
+    component, or are empty for all. With `single`, rows are in single precision. Modes are those of kernels/potts.hpp.
     """
 
     def __init__(
@@ -543,6 +543,7 @@ class PottsField:
         q: int,
         pointer: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         samples: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        single: bool,
     ) -> None: ...
     def sums(
         self,
@@ -588,6 +589,22 @@ class PottsField:
         """
         Numbers of each component of some samples (modes values, products, residuals).
         """
+
+def centred_couplings(
+    edges: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    frequencies: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    precision: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    vector: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    fields: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    floor: float,
+    out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    shift: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """
+    Divide couplings by their curvature near independence; `shift` gets what belongs to the fields.
+    """
 
 def count_neighbours(
     codes: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)],

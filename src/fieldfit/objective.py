@@ -22,6 +22,11 @@ from fieldfit.optim.newton import DENSE_BELOW
 from fieldfit.optim.preconditioner import InverseProduct, StagedPreconditioner
 from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError
 
+#: Parameters whose penalty is computed at a time.
+_PIECE = 1 << 16
+#: From this many parameters on the pairs of L-BFGS are the memory of the fit.
+_MANY_PARAMETERS = 1_000_000
+
 #: A number for each parameter as users write it, see `by_parameter`.
 ByParameter = float | Sequence[float | None] | FloatArray | Mapping[str | None, float | None] | None
 
@@ -66,10 +71,14 @@ class Objective:
         """The objective (to be minimised) and its gradient."""
         theta = self.full(x)
         value, gradient = self.problem.value_grad(theta, self.row_weight)
-        penalty = self.precision * theta
-        total = 0.5 * float(penalty @ theta) - value
-        # In place: with millions of parameters a fresh array costs as much as the subtraction.
-        return total, self._reduced(np.subtract(penalty, gradient, out=penalty))
+        total = -value
+        # In pieces: with millions of parameters a fresh array costs as much as the subtraction.
+        for first in range(0, len(theta), _PIECE):
+            piece = slice(first, first + _PIECE)
+            penalty = self.precision[piece] * theta[piece]
+            total += 0.5 * float(penalty @ theta[piece])
+            np.subtract(penalty, gradient[piece], out=gradient[piece])
+        return total, self._reduced(gradient)
 
     def hessian_product(self, x: FloatArray, v: FloatArray) -> FloatArray:
         """The objective's Hessian times a vector."""
@@ -110,6 +119,7 @@ class Objective:
         preconditioner. A ``keeper`` is told the states, and may have one to go on from.
         """
         plain = self.problem.optimiser == "lbfgs" and method != "newton"
+        many = len(self.start) >= _MANY_PARAMETERS
         if l1 is not None or at_optimum:
             near = None
         elif near is None:
@@ -125,7 +135,7 @@ class Objective:
             l1=None if l1 is None else l1[self.free],
             method="lbfgs" if plain else method,
             # Six pairs are as fast as ten on CoNLL-2000, and with millions of weights they are the memory of the fit.
-            history=6 if plain and l1 is None else None,
+            history=6 if (plain or many) and l1 is None else None,
             gtol=gtol,
             max_iter=max_iter,
             units=self.free_units,

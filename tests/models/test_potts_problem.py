@@ -183,3 +183,46 @@ def test_what_is_refused() -> None:
         PottsProblem(np.array([[0, 1, -1], [0, 0, 0]]), model.tables, parts)
     with pytest.raises(ValueError, match="state that does not exist"):
         PottsProblem(np.array([[0, 1, 3], [0, 0, 0]]), model.tables, parts)
+
+
+def rounded(name: str, n: int, text: str = "PL1") -> tuple[PottsProblem, PottsProblem, Any]:
+    """The same components in double and in single precision."""
+    double, _, random = compiled(name, text, n)
+    parts = [part.selected for part in double._parts]
+    return double, PottsProblem(double._columns.T, double.tables, parts, single=True), random
+
+
+@pytest.mark.parametrize("text", ["PL1", "0.5*PL1"])
+@pytest.mark.parametrize("name", ["complete, 3 states", "wide rows", "many sites", "grid, 4 states", "tied grid"])
+def test_single_precision_rounds_and_no_more(name: str, text: str) -> None:
+    double, single, random = rounded(name, 40_000 if name == "complete, 3 states" else 400, text)
+    theta, v = random.normal(size=(2, double.n_parameters)) * 0.3
+    weight = random.uniform(0.5, 2.0, double.n_samples)
+    (value, gradient), (rough, near) = double.value_grad(theta, weight), single.value_grad(theta, weight)
+    assert rough != value  # the numbers do come from another precision
+    assert rough == pytest.approx(value, rel=1e-6)
+    np.testing.assert_allclose(near, gradient, atol=3e-6 * weight.sum())
+    product = double.hessian_product(theta, v, weight)
+    np.testing.assert_allclose(
+        single.hessian_product(theta, v, weight), product, atol=1e-5 * weight.sum() * np.abs(v).max()
+    )
+    np.testing.assert_allclose(single.row_values(theta), double.row_values(theta), atol=1e-4)
+    with use_threads(3):
+        again = single.value_grad(theta, weight)
+    assert again[0] == rough
+    assert again[1].tobytes() == near.tobytes()
+
+
+def test_a_fit_in_single_precision_has_nearly_the_same_parameters() -> None:
+    random = np.random.default_rng(5)
+    codes = (random.poisson(1.0, (3000, 10)) + random.poisson(1.0, (3000, 1))).clip(0, 7)
+    fits = {
+        precision: ff.fit(ff.Potts(10, 8, precision=precision), codes, sigma2=0.01, tol=1e-5)
+        for precision in ("double", "single")
+    }
+    assert fits["single"].converged
+    difference = np.abs(fits["single"].theta - fits["double"].theta).max()
+    assert 0 < difference < 1e-4 * np.abs(fits["double"].theta).max()
+    assert fits["single"].objective == pytest.approx(fits["double"].objective, rel=1e-6)
+    with pytest.raises(ModelError, match="precision is 'half'"):
+        ff.Potts(3, 2, precision="half")

@@ -126,3 +126,26 @@ def test_potts_fits_take_fewer_evaluations_with_it() -> None:
     assert centred.converged
     assert centred.evaluations < 0.7 * plain.evaluations
     assert centred.value == pytest.approx(plain.value, rel=1e-6)
+
+
+def test_the_centred_operator_inverts_the_curvature_near_independence() -> None:
+    model = ff.Potts(5, 3, [(0, 1), (3, 1), (2, 4)])
+    random = np.random.default_rng(4)
+    codes = random.integers(0, 3, (200, 5))
+    parts = Policy.parse("PL1@1.5").bind(model.structure()).draw(0, 0, 200).parts
+    problem = PottsProblem(model.read(codes).codes, model.tables, parts)
+    precision = random.uniform(0.5, 2.0, model.n_parameters)
+    operator = problem.preconditioner(np.zeros(model.n_parameters), precision)
+    assert operator is not None
+    # In the centred coordinates (J, h') the curvature is diagonal: H = Cᵀ D C with h' = h + Σ J f.
+    f, q, count = operator.frequencies, 3, model.n_couplings
+    centre, diagonal = np.eye(model.n_parameters), precision.copy()
+    for e, (a, b) in enumerate(model.edge_array.tolist()):
+        for s, t in np.ndindex(q, q):
+            place = e * q * q + s * q + t
+            centre[count + a * q + s, place] += f[b, t]
+            centre[count + b * q + t, place] += f[a, s]
+            diagonal[place] += 2 * 300 * f[a, s] * (1 - f[a, s]) * f[b, t] * (1 - f[b, t])
+    diagonal[count:] += 300 * (f * (1 - f)).ravel()
+    v = random.normal(size=model.n_parameters)
+    np.testing.assert_allclose(centre.T @ (diagonal * (centre @ operator(v))), v, atol=1e-9)

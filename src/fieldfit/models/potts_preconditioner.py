@@ -17,7 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit import _kernels
 from fieldfit.models.potts_tables import PottsTables
+from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray
 
 
@@ -30,44 +32,49 @@ def state_frequencies(columns: NDArray[np.uint8], q: int, weight: FloatArray | N
 
 @dataclass(frozen=True, eq=False)
 class CentredPreconditioner:
-    """v ↦ M⁻¹ v, for a table of couplings for each edge and fields that no sites share."""
+    """v ↦ M⁻¹ v, for a table of couplings for each edge and fields that no sites share.
+
+    The curvatures of the couplings are computed anew at each use: with millions of couplings an array of them costs more
+    than the products. ``total`` (m,) is the summed weight of each site's components, ``precision`` (r,) the penalty.
+    """
 
     tables: PottsTables
     frequencies: FloatArray  # (m, q)
-    couplings: FloatArray  # (E, q, q) curvatures
-    fields: FloatArray  # (m, q) curvatures
+    total: FloatArray
+    precision: FloatArray
+    fields: FloatArray  # (m·q,) curvatures
+    floor: float
 
     @classmethod
     def of(
         cls, tables: PottsTables, frequencies: FloatArray, total: FloatArray, precision: FloatArray
     ) -> CentredPreconditioner:
         """From the frequencies (m, q), the summed weight of each site's components (m,) and the penalty (r,)."""
-        a, b = tables.edges.T
-        spread = frequencies * (1.0 - frequencies)
-        shared = (total[a] + total[b])[:, None, None] * spread[a][:, :, None] * spread[b][:, None, :]
-        couplings = shared + precision[: tables.n_couplings].reshape(shared.shape)
-        fields = total[:, None] * spread
+        fields = (total[:, None] * frequencies * (1.0 - frequencies)).ravel()
         if tables.fields:
-            fields = fields + precision[tables.n_couplings :].reshape(fields.shape)
+            fields = fields + precision[tables.n_couplings :]
         floor = 1e-8 * max(float(fields.max(initial=0.0)), 1e-300)
-        return cls(tables, frequencies, np.maximum(couplings, floor), np.maximum(fields, floor))
+        precision = np.ascontiguousarray(precision)
+        return cls(tables, frequencies, total, precision, np.maximum(fields, floor), floor)
 
     def __call__(self, v: FloatArray) -> FloatArray:
         """M⁻¹ v (r,)."""
-        tables, f = self.tables, self.frequencies
-        a, b = tables.edges.T
-        m, q = tables.m, tables.q
-        out = np.empty_like(v)
-        moved = out[: tables.n_couplings].reshape(-1, q, q)
-        moved[:] = v[: tables.n_couplings].reshape(-1, q, q)
+        tables = self.tables
+        v = np.ascontiguousarray(v)
+        out, shift = np.empty_like(v), np.empty(tables.m * tables.q)
+        by_field = v[tables.n_couplings :] if tables.fields else np.zeros_like(shift)
+        _kernels.centred_couplings(
+            edges=tables.edges,
+            frequencies=self.frequencies,
+            weight=self.total,
+            precision=self.precision[: tables.n_couplings],
+            vector=v[: tables.n_couplings],
+            fields=by_field,
+            floor=self.floor,
+            out=out[: tables.n_couplings],
+            shift=shift,
+            n_threads=get_threads(),
+        )
         if tables.fields:
-            by_field = v[tables.n_couplings :].reshape(m, q)
-            moved -= by_field[a][:, :, None] * f[b][:, None, :]
-            moved -= f[a][:, :, None] * by_field[b][:, None, :]
-        moved /= self.couplings
-        if tables.fields:
-            shift = np.zeros((m, q))
-            np.add.at(shift, a, np.einsum("est,et->es", moved, f[b]))
-            np.add.at(shift, b, np.einsum("est,es->et", moved, f[a]))
-            out[tables.n_couplings :] = (by_field / self.fields - shift).ravel()
+            out[tables.n_couplings :] = by_field / self.fields - shift
         return out

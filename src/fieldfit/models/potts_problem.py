@@ -96,9 +96,13 @@ class PottsProblem(Problem):
     codes : (n, m) states from 0 to q − 1; nothing is missing
     tables : how θ becomes couplings and fields
     parts : the selected components; `potts_supports` must hold for each
+    single : whether couplings, fields and residuals are rounded to single precision; values are sums of doubles
     """
 
-    def __init__(self, codes: Array, tables: PottsTables, parts: Sequence[FamilySelection]) -> None:
+    def __init__(
+        self, codes: Array, tables: PottsTables, parts: Sequence[FamilySelection], *, single: bool = False
+    ) -> None:
+        self._single = single
         self.tables = tables
         self.n_samples, self.n_variables = codes.shape
         self.n_parameters = tables.n_parameters
@@ -124,7 +128,7 @@ class PottsProblem(Problem):
             if columns.shape[1] == 0:
                 columns, rows = self._columns[:, :1].copy(), None
                 component_beta = np.zeros_like(component_beta)
-            handle = _kernels.PottsField(columns, edges, self.tables.q, _NO_PLACES, _NO_PLACES)
+            handle = _kernels.PottsField(columns, edges, self.tables.q, _NO_PLACES, _NO_PLACES, self._single)
             return _Part(part, handle, sums_by(sites, component_beta, m), rows, _NONE)
         pointer, samples = part.component_rows(self.n_samples)
         # The components by site: usually they are in that order already.
@@ -132,7 +136,7 @@ class PottsProblem(Problem):
         order = np.argsort(sites[component], kind="stable")
         samples, component = np.ascontiguousarray(samples[order]), component[order]
         start = np.concatenate(([0], np.cumsum(np.bincount(sites[component], minlength=m)))).astype(np.int64)
-        handle = _kernels.PottsField(self._columns, edges, self.tables.q, start, samples)
+        handle = _kernels.PottsField(self._columns, edges, self.tables.q, start, samples, self._single)
         entry_beta = _NONE if (component_beta == 1.0).all() else np.ascontiguousarray(component_beta[component])
         return _Part(part, handle, np.ones(m), None, entry_beta)
 
@@ -151,13 +155,11 @@ class PottsProblem(Problem):
 
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
         """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
-        value, couplings, fields = self._sums(_GRADIENT, theta, None, row_weight)
-        return value, self.tables.to_parameters(couplings, fields)
+        return self._sums(_GRADIENT, theta, None, row_weight)
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v."""
-        _, couplings, fields = self._sums(_HESSIAN, theta, v, row_weight)
-        return self.tables.to_parameters(couplings, fields)
+        return self._sums(_HESSIAN, theta, v, row_weight)[1]
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """The diagonal of −Σ_i w_i ∇² m_θ(X_i, Z_i), not negative.
@@ -165,8 +167,7 @@ class PottsProblem(Problem):
         Exact for parameters of one edge or one site. Of those that are shared, the first 32 are exact too (a Hessian
         product each); the rest leave out the covariances between the edges that share them.
         """
-        _, couplings, fields = self._sums(_DIAGONAL, theta, None, row_weight)
-        diagonal = self.tables.to_parameters(couplings, fields)
+        diagonal = self._sums(_DIAGONAL, theta, None, row_weight)[1]
         if self.tables.tied:
             unit = np.zeros(self.n_parameters)
             for shared in range(min(self.n_parameters, _MOST_EXACT_TIED)):
@@ -199,7 +200,8 @@ class PottsProblem(Problem):
 
     def _sums(
         self, mode: int, theta: FloatArray, v: FloatArray | None, row_weight: FloatArray | None
-    ) -> tuple[float, FloatArray, FloatArray]:
+    ) -> tuple[float, FloatArray]:
+        """The value and what the mode sums, for each parameter."""
         couplings, fields = self.tables.to_tables(theta)
         moved = (_NONE, _NONE) if v is None else self.tables.to_tables(v)
         weight = _NONE
@@ -207,13 +209,13 @@ class PottsProblem(Problem):
             weight = np.ascontiguousarray(row_weight, dtype=np.float64)
             if weight.shape != (self.n_samples,):
                 raise DataError(f"row_weight must have the shape ({self.n_samples},); it has {weight.shape}.")
-        total: tuple[float, FloatArray, FloatArray] | None = None
-        for part, beta in zip(self._parts, self._betas, strict=True):
-            if beta == 0 and not (total is None and part is self._parts[-1]):
-                continue
-            out, field_out = np.empty_like(couplings), np.empty_like(fields)
+        used = [place for place, beta in enumerate(self._betas) if beta != 0] or [len(self._parts) - 1]
+        total, sums = 0.0, np.empty(0)
+        for place in used:
+            part, beta = self._parts[place], self._betas[place]
             part_weight = weight if part.rows is None or not len(weight) else np.ascontiguousarray(weight[part.rows])
-            value = part.handle.sums(
+            result, out, field_out = self.tables.results()
+            total += part.handle.sums(
                 mode,
                 couplings,
                 fields,
@@ -225,11 +227,10 @@ class PottsProblem(Problem):
                 field_out,
                 get_threads(),
             )
-            total = (
-                (value, out, field_out) if total is None else (total[0] + value, total[1] + out, total[2] + field_out)
-            )
-        assert total is not None
-        return total
+            if result is None:
+                result = self.tables.to_parameters(out, field_out)
+            sums = result if place == used[0] else np.add(sums, result, out=sums)
+        return total, sums
 
     # -- numbers for each sample -------------------------------------------------------------------------------------
 
@@ -277,7 +278,9 @@ class PottsProblem(Problem):
         m, q = self.n_variables, self.tables.q
         out = np.empty(m * (stop - start) * (q if mode == _RESIDUALS else 1))
         if self._whole is None:
-            self._whole = _kernels.PottsField(self._columns, self.tables.edges, q, _NO_PLACES, _NO_PLACES)
+            self._whole = _kernels.PottsField(
+                self._columns, self.tables.edges, q, _NO_PLACES, _NO_PLACES, self._single
+            )
         self._whole.components(mode, start, stop - start, couplings, fields, *moved, np.ones(m), out, get_threads())
         return out.reshape((m, stop - start, q) if mode == _RESIDUALS else (m, stop - start))
 

@@ -66,6 +66,17 @@ class PottsTables:
             fields = np.tile(rest, self.m) if self.tied else rest
         return couplings.reshape(-1), fields
 
+    def results(self) -> tuple[FloatArray | None, FloatArray, FloatArray]:
+        """Arrays for sums by table entry, couplings and fields, and the vector (r,) that they are views of.
+
+        The vector is None where parameters are shared: `to_parameters` then makes it from the two.
+        """
+        if self.tied or self.agree:
+            return None, np.empty(self.n_entries), np.empty(self.m * self.q)
+        result = np.empty(self.n_parameters)
+        fields = result[self.n_couplings :] if self.fields else np.empty(self.m * self.q)
+        return result, result[: self.n_couplings], fields
+
     def to_parameters(self, couplings: FloatArray, fields: FloatArray) -> FloatArray:
         """The transpose of `to_tables`."""
         q = self.q

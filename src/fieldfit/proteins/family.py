@@ -33,6 +33,7 @@ def fit_family(
     penalty: Penalty | str = "evcouplings",
     tol: float = 1e-4,
     max_iter: int = 500,
+    precision: str = "double",
     progress: Callable[[Progress], object] | bool | None = None,
 ) -> FamilyFit:
     """Fit a Potts model with fields and all couplings to an alignment by penalised pseudo-likelihood.
@@ -45,6 +46,8 @@ def fit_family(
         Sequences that are equal in at least this share of columns share one weight; None gives every sequence weight 1.
     penalty : str or Penalty, default "evcouplings"
         Strength of the penalty: "evcouplings", "plmc", "ccmpred" or numbers of your own.
+    precision : {"double", "single"}, default "double"
+        Precision of the conditional probabilities; see `fieldfit.Potts`.
     tol, max_iter, progress
         As in `fieldfit.fit`. A gradient of 1e-4 for each sequence is enough for contacts; use 1e-6 for standard errors.
 
@@ -56,7 +59,7 @@ def fit_family(
     chosen = as_penalty(penalty)
     weights = np.ones(alignment.n) if identity is None else sequence_weights(alignment, identity)
     names = [str(column) for column in alignment.columns]
-    model = Potts(length, len(letters), states=tuple(letters), names=names)
+    model = Potts(length, len(letters), states=tuple(letters), names=names, precision=precision)
     frequencies = state_frequencies(np.ascontiguousarray(alignment.codes.T), len(letters), weights)
     start = np.zeros(model.n_parameters)
     logs = np.log(frequencies)
