@@ -26,12 +26,36 @@ U:word-1,word=%x[-1,0],%x[0,0]
 U:word,word+1=%x[0,0],%x[1,0]
 B
 """
+#: The template of CRF++'s chunking example.
+TEMPLATE = """
+U00:%x[-2,0]
+U01:%x[-1,0]
+U02:%x[0,0]
+U03:%x[1,0]
+U04:%x[2,0]
+U05:%x[-1,0]/%x[0,0]
+U06:%x[0,0]/%x[1,0]
+U10:%x[-2,1]
+U11:%x[-1,1]
+U12:%x[0,1]
+U13:%x[1,1]
+U14:%x[2,1]
+U15:%x[-2,1]/%x[-1,1]
+U16:%x[-1,1]/%x[0,1]
+U17:%x[0,1]/%x[1,1]
+U18:%x[1,1]/%x[2,1]
+U20:%x[-2,1]/%x[-1,1]/%x[0,1]
+U21:%x[-1,1]/%x[0,1]/%x[1,1]
+U22:%x[0,1]/%x[1,1]/%x[2,1]
+B
+"""
 CORPORA = {
     "conll": ("conll2000/train.txt", "conll2000/test.txt"),
+    "template": ("conll2000/train.txt", "conll2000/test.txt"),
     "atis": ("sequences/atis_train.txt", "sequences/atis_test.txt"),
     "ewt": ("sequences/ewt_train.txt", "sequences/ewt_test.txt"),
 }
-TITLES = {"conll": "CoNLL-2000", "atis": "ATIS", "ewt": "English EWT"}
+TITLES = {"conll": "CoNLL-2000", "template": "CoNLL-2000, CRF++ template", "atis": "ATIS", "ewt": "English EWT"}
 
 
 def training_text(name: str, sentences: int | None = None) -> ColumnText:
@@ -45,8 +69,15 @@ def training_text(name: str, sentences: int | None = None) -> ColumnText:
 
 
 def learn(name: str, text: ColumnText) -> tuple[ColumnEncoder, Sequences]:
-    """The encoder of the paper's seven features (CoNLL-2000) or of words and neighbours (ATIS, EWT), and the codes."""
-    return ColumnEncoder.fit(text, "conll2000" if name == "conll" else parse_templates(ATIS))
+    """The encoder and the codes of the paper's seven features, of CRF++'s template, or of words and neighbours.
+
+    As in CRF++'s example its features have to occur three times.
+    """
+    if name == "conll":
+        return ColumnEncoder.fit(text, "conll2000")
+    if name == "template":
+        return ColumnEncoder.fit(text, parse_templates(TEMPLATE), min_count=3)
+    return ColumnEncoder.fit(text, parse_templates(ATIS))
 
 
 def corpus(name: str, sentences: int | None = None) -> tuple[ColumnEncoder, Sequences, ColumnText]:

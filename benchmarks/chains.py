@@ -30,10 +30,10 @@ def evaluation_parts(problem: ChainProblem, theta: FloatArray, repeats: int = 7)
     scores, residuals = np.empty((data.n_tokens, layout.padded)), np.empty((data.n_tokens, layout.padded))
     values, gradient = np.empty(data.n_sequences), np.empty_like(theta)
     scoring, forward, backward, whole = best_times(
-        lambda: _kernels.chain_scores(problem._tokens, weights, scores=scores, n_threads=get_threads()),
+        lambda: _kernels.chain_scores(problem.tokens, weights, scores=scores, n_threads=get_threads()),
         lambda: problem.row_values(theta),
         lambda: _kernels.chain_evaluate(
-            problem._tokens,
+            problem.tokens,
             weights,
             direction=None,
             families=families,

@@ -1,6 +1,6 @@
 """Elastic net on chains (c1 = c2 = 0.1) against CRFsuite's OWL-QN, to its objective after 60 iterations, one thread.
 
-    python benchmarks/elastic_net.py [--sentences N] [--only conll|ewt]
+    python benchmarks/elastic_net.py [--sentences N] [--only conll|template|ewt]
 
 CPU seconds of training alone; both in processes of their own. Needs FIELDFIT_DATA and python-crfsuite.
 """
@@ -22,6 +22,7 @@ import fieldfit as ff
 from fieldfit.optim.solution import Progress
 
 C1, C2, ITERATIONS = 0.1, 0.1, 60
+RUNS = ("conll", "template", "ewt")
 
 
 def peer(name: str, sentences: int | None) -> dict[str, float]:
@@ -71,9 +72,9 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sentences", type=int, default=None, help="use the first N training sentences (all)")
-    parser.add_argument("--only", choices=["conll", "ewt"], default=None)
+    parser.add_argument("--only", choices=list(RUNS), default=None)
     options = parser.parse_args()
-    for name in ("conll", "ewt") if options.only is None else (options.only,):
+    for name in RUNS if options.only is None else (options.only,):
         theirs = child(__file__, "peer", name, str(options.sentences or 0))
         ours = child(__file__, "own", name, str(options.sentences or 0), repr(theirs["loss"]))
         print(

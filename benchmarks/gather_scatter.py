@@ -85,9 +85,9 @@ def reckon(data: Sequences, layout_name: str, threads: int, bandwidth: float) ->
         bare_gather, bare_scatter, gather, empty, whole = best_times(
             split_product(matrix, weights, pool),
             split_product(transposed, residuals, pool),
-            lambda: _kernels.chain_scores(problem._tokens, unpacked, scores=scores, n_threads=threads),
+            lambda: _kernels.chain_scores(problem.tokens, unpacked, scores=scores, n_threads=threads),
             lambda: _kernels.chain_evaluate(
-                problem._tokens,
+                problem.tokens,
                 unpacked,
                 direction=None,
                 families=nothing,

@@ -56,7 +56,7 @@ def evaluation_times(data: Sequences) -> tuple[float, float, int]:
     theta = np.random.default_rng(1).normal(size=model.n_parameters) * 0.1
     gradient, weights = np.empty_like(theta), layout.unpack(theta)
     scores, residuals = np.empty((data.n_tokens, layout.padded)), np.empty((data.n_tokens, layout.padded))
-    values, tokens, families = np.empty(data.n_sequences), problem._tokens, list(problem.families)
+    values, tokens, families = np.empty(data.n_sequences), problem.tokens, list(problem.families)
     work = data.n_tokens * data.n_labels**2
     whole, scoring, without_gradient = best_times(
         lambda: problem.value_grad(theta, out=gradient),

@@ -207,6 +207,44 @@ def chain_marginals(
 ) -> None:
     """Node and edge marginals and log Z of each sequence, in log space."""
 
+def chain_batches(tokens: ChainTokens) -> int:
+    """The number of batches that stochastic steps go by."""
+
+def chain_stochastic_pass(
+    tokens: ChainTokens,
+    weights: tuple[
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    ],
+    *,
+    base: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    families: Sequence[
+        tuple[
+            int,
+            float,
+            Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+            Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+            Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+        ]
+    ],
+    row_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    | None,
+    visits: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    rates: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    precision: float,
+    shares: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    transition_places: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    start: bool,
+    end: bool,
+    values: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+) -> None:
+    """
+    One stochastic gradient step for each visited batch; the weights change in place.
+    """
+
 class Programs:
     """Compiled eliminations, whose indices are checked here once."""
 

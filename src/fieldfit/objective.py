@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
 from fieldfit.models.base import Problem
 from fieldfit.optim import Callback, Solution, minimise
+from fieldfit.optim.choose import Method
 from fieldfit.optim.keeping import Keeper
 from fieldfit.optim.newton import DENSE_BELOW
 from fieldfit.optim.preconditioner import InverseProduct, StagedPreconditioner
-from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError
+from fieldfit.optim.stochastic import Batches, minimise_stochastic
+from fieldfit.types import BoolArray, FieldfitError, FloatArray, IntArray, ModelError
 
 #: Parameters whose penalty is computed at a time.
 _PIECE = 1 << 16
@@ -105,19 +106,31 @@ class Objective:
         *,
         gtol: float,
         max_iter: int,
-        method: Literal["auto", "lbfgs", "newton"] = "auto",
+        method: Method = "auto",
         l1: FloatArray | None = None,
         near: InverseProduct | None = None,
         at_optimum: bool = False,
         callback: Callback | None = None,
         keeper: Keeper | None = None,
+        seed: int = 0,
     ) -> Solution:
         """The optimum from ``start``, with the optimiser that suits the problem.
 
         ``l1`` (r,) are the weights of an L1 penalty, ``near`` is an operator near H⁻¹, where there is a better one than
         the problem's own. ``at_optimum`` says that the start is expected to be the optimum: then nothing is spent on a
-        preconditioner. A ``keeper`` is told the states, and may have one to go on from.
+        preconditioner. A ``keeper`` is told the states, and may have one to go on from. ``seed`` is that
+        of stochastic gradients.
         """
+        if method == "sgd":
+            return minimise_stochastic(
+                self.value_grad,
+                self._batches(l1),
+                self.start,
+                seed=seed,
+                gtol=gtol,
+                max_iter=max_iter,
+                callback=callback,
+            )
         plain = self.problem.optimiser == "lbfgs" and method != "newton"
         many = len(self.start) >= _MANY_PARAMETERS
         if l1 is not None or at_optimum:
@@ -142,6 +155,23 @@ class Objective:
             callback=callback,
             keeper=keeper,
         )
+
+    def _batches(self, l1: FloatArray | None) -> Batches:
+        """The sum over batches for stochastic gradients; refuses what they cannot do."""
+        even = len(self.precision) == 0 or bool((self.precision == self.precision[0]).all())
+        if l1 is not None or not (even and self._everything_free):
+            raise FieldfitError(
+                "method='sgd' takes the same sigma2 for all parameters, no L1 penalty and no fixed parameters; use "
+                "method='lbfgs'."
+            )
+        precision = float(self.precision[0]) if len(self.precision) else 0.0
+        batches = self.problem.batches(precision, self.row_weight)
+        if batches is None:
+            raise FieldfitError(
+                "method='sgd' is available for chains without features of label pairs, in one process; use "
+                "method='auto'."
+            )
+        return batches
 
     @property
     def preconditioner(self) -> InverseProduct | None:

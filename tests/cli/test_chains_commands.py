@@ -59,6 +59,18 @@ def test_fit_is_that_of_the_tagger(run, train, tmp_path):
     assert "->" in shown.out or ":" in shown.out
 
 
+def test_stochastic_gradients_from_the_command_line(run, train, tmp_path):
+    out = tmp_path / "fast.ff"
+    ran = run(
+        "fit", "crf", train, "--method", "sgd", "--sigma2", 1, "--dev", train, "--score-tol", 0.01, "--out", out
+    )
+    assert ran.code == 0
+    text = parse_columns(SENTENCES * 5)
+    direct = ff.CRFTagger(method="sgd", sigma2=1, features="columns", score_tol=0.01).fit(text, X_dev=text)
+    np.testing.assert_array_equal(ff.load(out).theta, direct.fit_.theta)
+    assert direct.score(text) == 1.0
+
+
 def test_fit_as_json_has_the_whole_account(run, train):
     ran = run("fit", "crf", train, "--json", "--sigma2", "0.5,5", "--rows", 2, "--l1", 0.01)
     document = ran.json

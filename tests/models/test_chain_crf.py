@@ -87,7 +87,7 @@ def test_blocks_of_residuals_change_no_sum_and_threads_no_bit(options, valued, m
     for tokens, threads, blocks in ((10**6, 1, 1), (150, 1, 4), (150, 2, 4), (1, 2, int(data.n_tokens))):
         monkeypatch.setattr(chain_problem, "BLOCK_TOKENS", tokens)
         problem = ChainProblem(model.layout, data, families)
-        assert problem._tokens.n_blocks == pytest.approx(blocks, abs=1)
+        assert problem.tokens.n_blocks == pytest.approx(blocks, abs=1)
         set_threads(threads)
         try:
             value, gradient = problem.value_grad(theta, weight)
@@ -112,7 +112,7 @@ def test_scores_by_family_are_gradients_of_single_sequences(options, valued):
     theta = np.random.default_rng(1).normal(size=model.n_parameters)
     families = mixtures(lengths)["sparse and FL"] + (plain(1, 0.3), mixtures(lengths)["rows"][1])
     problem = ChainProblem(model.layout, data, families)
-    assert problem._tokens.n_hot > 0
+    assert problem.tokens.n_hot > 0
     scores = problem.family_scores(theta, 3, 37)
     assert scores.shape == (34, len(families), model.n_parameters)
     for row in range(3, 37):
@@ -326,7 +326,7 @@ def test_bad_input_is_refused():
         ({"n_threads": 0}, "n_threads"),
     ):
         given = {
-            "tokens": whole._tokens,
+            "tokens": whole.tokens,
             "weights": model.layout.unpack(theta),
             "families": [FULL],
             "first": 0,

@@ -96,7 +96,7 @@ def test_rare_and_frequent_features_give_the_same_gradient():
         model = ChainCRF(4, 3000, pairs=pairs).observe(skewed)
         theta = np.random.default_rng(0).normal(size=model.n_parameters)
         problem = ChainProblem(model.layout, skewed, mixtures((25,) * 400)["PL1@.5 + PL2@.7 + FL@.3"])
-        assert 0 < problem._tokens.n_hot < 3000
+        assert 0 < problem.tokens.n_hot < 3000
         gradient = problem.value_grad(theta)[1]
         v = np.random.default_rng(1).normal(size=len(theta))
         step = 1e-5

@@ -20,18 +20,19 @@ from fieldfit.api.prepare import Prepared, check_samples, prepare, refuse_nothin
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
 from fieldfit.api.sharded import Place, prepare_shards, refuse_pieces, shown
-from fieldfit.api.solve import Method, Settings, solve
+from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
 from fieldfit.arguments import positive_number, seed, whole_number
 from fieldfit.models.base import Model
 from fieldfit.models.identification import with_open_weights
 from fieldfit.objective import ByParameter, Penalty
 from fieldfit.optim import Progress, Solution, Status
+from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.policies import Policy, Staged, as_estimator
 from fieldfit.shards.pieces import as_pieces
 from fieldfit.shards.sharded_dataset import read_pieces
-from fieldfit.types import ConvergenceWarning, FloatArray, IntArray, SeparationWarning
+from fieldfit.types import ConvergenceWarning, FieldfitError, FloatArray, IntArray, SeparationWarning
 from fieldfit.variance.separation import separated_parameters, separation_message
 from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, as_options, automatic_weights
 
@@ -96,8 +97,9 @@ def fit(
         Starting value of θ. None: 0.
     fixed : dict or None, default: None
         Mapping from parameter names to fixed values.
-    method : {"auto", "lbfgs", "newton"}, default: "auto"
-        The optimiser.
+    method : {"auto", "lbfgs", "newton", "sgd"}, default: "auto"
+        The optimiser. ``"sgd"`` (chains): averaged stochastic gradients, which come close to the optimum in a few passes
+        over the data and then stop; iterations are passes.
     tol : float or "statistical", default: 1e-6
         The fit has converged when the largest entry of the gradient per sample, in units of the features, is below
         ``tol``. ``"statistical"``: when the estimated distance to the optimum is 5% of the sampling error.
@@ -160,6 +162,8 @@ def fit(
     )
     max_iter, random_state = whole_number(max_iter, "max_iter", 0), seed(random_state)
     chosen, automatic = as_estimator(policy), None if weights is None else as_options(weights)
+    if method == "sgd" and automatic is not None:
+        raise FieldfitError("Automatic weights need a fit that converges: use method='auto', or give the weights.")
     kept = as_checkpoint(checkpoint)
     if kept is not None:
         refuse_checkpoint(chosen, automatic is not None, stopping is not None, isinstance(tol, str))
@@ -307,7 +311,8 @@ def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStoppin
         warnings.warn(SeparationWarning(separation_message(separated)), stacklevel=3)
         return
     early = stopping is not None and (stopping.stopped or solution.status.converged)
-    if not (solution.converged or early or solution.status is Status.INTERRUPTED):
+    ended = solution.status in (Status.INTERRUPTED, Status.SMALL_DECREASE)
+    if not (solution.converged or early or ended):
         warnings.warn(
             ConvergenceWarning(
                 f"The fit did not converge ({solution.message}; gradient norm {solution.gradient_norm:.3g} after "

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
 from fieldfit.api.checkpoint import Checkpoint, file_keeper
 from fieldfit.api.prepare import Prepared
 from fieldfit.optim import Progress, Solution, Status
+from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.optim.l1_penalty import L1Penalty
 from fieldfit.refinement.statistical import CountedObjective, StatisticalStop
 from fieldfit.types import ClusterError, FieldfitError, FloatArray
-
-Method = Literal["auto", "lbfgs", "newton"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Settings:
     Parameters
     ----------
     method
-        "auto", "lbfgs" or "newton".
+        "auto", "lbfgs", "newton" or "sgd".
     gtol
         The largest entry of the gradient (a sum over samples) at which the fit has converged.
     max_iter
@@ -58,6 +56,8 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
     objective, stopping = prepared.objective, settings.stopping
     l1 = prepared.penalty.l1
 
+    if settings.method == "sgd" and (settings.statistical or settings.checkpoint is not None):
+        raise FieldfitError("method='sgd' has no checkpoint and needs a number for tol.")
     near_enough = None
     if settings.statistical:
         if l1 is not None:
@@ -84,6 +84,7 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
             at_optimum=at_optimum,
             callback=report,
             keeper=keeper,
+            seed=prepared.random_state,
         )
     except ClusterError as error:
         if keeper is None:

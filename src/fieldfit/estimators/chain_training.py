@@ -71,7 +71,15 @@ def validated_sigma2(
 
 
 def development_stopping(
-    encoder: Encoder, model: ChainCRF, X: object, y: object, *, metric: str, patience: int, check_every: int
+    encoder: Encoder,
+    model: ChainCRF,
+    X: object,
+    y: object,
+    *,
+    metric: str,
+    patience: int,
+    check_every: int,
+    score_tol: float,
 ) -> EarlyStopping:
     """Stop when sentences X are tagged no better for ``patience`` iterations; they are tagged every ``check_every``."""
     sequences = encode_sequences(encoder, X, y)
@@ -84,4 +92,4 @@ def development_stopping(
             return float(np.mean(codes == sequences.labels)) if len(codes) else 0.0
         return chunk_scores(gold, split_sentences(names[codes].tolist(), sequences.offsets)).f1
 
-    return EarlyStopping(score, patience=-(-patience // check_every), every=check_every)
+    return EarlyStopping(score, patience=-(-patience // check_every), every=check_every, tol=score_tol)

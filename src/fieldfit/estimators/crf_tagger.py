@@ -31,6 +31,7 @@ from fieldfit.estimators.weight_tables import top_features, transition_table
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.objective import ByParameter
 from fieldfit.optim import Progress
+from fieldfit.optim.choose import Method
 from fieldfit.policies import Policy
 from fieldfit.threads import use_threads
 from fieldfit.types import DataError, FileFormatError, ModelError, Plain
@@ -70,6 +71,9 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         Whether first and last labels have weights. None: True, or False if ``crfsuite_compatible``.
     crfsuite_compatible : bool, default: False
         Use exactly CRFsuite's model.
+    method : {"auto", "lbfgs", "newton", "sgd"}, default: "auto"
+        The optimiser. "sgd": averaged stochastic gradients, a good tagger in about ten passes over the data; one
+        iteration is one pass.
     max_iter : int, default: 1000
         Largest number of iterations.
     tol : float, default: 1e-4
@@ -81,6 +85,8 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
     check_every : int, default: 5
         Early stopping: iterations between two evaluations on the development data. An evaluation costs about as
         much as an iteration.
+    score_tol : float, default: 0.0
+        Early stopping: a score counts as better if it is more than ``score_tol`` above the best one before.
     cv : int, default: 3
         Folds of the cross-validation of sigma2.
     random_state : int, RandomState or None, default: 0
@@ -124,11 +130,13 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         all_transitions: bool | None = None,
         start_end: bool | None = None,
         crfsuite_compatible: bool = False,
+        method: Method = "auto",
         max_iter: int = 1000,
         tol: float = 1e-4,
         metric: str = "accuracy",
         patience: int = 10,
         check_every: int = 5,
+        score_tol: float = 0.0,
         cv: int = 3,
         random_state: object = 0,
         n_jobs: int | None = None,
@@ -144,11 +152,13 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         self.all_transitions = all_transitions
         self.start_end = start_end
         self.crfsuite_compatible = crfsuite_compatible
+        self.method = method
         self.max_iter = max_iter
         self.tol = tol
         self.metric = metric
         self.patience = patience
         self.check_every = check_every
+        self.score_tol = score_tol
         self.cv = cv
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -215,6 +225,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
                 "l1": self.l1,
                 "weights": self.weights,
                 "random_state": seed,
+                "method": self.method,
                 "tol": self.tol,
                 "max_iter": self.max_iter,
             }
@@ -239,6 +250,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
                     metric=self.metric,
                     patience=self.patience,
                     check_every=self.check_every,
+                    score_tol=self.score_tol,
                 )
             fitted = fit_model(
                 observed,

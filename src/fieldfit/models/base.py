@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from fieldfit.models.field import FieldModel
     from fieldfit.models.work import FamilyWork
+    from fieldfit.optim.stochastic import Batches
     from fieldfit.policies.policy import BoundPolicy
 
 
@@ -56,6 +57,10 @@ class Problem(ABC):
     @abstractmethod
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v (negative semi-definite where nothing is summed out)."""
+
+    def batches(self, precision: float, row_weight: FloatArray | None = None) -> Batches | None:
+        """The negative sum with the penalty ½ · precision · ‖θ‖², for stochastic gradients; None where there are none."""
+        return None
 
     @abstractmethod
     def row_values(self, theta: FloatArray) -> FloatArray:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fieldfit import _kernels
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.base import Problem
+from fieldfit.models.chain_batches import ChainBatches
 from fieldfit.models.chain_curvature import window_factor
 from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import ChainLayout
@@ -151,10 +152,10 @@ class ChainProblem(Problem):
 
     def _open(self) -> None:
         active = active_tokens(self.dataset.offsets, self.families)
-        self._tokens = chain_tokens(self.layout, self.dataset, active)
+        self.tokens = chain_tokens(self.layout, self.dataset, active)
 
     def __getstate__(self) -> Plain:
-        return {key: value for key, value in self.__dict__.items() if key != "_tokens"}
+        return {key: value for key, value in self.__dict__.items() if key != "tokens"}
 
     def __setstate__(self, state: Plain) -> None:
         self.__dict__.update(state)
@@ -181,7 +182,7 @@ class ChainProblem(Problem):
         return other
 
     @property
-    def _used(self) -> tuple[Windows, ...]:
+    def used(self) -> tuple[Windows, ...]:
         """The families that sums need: those with a weight other than 0."""
         return tuple(family for family in self.families if family.beta != 0) or self.families[:1]
 
@@ -207,7 +208,7 @@ class ChainProblem(Problem):
         transitions, start, end = np.zeros((padded, padded)), np.zeros(padded), np.zeros(padded)
         values = np.empty(self.n_samples)
         _kernels.chain_evaluate(
-            self._tokens,
+            self.tokens,
             layout.unpack(theta),
             direction=None if v is None else layout.unpack(v, direction=True),
             families=list(families),
@@ -227,21 +228,28 @@ class ChainProblem(Problem):
         self, theta: FloatArray, row_weight: FloatArray | None = None, out: FloatArray | None = None
     ) -> tuple[float, FloatArray]:
         """Σ_i w_i m_θ(X_i, Z_i) and its gradient, which is written to ``out`` if that is given."""
-        return self._gradient(self._vector(theta), None, _maybe(row_weight), self._used, out=out)
+        return self._gradient(self._vector(theta), None, _maybe(row_weight), self.used, out=out)
+
+    def batches(self, precision: float, row_weight: FloatArray | None = None) -> ChainBatches | None:
+        """The sum over batches of sequences, for stochastic gradients; None if label pairs have features."""
+        if self.layout.column_ptr is not None:
+            return None
+        active = active_tokens(self.dataset.offsets, self.families)
+        return ChainBatches(self, active, precision, _maybe(row_weight))
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v, by derivatives through the same recursions.
 
         Negative semi-definite where all labels are known; otherwise the difference of two log Z's Hessians.
         """
-        return self._gradient(self._vector(theta), self._vector(v), _maybe(row_weight), self._used)[1]
+        return self._gradient(self._vector(theta), self._vector(v), _maybe(row_weight), self.used)[1]
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i Σ p(1 − p) x² over tokens and edges, p their marginals: covariances between tokens are left out.
 
         What unknown labels take away from it is left out too, so that it stays positive.
         """
-        return -self._gradient(self._vector(theta), None, _maybe(row_weight), self._used, squares=True)[1]
+        return -self._gradient(self._vector(theta), None, _maybe(row_weight), self.used, squares=True)[1]
 
     def hessian_factor(self, theta: FloatArray, row_weight: FloatArray | None = None) -> csr_array | None:
         """Sparse X with XᵀX near the curvature, from labels drawn at θ; None if label pairs have features."""
@@ -251,11 +259,11 @@ class ChainProblem(Problem):
             return None
         weights = self.layout.unpack(self._vector(theta))
         scores = np.empty((self.dataset.n_tokens, self.layout.padded))
-        _kernels.chain_scores(self._tokens, weights, scores=scores, n_threads=self._threads)
+        _kernels.chain_scores(self.tokens, weights, scores=scores, n_threads=self._threads)
         chains = ScoredChains(self.dataset.offsets, scores, weights[1][None], self.layout.n_labels)
         factors = [
             window_factor(self.layout, self.dataset, chains, family, _maybe(row_weight), _DRAWS, seed)
-            for seed, family in enumerate(self._used)
+            for seed, family in enumerate(self.used)
         ]
         return sparse.csr_array(sparse.vstack(factors))
 
@@ -263,9 +271,9 @@ class ChainProblem(Problem):
         """m_θ(X_i, Z_i) for each sequence; only the forward recursion runs."""
         values = np.empty(self.n_samples)
         weights = self.layout.unpack(self._vector(theta))
-        families = list(self._used)
+        families = list(self.used)
         _kernels.chain_evaluate(
-            self._tokens,
+            self.tokens,
             weights,
             direction=None,
             families=families,
@@ -285,9 +293,9 @@ class ChainProblem(Problem):
         values, products = np.empty(self.n_samples), np.empty(self.n_samples)
         weights = self.layout.unpack(self._vector(theta))
         direction = self.layout.unpack(self._vector(v), direction=True)
-        families = list(self._used)
+        families = list(self.used)
         _kernels.chain_evaluate(
-            self._tokens,
+            self.tokens,
             weights,
             direction=direction,
             families=families,
@@ -307,7 +315,7 @@ class ChainProblem(Problem):
         layout = self.layout
         result = np.empty((stop - start, self.n_families, self.n_parameters))
         _kernels.chain_sequence_scores(
-            self._tokens,
+            self.tokens,
             layout.unpack(self._vector(theta)),
             families=list(self.families),
             first=start,

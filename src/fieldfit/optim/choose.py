@@ -26,6 +26,8 @@ from fieldfit.optim.units import Units
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FieldfitError, FloatArray
 
+#: The optimisers; stochastic gradients ("sgd") are those of `minimise_stochastic`.
+Method = Literal["auto", "lbfgs", "newton", "sgd"]
 #: Cost of a Hessian product, in evaluations, from which Newton's method is slower.
 EXPENSIVE_PRODUCT = 2.0
 
@@ -34,7 +36,7 @@ def minimise(
     fun: ValueGradient,
     x0: FloatArray,
     *,
-    method: Literal["auto", "lbfgs", "newton"] = "auto",
+    method: Method = "auto",
     gtol: float = 1e-5,
     ftol: float = 0.0,
     max_iter: int = 1000,

@@ -22,6 +22,9 @@ class EarlyStopping:
         The fit stops after this many evaluations without improvement.
     every : int, default: 1
         Number of iterations between two evaluations.
+    tol : float, default: 0.0
+        An evaluation is an improvement if its score is more than ``tol`` above that of the last improvement. The
+        result has the best θ in any case.
 
     Attributes
     ----------
@@ -46,22 +49,27 @@ class EarlyStopping:
     True
     """
 
-    def __init__(self, score: Callable[[FloatArray], float], *, patience: int = 5, every: int = 1) -> None:
+    def __init__(
+        self, score: Callable[[FloatArray], float], *, patience: int = 5, every: int = 1, tol: float = 0.0
+    ) -> None:
         if patience < 1 or every < 1:
             raise FieldfitError(f"patience and every must be at least 1; got {patience} and {every}.")
-        self._score, self.patience, self.every = score, int(patience), int(every)
+        if not tol >= 0:
+            raise FieldfitError(f"tol must be at least 0; got {tol}.")
+        self._score, self.patience, self.every, self.tol = score, int(patience), int(every), float(tol)
         self.history: list[tuple[int, float]] = []
         self.best_theta: FloatArray | None = None
         self.best_score = float("-inf")
         self.best_iteration = 0
         self.stopped = False
+        self._improved = (0, float("-inf"))  # the last improvement: iteration and score
 
     def __call__(self, state: Progress, theta: FloatArray) -> bool:
         """Evaluate this iteration if it is due. Returns True if the fit must stop."""
         if state.iteration % self.every:
             return False
         self._look(state.iteration, theta)
-        self.stopped = state.iteration - self.best_iteration >= self.patience * self.every
+        self.stopped = state.iteration - self._improved[0] >= self.patience * self.every
         return self.stopped
 
     def finish(self, iteration: int, theta: FloatArray) -> None:
@@ -89,6 +97,8 @@ class EarlyStopping:
     def _look(self, iteration: int, theta: FloatArray) -> None:
         value = float(self._score(theta))
         self.history.append((iteration, value))
+        if value > self._improved[1] + self.tol:
+            self._improved = (iteration, value)
         if value > self.best_score or self.best_theta is None:
             self.best_theta, self.best_score, self.best_iteration = theta.copy(), value, iteration
 
@@ -99,5 +109,5 @@ class EarlyStopping:
             return f"kept the best of the run: development score {self.best_score:.6g} at iteration {self.best_iteration}"
         return (
             f"stopped early: development score {self.best_score:.6g} was best at iteration {self.best_iteration}, "
-            f"with no improvement in {self.patience} evaluations"
+            f"with no improvement{f' of more than {self.tol:g}' if self.tol else ''} in {self.patience} evaluations"
         )

@@ -18,6 +18,7 @@ class Status(Enum):
     CONVERGED = "converged: gradient norm below tolerance"
     SMALL_CHANGE = "converged: relative change of the value below tolerance"
     ITERATION_LIMIT = "stopped: iteration limit"
+    SMALL_DECREASE = "stopped: stochastic gradients lower the value by less than 0.3% in an epoch"
     INTERRUPTED = "stopped: interrupted"
     CALLBACK = "stopped: the callback asked for it"
     LINE_SEARCH = "stopped: line search could not improve"

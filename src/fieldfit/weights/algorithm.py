@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
 from fieldfit.models.base import Problem
 from fieldfit.objective import Objective
 from fieldfit.optim import Callback, Solution, Status
+from fieldfit.optim.choose import Method
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.threads import one_blas_thread
@@ -97,7 +97,7 @@ def automatic_weights(
     counts: bool = False,
     tol: float = 1e-6,
     max_iter: int = 1000,
-    method: Literal["auto", "lbfgs", "newton"] = "auto",
+    method: Method = "auto",
     l1: FloatArray | None = None,
     part: Callable[[IntArray], Part] | None = None,
     callback: Callback | None = None,
@@ -136,7 +136,7 @@ class _Alternation:
         counts: bool,
         tol: float,
         max_iter: int,
-        method: Literal["auto", "lbfgs", "newton"],
+        method: Method,
         l1: FloatArray | None,
         callback: Callback | None,
     ) -> None:

@@ -30,6 +30,14 @@ class Metric(StrEnum):
     f1 = "f1"
 
 
+class ChainMethod(StrEnum):
+    """Optimisers of a tagger."""
+
+    auto = "auto"
+    lbfgs = "lbfgs"
+    sgd = "sgd"
+
+
 @dataclass(frozen=True)
 class CRFOptions:
     """How sentences are read, and which weights the CRF has."""
@@ -101,6 +109,9 @@ class StoppingOptions:
     check_every: Annotated[
         int, typer.Option("--check-every", min=1, help="Iterations between two scores on --dev.")
     ] = 5
+    score_tol: Annotated[
+        float, typer.Option("--score-tol", min=0, help="A score is better if it is more than this above the best.")
+    ] = 0.0
     metric: Annotated[Metric, typer.Option("--metric", help="Score on --dev.")] = Metric.accuracy
     start: Annotated[
         Path | None,
@@ -111,7 +122,15 @@ class StoppingOptions:
 
 
 @with_options
-def fit(train: LabelledFile, model: CRFOptions, stopping: StoppingOptions, options: TrainingOptions) -> None:
+def fit(
+    train: LabelledFile,
+    model: CRFOptions,
+    stopping: StoppingOptions,
+    options: TrainingOptions,
+    method: Annotated[
+        ChainMethod, typer.Option("--method", help="Optimiser; sgd: stochastic gradients, good after few iterations.")
+    ] = ChainMethod.auto,
+) -> None:
     """Fit a linear-chain CRF (a tagger) to sentences. The label is the last column of the file."""
     from fieldfit.cli.output import collected_warnings, print_json
     from fieldfit.cli.progress import shown_progress
@@ -123,11 +142,13 @@ def fit(train: LabelledFile, model: CRFOptions, stopping: StoppingOptions, optio
         sigma2=as_sigma2(options.sigma2),
         l1=options.l1,
         weights=weights_option(options.weights),
+        method=method.value,
         max_iter=options.max_iter,
         tol=options.tol,
         metric=stopping.metric.value,
         patience=stopping.patience,
         check_every=stopping.check_every,
+        score_tol=stopping.score_tol,
         random_state=options.seed,
     )
     begin = None if stopping.start is None else load_tagger(stopping.start)
