@@ -12,10 +12,11 @@ import fieldfit as ff
 from fieldfit.cli import main
 from fieldfit.models.work import Line
 from fieldfit.optim.solution import Progress, Solution, Status
+from fieldfit.planner import request
 from fieldfit.planner.candidates import Candidate, Origin, choose
 from fieldfit.planner.convergence import Steps, growth, pilot_evaluations, to_the_end
 from fieldfit.planner.pilot import MOMENTS, PILOT, affordable_effort, usual_effort
-from fieldfit.planner.request import Target, parse_seconds
+from fieldfit.planner.request import Allowance, Target, parse_seconds
 from fieldfit.types import FieldfitError
 
 
@@ -158,3 +159,12 @@ def test_words_fit_what_was_asked(five):
     assert "Plain pseudo-likelihood is the best choice" in plain
     assert "its squared error is" in plain
     assert "The next more accurate policy is 'FL'" in plain
+
+
+@pytest.mark.parametrize(("wall", "left"), [(1.0, 1.0), (2.0, 1.0), (10.0, 0.4)])
+def test_a_survey_ends_early_only_on_a_machine_so_busy_that_the_wall_clock_decides(monkeypatch, wall, left):
+    # One second of this thread has passed of two, in `wall` seconds; at most 14 seconds of the wall clock may pass.
+    monkeypatch.setattr(request, "clock", lambda: 101.0)
+    monkeypatch.setattr("fieldfit.planner.request.time.perf_counter", lambda: 50.0 + wall)
+    allowance = Allowance(102.0, 64.0, 100.0, 50.0)
+    assert allowance.left() == pytest.approx(left)

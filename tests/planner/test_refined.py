@@ -10,7 +10,8 @@ import fieldfit as ff
 from fieldfit.inference import programs
 from fieldfit.planner import moments as gathering
 from fieldfit.planner.candidates import Candidate, Origin, choose
-from fieldfit.planner.convergence import steps_of
+from fieldfit.planner.convergence import steps_of, usual_steps
+from fieldfit.planner.planning import counted_steps
 from fieldfit.planner.request import Target
 from fieldfit.refinement import planned_optimal
 from fieldfit.refinement.planned_steps import ExpandedObjective
@@ -174,3 +175,24 @@ def test_hessians_of_short_blocks_are_cheap(grid):
     for text, cheap in (("PL1", True), ("FL", True)):
         problem = model.compile(dataset, ff.Policy.parse(text).bind(model.structure()).draw(0, 0, 50))
         assert (problem.hessian_evaluations < 2 * model.n_parameters) == cheap
+
+
+def test_steps_of_a_fit_that_was_not_tried_are_counted_on_an_expansion(grid):
+    model, _, x = grid
+    plan = ff.plan(model, x, policies=["PL1", "FL"])
+    survey = vars(plan)["again"].args[0]
+    place = [part.name for part in survey.ingredients].index("FL")
+    part, raw = survey.ingredients[place], survey.moments.raw
+    assert counted_steps(part, place, raw, survey.request, survey.pilot) is part
+    untried = part.with_steps(usual_steps(model.n_parameters))
+    counted = counted_steps(untried, place, raw, survey.request, survey.pilot).fit_work(everything=True).steps
+    taken = part.fit_work(everything=True).steps
+    assert taken.count / 2.5 < counted.count < 2.5 * taken.count
+
+
+def test_a_larger_distance_without_further_conditions_is_not_mentioned():
+    model = ff.BoltzmannMachine(5)
+    x = model.sample(np.full(10, 0.3), 300, random_state=0).values
+    plan = ff.plan(model, x, budget="20s")
+    assert "optimal(1)" in plan.table["policy"].str.cat()
+    assert "optimal(2)" not in plan.explain() + plan.table["policy"].str.cat()

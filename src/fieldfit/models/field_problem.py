@@ -237,14 +237,16 @@ class FieldProblem(Problem):
 
     @property
     def hessian_evaluations(self) -> float:
-        """Three where every sum is over few states or over a lattice; else two for each parameter."""
+        """One for sums over a lattice, three for sums over few states; else two for each parameter."""
 
-        def short(program: Program) -> bool:
+        def evaluations(program: Program) -> float:
             states = math.prod(program.template.cardinalities)
+            if states <= SMALL:
+                return 3.0
             lattice = not program.boundary and self.n_parameters <= MOST_MONOMIALS and states <= MOST_LATTICE_STATES
-            return states <= SMALL or lattice
+            return 1.0 if lattice else math.inf
 
-        return 3.0 if all(map(short, self.programs.programs)) else super().hessian_evaluations
+        return min(max(map(evaluations, self.programs.programs), default=3.0), super().hessian_evaluations)
 
     def _covariances(self, log_tables: FloatArray, usage: FloatArray) -> tuple[FloatArray, IntArray]:
         """Σ_c u_c Cov_c(F) over the configurations of which that is short, and the places of all others in ``usage``."""

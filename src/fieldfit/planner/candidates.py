@@ -19,8 +19,8 @@ from fieldfit.planner.directions import search_criterion
 from fieldfit.planner.ingredients import Ingredient, Term, mixture_text, placed
 from fieldfit.planner.moments import PilotMoments
 from fieldfit.planner.pilot import ENOUGH_SAMPLES, PILOT_POLICY
+from fieldfit.planner.refined import NO_SECOND_STAGE, RefinedTerm
 from fieldfit.planner.refined import Cost as SecondCost
-from fieldfit.planner.refined import RefinedTerm
 from fieldfit.planner.request import Target
 from fieldfit.planner.search import Cost, Freedom, Mixture, best_weights, fill_budget, joint_optimum, rounded
 from fieldfit.policies.laws.base import Noise
@@ -251,26 +251,31 @@ class Comparison:
             text = mixture_text(self.ingredients, mixture.lam, mixture.beta)
             if not text or text in by_text:
                 continue
-            finite = math.isfinite(mixture.value)
             numbers = np.concatenate([mixture.lam, mixture.beta])
-            by_text[text] = Candidate(
-                policy=text,
-                cost=mixture.cost,
-                seconds=self.costs.seconds(mixture.lam),
-                flops=self.costs.flops(mixture.lam),
-                operations=self.costs.operations(mixture.lam),
-                evaluations=self.costs.steps(mixture.lam),
-                variance=math.exp(min(mixture.value, 700.0)) if finite else math.inf,
-                error=self._error(mixture.lam, mixture.beta),
-                affordable=False,
-                origin=origin,
+            by_text[text] = self._candidate(
+                text,
+                mixture.lam,
+                mixture.value,
+                self._error(mixture.lam, mixture.beta, mixture.value),
+                origin,
                 samples=self._samples(mixture),
                 n_terms=int(np.count_nonzero(mixture.lam * mixture.beta)),
                 n_numbers=int(np.count_nonzero((numbers > 0) & (numbers != 1))),
             )
         asked = bool(mixtures) and mixtures[0][1] is Origin.ASKED
-        for place, (term, second) in enumerate(self.refined, len(self.ingredients)):
-            by_text[term.name] = self._refined(place, term, second, Origin.ASKED if asked else Origin.REFINED)
+        for term, second in self.refined:
+            unit = np.eye(self.moments.criterion.moments.count)[term.place]
+            value = self.moments.criterion.value(unit, unit)
+            by_text[term.name] = self._candidate(
+                term.name,
+                term.first.lam,
+                value,
+                self.moments.error(unit, unit, value),
+                Origin.ASKED if asked else Origin.REFINED,
+                second,
+                samples=float(self.n),
+                second_stage=term.stage.sentence,
+            )
         ordered = sorted(by_text.values(), key=lambda candidate: (candidate.cost, candidate.variance))
         least = math.inf
         marked = []
@@ -279,31 +284,42 @@ class Comparison:
             least = min(least, candidate.variance)
         return marked
 
-    def _refined(self, place: int, term: RefinedTerm, second: SecondCost, origin: Origin) -> Candidate:
-        """A first stage and its second, which uses all samples."""
-        unit = np.eye(self.moments.criterion.moments.count)[place]
-        value = self.moments.criterion.value(unit, unit)
-        seconds = self.costs.seconds(term.first.lam) + second.seconds
-        flops = self.costs.flops(term.first.lam) + second.flops
+    def _candidate(
+        self,
+        policy: str,
+        lam: FloatArray,
+        value: float,
+        error: float,
+        origin: Origin,
+        second: SecondCost = NO_SECOND_STAGE,
+        *,
+        samples: float,
+        n_terms: int = 1,
+        n_numbers: int = 0,
+        second_stage: str = "",
+    ) -> Candidate:
+        """A policy with these λ, or a first stage with them and what its second stage costs."""
+        seconds, flops = self.costs.seconds(lam) + second.seconds, self.costs.flops(lam) + second.flops
         return Candidate(
-            policy=term.name,
+            policy=policy,
             cost=flops if self.unit == "flops" else seconds,
             seconds=seconds,
             flops=flops,
-            operations=self.costs.operations(term.first.lam),
-            evaluations=self.costs.steps(term.first.lam) + second.evaluations,
+            operations=self.costs.operations(lam),
+            evaluations=self.costs.steps(lam) + second.evaluations,
             variance=math.exp(min(value, 700.0)) if math.isfinite(value) else math.inf,
-            error=self.moments.error(unit, unit),
+            error=error,
             affordable=False,
             origin=origin,
-            samples=float(self.n),
-            n_terms=1,
-            second_stage=term.stage.sentence,
+            samples=samples,
+            n_terms=n_terms,
+            n_numbers=n_numbers,
+            second_stage=second_stage,
         )
 
-    def _error(self, lam: FloatArray, beta: FloatArray) -> float:
+    def _error(self, lam: FloatArray, beta: FloatArray, value: float) -> float:
         more = np.zeros(self.moments.criterion.moments.count - len(lam))
-        return self.moments.error(np.concatenate([lam, more]), np.concatenate([beta, more]))
+        return self.moments.error(np.concatenate([lam, more]), np.concatenate([beta, more]), value)
 
     def _samples(self, mixture: Mixture) -> float:
         """About how many samples a fit uses: n times the largest λ, or the share of samples of a law without one."""

@@ -36,7 +36,7 @@ MOST_ITERATIONS, PILOT_ITERATIONS = 1000, 300
 #: Evaluations that a fit of few parameters (up to the second number), and of many, usually takes.
 _USUAL_FEW, _FEW_PARAMETERS, _USUAL_MANY = 30, 120, 100
 #: Seconds below which a fit is timed twice: what the first one loads for the first time would count as the optimiser's.
-_SHORT = 0.1
+_SHORT = 0.03
 #: Seconds from which on one run is timed once.
 _LONG = 0.02
 #: Seconds after its deadline at which a fit is given up within an iteration.
@@ -56,6 +56,7 @@ class Steps:
     overhead: float  # seconds of the optimiser itself in the whole fit
     converged: bool
     product: float = 2.0  # a Hessian product in evaluations
+    tried: bool = True  # a fit was run, not only a usual number taken
 
     def times(self, factor: float) -> Steps:
         """A fit that takes ``factor`` times as long to converge, within the iterations of `fit`."""
@@ -171,7 +172,7 @@ def pilot_evaluations(r: int) -> int:
 def usual_steps(r: int) -> Steps:
     """What a fit usually takes, for families that there is no time to try: half of it Hessian products."""
     count = pilot_evaluations(r)
-    return Steps(count, count * (1 + Steps.product) / 2, 0.0, False)
+    return Steps(count, count * (1 + Steps.product) / 2, 0.0, False, tried=False)
 
 
 def to_the_end(solution: Solution, gtol: float) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from fieldfit.models.work import FamilyWork, clock, least_seconds
 from fieldfit.planner.convergence import Steps, steps_of, usual_steps
 from fieldfit.planner.costs import TIMED_PASSES, family_work
 from fieldfit.planner.pilot import PILOT_POLICY, Pilot
-from fieldfit.planner.request import Request
+from fieldfit.planner.request import Allowance, Request
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law, Noise
 from fieldfit.policies.policy import BoundPolicy
@@ -33,7 +33,7 @@ from fieldfit.variance.expected_problem import expected_problem
 #: Evaluations of a trial fit: fewest, and as many as a fit of a field is expected to take at least.
 _FEWEST_STEPS, _USUAL_STEPS = 6, 40
 #: Share of the remaining time for the timing of a family of sequences, and for the trial fit of a family.
-_TIMING_SHARE, _FIT_SHARE = 0.2, 0.1
+_TIMING_SHARE, _FIT_SHARE = 0.2, 0.07
 #: Seconds that compiling one sum over all states of a complete graph takes, for each state: about a second for 2^19.
 _COMPILING = 2e-6
 
@@ -87,6 +87,11 @@ class Ingredient:
     def fit_work(self, everything: bool) -> FitWork:
         """Of a fit in which all or something is selected."""
         return self.together if everything and self.together is not None else self.selected
+
+    def with_steps(self, steps: Steps) -> Ingredient:
+        """The same with other evaluations of a fit."""
+        together = None if self.together is None else replace(self.together, steps=steps)
+        return replace(self, selected=replace(self.selected, steps=steps), together=together)
 
     def drawn(self, seed: int) -> Problem:
         """The law with a drawn Z; of a free λ with λ = 1/2."""
@@ -167,17 +172,17 @@ class Passes:
 
         Without a problem the Hessian takes a product for each parameter, as the paper's FLOPs count.
         """
-        hessian = self.parameters if problem is None else problem.hessian_evaluations
+        hessian = self.parameters + 3.0 if problem is None else problem.hessian_evaluations
         if self.states is not None:
-            return (hessian + 3.0) * self.states / rows
-        return hessian + 5.0 if self.dense else self.directions
+            return (hessian + (0.0 if problem is None else 3.0)) * self.states / rows
+        return hessian + 2.0 if self.dense else self.directions
 
 
 @dataclass
 class Builder:
     """Makes ingredients on the samples ``rows`` that moments are taken over, within a time and a number of FLOPs.
 
-    Laws whose moments and fit would not be done at ``deadline`` (of `fieldfit.models.work.clock`), or whose moments take
+    Laws whose moments and fit would not be done within the ``allowance``, or whose moments take
     more than the ``flops`` that are left, are skipped, but never the first.
     """
 
@@ -185,7 +190,7 @@ class Builder:
     rows: Dataset
     pilot: Pilot
     passes: Passes
-    deadline: float
+    allowance: Allowance
     flops: float = math.inf
     skipped: dict[str, Skipped] = field(default_factory=dict)
     reserved: float = 0.0  # seconds of moments to come
@@ -242,8 +247,8 @@ class Builder:
         )
 
     def _left(self) -> float:
-        """Seconds until the deadline that are not reserved."""
-        return self.deadline - clock() - self.reserved
+        """Seconds that are left and not reserved."""
+        return self.allowance.left() - self.reserved
 
     def _compile(self, law: Law, bound: BoundPolicy, is_pilot: bool) -> _Compiled | Skipped:
         """Compile and fit a law, if there is time for it."""

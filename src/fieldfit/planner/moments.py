@@ -28,12 +28,13 @@ from fieldfit.planner import pilot as piloting
 from fieldfit.planner.directions import determined, named_metric, random_directions, solved_basis
 from fieldfit.planner.ingredients import Ingredient
 from fieldfit.planner.pilot import PILOT_POLICY, Pilot
-from fieldfit.planner.refined import FULL, RefinedTerm
+from fieldfit.planner.refined import FULL, OwnTerm, RefinedTerm, own_terms
 from fieldfit.planner.request import Request
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray
 from fieldfit.variance.criterion import Criterion, LogDeterminant, LogTrace
-from fieldfit.variance.mixture_moments import MixtureMoments, Sampled, sampled_moments
+from fieldfit.variance.mixture_moments import MixtureMoments
+from fieldfit.variance.sampled_moments import SampledMoments, sampled_moments
 
 #: Joint states up to which expectations are sums over all of them.
 MOST_PLANNED_STATES = 1 << 12
@@ -60,20 +61,20 @@ class PilotMoments:
     kind: str  # description of C
     method: str
     evaluations: float  # evaluations of each ingredient that were made, in samples × passes
-    sampled: Sampled | None = None
+    sampled: SampledMoments | None = None
     notes: tuple[str, ...] = ()
     adjusted: bool = False  # FL's scores are control variates
     probes: FloatArray | None = None  # (q, d) random directions that stand for a trace
     robust: bool = False  # the samples contradict the model
 
-    def error(self, lam: FloatArray, beta: FloatArray) -> float:
-        """Relative standard error of C, from the samples and from random directions; 0 where C is exact."""
+    def error(self, lam: FloatArray, beta: FloatArray, value: float) -> float:
+        """Relative standard error of C = exp(``value``), from the samples and from random directions; 0 where exact."""
         if self.sampled is None or not isinstance(self.criterion.size, LogTrace):
             return 0.0
         if self.criterion.penalty is not None:
             beta = beta / max(float(beta.max()), 1e-300)
         metric = self.criterion.size.metric
-        return math.hypot(self._sample_error(lam, beta, metric), self._direction_error(lam, beta))
+        return math.hypot(self._sample_error(lam, beta, metric, value), self._direction_error(lam, beta))
 
     def _direction_error(self, lam: FloatArray, beta: FloatArray) -> float:
         """The part that comes from a few random directions: C is a ratio of two means over them."""
@@ -94,22 +95,21 @@ class PilotMoments:
         solved = np.linalg.solve(bread, self.probes.T)
         return np.asarray(np.einsum("dq,de,eq->q", solved, meat, solved))
 
-    def _sample_error(self, lam: FloatArray, beta: FloatArray, metric: FloatArray) -> float:
+    def _sample_error(self, lam: FloatArray, beta: FloatArray, metric: FloatArray, value: float) -> float:
         """The part that comes from the samples."""
         assert self.sampled is not None
         # A standard deviation is known well enough from a few hundred samples.
-        n = self.sampled.scores.shape[1]
+        n = self.sampled.n
         some = slice(None, None, max(1, n // _ERROR_ROWS) if len(metric) > _MANY_DIRECTIONS else 1)
-        scores = self.sampled.scores[:, some]
         bread = self.criterion.bread_meat(lam, beta)[0]
         used = np.flatnonzero(lam * beta)
-        composite = np.tensordot((lam * beta)[used], scores[used], 1)
+        composite = self.sampled.scores(lam * beta, some)
         try:
             if self.adjusted and self.full is not None:
                 mixed = np.tensordot((lam * beta)[used], self.sampled.information[used], 1)
                 composite = composite - self._full_rows[some] @ mixed
                 extra = _lengths(np.linalg.solve(bread, composite.T).T, metric)
-                total = math.exp(self.criterion.value(lam, beta) + self.criterion.reference)
+                total = math.exp(value + self.criterion.reference)
                 return float(extra.std() / math.sqrt(n) / total)
             each = _lengths(np.linalg.solve(bread, composite.T).T, metric)
         except np.linalg.LinAlgError:
@@ -129,8 +129,8 @@ class PilotMoments:
         """I⁻¹ times the scores of maximum likelihood (n, d)."""
         assert self.sampled is not None
         assert self.full is not None
-        information, scores = self.sampled.information[self.full], self.sampled.scores[self.full]
-        return np.asarray(scores @ np.linalg.pinv(information, hermitian=True))
+        scores = self.sampled.scores(np.eye(len(self.sampled.names))[self.full], slice(None))
+        return np.asarray(scores @ np.linalg.pinv(self.sampled.information[self.full], hermitian=True))
 
     @cached_property
     def _reference_rows(self) -> FloatArray:
@@ -139,7 +139,7 @@ class PilotMoments:
         assert isinstance(self.criterion.size, LogTrace)
         unit = np.eye(self.criterion.moments.count)[self.reference]
         bread = self.criterion.bread_meat(unit, unit)[0]
-        solved = np.linalg.solve(bread, self.sampled.scores[self.reference].T).T
+        solved = np.linalg.solve(bread, self.sampled.scores(unit, slice(None)).T).T
         return _lengths(solved, self.criterion.size.metric)
 
 
@@ -199,7 +199,7 @@ def gather(
     reference = full if full is not None else plain or 0
     penalty = Penalty.of(request)
     what = "covariance" if penalty is None else "squared error"
-    gathering = _Gathering(request, ingredients, refined, reference, full, pilot, rows, simulated, what)
+    gathering = _Gathering(request, ingredients, own_terms(refined), reference, full, pilot, rows, simulated, what)
     if enumerated:
         reduced = gathering.enumerated()
         if not simulated and rows.n >= fewest_to_compare(len(pilot.theta)) and compare:
@@ -223,7 +223,7 @@ class _Gathering:
 
     request: Request
     ingredients: Sequence[Ingredient]
-    refined: Sequence[RefinedTerm]
+    own: Sequence[OwnTerm]  # estimating functions of second stages
     reference: int
     full: int | None
     pilot: Pilot
@@ -243,9 +243,8 @@ class _Gathering:
             probability,
         )
         basis, _ = moments.whitening()
-        breads_meats = [term.stage.under_model(moments) for term in self.refined]
-        names = [term.name for term in self.refined]
-        raw = moments.with_alone(names, [pair[0] for pair in breads_meats], [pair[1] for pair in breads_meats])
+        breads, meats = ([term.limit.under_model()[place] for term in self.own] for place in (0, 1))
+        raw = moments.with_alone([term.name for term in self.own], breads, meats)
         projected = raw.projected(basis)
         own = PilotMoments(
             criterion=Criterion(projected, LogDeterminant(basis.shape[1]), projected.information),
@@ -271,8 +270,9 @@ class _Gathering:
         sampled = replace(robust.moments, criterion=by_samples)
         largest = 0.0
         for unit in np.eye(by_samples.moments.count)[: len(self.ingredients)]:
-            difference = abs(math.expm1(by_samples.value(unit, unit) - by_states.value(unit, unit)))
-            error = sampled.error(unit, unit)
+            value = by_samples.value(unit, unit)
+            difference = abs(math.expm1(value - by_states.value(unit, unit)))
+            error = sampled.error(unit, unit, value)
             if math.isfinite(difference) and difference > max(_DISAGREE_ERRORS * error, _DISAGREE):
                 largest = max(largest, difference)
         spent = exact.moments.evaluations + robust.moments.evaluations
@@ -322,11 +322,11 @@ class _Gathering:
         sampled = sampled.projected(basis)
         lost = r - basis.shape[1]
         note = f"{lost} directions without information in the samples are excluded." if lost else ""
-        return self._reduced(sampled, basis, sampled.moments.J[self.reference], 2.0 * r, note, raw=raw)
+        return self._reduced(sampled, basis, sampled.J[self.reference], 2.0 * r, note, raw=raw)
 
-    def _sampled(self, basis: FloatArray | None, *, inside: bool) -> Sampled:
+    def _sampled(self, basis: FloatArray | None, *, inside: bool) -> SampledMoments:
         return sampled_moments(
-            [*self.ingredients, *(term if inside else term.robust() for term in self.refined)],
+            [*self.ingredients, *(replace(term, follows_model=inside) for term in self.own)],
             self.pilot.theta,
             weight=self.rows.relative_weight,
             basis=basis,
@@ -336,7 +336,7 @@ class _Gathering:
 
     def _reduced(
         self,
-        sampled: Sampled,
+        sampled: SampledMoments,
         basis: FloatArray,
         metric: FloatArray,
         passes: float,
@@ -346,7 +346,7 @@ class _Gathering:
     ) -> _Reduced:
         adjusted = self.simulated and self.full is not None
         if self.simulated and self.full is not None:
-            sampled = sampled.with_full_scores(self.full)
+            sampled = replace(sampled, full=self.full)
         reference = self.ingredients[self.reference].name
         simulated = " simulated" if self.simulated else ""
         own = PilotMoments(

@@ -39,18 +39,22 @@ from fieldfit.planner.pilot import (
     run_pilot,
 )
 from fieldfit.planner.refined import FULL, Cost, RefinedTerm, refined_terms
-from fieldfit.planner.request import NO_EFFICIENCY, Request, Target
+from fieldfit.planner.request import NO_EFFICIENCY, Allowance, Request, Target
 from fieldfit.planner.result import Plan
 from fieldfit.planner.search import reachable_edge
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law
+from fieldfit.refinement.planned_steps import ExpandedObjective, expanded_fit
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import DataError, FieldfitError
+from fieldfit.variance.mixture_moments import MixtureMoments
 
 #: Fewest samples of a plan.
 _FEWEST = 10
 #: Seconds for the families beside the first where the budget is not in seconds.
 _UNHURRIED = 10.0
+#: Share of a budget on the wall clock after which a survey on a busy machine ends.
+_BUSY = 0.6
 #: Share of the survey's seconds for the solves; what comes after them takes the rest.
 _SOLVES = 0.7
 #: Share of the survey's seconds that refined estimators leave for what comes after them.
@@ -144,10 +148,11 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     """
     model, dataset, target = request.model, request.dataset, request.target
     check_enough(dataset.n_copies)
-    end = math.inf
+    began = clock()
+    allowance = None
     if target.seconds is not None:
-        # In seconds of this thread: other programs on the machine do not shorten the survey.
-        end = clock() + max(SURVEY * target.seconds - request.reading, 0.0)
+        ends = began + max(SURVEY * target.seconds - request.reading, 0.0), request.began + _BUSY * target.seconds
+        allowance = Allowance(*ends)
     pilot = run_pilot(request)
     rows, simulated = moment_rows(model, pilot, request.random_state)
     terms, asked, laws = None, list[Law](), candidate_laws(model, model.structure(pilot.rows))
@@ -167,12 +172,13 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
         passes = replace(passes, states=None)
     enumerated = passes.states is not None
     now = clock()
+    allowance = allowance or Allowance(now + _UNHURRIED)
     builder = Builder(
         request=request,
         rows=rows,
         pilot=pilot,
         passes=passes,
-        deadline=now + _UNHURRIED if target.seconds is None else end,
+        allowance=allowance,
         flops=flops,
     )
     ingredients = builder.build(laws)
@@ -180,13 +186,13 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     if target.efficiency is not None and str(FULL) in builder.skipped:
         raise FieldfitError(NO_EFFICIENCY)
     spent = rows.n * (passes.of(rows.n) if enumerated else 2.0 * model.n_parameters) * _distinct_flops(ingredients)
-    later = builder.reserved + _SEARCH * (builder.deadline - now)
+    later = builder.reserved + _SEARCH * (allowance.end - now)
     refined, flops_left = refined_terms(
         request,
         pilot,
         rows,
         ingredients,
-        seconds_left=lambda: builder.deadline - later - clock(),
+        seconds_left=lambda: allowance.left() - later,
         flops=flops - spent,
         skipped=builder.skipped,
     )
@@ -200,8 +206,12 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
         simulated=simulated,
         enumerated=enumerated,
         compare=needed <= min(builder.flops, flops_left),
-        deadline=now + _SOLVES * (end - now) if math.isfinite(end) else end,
+        deadline=math.inf if target.seconds is None else now + _SOLVES * (allowance.deadline() - now),
     )
+    if moments.raw is not None:
+        ingredients = [
+            counted_steps(part, place, moments.raw, request, pilot) for place, part in enumerate(ingredients)
+        ]
     costs = FitCosts(ingredients, dataset.n, dataset.n_copies, pilot.expected_evaluations, rates, request.reading)
     return Survey(
         request=request,
@@ -215,6 +225,24 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
         simulated=simulated,
         seconds=time.perf_counter() - request.began,
     )
+
+
+def counted_steps(
+    part: Ingredient, place: int, moments: MixtureMoments, request: Request, pilot: Pilot
+) -> Ingredient:
+    """The ingredient with the steps of a fit on the second-order expansion of its objective, where none was tried."""
+    alone = part.fit_work(everything=True).steps
+    if alone.tried:
+        return part
+    n = request.dataset.n_copies
+    objective = ExpandedObjective(moments.J[place], moments.K[place, place], n, request.precision)
+    tol = None if request.tol == "statistical" else request.tol
+    solution = expanded_fit(
+        objective, part.parts[0][1], -pilot.theta, request.model.feature_units, request.random_state, tol
+    )
+    count = solution.evaluations + solution.hessian_products
+    equivalents = solution.evaluations + alone.product * solution.hessian_products
+    return part.with_steps(replace(alone, count=count, equivalents=equivalents))
 
 
 def _distinct_flops(ingredients: Sequence[Ingredient]) -> float:

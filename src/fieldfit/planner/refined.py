@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -19,9 +19,10 @@ from fieldfit.planner.pilot import PILOT_POLICY, Pilot
 from fieldfit.planner.request import Request
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Noise
-from fieldfit.refinement.planned import FirstStage, Parts, PlannedStage, PlanSetting, StageSkippedError
+from fieldfit.refinement.planned import FirstStage, LimitMoments, PlannedStage, PlanSetting, StageSkippedError
 from fieldfit.refinement.planned_stages import plan_stage, usual_stages
-from fieldfit.variance.mixture_moments import MixtureMoments, MomentPart
+from fieldfit.variance.mixture_moments import MixtureMoments
+from fieldfit.variance.sampled_moments import MomentPart
 
 #: The likelihood that a second stage may maximise.
 FULL = Policy.parse("FL")
@@ -38,32 +39,22 @@ class Cost:
     evaluations: float
 
 
+#: Of one stage only.
+NO_SECOND_STAGE = Cost(0.0, 0.0, 0.0)
+
+
 @dataclass(frozen=True)
 class RefinedTerm:
-    """An estimator with a second stage as a term of the moments, alone and with all samples."""
+    """An estimator with a second stage; ``place`` is that of its moments among ingredients and terms of their own."""
 
     stage: PlannedStage
     first: FirstStage
-    follows_model: bool = True
-    noise: Noise = Noise.TOGETHER
+    place: int
 
     @property
     def name(self) -> str:
         """The estimator's text."""
         return str(self.stage.staged)
-
-    @cached_property
-    def parts(self) -> Parts:
-        """Its estimating functions on the pilot's samples."""
-        return self.stage.parts(follows_model=self.follows_model)
-
-    def drawn(self, seed: int) -> MomentPart:
-        """Its estimating functions: nothing is drawn."""
-        return self.parts[0][1]
-
-    def robust(self) -> RefinedTerm:
-        """The same for samples that do not follow the model."""
-        return replace(self, follows_model=False)
 
     def cost(self, moments: MixtureMoments, costs: FitCosts) -> Cost:
         """What the second stage takes, priced."""
@@ -79,6 +70,31 @@ class RefinedTerm:
             # whole fit.
             flops += costs.flops(unit) * count / max(alone.count, 1)
         return Cost(seconds, flops, evaluations)
+
+
+@dataclass(frozen=True)
+class OwnTerm:
+    """Estimating functions of a second stage as a term of the moments: alone, and with all samples."""
+
+    name: str
+    limit: LimitMoments
+    follows_model: bool = True
+    noise: Noise = Noise.TOGETHER
+
+    @cached_property
+    def parts(self) -> tuple[tuple[float, MomentPart], ...]:
+        """They themselves, on the pilot's samples."""
+        return ((1.0, self.limit.scores(follows_model=self.follows_model)),)
+
+    def drawn(self, seed: int) -> MomentPart:
+        """The same: nothing is drawn."""
+        return self.parts[0][1]
+
+
+def own_terms(refined: Sequence[RefinedTerm]) -> list[OwnTerm]:
+    """The terms that second stages add to the moments of the ingredients, in order."""
+    limits = ((term.name, term.stage.limit) for term in refined)
+    return [OwnTerm(name, limit) for name, limit in limits if not isinstance(limit, int)]
 
 
 def refined_terms(
@@ -112,9 +128,10 @@ def refined_terms(
     )
 
     def add(stage: PlannedStage) -> None:
-        first = stage.staged.first
+        first, limit = stage.staged.first, stage.limit
         assert isinstance(first, Policy)
-        terms.append(RefinedTerm(stage, FirstStage(*placed(split_policy(first), ingredients))))
+        place = limit if isinstance(limit, int) else len(ingredients) + len(own_terms(terms))
+        terms.append(RefinedTerm(stage, FirstStage(*placed(split_policy(first), ingredients)), place))
 
     if request.policies is not None:
         for staged in request.staged:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model
+from fieldfit.models.work import clock
 from fieldfit.policies import Policy, Staged
 from fieldfit.types import FieldfitError, FloatArray
 
@@ -63,6 +64,30 @@ class Target:
         """The budget, infinite where there is none."""
         given = self.flops if self.flops is not None else self.seconds
         return math.inf if given is None else given
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How long a survey may take: until ``end`` of this thread's clock (`fieldfit.models.work`), and of the wall clock.
+
+    Other programs on the machine do not shorten a survey, unless they slow it down so much that it would use more than
+    its part of the wall clock.
+    """
+
+    end: float
+    wall_end: float = math.inf
+    began: float = field(default_factory=clock)
+    wall_began: float = field(default_factory=time.perf_counter)
+
+    def deadline(self) -> float:
+        """When this thread's clock will have reached one of the two ends, at the speed of the survey so far."""
+        now, wall = clock(), time.perf_counter()
+        slowness = max((wall - self.wall_began) / max(now - self.began, 1e-3), 1.0)
+        return min(self.end, now + (self.wall_end - wall) / slowness)
+
+    def left(self) -> float:
+        """Seconds of this thread until then."""
+        return self.deadline() - clock()
 
 
 @dataclass(frozen=True, kw_only=True)

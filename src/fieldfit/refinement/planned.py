@@ -15,10 +15,8 @@ from fieldfit.models.base import Model, Problem
 from fieldfit.policies import Staged
 from fieldfit.policies.laws.base import Law
 from fieldfit.types import FieldfitError, FloatArray
-from fieldfit.variance.mixture_moments import MixtureMoments, MomentPart
-
-#: Weighted estimating functions whose sum is a term, on the samples of a plan.
-Parts = Sequence[tuple[float, MomentPart]]
+from fieldfit.variance.mixture_moments import MixtureMoments
+from fieldfit.variance.sampled_moments import MomentPart
 
 
 class StageSkippedError(FieldfitError):
@@ -83,6 +81,16 @@ class StageWork:
     term: int | None = None
 
 
+class LimitMoments(Protocol):
+    """The variance of an estimate that is no term of the plan, from estimating functions of its own."""
+
+    def under_model(self) -> tuple[FloatArray, FloatArray]:
+        """Their bread and meat under the model, in all coordinates."""
+
+    def scores(self, *, follows_model: bool) -> MomentPart:
+        """They themselves on the plan's samples, which follow the model or do not."""
+
+
 class PlannedStage(Protocol):
     """A second stage at a pilot's θ."""
 
@@ -98,11 +106,9 @@ class PlannedStage(Protocol):
     def flops(self) -> float:
         """The FLOPs that planning it took."""
 
-    def parts(self, *, follows_model: bool) -> Parts:
-        """Its estimating functions on the plan's samples, which follow the model or do not."""
-
-    def under_model(self, moments: MixtureMoments) -> tuple[FloatArray, FloatArray]:
-        """Bread and meat under the model, in all coordinates."""
+    @property
+    def limit(self) -> int | LimitMoments:
+        """The place of the plan's term that it agrees with in the limit, or moments of its own."""
 
     def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
-        """What it takes with ``n`` samples."""
+        """What it takes with ``n`` samples; ``moments`` are those of the plan's terms, in all coordinates."""

@@ -27,7 +27,7 @@ from fieldfit.refinement.optimal import (
     keep_first,
     model_weights,
 )
-from fieldfit.refinement.planned import FirstStage, Parts, PlanSetting, StageSkippedError, StageWork
+from fieldfit.refinement.planned import FirstStage, PlanSetting, StageSkippedError, StageWork
 from fieldfit.refinement.points import drawn_points, is_exact
 from fieldfit.refinement.regression import RIDGES, WORTH, Weights, covariance_of, relative_variance
 from fieldfit.refinement.sample_conditions import SampleConditions
@@ -43,7 +43,7 @@ _DISTANCES = (1, 2, 3)
 _NEWTON, _DERIVATIVES, _COMPARED = 5, 2, 4_000
 #: Multiply–adds a second of factorisations, to predict what computing weights takes beside the moments; draws on which the
 #: moments are timed; and seconds of a stage beside both.
-_FACTORISED, _TIMED_DRAWS, _FIXED = 5e9, 500, 0.004
+_FACTORISED, _TIMED_DRAWS, _FIXED = 5e9, 1_000, 0.004
 
 
 class OptimalScores:
@@ -109,15 +109,20 @@ class PlannedOptimal:
         """The predicted variance relative to maximum likelihood."""
         return self.weights.predicted
 
-    def parts(self, *, follows_model: bool) -> Parts:
-        """Its scores on the plan's samples."""
-        bread = -self.weights.matrix @ self.moments.K if follows_model else None
-        return ((1.0, OptimalScores(self.samples, self.weights.matrix, bread)),)
+    @property
+    def limit(self) -> PlannedOptimal:
+        """Moments of its own: those of A g_i."""
+        return self
 
-    def under_model(self, moments: MixtureMoments) -> tuple[FloatArray, FloatArray]:
+    def under_model(self) -> tuple[FloatArray, FloatArray]:
         """Bread and meat under the model."""
         bread = self.weights.matrix @ self.moments.K
         return (bread + bread.T) / 2, self.weights.matrix @ self.moments.V @ self.weights.matrix.T
+
+    def scores(self, *, follows_model: bool) -> OptimalScores:
+        """A g_i on the plan's samples."""
+        bread = -self.weights.matrix @ self.moments.K if follows_model else None
+        return OptimalScores(self.samples, self.weights.matrix, bread)
 
     def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
         """Computing weights, and a few sums over all samples, timed on the plan's."""
@@ -178,18 +183,21 @@ def distances(first: Policy, setting: PlanSetting, skipped: dict[str, StageSkipp
 
     The first that is skipped ends it, and ``skipped`` says why.
     """
-    best, size = np.inf, 0
+    best, known = np.inf, None
     for distance in _DISTANCES:
+        if known is not None:
+            model = known.conditions.model
+            if stack(model, first.bind(model.structure()), distance).conditions.size == known.conditions.size:
+                return
         staged = Staged(first, Optimal(distance))
         try:
             stage = plan_optimal(staged, setting)
         except StageSkippedError as reason:
             skipped[str(staged)] = reason
             return
-        conditions = stage.stack.conditions.size
-        if conditions == size or stage.predicted > best * (1 - WORTH):
+        if stage.predicted > best * (1 - WORTH):
             return
-        best, size = stage.predicted, conditions
+        best, known = stage.predicted, stage.stack
         yield stage
         if best < 1 + SMALL_EXCESS:
             return
@@ -205,10 +213,12 @@ def _draws(
     first_flops: float,
 ) -> int | None:
     """How many draws the weights come from: as many as in a fit (None), or fewer where time is short."""
-    conditions = stack(model, bound, second.distance or 1).conditions
-    p, r = conditions.size, model.n_parameters
     if setting.asked:
         return None
+    if setting.seconds_left() <= 0:
+        raise StageSkippedError(f"{staged}: skipped, no time left in the pilot's share of the budget.", for_time=True)
+    conditions = stack(model, bound, second.distance or 1).conditions
+    p, r = conditions.size, model.n_parameters
     if second.distance is not None and second.distance > 1 and p > MOST_CONDITIONS_TRIED:
         raise StageSkippedError(f"{staged}: skipped, it has {p:,} conditions.")
     exact = is_exact(model)
@@ -218,10 +228,10 @@ def _draws(
         raise StageSkippedError(
             f"{staged}: skipped, its weights alone would take about {flops:.2g} FLOPs.", for_time=True
         )
+    began = clock()
     points = drawn_points(model, setting.theta, rows, _TIMED_DRAWS, 0, 0)
-    each = _seconds(lambda: score_moments(conditions, points, setting.theta)) / _TIMED_DRAWS
-    if not exact:
-        each += _seconds(lambda: drawn_points(model, setting.theta, rows, _TIMED_DRAWS, 0, 0)) / _TIMED_DRAWS
+    drawing = 0.0 if exact else clock() - began
+    each = (drawing + _seconds(lambda: score_moments(conditions, points, setting.theta))) / _TIMED_DRAWS
     usual = fewest if exact else 2.0 * max(FEWEST_DRAWS, DRAWS_PER_CONDITION * p)
     solving, left = 10.0 * p**2 * (p + r) / _FACTORISED, setting.seconds_left()
     if usual * each + solving <= left:

@@ -17,7 +17,7 @@ from fieldfit.models.base import Problem
 from fieldfit.models.work import clock
 from fieldfit.optim import Solution, minimise
 from fieldfit.policies import Policy, Staged
-from fieldfit.refinement.planned import FirstStage, Parts, PlanSetting, StageSkippedError, StageWork
+from fieldfit.refinement.planned import FirstStage, PlanSetting, StageSkippedError, StageWork
 from fieldfit.refinement.statistical import FRACTION, StatisticalStop
 from fieldfit.types import FloatArray
 from fieldfit.variance.mixture_moments import MixtureMoments
@@ -34,10 +34,10 @@ _FIXED = 0.004
 
 @dataclass(frozen=True)
 class PlannedSteps:
-    """``A >> B`` with all of B selected; ``second`` is B's place among the plan's terms."""
+    """``A >> B`` with all of B selected; ``limit`` is B's place among the plan's terms."""
 
     staged: Staged
-    second: int
+    limit: int
     setting: PlanSetting
     flops: float = 0.0
 
@@ -49,17 +49,9 @@ class PlannedSteps:
             f"optimisation error is {100 * FRACTION:g}% of the sampling error."
         )
 
-    def parts(self, *, follows_model: bool) -> Parts:
-        """B's: its moments hold whether the samples follow the model or not."""
-        return self.setting.terms[self.second].parts
-
-    def under_model(self, moments: MixtureMoments) -> tuple[FloatArray, FloatArray]:
-        """B's bread and meat."""
-        return moments.J[self.second], moments.K[self.second, self.second]
-
     def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
         """The optimiser's steps from A's estimate to where the optimisation error is small."""
-        setting, place = self.setting, self.second
+        setting, place = self.setting, self.limit
         objective = ExpandedObjective(moments.J[place], moments.K[place, place], n, setting.precision)
         start = self._distance(first, moments, n)
         began = clock()
@@ -71,7 +63,7 @@ class PlannedSteps:
 
     def _distance(self, first: FirstStage, moments: MixtureMoments, n: int) -> FloatArray:
         """A draw of θ̂_A − θ̂_B, from the variance of J_A⁻¹ψ_A − J_B⁻¹ψ_B over n."""
-        used, place = list(range(len(first.lam))), self.second
+        used, place = list(range(len(first.lam))), self.limit
         bread, meat = (m[0] for m in moments.subset(used).moments(first.lam[None], first.beta[None]))
         cross = np.einsum("f,fde->de", first.lam * first.beta, moments.K[used, place])
         first_inverse = np.linalg.pinv(bread, rcond=1e-10, hermitian=True)
@@ -99,9 +91,14 @@ def plan_steps(staged: Staged, setting: PlanSetting) -> PlannedSteps:
 
 
 def expanded_fit(
-    objective: ExpandedObjective, problem: Problem, start: FloatArray, units: FloatArray | None, seed: int
+    objective: ExpandedObjective,
+    problem: Problem,
+    start: FloatArray,
+    units: FloatArray | None,
+    seed: int,
+    tol: float | None = None,
 ) -> Solution:
-    """The optimiser of a fit of ``problem`` on an expansion of its objective, with a statistical stop."""
+    """The optimiser of a fit of ``problem`` on an expansion of its objective, with a statistical stop where tol is None."""
     stop = StatisticalStop(objective, seed)
     plain = problem.optimiser == "lbfgs"
     solution = minimise(
@@ -111,12 +108,12 @@ def expanded_fit(
         hessian_diagonal=None if plain else objective.hessian_diagonal,
         method="lbfgs" if plain else "auto",
         history=6 if plain else None,
-        gtol=_TOL * objective.n,
+        gtol=(_TOL if tol is None else tol) * objective.n,
         max_iter=_MOST_ITERATIONS,
         units=units,
-        callback=stop,
+        callback=stop if tol is None else None,
     )
-    return stop.judged(solution, _TOL * objective.n)
+    return stop.judged(solution, _TOL * objective.n) if tol is None else solution
 
 
 @dataclass(frozen=True)

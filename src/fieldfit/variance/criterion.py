@@ -32,6 +32,8 @@ from fieldfit.variance.mixture_moments import MixtureMoments
 #: Pivots and diagonal entries below this, relative to the largest, are 0.
 _ZERO_PIVOT = 1e-9
 
+#: Stands for derivatives that were not asked for.
+_NO_SLOPE = np.zeros(0)
 #: A size and its derivatives by bread and meat.
 Sized = tuple[float, FloatArray, FloatArray]
 
@@ -39,8 +41,11 @@ Sized = tuple[float, FloatArray, FloatArray]
 class Size(Protocol):
     """How large a variance is: a function of bread and meat."""
 
-    def __call__(self, bread: FloatArray, meat: FloatArray) -> Sized | None:
-        """The size and its derivatives by bread and meat, or None where the bread (or the meat) is singular."""
+    def __call__(self, bread: FloatArray, meat: FloatArray, *, slopes: bool = True) -> Sized | None:
+        """The size and its derivatives by bread and meat, or None where the bread (or the meat) is singular.
+
+        Without ``slopes`` the derivatives may be anything.
+        """
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class LogDeterminant:
 
     per: float = 1.0
 
-    def __call__(self, bread: FloatArray, meat: FloatArray) -> Sized | None:
+    def __call__(self, bread: FloatArray, meat: FloatArray, *, slopes: bool = True) -> Sized | None:
         """The size and its derivatives."""
         breads, meats = _inverse(bread), _inverse(meat)
         if breads is None or meats is None:
@@ -67,7 +72,7 @@ class LogTrace:
 
     metric: FloatArray
 
-    def __call__(self, bread: FloatArray, meat: FloatArray) -> Sized | None:
+    def __call__(self, bread: FloatArray, meat: FloatArray, *, slopes: bool = True) -> Sized | None:
         """The size and its derivatives."""
         breads = _inverse(bread)
         if breads is None:
@@ -77,6 +82,8 @@ class LogTrace:
         total = float(np.sum(outer * meat))
         if not total > 0:
             return None
+        if not slopes:
+            return float(np.log(total)), _NO_SLOPE, _NO_SLOPE
         turned = inverse @ meat @ outer
         return float(np.log(total)), -(turned + turned.T) / total, outer / total
 
@@ -87,7 +94,7 @@ class LogDiagonal:
 
     copies: FloatArray | None = None
 
-    def __call__(self, bread: FloatArray, meat: FloatArray) -> Sized | None:
+    def __call__(self, bread: FloatArray, meat: FloatArray, *, slopes: bool = True) -> Sized | None:
         """The size and its derivatives."""
         if not ((bread > 0).all() and (meat > 0).all()):
             return None
@@ -148,13 +155,15 @@ class Criterion:
 
     def bread_meat(self, lam: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Bread and meat of one mixture, with the penalty."""
-        used = np.flatnonzero(lam * beta)
-        if 0 < len(used) < len(lam):
-            moments = self.moments.subset(used.tolist())
-            breads, meats = moments.moments(lam[None, used], beta[None, used])
-        else:
-            breads, meats = self.moments.moments(lam[None, :], beta[None, :])
-        bread, meat = breads[0], meats[0]
+        moments, weight = self.moments, beta * lam
+        used = np.flatnonzero(weight)
+        bread, meat = np.zeros_like(moments.J[0]), np.zeros_like(moments.J[0])
+        for place, f in enumerate(used):
+            bread += weight[f] * moments.J[f]
+            meat += weight[f] ** 2 * moments.K[f, f] + beta[f] ** 2 * lam[f] * (1 - lam[f]) * moments.N[f]
+            meat += beta[f] ** 2 * moments.O[f]
+            for g in used[:place]:
+                meat += 2 * weight[f] * weight[g] * moments.K[f, g]
         if bread.ndim == 2:
             bread, meat = (bread + bread.T) / 2, (meat + meat.T) / 2
         if self.penalty is not None:
@@ -166,7 +175,7 @@ class Criterion:
         """log C, infinite where the bread is singular."""
         if self.penalty is not None:
             beta = beta / max(float(np.where(lam > 0, beta, 0.0).max()), 1e-300)
-        sized = self.size(*self.bread_meat(lam, beta))
+        sized = self.size(*self.bread_meat(lam, beta), slopes=False)
         return np.inf if sized is None else sized[0] - self.reference
 
     def value_grad(self, lam: FloatArray, beta: FloatArray) -> tuple[float, FloatArray, FloatArray]:

@@ -10,15 +10,14 @@ The second sum is the selection noise; the published formula leaves it out. The 
 Σ_j E ∇S_j ∇S_jᵀ where components are drawn one by one, K_ff where they are drawn together. O_f is the noise of a law
 without a free λ, Var_Z ψ_f. A mixture costs a few d × d sums and one solution, whatever the number of components.
 
-Expectations are sums over all states (`enumerated`), means over samples (`sampled_moments`), or means over data with
-the Z that was drawn for them (`with_drawn_selection`, where λ = 1 and the noise is in K).
+Expectations are sums over all states (`enumerated`), means over samples (`fieldfit.variance.sampled_moments`), or
+means over data with the Z that was drawn for them (`with_drawn_selection`, where λ = 1 and the noise is in K).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -32,8 +31,6 @@ FORMULAS = ("published", "exact")
 _MIXTURES_AT_ONCE = 500  # mixtures at a time, to bound the memory
 #: Eigenvalues below this, relative to the largest, are 0.
 _ZERO_EIGENVALUE = 1e-9
-#: Draws of Z from which noise is estimated on samples.
-_NOISE_DRAWS = 2
 
 
 @dataclass(frozen=True)
@@ -178,7 +175,8 @@ class MixtureMoments:
 
     def projected(self, basis: FloatArray) -> MixtureMoments:
         """The moments of basisᵀ·score, basis (r, d)."""
-        J, N, O = (basis.T @ matrix @ basis for matrix in (self.J, self.N, self.O))  # noqa: E741
+        J, N = (basis.T @ matrix @ basis for matrix in (self.J, self.N))
+        O = basis.T @ self.O @ basis if self.O.any() else np.zeros_like(J)  # noqa: E741
         K = np.empty((self.count, self.count, *J.shape[1:]))
         for f in range(self.count):
             for g in range(f + 1):
@@ -212,156 +210,3 @@ class MixtureMoments:
         null = np.linalg.qr(scale[:, None] * vectors[:, ~good])[0] / scale[:, None]
         determinant = np.linalg.slogdet(np.concatenate([basis, null], axis=1))[1] + np.sum(np.log(scale))
         return scale[:, None] * basis, -2.0 * float(determinant)
-
-
-class MomentPart(Protocol):
-    """Scores of samples and the derivative of their sum: a compiled problem, or other estimating functions."""
-
-    n_samples: int
-
-    def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """The derivative of the sum of scores (r, r)."""
-
-    def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """The same times a vector."""
-
-    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        """Each sample's score times a vector (n,)."""
-
-    def score_blocks(self, theta: FloatArray) -> Iterator[tuple[int, FloatArray]]:
-        """Stream the scores as (first sample, block)."""
-
-
-class SampledTerm(Protocol):
-    """A term whose moments can be taken over samples."""
-
-    @property
-    def name(self) -> str:
-        """The term's text."""
-
-    @property
-    def noise(self) -> Noise:
-        """What its selection adds to the variance."""
-
-    @property
-    def parts(self) -> Sequence[tuple[float, MomentPart]]:
-        """Scores of the samples whose weighted sum is the term in the mean over Z; terms may share them."""
-
-    def drawn(self, seed: int) -> MomentPart:
-        """The term with a drawn Z, on the samples; of a free λ with λ = 1/2."""
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """Moments, the scores times weights (terms, samples, d) they come from, and the information with squared weights.
-
-    ``information`` (terms, d, d) is E w² ∇S ∇Sᵀ summed over components inside the model: J where nothing is weighted.
-    """
-
-    moments: MixtureMoments
-    noises: tuple[Noise, ...]
-    scores: FloatArray
-    information: FloatArray
-
-    def projected(self, basis: FloatArray) -> Sampled:
-        """The same of basisᵀ·score, basis (r, d)."""
-        information = basis.T @ self.information @ basis
-        return replace(
-            self, moments=self.moments.projected(basis), scores=self.scores @ basis, information=information
-        )
-
-    def with_full_scores(self, full: int) -> Sampled:
-        """K with the scores s of FL as control variates, for samples drawn from the model itself.
-
-        There E s sᵀ = I and E s s_fᵀ = I_f (with squared weights), so that E ψψᵀ = A I Aᵀ + Var(ψ − As) with A = I_ψ I⁻¹:
-        only the second term is taken from the samples. As a form in βλ that is
-        K̃_fg = K_fg − K_fF I⁻¹ I_g − I_f I⁻¹ K_Fg + I_f I⁻¹ (K_FF + I) I⁻¹ I_g.
-        """
-        before = self.moments
-        information = self.information[full]
-        turned = np.linalg.pinv(information, hermitian=True) @ self.information
-        rest = (before.K[full, full] + information) @ turned - before.K[full]
-        K = before.K.copy()
-        for f in range(len(K)):
-            for g in range(f + 1):
-                pair = K[f, g] + turned[f].T @ rest[g] - before.K[f, full] @ turned[g]
-                K[f, g] = K[g, f] = (pair + pair.T) / 2
-        together = [noise is Noise.TOGETHER for noise in self.noises]
-        N = np.stack([K[f, f] if whole else before.N[f] for f, whole in enumerate(together)])
-        return replace(self, moments=replace(before, K=K, N=N))
-
-
-def sampled_moments(
-    terms: Sequence[SampledTerm],
-    theta: FloatArray,
-    *,
-    weight: FloatArray | None = None,
-    basis: FloatArray | None = None,
-    random_state: int = 0,
-    inside: bool = True,
-) -> Sampled:
-    """Moments as means over samples, in all coordinates or on a basis (r, d).
-
-    With importance ``weight`` (n,) of mean 1 the bread has w, the meat and the selection noise have w². ``inside`` says
-    that the samples follow the model, so that N of components drawn one by one is their information; otherwise it is
-    estimated from draws, as the noise of laws without a free λ always is.
-    """
-    problems = list({id(part): part for term in terms for _, part in term.parts}.values())
-    place = {id(part): k for k, part in enumerate(problems)}
-    shares = np.zeros((len(terms), len(problems)))
-    for f, term in enumerate(terms):
-        for share, part in term.parts:
-            shares[f, place[id(part)]] += share
-    n = problems[0].n_samples
-    breads = np.stack([_bread(part, theta, basis, weight) / n for part in problems])
-    squared = breads
-    if weight is not None:
-        squared = np.stack([_bread(part, theta, basis, weight**2) / n for part in problems])
-    scores = np.stack([_scores(part, theta, basis, weight) for part in problems])
-    means = np.einsum("fp,pid->fid", shares, scores)
-    if not inside:
-        # Each term has an optimum of its own, where its scores have mean 0.
-        scores = scores - scores.mean(axis=1, keepdims=True)
-    products = np.einsum("pid,qie->pqde", scores, scores, optimize=True) / n
-    products = (products + products.transpose(0, 1, 3, 2)) / 2
-    J, information = (np.einsum("fp,pde->fde", shares, matrices) for matrices in (breads, squared))
-    K = np.einsum("fp,gq,pqde->fgde", shares, shares, products, optimize=True)
-    S = np.einsum("fp,pid->fid", shares, scores)
-    N, O = np.zeros_like(J), np.zeros_like(J)  # noqa: E741
-    for f, term in enumerate(terms):
-        if term.noise is Noise.TOGETHER:
-            N[f] = K[f, f]
-        elif term.noise is Noise.EACH and inside:
-            N[f] = information[f]
-        else:
-            seeds = [
-                int(np.random.SeedSequence([random_state, 0x9A, f, draw]).generate_state(1)[0])
-                for draw in range(_NOISE_DRAWS)
-            ]
-            free = term.noise is Noise.EACH
-            for seed in seeds:
-                away = _scores(term.drawn(seed), theta, basis, weight) - (means[f] / 2 if free else means[f])
-                # At λ = 1/2 the noise is N/4.
-                (N if free else O)[f] += (4.0 if free else 1.0) * away.T @ away / n / _NOISE_DRAWS
-    moments = MixtureMoments(tuple(term.name for term in terms), J, K, N, O)
-    return Sampled(moments, tuple(term.noise for term in terms), S, information)
-
-
-def _bread(problem: MomentPart, theta: FloatArray, basis: FloatArray | None, weight: FloatArray | None) -> FloatArray:
-    if basis is None:
-        return -problem.hessian_matrix(theta, weight)
-    products = np.stack(
-        [problem.hessian_product(theta, np.ascontiguousarray(column), weight) for column in basis.T], axis=1
-    )
-    matrix = -basis.T @ products
-    return np.asarray((matrix + matrix.T) / 2)
-
-
-def _scores(
-    problem: MomentPart, theta: FloatArray, basis: FloatArray | None, weight: FloatArray | None
-) -> FloatArray:
-    if basis is None:
-        scores = np.concatenate([block for _, block in problem.score_blocks(theta)])
-    else:
-        scores = np.stack([problem.row_products(theta, np.ascontiguousarray(column)) for column in basis.T], axis=1)
-    return scores if weight is None else scores * weight[:, None]
