@@ -75,6 +75,11 @@ class Ingredient:
         return self.law.noise
 
     @property
+    def scale(self) -> float:
+        """The weight of each component: 1, or less where the law averages over them."""
+        return self.bound.scales[0]
+
+    @property
     def free(self) -> bool:
         """Whether λ can be chosen."""
         return self.law.noise is not Noise.FIXED

@@ -80,6 +80,7 @@ class OwnTerm:
     limit: LimitMoments
     follows_model: bool = True
     noise: Noise = Noise.TOGETHER
+    scale: float = 1.0
 
     @cached_property
     def parts(self) -> tuple[tuple[float, MomentPart], ...]:

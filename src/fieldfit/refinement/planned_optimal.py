@@ -28,7 +28,7 @@ from fieldfit.refinement.optimal import (
     model_weights,
 )
 from fieldfit.refinement.planned import FirstStage, PlanSetting, StageSkippedError, StageWork
-from fieldfit.refinement.points import drawn_points, is_exact
+from fieldfit.refinement.points import Points, drawn_points, is_exact
 from fieldfit.refinement.regression import RIDGES, WORTH, Weights, covariance_of, relative_variance
 from fieldfit.refinement.sample_conditions import SampleConditions
 from fieldfit.refinement.score_moments import ScoreMoments, pooled, score_moments
@@ -228,10 +228,12 @@ def _draws(
         raise StageSkippedError(
             f"{staged}: skipped, its weights alone would take about {flops:.2g} FLOPs.", for_time=True
         )
-    began = clock()
-    points = drawn_points(model, setting.theta, rows, _TIMED_DRAWS, 0, 0)
-    drawing = 0.0 if exact else clock() - began
-    each = (drawing + _seconds(lambda: score_moments(conditions, points, setting.theta))) / _TIMED_DRAWS
+    points, drawing = _some(rows), 0.0
+    if not exact:
+        began = clock()
+        points = drawn_points(model, setting.theta, rows, _TIMED_DRAWS, 0, 0)
+        drawing = clock() - began
+    each = (drawing + _seconds(lambda: score_moments(conditions, points, setting.theta))) / len(points.codes)
     usual = fewest if exact else 2.0 * max(FEWEST_DRAWS, DRAWS_PER_CONDITION * p)
     solving, left = 10.0 * p**2 * (p + r) / _FACTORISED, setting.seconds_left()
     if usual * each + solving <= left:
@@ -240,6 +242,12 @@ def _draws(
     if needed <= left:
         return FEWEST_DRAWS
     raise StageSkippedError(f"{staged}: skipped, its weights alone would take about {needed:.2g} s.", for_time=True)
+
+
+def _some(rows: Table) -> Points:
+    """Some of the samples, to time what is done on points."""
+    codes = rows.codes[:_TIMED_DRAWS]
+    return Points(codes, np.full(len(codes), 1.0 / len(codes)), True, "")
 
 
 def _fit_draws(weights: Weights, halves: Sequence[ScoreMoments]) -> float:

@@ -80,7 +80,7 @@ class MixtureMoments:
         for f, policy in enumerate(policies):
             noise = policy.laws[0].noise
             if noise is Noise.EACH:
-                N[f] = J[f]
+                N[f] = bound[f].scales[0] * J[f]  # components of an average have small weights
             elif noise is Noise.TOGETHER:
                 N[f] = K[f, f]
             elif not bound[f].everything:

@@ -53,6 +53,10 @@ class SampledTerm(Protocol):
         """What its selection adds to the variance."""
 
     @property
+    def scale(self) -> float:
+        """The weight of each component: 1, or less where the term is an average over them."""
+
+    @property
     def parts(self) -> Sequence[tuple[float, MomentPart]]:
         """Scores of the samples whose weighted sum is the term in the mean over Z; terms may share them."""
 
@@ -70,6 +74,7 @@ class SampledMoments:
 
     names: tuple[str, ...]
     noises: tuple[Noise, ...]
+    scales: tuple[float, ...]
     shares: FloatArray
     breads: FloatArray
     squared: FloatArray
@@ -118,7 +123,7 @@ class SampledMoments:
             elif noise is Noise.TOGETHER:
                 N[f] = K[f, f]
             else:
-                N[f] = self.information[f]
+                N[f] = self.scales[f] * self.information[f]
         return MixtureMoments(self.names, J, K, N, O)
 
     def _products(self) -> FloatArray:
@@ -201,7 +206,7 @@ def sampled_moments(
         # Each term has an optimum of its own, where its scores have mean 0.
         scores = scores - scores.mean(axis=1, keepdims=True)
     names, noises = tuple(term.name for term in terms), tuple(term.noise for term in terms)
-    return SampledMoments(names, noises, shares, breads, squared, scores, drawn)
+    return SampledMoments(names, noises, tuple(term.scale for term in terms), shares, breads, squared, scores, drawn)
 
 
 def _bread(problem: MomentPart, theta: FloatArray, basis: FloatArray | None, weight: FloatArray | None) -> FloatArray:
