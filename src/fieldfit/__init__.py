@@ -18,6 +18,7 @@ _HOMES = {
     "CRFTagger": "fieldfit.estimators.crf_tagger",
     "ChainCRF": "fieldfit.models.chain_crf",
     "Checkpoint": "fieldfit.api.checkpoint",
+    "Cliques": "fieldfit.models.tied",
     "EarlyStopping": "fieldfit.optim.early_stopping",
     "Factor": "fieldfit.models.mrf",
     "FamilyMixtures": "fieldfit.api.mixtures",
@@ -26,6 +27,7 @@ _HOMES = {
     "PairwiseField": "fieldfit.estimators.pairwise_field",
     "Policy": "fieldfit.policies",
     "Potts": "fieldfit.models.potts",
+    "TiedField": "fieldfit.models.tied",
     "asymptotics": "fieldfit.api.theory",
     "best_weights": "fieldfit.api.best_weights",
     "compare": "fieldfit.api.comparison",
@@ -97,6 +99,8 @@ if TYPE_CHECKING:
     from fieldfit.models.mrf import Factor as Factor
     from fieldfit.models.mrf import MarkovRandomField as MarkovRandomField
     from fieldfit.models.potts import Potts as Potts
+    from fieldfit.models.tied import Cliques as Cliques
+    from fieldfit.models.tied import TiedField as TiedField
     from fieldfit.optim.early_stopping import EarlyStopping as EarlyStopping
     from fieldfit.policies import Policy as Policy
     from fieldfit.threads import set_threads as set_threads

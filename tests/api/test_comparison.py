@@ -191,7 +191,7 @@ def test_simulated_effective_parameters_say_how_well_they_are_known(monkeypatch)
     frame = ff.compare({"one": probed})
     assert frame.loc["one", "effective_error"] == drawn[0, 1]
     assert frame.loc["one", "claic_error"] == 2 * drawn[0, 1]
-    with pytest.raises(FieldfitError, match="'robust' or 'model'"):
+    with pytest.raises(FieldfitError, match="'robust', 'model' or 'spatial'"):
         probed.effective_parameters_error("sandwich")
 
 

@@ -282,7 +282,7 @@ def test_saved_fits_keep_their_errors_and_say_what_needs_the_data(tmp_path):
 
 def test_bad_requests_are_sentences():
     fit = ff.fit(MODEL, X, "PL1")
-    with pytest.raises(FieldfitError, match="'robust' or 'model'"):
+    with pytest.raises(FieldfitError, match="'robust', 'model' or 'spatial'"):
         fit.standard_errors("sandwich")
     with pytest.raises(FieldfitError, match="between 0 and 1"):
         fit.conf_int(95)

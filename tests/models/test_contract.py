@@ -40,6 +40,24 @@ def conditional_field(order):
     return ff.MarkovRandomField(cardinalities, renamed([(0, 1), (1, 2), (2, 3), (0, 3)], order), given=[order[3]])
 
 
+def tied_field(order, states):
+    """Sites and edges with covariates, and a clique of three, in the variables that ``order`` gives."""
+    random = np.random.default_rng(5)
+    at = np.array([order[v] for v in range(4)])
+    edges = at[np.array([(0, 1), (1, 2), (2, 3), (0, 3)])]
+    sites = ff.Cliques(
+        at[:, None],
+        np.eye(states)[:, 1:],
+        [f"{name}{state}" for state in range(1, states) for name in ("bias", "z")],
+        np.column_stack([np.ones(4), random.normal(size=4)]),
+    )
+    agree = ff.Cliques(
+        edges, np.eye(states), ["agree", "agree*e"], np.column_stack([np.ones(4), random.normal(size=4)])
+    )
+    three = ff.Cliques(at[[[0, 1, 2]]], random.normal(size=(states,) * 3), "three")
+    return ff.TiedField(4, [sites, agree, three], range(states))
+
+
 def renamed(edges, order):
     return [(order[j], order[k]) for j, k in edges]
 
@@ -65,6 +83,10 @@ EXAMPLES = {
         FieldExample(4, lambda order: ff.Potts(4, 2, renamed(PATH, order), couplings="agree")),
     ],
     "mrf": [FieldExample(4, triangle_features), FieldExample(4, conditional_field)],
+    "tied": [
+        FieldExample(4, lambda order: tied_field(order, 3)),
+        FieldExample(4, lambda order: tied_field(order, 2)),
+    ],
     "chain_crf": [
         CRFExample(pairs="all"),
         CRFExample(),

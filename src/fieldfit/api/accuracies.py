@@ -27,8 +27,9 @@ from fieldfit.variance import (
 )
 from fieldfit.variance.expectations import Estimated, information_identity, model_moments, simulated_problems
 from fieldfit.variance.meat import mean_score
+from fieldfit.variance.spatial import spatial_meat
 
-Kind = Literal["robust", "model"]
+Kind = Literal["robust", "model", "spatial"]
 
 #: Parameters up to which bread and meat are dense matrices.
 MOST_COVARIANCE_PARAMETERS = 3_000
@@ -61,11 +62,44 @@ def robust_accuracy(fit: FitState) -> Accuracy:
         variance = ScoreVariance(dataset.sample_weight, dataset.has_counts, dataset.groups)
         return fit.refinement.needed.accuracy(variance, fit.active, fit.model.feature_units)
     problem, dataset = fit.prepared.problem, fit.prepared.dataset
+    if is_one_sample(fit):
+        return spatial_accuracy(fit)
     if not fits_matrices(fit):
         return implicit_accuracy(fit, [problem], score_variance(fit), "the data, by conjugate gradients")
     bread, meat = robust_moments(problem, fit.theta, score_variance(fit))
     moments = Moments(bread, meat, dataset.total_weight, "the data")
     return DenseAccuracy(moments, precision, fit.active, fit.model.feature_units)
+
+
+def is_one_sample(fit: FitState) -> bool:
+    """Whether there is one sample, whose score at the estimate says nothing of its variance."""
+    return fit.size.n == 1
+
+
+def spatial_accuracy(fit: FitState, bandwidth: int | None = None) -> DenseAccuracy:
+    """Hessian of the data, and the variance of the score from its terms over the graph (see `variance.spatial`)."""
+    prepared = fit.needed
+    dataset = prepared.dataset
+    if fit.refined or dataset.sample_weight is not None or dataset.groups is not None:
+        raise DataError("Spatial standard errors are for fits with one stage, without sample weights and groups.")
+    if not fits_matrices(fit):
+        raise DataError(
+            f"Spatial standard errors need matrices of {fit.model.n_parameters:,} parameters; the limit is "
+            f"{MOST_COVARIANCE_PARAMETERS:,}."
+        )
+    located = fit.model.located_scores(prepared.problem, dataset, prepared.selection, fit.theta)
+    if located is None:
+        raise DataError(
+            f"A {fit.model.kind} model has no graph with the same variables in every sample, and standard errors from one "
+            f"sample need one. Use kind='model', or give several samples."
+        )
+    meat = spatial_meat(*located, bandwidth)
+    bread = -prepared.problem.hessian_matrix(fit.theta) / dataset.total_weight
+    method = f"the score's terms within distance {meat.bandwidth} of each other in the graph (spatial HAC)"
+    if meat.raised:
+        method += ", with a variance near 0 raised"
+    moments = Moments(bread, meat.matrix / dataset.total_weight, dataset.total_weight, method)
+    return DenseAccuracy(moments, fit.penalty.precision, fit.active, fit.model.feature_units)
 
 
 def model_accuracy(fit: FitState, robust_of: Callable[[], Accuracy]) -> Accuracy:

@@ -28,7 +28,7 @@ def few_samples(fit: FitState, kind: Kind) -> str:
     and the scores ψ_i(θ̂), of which the robust meat is the sum of squares, are smaller than those of new samples. Where
     samples come in groups the meat has one square for each group.
     """
-    if kind != "robust":
+    if kind != "robust" or fit.size.n == 1:  # of one sample they are spatial
         return ""
     estimated, groups = int(fit.free.sum()), fit.size.groups
     size = fit.total if groups is None else min(fit.total, groups)

@@ -25,6 +25,8 @@ from fieldfit.weights.storing import from_plain, to_plain
 
 #: Parameters up to which the names in a file are compared.
 _MOST_COMPARED = 20_000
+#: Added to how bread and meat were found when they come from a file.
+_AS_SAVED = ", as saved"
 #: Parameters up to which a saved fit carries its bread and meat.
 _MOST_SAVED_PARAMETERS = 1_000
 
@@ -54,12 +56,13 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "dropped_rows": fit.dropped_rows,
     }
     has_data = fit.prepared is not None or fit.saved.moments is not None
-    total, interrupt = None, None
+    total, method, interrupt = None, None, None
     if has_data and fit.model.n_parameters <= _MOST_SAVED_PARAMETERS:
         try:
             moments = fit.dense_accuracy().moments
-            arrays |= {"bread": moments.bread, "meat": moments.meat}
-            total = moments.total
+            if np.isfinite(moments.meat).all():
+                arrays |= {"bread": moments.bread, "meat": moments.meat}
+                total, method = moments.total, moments.method.removesuffix(_AS_SAVED)
         except KeyboardInterrupt as stop:
             interrupt = stop
     if fit.l1 is not None:
@@ -89,6 +92,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "separated": list(fit.separated),
         "cost": None if fit.cost is None else fit.cost.to_dict(),
         "total_weight": total,
+        "errors_from": method,
         "weights": weights,
         "refinement": None if fit.refinement is None else fit.refinement.to_dict(fit.known_specification_test),
         "random_state": fit.random_state,
@@ -174,7 +178,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             total = float(header["total_weight"])
             if not 0 < total < np.inf:
                 raise FileFormatError(f"{path} has samples of the total weight {total}.")
-            moments = Moments(bread, meat, total, "the data, as saved")
+            moments = Moments(bread, meat, total, str(header["errors_from"]) + _AS_SAVED)
         policy = Policy.parse(header["policy"])
         cost = None if header["cost"] is None else checked_record(Cost, header["cost"])
         weights = None

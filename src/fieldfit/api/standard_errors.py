@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from fieldfit.api.accuracies import MOST_COVARIANCE_PARAMETERS, Kind, model_accuracy, robust_accuracy
+from fieldfit.api.accuracies import (
+    MOST_COVARIANCE_PARAMETERS,
+    Kind,
+    model_accuracy,
+    robust_accuracy,
+    spatial_accuracy,
+)
 from fieldfit.api.cautions import few_samples, pull_of, simulated, under_model
 from fieldfit.api.functionals import Estimate, check_level, places_of, unit_rows, value_and_gradient
 from fieldfit.api.state import FitState
+from fieldfit.arguments import count_of
 from fieldfit.docstrings import filled
 from fieldfit.types import FieldfitError, FloatArray, ModelError
 from fieldfit.variance import Accuracy, DenseAccuracy
@@ -26,8 +33,9 @@ if TYPE_CHECKING:
 #: What the docstrings of a fit's methods share.
 SHARED = {
     "kind": (
-        'kind : {"robust", "model"}, default: "robust"\n'
-        "    Covariance from the data, valid also if the model is wrong, or expected under the fitted model."
+        'kind : {"robust", "model", "spatial"}, default: "robust"\n'
+        "    Covariance from the data, valid also if the model is wrong; expected under the fitted model; or from the\n"
+        "    dependence between the sites of each sample. Of a single sample robust errors are spatial."
     ),
     "parameters": (
         "parameters : sequence of str or int, or None, default: None\n    Parameters, by name or number. None: all."
@@ -56,6 +64,32 @@ class StandardErrors(FitState):
     def _model_based(self) -> Accuracy:
         return model_accuracy(self, lambda: self._robust)
 
+    @cached_property
+    def _spatial(self) -> DenseAccuracy:
+        return spatial_accuracy(self)
+
+    def spatial_accuracy(self, bandwidth: int | None = None) -> DenseAccuracy:
+        """Return bread and meat from the dependence between the sites of each sample, for one image or few.
+
+        Parameters
+        ----------
+        bandwidth : int or None, default: None
+            Largest distance in the graph of two terms of the score that may be correlated. None: ⁴√m, at most 8.
+
+        Returns
+        -------
+        DenseAccuracy
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.TiedField.grid(30, 30)
+        >>> fit = ff.fit(model, model.sample([-0.5, 0.3, 0.3], 1, random_state=0), "PL1")
+        >>> fit.spatial_accuracy(bandwidth=3).covariance.shape
+        (3, 3)
+        """
+        return spatial_accuracy(self, None if bandwidth is None else count_of(bandwidth, "The bandwidth", 0))
+
     def accuracy(self, kind: Kind = "robust") -> Accuracy:
         """Return bread and meat, from which all standard errors are computed.
 
@@ -73,11 +107,13 @@ class StandardErrors(FitState):
         >>> fit.accuracy("model").covariance.shape
         (3, 3)
         """
-        if not isinstance(kind, str) or kind not in ("robust", "model"):
+        if not isinstance(kind, str) or kind not in ("robust", "model", "spatial"):
             raise FieldfitError(
-                f"Standard errors are of the kind 'robust' or 'model'; got {kind!r}. To select parameters, use "
+                f"Standard errors are of the kind 'robust', 'model' or 'spatial'; got {kind!r}. To select parameters, use "
                 f"parameters=[…]."
             )
+        if kind == "spatial":
+            return self._spatial
         return self._robust if kind == "robust" else self._model_based
 
     def dense_accuracy(self, kind: Kind = "robust") -> DenseAccuracy:

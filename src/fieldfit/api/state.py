@@ -92,7 +92,7 @@ class SampleSize:
         if self.counts:
             return f"{self.total:,.0f} samples ({self.n:,} distinct rows)"
         if not self.weighted or np.isclose(self.total, self.n, rtol=1e-9):
-            return f"{self.n:,} samples"
+            return f"{self.n:,} sample{'' if self.n == 1 else 's'}"
         return f"{self.n:,} weighted samples (effective size {self.total:,.1f})"
 
 

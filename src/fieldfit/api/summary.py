@@ -81,7 +81,7 @@ def _cautions(fit: Fit, kind: Kind, pull: float = 0.0) -> list[str]:
 
 
 def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
-    source = "robust" if kind == "robust" else "model-based (expected under the fit)"
+    source = {"robust": "robust", "model": "model-based (expected under the fit)", "spatial": "robust"}[kind]
     lines = [f"standard errors: {source}, from {accuracy.method}, selection noise included"]
     pulls = pull_of(fit, accuracy, np.eye(len(fit.theta))) if kind == "model" and fit.penalised else np.zeros(1)
     lines += _cautions(fit, kind, float(np.nanmax(pulls, initial=0.0)))

@@ -27,7 +27,9 @@ from fieldfit.types import Array, Arrays, BoolArray, FloatArray, IntArray, Model
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+    from fieldfit.inference.ragged import Ragged
     from fieldfit.models.field import FieldModel
+    from fieldfit.models.located import LocatedScores
     from fieldfit.models.work import FamilyWork
     from fieldfit.optim.stochastic import Batches
     from fieldfit.policies.policy import BoundPolicy
@@ -214,6 +216,10 @@ class Problem(ABC):
         """A sparse matrix X (rows, n_parameters) with XᵀX near −Σ_i w_i ∇² m_θ, for preconditioning; else None."""
         return None
 
+    def located_scores(self, theta: FloatArray) -> LocatedScores | None:
+        """The scores as sums of terms that belong to variables; None where they are not known one by one."""
+        return None
+
     def family_work(self, family: BoundFamily, dataset: Dataset) -> FamilyWork | None:
         """The counted work of one family on ``dataset``, from this problem with all of it selected; None: time it."""
         return None
@@ -271,6 +277,7 @@ QUESTIONS = frozenset(
         "candidate_policies",
         "check_estimable",
         "expected_states",
+        "located_scores",
         "read_file",
         "refuse_constant",
         "sample_flops",
@@ -425,6 +432,12 @@ class Model(ABC):
             f"{what} is for fields with the same variables in every sample; a {self.kind} model has sequences. Use one "
             f"stage, or a second stage that is a policy, such as '>> FL'."
         )
+
+    def located_scores(
+        self, problem: Problem, dataset: Dataset, selection: Selection, theta: FloatArray
+    ) -> tuple[LocatedScores, Ragged] | None:
+        """The scores as sums of terms that belong to variables, and the variables' graph; None for models without one."""
+        return None
 
     @property
     def joint(self) -> bool:

@@ -25,11 +25,13 @@ from fieldfit.data.samples import Table, as_table
 from fieldfit.inference import ExactInference, FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.gibbs import BURN_IN, CHAINS, THIN, gibbs_sample
+from fieldfit.inference.ragged import Ragged
 from fieldfit.models import cost, field_candidates, identification
 from fieldfit.models.base import Draws, Model, Problem
 from fieldfit.models.field_compiler import FieldArrays
 from fieldfit.models.field_expectations import expected_states
 from fieldfit.models.field_problem import FieldProblem
+from fieldfit.models.located import LocatedScores
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import FieldStructure
@@ -300,6 +302,15 @@ class FieldModel(Model):
         problem = FieldProblem(self.field_arrays, as_table(dataset).codes, selection)
         problem.refuse_forbidden()
         return problem
+
+    def located_scores(
+        self, problem: Problem, dataset: Dataset, selection: Selection, theta: FloatArray
+    ) -> tuple[LocatedScores, Ragged]:
+        """Terms from ``problem``, or from the general one where it does not know them one by one."""
+        found = problem.located_scores(theta)
+        if found is None:
+            found = FieldProblem(self.field_arrays, as_table(dataset).codes, selection).located_scores(theta)
+        return found, self.graph.neighbours
 
     @cached_property
     def field_arrays(self) -> FieldArrays:

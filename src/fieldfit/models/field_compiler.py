@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit.inference import FactorGraph, ProgramCompiler
+from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import Component
 from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, IntArray, WidthError
@@ -101,7 +102,7 @@ class FieldCompiler:
 
 def _distinct_lines(values: Int32Array, cardinalities: list[int]) -> tuple[Int32Array, IntArray]:
     """Distinct lines of a matrix of states and, for each line, which one it is."""
-    if np.prod(np.array(cardinalities, dtype=float)) < 2**62:
+    if np.log2(np.array(cardinalities, dtype=float)).sum() < 62:
         key = np.zeros(len(values), dtype=np.int64)
         for column, cardinality in enumerate(cardinalities):
             key = key * cardinality + values[:, column]
@@ -148,17 +149,22 @@ def collect(compiler: FieldCompiler, part: FamilySelection, n: int) -> list[Grou
         rows = samples[pointer[index] : pointer[index + 1]]
         if not len(rows):
             continue
-        component = family.component(index)
         weight = float(part.beta[index]) if isinstance(part.beta, np.ndarray) else 1.0
+        if patterns is None and isinstance(family, FieldFamily) and family.conditions_on_rest:
+            # Given all the rest, nothing but the block is free: its complement need not be listed.
+            block = frozenset(family.blocks(np.array([index]))[1].tolist())
+            groups.append(_group(compiler, block, block, rows, weight, family.name, index))
+            continue
+        component = family.component(index)
         if patterns is None:
-            groups.append(_group(compiler, component, rows, weight, family.name, index))
+            groups.append(_component_group(compiler, component, rows, weight, family.name, index))
             continue
         for number in np.unique(patterns[rows]):
             same = rows[patterns[rows] == number]
             seen = _seen(component, missing[same[0]])
             if not seen.target:
                 continue  # log p of nothing is 0
-            groups.append(_group(compiler, seen, same, weight, family.name, index))
+            groups.append(_component_group(compiler, seen, same, weight, family.name, index))
     return groups
 
 
@@ -218,12 +224,24 @@ def _seen(component: Component, missing: BoolArray) -> Component:
     )
 
 
-def _group(
+def _component_group(
     compiler: FieldCompiler, component: Component, rows: IntArray, weight: float, family: str, index: int
 ) -> Group:
-    graph = compiler.arrays.graph
     target = frozenset(component.target)
-    free = _relevant(graph, target, frozenset(component.given))
+    free = _relevant(compiler.arrays.graph, target, frozenset(component.given))
+    return _group(compiler, target, free, rows, weight, family, index)
+
+
+def _group(
+    compiler: FieldCompiler,
+    target: frozenset[int],
+    free: frozenset[int],
+    rows: IntArray,
+    weight: float,
+    family: str,
+    index: int,
+) -> Group:
+    graph = compiler.arrays.graph
     hidden = free - target
     name = f"Component {index} of {family}" if family != "FL" else "FL, the full likelihood,"
     denominator = compiler.program(free, name)

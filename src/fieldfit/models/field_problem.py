@@ -41,6 +41,7 @@ from fieldfit.models.field_information import (
     small_covariances,
     state_entries,
 )
+from fieldfit.models.located import LocatedScores
 from fieldfit.models.work import FamilyWork
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import BoundFamily
@@ -392,6 +393,26 @@ class FieldProblem(Problem):
             entries.append(self.programs.entries(place, block).ravel())
         pointer = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         return Configurations(self.programs, pointer, _cat(bases)), _cat(entries)
+
+    def located_scores(self, theta: FloatArray) -> LocatedScores:
+        """The terms of the score by factor: its features times what is observed minus what is expected.
+
+        Each is located at the factor's first variable.
+        """
+        from scipy.sparse import csr_array
+
+        graph, log_tables = self.arrays.graph, self._log_tables(theta)
+        shape = (len(graph.scopes), graph.table_size)
+        terms = []
+        for sample in range(self.n_samples):
+            counts, usage = self._weighted(np.eye(1, self.n_samples, sample).ravel())
+            expected = np.zeros(graph.table_size)
+            self.programs.run(log_tables, self._used, weight=usage, marginals=expected)
+            residual = csr_array((counts + expected, np.arange(graph.table_size), graph.offsets), shape=shape)
+            terms.append((residual @ self.arrays.features).toarray())
+        first, factors = graph.scope_matrix[:, 0], len(graph.scopes)
+        samples = np.repeat(np.arange(self.n_samples), factors)
+        return LocatedScores(np.concatenate(terms), np.tile(first, self.n_samples), samples)
 
     def _weighted(self, row_weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
         """Oᵀ w and Rᵀ w."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table, as_table, constant_columns
-from fieldfit.policies.field_families import SubsetsFamily
+from fieldfit.policies.field_families import FieldFamily, SubsetsFamily
 from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import BoolArray, DataError, FloatArray, IdentifiabilityError
@@ -35,16 +35,26 @@ def check_estimable(model: FieldModel, dataset: Dataset, bound: BoundPolicy, est
 
 
 def refuse_constant(model: FieldModel, dataset: Dataset, unpenalised: BoolArray) -> None:
-    """Refuse columns that never change where an unpenalised parameter has only factors that touch them."""
+    """Refuse columns that never change where an unpenalised parameter of one factor has that factor at them.
+
+    A parameter that many factors share is estimated from all of them: one image is one sample, in which no column changes.
+    """
     table = as_table(dataset)
     constant = constant_columns(table)
     if not constant:
         return
-    still = np.array([name in constant for name in table.names])
+    named = set(constant)
+    still = np.array([name in named for name in table.names])
     scopes = model.graph.scope_matrix
     touching = np.any(np.where(scopes >= 0, still[scopes], False), axis=1)
-    elsewhere = model.features[~np.repeat(touching, model.graph.table_sizes)]
-    if np.any(unpenalised & (np.diff(elsewhere.tocsc().indptr) == 0)):
+    factor_of = np.repeat(np.arange(len(touching)), model.graph.table_sizes)
+    columns = model.features.tocsc()
+    columns.sort_indices()
+    # Sorted entries of a column: it belongs to one factor where the first and the last entry do. An empty column has none.
+    filled = np.diff(columns.indptr) > 0
+    ends = factor_of[columns.indices[np.where(filled, columns.indptr[:-1], 0)]]
+    alone = ends == factor_of[columns.indices[columns.indptr[1:] - 1]]
+    if np.any(unpenalised & (~filled | (alone & touching[ends]))):
         shown = ", ".join(map(str, constant[:10])) + (", …" if len(constant) > 10 else "")
         raise DataError(
             f"{len(constant)} column{'s' if len(constant) > 1 else ''} never change{'' if len(constant) > 1 else 's'}: "
@@ -112,6 +122,9 @@ def open_directions(model: FieldModel, policy: BoundPolicy, fixed: BoolArray) ->
         if isinstance(family, SubsetsFamily) and np.min(weight) > 0:
             return None  # all blocks of k variables cover every variable
         counts = np.broadcast_to(np.asarray(weight) > 0, family.size or 0)
+        if isinstance(family, FieldFamily) and family.conditions_on_rest:
+            seen.update(family.blocks(np.flatnonzero(counts))[1].tolist())
+            continue
         for index in np.flatnonzero(counts[:_MOST_CHECKED_COMPONENTS]):
             component = family.component(int(index))
             if len(component.target) + len(component.given) == model.m:

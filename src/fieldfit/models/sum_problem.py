@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from fieldfit.models.base import Problem
+from fieldfit.models.located import LocatedScores
 from fieldfit.types import FloatArray
 
 #: The weight of a part: one number, or one for each sample (n,).
@@ -146,6 +148,17 @@ class SumProblem(Problem):
         families = self.whole.family_statistics(theta, row_weight)
         result: FloatArray = np.einsum("gf,fer,he->ghr", self.shares, families, self.shares, optimize=True)
         return result
+
+    def located_scores(self, theta: FloatArray) -> LocatedScores | None:
+        """The terms of all parts, if every part has them."""
+        found = []
+        for weight, part in self.used:
+            located = part.located_scores(theta)
+            if located is None:
+                return None
+            each = weight[located.samples, None] if isinstance(weight, np.ndarray) else weight
+            found.append(replace(located, terms=located.terms * each))
+        return LocatedScores.join(found)
 
     @property
     def exact_diagonal(self) -> bool:

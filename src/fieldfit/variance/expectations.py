@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.data.dataset import Dataset
+from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, Problem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.types import FloatArray, PolicyError
@@ -24,6 +25,9 @@ from fieldfit.variance.sandwich import robust_moments
 #: Simulated samples in all, at least, and in how many datasets at least.
 SIMULATED = 20_000
 _FEWEST_DATASETS = 4
+#: Copies of a single sample that are simulated, in how many parts, and how many values they may have in all.
+_FEWEST_COPIES, _MOST_COPIES, _COPY_PARTS = 40, 400, 8
+_MOST_SIMULATED_VALUES = 40_000_000
 
 
 @dataclass(frozen=True)
@@ -73,13 +77,29 @@ def model_moments(fit: Estimated) -> Moments:
         if weight is not None and not dataset.has_counts:
             meat = -problem.hessian_matrix(fit.theta, weight**2) / total
         return Moments(bread, identity * meat, total, "the information identity")
-    parts = [
-        robust_moments(problem, fit.theta, ScoreVariance(weight, dataset.has_counts))
-        for problem in simulated_problems(fit, max(_FEWEST_DATASETS, math.ceil(SIMULATED / fit.dataset.n)))
-    ]
+    if isinstance(dataset, Table) and dataset.n == 1 and weight is None:
+        problems = simulated_copies(fit, dataset)
+        method = f"{sum(problem.n_samples for problem in problems)} simulated samples"
+    else:
+        problems = simulated_problems(fit, max(_FEWEST_DATASETS, math.ceil(SIMULATED / fit.dataset.n)))
+        method = f"{len(problems)} simulated datasets of {dataset.n} samples"
+    variance = ScoreVariance(weight, dataset.has_counts)
+    parts = [robust_moments(problem, fit.theta, variance) for problem in problems]
     bread = np.mean([part[0] for part in parts], axis=0)
     meat = np.mean([part[1] for part in parts], axis=0)
-    return Moments(bread, meat, total, f"{len(parts)} simulated datasets of {dataset.n} samples", tuple(parts))
+    return Moments(bread, meat, total, method, tuple(parts))
+
+
+def simulated_copies(fit: Estimated, table: Table) -> list[Problem]:
+    """The one sample drawn at θ̂ many times (400, fewer of more than 100,000 variables), in equal parts, each compiled."""
+    copies = int(np.clip(_MOST_SIMULATED_VALUES / max(table.m, 1), _FEWEST_COPIES, _MOST_COPIES)) // _COPY_PARTS
+    seed = replicate_seeds(fit.random_state, 1)[0]
+    drawn = fit.model.simulate(table.subset(np.zeros(copies * _COPY_PARTS, dtype=np.int64)), fit.theta, seed)
+    problems = []
+    for start in range(0, drawn.n, copies):
+        chosen = drawn.subset(np.arange(start, start + copies))
+        problems.append(fit.model.compile(chosen, fit.bound.draw(seed, start, start + copies)))
+    return problems
 
 
 def information_identity(fit: Estimated) -> float | None:

@@ -1,0 +1,507 @@
+"""Fields on any graph whose cliques share parameters, with covariates: textures, and conditional fields on graphs.
+
+A group of cliques of one shape has feature functions f_1, …, f_F of their states and covariates z_1, …, z_A of each clique;
+its parameters are one weight for each pair of a function and a covariate:
+
+    p_θ(y) = exp( Σ_groups Σ_C Σ_{l,a} θ_{l,a} z_{C,a} f_l(y_C) − log Z(θ) )
+
+Covariates are part of the model, which is the law of the labels y given them; θ does not depend on the graph, so that
+`TiedField.on` has the same parameters on another graph or with other covariates. Without covariates it is a texture.
+Blocks given all the rest are evaluated state by state (`state_problem.py`), everything else by exact elimination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fieldfit.data.dataset import Dataset
+from fieldfit.data.samples import as_table
+from fieldfit.inference import FactorGraph
+from fieldfit.inference.elimination import LARGEST_TABLE
+from fieldfit.inference.ragged import Ragged
+from fieldfit.models.base import Problem
+from fieldfit.models.field import FieldModel
+from fieldfit.models.field_problem import FieldProblem
+from fieldfit.models.graphs import check_edges, grid_edges
+from fieldfit.models.state_problem import StateProblem, state_supports
+from fieldfit.models.sum_problem import SumProblem
+from fieldfit.policies.selection import Selection
+from fieldfit.types import Arrays, FloatArray, IntArray, ModelError, Plain
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+@dataclass(frozen=True, eq=False)
+class Cliques:
+    """Cliques of one shape that share parameters.
+
+    Parameters
+    ----------
+    scopes : array_like of int of shape (cliques, k)
+        Variables of each clique.
+    features : array_like
+        Feature functions of the states of a clique: k axes with one entry for each state, and for several functions a
+        last axis for them.
+    parameters : str or sequence of str
+        Names of the parameters: for each function, one for each covariate. Equal names share one parameter.
+    covariates : array_like of shape (cliques, covariates) or None, default: None
+        Numbers that multiply the functions. None: one covariate, 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fieldfit as ff
+    >>> bias = ff.Cliques([[0], [1], [2]], [0.0, 1.0], ["bias", "slope"], [[1, 0.5], [1, 2.0], [1, 0.1]])
+    >>> agree = ff.Cliques([[0, 1], [1, 2]], np.eye(2), "agree")
+    >>> ff.TiedField(3, [bias, agree]).parameter_names
+    ['bias', 'slope', 'agree']
+    """
+
+    scopes: Any
+    features: Any
+    parameters: Sequence[str] | str
+    covariates: Any = None
+
+    @property
+    def table(self) -> FloatArray:
+        """The functions by joint state of a clique, the last variable fastest (q^k, F)."""
+        features = np.asarray(self.features)
+        return features.reshape(-1, features.shape[-1])
+
+
+class TiedField(FieldModel):
+    """Field on any graph whose cliques share parameters, with or without covariates.
+
+    Parameters
+    ----------
+    m : int
+        Number of variables (sites).
+    cliques : sequence of Cliques
+        Groups of cliques with their features, covariates and parameters.
+    states : sequence, default: (0, 1)
+        Values of the states, the same for every variable.
+    names : sequence of str or None, default: None
+        Names of the variables. None: the names of the data's columns, or x0, x1, …
+    largest_table : int, default: 4194304
+        Largest number of table entries in exact sums.
+
+    Notes
+    -----
+    A sample is one labelling of the whole graph, so one image or one field is one row of data. Several graphs are one
+    graph in several pieces. See `pairwise` and `grid` for the usual cases.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.TiedField.grid(20, 20)
+    >>> model.parameter_names
+    ['bias', 'horizontal', 'vertical']
+    >>> image = model.sample([-1.0, 0.5, 0.5], 1, random_state=0)
+    >>> ff.fit(model, image, "PL1").theta.shape
+    (3,)
+    """
+
+    kind = "tied"
+
+    def __init__(
+        self,
+        m: int,
+        cliques: Sequence[Cliques],
+        states: Sequence[object] = (0, 1),
+        *,
+        names: Sequence[str] | None = None,
+        largest_table: int = LARGEST_TABLE,
+    ) -> None:
+        self.n_labels = len(states)
+        self.groups = tuple(_checked(group, self.n_labels) for group in cliques)
+        if not self.groups:
+            raise ModelError("A tied field needs at least one group of cliques.")
+        self._parameters: dict[str, int] = {}
+        #: The parameters of each group (functions, covariates).
+        self.numbers: tuple[IntArray, ...] = tuple(
+            np.array([self._parameters.setdefault(name, len(self._parameters)) for name in group.parameters]).reshape(
+                group.features.shape[-1], group.covariates.shape[1]
+            )
+            for group in self.groups
+        )
+        lengths = np.concatenate([np.full(len(g.scopes), g.scopes.shape[1]) for g in self.groups])
+        indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        scopes = Ragged(indptr, np.concatenate([g.scopes.ravel() for g in self.groups]))
+        super().__init__(
+            FactorGraph((self.n_labels,) * int(m), scopes),
+            None,
+            None,
+            names=names,
+            states=[tuple(states)] * int(m),
+            largest_table=largest_table,
+        )
+
+    # --- the usual graphs ---------------------------------------------------------------------------------------
+
+    @classmethod
+    def pairwise(
+        cls,
+        edges: ArrayLike,
+        covariates: ArrayLike | None = None,
+        *,
+        m: int | None = None,
+        states: Sequence[object] = (0, 1),
+        coupling: str = "agree",
+        covariate_names: Sequence[str] | None = None,
+        edge_covariates: ArrayLike | None = None,
+        edge_covariate_names: Sequence[str] | None = None,
+        edge_groups: Sequence[str] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Build the conditional field of a graph: covariates on its nodes and on its edges.
+
+        Parameters
+        ----------
+        edges : array_like of int of shape (edges, 2)
+            Pairs of nodes.
+        covariates : array_like of shape (m, covariates) or None, default: None
+            Covariates of the nodes. Each state but the first has a bias and a weight for each covariate.
+        m : int or None, default: None
+            Number of nodes. None: the number of rows of ``covariates``.
+        states : sequence, default: (0, 1)
+            Values of the states.
+        coupling : {"agree", "product"}, default: "agree"
+            Feature of an edge: 1 where both states are equal, or the product of two numbers.
+        covariate_names, edge_covariate_names : sequence of str or None, default: None
+            Names of the covariates. None: z0, z1, … and e0, e1, …
+        edge_covariates : array_like of shape (edges, covariates) or None, default: None
+            Covariates of the edges. The coupling of an edge is a constant plus their weighted sum.
+        edge_groups : sequence of str or None, default: None
+            A label for each edge. Edges with equal labels share their parameters. None: all edges do.
+        **options
+            Other parameters of `TiedField`.
+
+        Returns
+        -------
+        TiedField
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.TiedField.pairwise([(0, 1), (1, 2)], [[0.2], [1.0], [0.4]], covariate_names=["water"])
+        >>> model.parameter_names
+        ['bias', 'water', 'agree']
+        """
+        nodes = None if covariates is None else _columns(covariates, "covariates")
+        if m is None:
+            if nodes is None:
+                raise ModelError("Give the number of nodes m, or covariates with one row for each node.")
+            m = len(nodes)
+        if nodes is not None and len(nodes) != m:
+            raise ModelError(f"The covariates have {len(nodes)} rows; expected one for each of the {m} nodes.")
+        pairs = check_edges(m, np.asarray(edges))
+        node_names = _covariate_names(covariate_names, 0 if nodes is None else nodes.shape[1], "z", "covariate_names")
+        with_one = np.ones((m, 1)) if nodes is None else np.column_stack([np.ones(m), nodes])
+        names = ["bias", *node_names]
+        if len(states) > 2:
+            names = [f"{name}={state}" for state in tuple(states)[1:] for name in names]
+        groups = [Cliques(np.arange(m)[:, None], np.eye(len(states))[:, 1:], names, with_one)]
+        between = np.ones((len(pairs), 1))
+        edge_names = [""]
+        if edge_covariates is not None:
+            extra = _columns(edge_covariates, "edge_covariates")
+            if len(extra) != len(pairs):
+                raise ModelError(
+                    f"edge_covariates has {len(extra)} rows; expected one for each of {len(pairs)} edges."
+                )
+            between = np.column_stack([between, extra])
+            edge_names += [
+                f"*{name}"
+                for name in _covariate_names(edge_covariate_names, extra.shape[1], "e", "edge_covariate_names")
+            ]
+        table = _coupling(coupling, states)
+        labels = np.full(len(pairs), coupling) if edge_groups is None else np.asarray(edge_groups, dtype=str)
+        if len(labels) != len(pairs):
+            raise ModelError(
+                f"edge_groups has {len(labels)} labels; expected one for each of the {len(pairs)} edges."
+            )
+        for label in dict.fromkeys(labels.tolist()):
+            here = labels == label
+            groups.append(Cliques(pairs[here], table, [label + name for name in edge_names], between[here]))
+        return cls(m, groups, states, **options)
+
+    @classmethod
+    def grid(
+        cls,
+        rows: int,
+        columns: int,
+        covariates: ArrayLike | None = None,
+        *,
+        neighbours: int = 4,
+        directions: bool = True,
+        triples: bool = False,
+        states: Sequence[object] = (0, 1),
+        coupling: str = "agree",
+        **options: Any,
+    ) -> Self:
+        """Build the field of a rectangular grid: an image or a field with covariates.
+
+        Parameters
+        ----------
+        rows, columns : int
+            Size of the grid. Site (i, j) is variable i · columns + j.
+        covariates : array_like of shape (rows, columns, covariates) or (sites, covariates), or None, default: None
+            Covariates of the sites.
+        neighbours : {4, 8}, default: 4
+            Neighbours of an inner site.
+        directions : bool, default: True
+            Whether each direction has a coupling of its own.
+        triples : bool, default: False
+            Whether each three sites in a row, horizontally and vertically, have a parameter: 1 where all are equal, or
+            the product of the three.
+        states, coupling, **options
+            As in `pairwise`.
+
+        Returns
+        -------
+        TiedField
+            With the names r0c0, r0c1, …
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.TiedField.grid(64, 64, states=(-1, 1), coupling="product", triples=True).parameter_names
+        ['bias', 'horizontal', 'vertical', 'triple']
+        """
+        edges, labels = grid_edges(rows, columns, neighbours)
+        if covariates is not None:
+            array = np.asarray(covariates, dtype=np.float64)
+            covariates = array.reshape(rows * columns, -1) if array.shape[:2] == (rows, columns) else array
+        options.setdefault("names", [f"r{i}c{j}" for i in range(rows) for j in range(columns)])
+        names, largest = options.pop("names"), options.pop("largest_table", LARGEST_TABLE)
+        model = cls.pairwise(
+            edges,
+            covariates,
+            m=rows * columns,
+            states=states,
+            coupling=coupling,
+            edge_groups=labels if directions else None,
+            **options,
+        )
+        groups = list(model.groups)
+        if triples:
+            sites = np.arange(rows * columns).reshape(rows, columns)
+            lines = [(sites[:, :-2], sites[:, 1:-1], sites[:, 2:]), (sites[:-2], sites[1:-1], sites[2:])]
+            scopes = np.concatenate([np.stack([part.ravel() for part in line], axis=1) for line in lines])
+            groups.append(Cliques(scopes, _coupling(coupling, states, 3), "triple"))
+        return cls(rows * columns, groups, states, names=names, largest_table=largest)
+
+    def on(self, m: int, cliques: Sequence[Cliques]) -> TiedField:
+        """Build the field with the same parameters and states on another graph, or with other covariates.
+
+        Parameters
+        ----------
+        m : int
+            Number of variables.
+        cliques : sequence of Cliques
+            Groups of cliques. Their parameters must be those of this field.
+
+        Returns
+        -------
+        TiedField
+            Its θ is in the order of this field's.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> small = ff.TiedField.grid(3, 3)
+        >>> large = ff.TiedField.grid(30, 30)
+        >>> small.on(900, large.groups).parameter_names
+        ['bias', 'horizontal', 'vertical']
+        """
+        other = TiedField(m, cliques, self.states[0], largest_table=self.largest_table)
+        foreign = [name for name in other._parameters if name not in self._parameters]
+        if foreign:
+            raise ModelError(
+                f"The other graph has the parameter {foreign[0]!r}, which this field does not: it has "
+                f"{', '.join(self._parameters)}."
+            )
+        other._order(self._parameters)
+        return other
+
+    def _order(self, parameters: Mapping[str, int]) -> None:
+        """Take the numbers of parameters from another field, which may have more."""
+        rank = np.array([parameters[name] for name in self._parameters], dtype=np.int64)
+        self.numbers = tuple(rank[numbers] for numbers in self.numbers)
+        self._parameters = dict(parameters)
+
+    # --- features -----------------------------------------------------------------------------------------------
+
+    @property
+    def n_parameters(self) -> int:
+        """The length r of θ."""
+        return len(self._parameters)
+
+    @property
+    def parameter_names(self) -> Sequence[str]:
+        """Names of the parameters, in order of first appearance."""
+        return list(self._parameters)
+
+    @cached_property
+    def features(self) -> csr_array:
+        """Table entries × parameters: functions times covariates."""
+        from scipy.sparse import coo_array
+
+        rows, columns, values = [], [], []
+        start = 0
+        for group, numbers in zip(self.groups, self.numbers, strict=True):
+            table = group.table
+            entry, function = np.nonzero(table)
+            # (cliques, entries, covariates)
+            shape = (len(group.scopes), len(entry), group.covariates.shape[1])
+            first = start + len(table) * np.arange(len(group.scopes))
+            rows.append(np.broadcast_to((first[:, None] + entry)[:, :, None], shape).ravel())
+            columns.append(np.broadcast_to(numbers[function], shape).ravel())
+            values.append((table[entry, function][None, :, None] * group.covariates[:, None, :]).ravel())
+            start += len(table) * len(group.scopes)
+        flat = (np.concatenate(rows), np.concatenate(columns))
+        matrix = coo_array((np.concatenate(values), flat), shape=(start, self.n_parameters)).tocsr()
+        matrix.eliminate_zeros()
+        return matrix
+
+    @cached_property
+    def feature_units(self) -> FloatArray | None:
+        """The power of two nearest to the largest absolute value of each feature; None where all are 1."""
+        sizes = np.zeros(self.n_parameters)
+        for group, numbers in zip(self.groups, self.numbers, strict=True):
+            functions = np.abs(group.table).max(axis=0)
+            covariates = np.abs(group.covariates).max(axis=0, initial=0.0)
+            np.maximum.at(sizes, numbers, np.outer(functions, covariates))
+        units: FloatArray = np.exp2(np.round(np.log2(np.where(sizes > 0, sizes, 1.0))))
+        return units if np.any(units != 1.0) else None
+
+    # --- problems -----------------------------------------------------------------------------------------------
+
+    def compile(self, dataset: Dataset, selection: Selection) -> Problem:
+        """Compile model, data and selection: small blocks given the rest state by state, all else by elimination."""
+        codes = as_table(dataset).codes
+        fast = [
+            place
+            for place, part in enumerate(selection.parts)
+            if not dataset.has_missing and state_supports(part, self.n_labels)
+        ]
+        slow = [place for place in range(len(selection.parts)) if place not in fast]
+        problems: list[Problem] = []
+        places: list[list[int]] = []
+        if fast:
+            parts = tuple(selection.parts[place] for place in fast)
+            problems.append(StateProblem(self, codes, Selection(selection.n, parts, selection.start)))
+            places.append(fast)
+        if slow:
+            rest = Selection(selection.n, tuple(selection.parts[place] for place in slow), selection.start)
+            problems.append(FieldProblem(self.field_arrays, codes, rest))
+            places.append(slow)
+        return problems[0] if len(problems) == 1 else SumProblem(problems, places)
+
+    # --- files --------------------------------------------------------------------------------------------------
+
+    def specification(self) -> tuple[Plain, Arrays]:
+        """Describe the model: states and names as JSON values, cliques as arrays."""
+        arrays: Arrays = {}
+        for index, group in enumerate(self.groups):
+            arrays[f"scopes{index}"] = group.scopes
+            arrays[f"features{index}"] = group.features
+            arrays[f"covariates{index}"] = group.covariates
+        header: Plain = {
+            "m": self.m,
+            "states": list(self.states[0]),
+            "parameters": [list(group.parameters) for group in self.groups],
+            "order": list(self._parameters),
+            "names": list(self.names) if self.named else None,
+            "largest_table": self.largest_table,
+        }
+        return header, arrays
+
+    @classmethod
+    def from_specification(cls, header: Plain, arrays: Arrays) -> TiedField:
+        """Build the model that `specification` describes."""
+        groups = [
+            Cliques(arrays[f"scopes{index}"], arrays[f"features{index}"], names, arrays[f"covariates{index}"])
+            for index, names in enumerate(header["parameters"])
+        ]
+        model = cls(
+            header["m"], groups, header["states"], names=header["names"], largest_table=header["largest_table"]
+        )
+        model._order({name: number for number, name in enumerate(header["order"])})
+        return model
+
+
+def _checked(group: Cliques, q: int) -> Cliques:
+    """The group as arrays: scopes (C, k), features (q, …, q, F), covariates (C, A), F·A names."""
+    scopes = np.asarray(group.scopes, dtype=np.int64)
+    names = (group.parameters,) if isinstance(group.parameters, str) else tuple(map(str, group.parameters))
+    title = f"The cliques of {names[0]!r}" if names else "A group of cliques"
+    if scopes.ndim != 2 or scopes.shape[1] < 1:
+        raise ModelError(f"{title} have scopes of shape {scopes.shape}; expected (cliques, variables of each).")
+    k = scopes.shape[1]
+    features = np.asarray(group.features, dtype=np.float64)
+    if features.shape[:k] != (q,) * k or features.ndim > k + 1:
+        raise ModelError(
+            f"{title} have features of shape {features.shape}; with {q} states and {k} variables expected "
+            f"{(q,) * k}, or {(q,) * k} and a last axis for the functions."
+        )
+    features = features.reshape(*(q,) * k, -1)
+    covariates = np.ones((len(scopes), 1)) if group.covariates is None else np.asarray(group.covariates, dtype=float)
+    if covariates.ndim == 1:
+        covariates = covariates[:, None]
+    if covariates.ndim != 2 or len(covariates) != len(scopes):
+        raise ModelError(
+            f"{title} have covariates of shape {covariates.shape}; expected one row for each of the {len(scopes)} "
+            "cliques."
+        )
+    if not (np.isfinite(features).all() and np.isfinite(covariates).all()):
+        raise ModelError(f"{title} have a feature or covariate that is not finite. Drop or impute missing ones.")
+    if len(names) != features.shape[-1] * covariates.shape[1]:
+        raise ModelError(
+            f"{title} have {features.shape[-1]} functions and {covariates.shape[1]} covariates but {len(names)} names "
+            "of parameters; give one for each pair, the covariate fastest."
+        )
+    return Cliques(scopes, features, names, np.ascontiguousarray(covariates))
+
+
+def _columns(values: ArrayLike, what: str) -> FloatArray:
+    """Covariates as a matrix (rows, covariates)."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"{what} must be numbers; code categories as 0 and 1 first.") from error
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2:
+        raise ModelError(f"{what} has shape {array.shape}; expected one row for each node or edge.")
+    return array
+
+
+def _covariate_names(names: Sequence[str] | None, count: int, letter: str, what: str) -> list[str]:
+    if names is None:
+        return [f"{letter}{number}" for number in range(count)]
+    if len(names) != count or len(set(names)) != count:
+        raise ModelError(f"{what} has {len(names)} names; expected {count}, all different.")
+    return list(map(str, names))
+
+
+def _coupling(coupling: str, states: Sequence[object], k: int = 2) -> FloatArray:
+    """The feature of k sites: 1 where their states are equal, or the product of the states."""
+    if coupling == "agree":
+        digits = np.indices((len(states),) * k)
+        return np.asarray((digits == digits[0]).all(axis=0), dtype=np.float64)
+    if coupling != "product":
+        raise ModelError(f"The coupling is {coupling!r}; it must be 'agree' or 'product'.")
+    if not all(isinstance(state, int | float | np.number) for state in states):
+        raise ModelError(f"A coupling 'product' needs states that are numbers; got {list(states)}. Use 'agree'.")
+    values = np.array(states, dtype=np.float64)
+    product = values
+    for _ in range(k - 1):
+        product = np.multiply.outer(product, values)
+    return product
