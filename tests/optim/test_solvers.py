@@ -354,7 +354,8 @@ def test_single_precision_history_converges_as_far(monkeypatch):
     monkeypatch.setattr(memory, "SINGLE_PRECISION_FROM", 0)
     single = lbfgs(problem, gtol=1e-9)
     assert single.converged
-    assert abs(single.iterations - double.iterations) <= 3
+    # Rounding alone (another compiler, a sanitised build) changes the number by a few in a hundred.
+    assert abs(single.iterations - double.iterations) <= 0.05 * double.iterations
     np.testing.assert_allclose(single.x, double.x, atol=1e-8)
 
 
