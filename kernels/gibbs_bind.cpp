@@ -1,5 +1,7 @@
 // Gibbs sampling of a discrete field: each chain keeps, for every factor, the flat index of its current table entry, so
-// that a variable's conditional costs its factors times its states.
+// that a variable's conditional costs its factors times its states. For binary pairs a chain keeps the log odds
+// of every variable instead: a variable that keeps its state costs one exponential, and one that changes its
+// neighbours.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -49,6 +51,37 @@ void sweep_chain(const Field& field, const double* log_tables, int64_t m, int64_
                     entry[field.factor[k]] += static_cast<int64_t>(chosen - now) * field.stride[k];
                 state[v] = chosen;
             }
+        }
+    }
+}
+
+struct PairwiseField {
+    const double* constant;
+    const int64_t* indptr;  // (m + 1) neighbours of each variable
+    const int32_t* neighbour;
+    const double* weight;
+    const uint8_t* fixed;
+};
+
+void pairwise_odds(const PairwiseField& field, int64_t m, const int32_t* state, double* odds) {
+    for (int64_t v = 0; v < m; ++v) {
+        odds[v] = field.constant[v];
+        for (int64_t k = field.indptr[v]; k < field.indptr[v + 1]; ++k)
+            if (state[field.neighbour[k]]) odds[v] += field.weight[k];
+    }
+}
+
+void sweep_pairwise(const PairwiseField& field, int64_t m, int32_t* state, int64_t sweeps, Philox& random,
+                    double* odds) {
+    for (int64_t sweep = 0; sweep < sweeps; ++sweep) {
+        for (int64_t v = 0; v < m; ++v) {
+            if (field.fixed[v]) continue;
+            const int32_t chosen = random.next() * (1.0 + std::exp(odds[v])) < 1.0 ? 0 : 1;
+            if (chosen == state[v]) continue;
+            const double sign = chosen ? 1.0 : -1.0;
+            for (int64_t k = field.indptr[v]; k < field.indptr[v + 1]; ++k)
+                odds[field.neighbour[k]] += sign * field.weight[k];
+            state[v] = chosen;
         }
     }
 }
@@ -127,6 +160,48 @@ void bind_gibbs(nb::module_& module) {
         nb::arg("stride"), nb::arg("fixed"), nb::arg("entries"), nb::arg("start"), nb::arg("burn_in"), nb::arg("thin"),
         nb::arg("seed"), nb::arg("stream"), nb::arg("draws").noconvert(), nb::arg("n_threads"),
         "Draw i comes from chain i mod chains, every `thin` sweeps after `burn_in` sweeps.");
+    module.def(
+        "gibbs_pairwise",
+        [](In<double> constant, In<int64_t> indptr, In<int32_t> neighbour, In<double> weight, In<uint8_t> fixed,
+           In2<int32_t> start, int64_t burn_in, int64_t thin, uint64_t seed, uint32_t stream, Out2<int32_t> draws,
+           int n_threads) {
+            const int64_t m = static_cast<int64_t>(constant.shape(0));
+            const int64_t chains = static_cast<int64_t>(start.shape(0)), n = static_cast<int64_t>(draws.shape(0));
+            if (static_cast<int64_t>(start.shape(1)) != m || static_cast<int64_t>(draws.shape(1)) != m ||
+                static_cast<int64_t>(indptr.shape(0)) != m + 1 || static_cast<int64_t>(fixed.shape(0)) != m ||
+                neighbour.shape(0) != weight.shape(0))
+                throw nb::value_error("gibbs_pairwise: the arrays do not belong together");
+            const Checks checks("gibbs_pairwise");
+            checks.threads(n_threads);
+            const int64_t ends = checks.pointers("indptr", indptr.data(), m);
+            checks.length("neighbour", neighbour.shape(0), static_cast<size_t>(ends));
+            checks.within("neighbour names a variable that does not exist", neighbour.data(), ends, 0, m);
+            checks.within("start has a state that its variable does not have", start.data(), chains * m, 0, 2);
+            checks.require(chains >= 1, "at least one chain is needed");
+            checks.require(burn_in >= 0 && thin >= 1, "burn_in must not be negative, and thin must be at least 1");
+            const PairwiseField field{constant.data(), indptr.data(), neighbour.data(), weight.data(), fixed.data()};
+            int32_t* out = draws.data();
+            nb::gil_scoped_release release;
+            const int team = static_cast<int>(std::clamp<int64_t>(chains, 1, n_threads));
+            std::vector<double> all_odds(static_cast<size_t>(team * m));
+            std::vector<int32_t> states(start.data(), start.data() + chains * m);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(team)
+            for (int64_t chain = 0; chain < chains; ++chain) {
+                Philox random(seed, stream, static_cast<uint64_t>(chain));
+                int32_t* state = states.data() + chain * m;
+                double* odds = all_odds.data() + static_cast<int64_t>(thread_number()) * m;
+                pairwise_odds(field, m, state, odds);
+                sweep_pairwise(field, m, state, burn_in, random, odds);
+                for (int64_t i = chain; i < n; i += chains) {
+                    sweep_pairwise(field, m, state, thin, random, odds);
+                    std::copy(state, state + m, out + i * m);
+                }
+            }
+        },
+        nb::kw_only(), nb::arg("constant"), nb::arg("indptr"), nb::arg("neighbour"), nb::arg("weight"),
+        nb::arg("fixed"), nb::arg("start"), nb::arg("burn_in"), nb::arg("thin"), nb::arg("seed"), nb::arg("stream"),
+        nb::arg("draws").noconvert(), nb::arg("n_threads"),
+        "The same for two states, with log odds of a constant and the weights of neighbours in state 1.");
 }
 
 }  // namespace ff

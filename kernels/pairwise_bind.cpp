@@ -55,7 +55,7 @@ struct PairwisePoint {
     const double *dq = nullptr, *dbias = nullptr;
     double state0 = 0.0, state_gap = 1.0;
     std::optional<In<double>> row_weight = std::nullopt, entry_weight = std::nullopt;
-    double *edges_out = nullptr, *biases_out = nullptr;
+    double *edges_out = nullptr, *biases_out = nullptr, *outer_out = nullptr;
     double *row_out = nullptr, *entry_out = nullptr, *residual = nullptr, *pair_terms = nullptr;
     int n_threads = 1;
 };
@@ -88,6 +88,12 @@ class PairwiseBlocks {
     void check_sums(const Out<double>& edges_out, const Out<double>& biases_out) const {
         checks.length("edges_out", edges_out.shape(0), static_cast<size_t>(plan_.n_edges));
         checks.length("biases_out", biases_out.shape(0), static_cast<size_t>(plan_.m));
+    }
+
+    void check_outer(const Out2<double>& outer_out) const {
+        const auto size = static_cast<size_t>(plan_.m);
+        checks.require(plan_.dense && outer_out.shape(0) == size && outer_out.shape(1) == size,
+                       "outer_out must be variables by variables, for a problem with matrix products");
     }
 
     void check_lines(const Out2<double>& row_out, const Out<double>& entry_out) const {
@@ -223,6 +229,10 @@ void PairwiseBlocks::finish(const PairwisePoint& at, const PairwisePlan& plan, c
                                                    total.outer[plan.edge_b[e] * plan.m_padded + plan.edge_a[e]]);
     }
     std::copy(total.biases, total.biases + plan.m, at.biases_out);
+    if (at.outer_out)
+        for (int64_t k = 0; k < plan.m; ++k)
+            std::copy(total.outer + k * plan.m_padded, total.outer + k * plan.m_padded + plan.m,
+                      at.outer_out + k * plan.m);
 }
 
 double PairwiseBlocks::evaluate(const PairwisePoint& at) const {
@@ -346,9 +356,13 @@ void bind_pairwise(nb::module_& module) {
         .def(
             "gradient",
             [](const PairwiseBlocks& self, In<double> q, In<double> bias, Weights row_weight, Weights entry_weight,
-               Out<double> edges_out, Out<double> biases_out, int n_threads) {
+               Out<double> edges_out, Out<double> biases_out, std::optional<Out2<double>> outer_out, int n_threads) {
                 self.check_sums(edges_out, biases_out);
                 PairwisePoint at{PairwiseMode::gradient, q, bias};
+                if (outer_out) {
+                    self.check_outer(*outer_out);
+                    at.outer_out = outer_out->data();
+                }
                 at.row_weight = row_weight;
                 at.entry_weight = entry_weight;
                 at.edges_out = edges_out.data();
@@ -358,7 +372,8 @@ void bind_pairwise(nb::module_& module) {
             },
             nb::arg("q"), nb::arg("bias"), nb::kw_only(), nb::arg("row_weight") = nb::none(),
             nb::arg("entry_weight") = nb::none(), nb::arg("edges_out").noconvert(), nb::arg("biases_out").noconvert(),
-            nb::arg("n_threads"), "The value; its gradient goes to edges_out and biases_out.")
+            nb::arg("outer_out").noconvert() = nb::none(), nb::arg("n_threads"),
+            "The value; its gradient goes to edges_out and biases_out. outer_out[k, j] takes the sum of r_j c_k.")
         .def(
             "hessian_product",
             [](const PairwiseBlocks& self, In<double> q, In<double> bias, In<double> dq, In<double> dbias,

@@ -372,6 +372,25 @@ def gibbs(
     Draw i comes from chain i mod chains, every `thin` sweeps after `burn_in` sweeps.
     """
 
+def gibbs_pairwise(
+    *,
+    constant: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    neighbour: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    fixed: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    start: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    burn_in: int,
+    thin: int,
+    seed: int,
+    stream: int,
+    draws: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """
+    The same for two states, with log odds of a constant and the weights of neighbours in state 1.
+    """
+
 def bernoulli_count(
     *,
     seed: int,
@@ -485,9 +504,12 @@ class PairwiseBlocks:
         | None = None,
         edges_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
         biases_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        outer_out: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")] | None = None,
         n_threads: int,
     ) -> float:
-        """The value; its gradient goes to edges_out and biases_out."""
+        """
+        The value; its gradient goes to edges_out and biases_out. outer_out[k, j] takes the sum of r_j c_k.
+        """
 
     def hessian_product(
         self,

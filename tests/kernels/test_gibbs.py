@@ -8,6 +8,7 @@ import pytest
 from fieldfit import _kernels
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.gibbs import gibbs_sample
+from fieldfit.inference.pairwise_odds import PairwiseOdds
 
 GRAPH = FactorGraph([2, 3, 2], [(0, 1), (1, 2), (0, 2)])
 TABLES = np.random.default_rng(3).normal(size=GRAPH.table_size)
@@ -67,3 +68,44 @@ def test_a_fixed_variable_may_have_any_entry_that_exists(given):
     fixed = given | {"fixed": np.ones(3, dtype=np.uint8), "entries": given["entries"] * 0}
     _kernels.gibbs(**fixed)
     assert (given["draws"] == given["start"][[0, 1, 0, 1]]).all()
+
+
+PAIRS = FactorGraph([2] * 6, [(0, 1), (1, 2), (4, 2), (3, 4), (0, 5), (2,), (0, 3), (5,)])
+PAIR_TABLES = np.random.default_rng(4).normal(size=PAIRS.table_size)
+
+
+@pytest.mark.parametrize("evidence", [None, np.array([-1, 1, -1, -1, 0, -1])])
+def test_binary_pairwise_fields_have_the_same_draws_from_log_odds(monkeypatch, evidence):
+    """The kernel of tables is the oracle: the same random numbers make the same states."""
+    arguments = {"evidence": evidence, "burn_in": 20, "thin": 3, "chains": 4}
+    draws = gibbs_sample(PAIRS, PAIR_TABLES, 200, 5, **arguments)
+    monkeypatch.setattr(PairwiseOdds, "of", lambda graph: None)
+    np.testing.assert_array_equal(draws, gibbs_sample(PAIRS, PAIR_TABLES, 200, 5, **arguments))
+
+
+def test_states_without_probability_keep_the_tables():
+    tables = PAIR_TABLES.copy()
+    tables[3] = -np.inf  # x_0 = x_1 = 1
+    draws = gibbs_sample(PAIRS, tables, 500, 5, burn_in=20, thin=3, chains=4)
+    assert not (draws[:, 0] & draws[:, 1]).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [("neighbour", 6, "a variable that does not exist"), ("start", 2, "a state that its variable does not have")],
+)
+def test_what_would_leave_the_neighbours_is_refused(monkeypatch, name, value, message):
+    given = {}
+    monkeypatch.setattr(_kernels, "gibbs_pairwise", lambda **named: given.update(named))
+    gibbs_sample(PAIRS, PAIR_TABLES, 4, 0, burn_in=2, thin=1, chains=2)
+    monkeypatch.undo()
+    _kernels.gibbs_pairwise(**given)
+    wrong = given[name].copy()
+    wrong[(-1,) * wrong.ndim] = value
+    with pytest.raises(ValueError, match=message):
+        _kernels.gibbs_pairwise(**given | {name: wrong})
+    for setting, bad in [("burn_in", -1), ("thin", 0), ("n_threads", 0)]:
+        with pytest.raises(ValueError, match=setting):
+            _kernels.gibbs_pairwise(**given | {setting: bad})
+    with pytest.raises(ValueError, match="belong together"):
+        _kernels.gibbs_pairwise(**given | {"constant": given["constant"][:-1]})

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fieldfit import _kernels
 from fieldfit.inference.factor_graph import FactorGraph
+from fieldfit.inference.pairwise_odds import PairwiseOdds
 from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray, Int32Array
 
@@ -52,8 +53,31 @@ def gibbs_sample(
         fixed[known] = 1
         start[:, known] = np.asarray(evidence)[known]
     draws = np.empty((n, m), dtype=np.int32)
+    chain: dict[str, Any] = {
+        "burn_in": burn_in,
+        "thin": thin,
+        "seed": seed,
+        "stream": 2,
+        "draws": draws,
+        "n_threads": get_threads(),
+    }
+    log_tables = np.ascontiguousarray(log_tables)
+    odds = PairwiseOdds.of(graph)
+    couplings = None if odds is None else odds.couplings(log_tables)
+    if couplings is not None:
+        constant, weights = couplings
+        _kernels.gibbs_pairwise(
+            constant=constant,
+            indptr=weights.indptr.astype(np.int64),
+            neighbour=weights.indices.astype(np.int32),
+            weight=weights.data,
+            fixed=fixed,
+            start=start,
+            **chain,
+        )
+        return draws
     _kernels.gibbs(
-        log_tables=np.ascontiguousarray(log_tables),
+        log_tables=log_tables,
         cardinality=cardinalities,
         factor_ptr=graph.factors_of.indptr.astype(np.int32),
         factor=graph.factors_of.members.astype(np.int32),
@@ -61,11 +85,6 @@ def gibbs_sample(
         fixed=fixed,
         entries=graph.entries(start),
         start=start,
-        burn_in=burn_in,
-        thin=thin,
-        seed=seed,
-        stream=2,
-        draws=draws,
-        n_threads=get_threads(),
+        **chain,
     )
     return draws

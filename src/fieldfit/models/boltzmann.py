@@ -231,17 +231,19 @@ class BoltzmannMachine(FieldModel):
 
     def statistics(self, codes: Int32Array) -> FloatArray:
         """Products of the states of each edge and the states themselves, added up where parameters are tied."""
-        x: FloatArray = self.values[codes]
-        values: FloatArray = x[:, self.edge_array[:, 0]] * x[:, self.edge_array[:, 1]]
+        # By parameter first: whole lines are copied and multiplied, not single numbers.
+        x: FloatArray = self.values[np.ascontiguousarray(codes.T)]
+        values: FloatArray = x[self.edge_array[:, 0]]
+        values *= x[self.edge_array[:, 1]]
         parameter = self.edge_parameter
         if self.bias_parameter is not None:
-            values = np.concatenate([values, x], axis=1)
+            values = np.concatenate([values, x])
             parameter = np.concatenate([parameter, self.bias_parameter])
         if np.array_equal(parameter, np.arange(self.n_parameters)):
-            return values
+            return values.T
         totals = np.zeros((self.n_parameters, len(codes)))
-        np.add.at(totals, parameter, values.T)
-        return np.ascontiguousarray(totals.T)
+        np.add.at(totals, parameter, values)
+        return totals.T
 
     def state_functions(self) -> tuple[FloatArray, ...]:
         """The numeric state of each variable, as one function (2, 1)."""

@@ -142,6 +142,21 @@ class PairwiseProblem(Problem):
         value = self._layout.kernel.gradient(*self._to_field(theta), **arguments)
         return value, self._to_parameters(edges, biases)
 
+    @property
+    def has_residual_products(self) -> bool:
+        """Whether the kernel forms matrix products, and the components are all single variables with the weight 1."""
+        single = all(getattr(part.family, "block_size", None) == 1 and part.everything for part in self._parts)
+        return self._dense and len(self._parts) == 1 and single and bool(np.all(self._parts[0].beta == 1.0))
+
+    def residual_products(
+        self, theta: FloatArray, row_weight: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Σ_i w_i r_j (m,) and Σ_i w_i c_k r_j (m, m), with the residuals r = c − E[c | all others] of the codes c."""
+        _, biases, arguments = self._sums(row_weight)
+        outer = np.empty((self.n_variables, self.n_variables))
+        self._layout.kernel.gradient(*self._to_field(theta), outer_out=outer, **arguments)
+        return biases, outer
+
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v."""
         edges, biases, arguments = self._sums(row_weight)

@@ -5,12 +5,12 @@ For binary pairwise fields log odds are one matrix product; for all others they 
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.inference.pairwise_odds import PairwiseOdds
 from fieldfit.models.field import FieldModel
 from fieldfit.types import FloatArray, IntArray
 
@@ -25,14 +25,18 @@ class Conditionals:
     def __init__(self, model: FieldModel, nodes: IntArray) -> None:
         self.model = model
         self.nodes = nodes
-        graph = model.graph
-        self.binary = max(map(len, graph.scopes), default=0) <= 2 and set(graph.cardinalities) <= {2}
+        self._pairwise = PairwiseOdds.of(model.graph)
+
+    @property
+    def is_pairwise(self) -> bool:
+        """Whether all variables are binary and all factors pairs or single variables."""
+        return self._pairwise is not None
 
     def probabilities(self, codes: NDArray[Any], theta: FloatArray) -> list[FloatArray]:
         """For each node the probabilities of its states but the first: (n, states − 1)."""
         tables = self.model.field_arrays.log_tables(theta)
-        if self.binary and np.isfinite(tables).all():
-            odds = self._log_odds(codes, tables)
+        odds = self._log_odds(codes, tables)
+        if odds is not None:
             with np.errstate(over="ignore"):
                 high = 1.0 / (1.0 + np.exp(-odds))
             return [high[:, [place]] for place in range(len(self.nodes))]
@@ -41,9 +45,9 @@ class Conditionals:
     def of_binary(self, codes: NDArray[Any], theta: FloatArray) -> FloatArray | None:
         """P(x_j = second state | x_−j) as one matrix (n, nodes) where the field is binary and pairwise, else None."""
         tables = self.model.field_arrays.log_tables(theta)
-        if not (self.binary and np.isfinite(tables).all()):
-            return None
         odds = self._log_odds(codes, tables)
+        if odds is None:
+            return None
         np.negative(odds, out=odds)
         with np.errstate(over="ignore"):
             np.exp(odds, out=odds)
@@ -51,40 +55,18 @@ class Conditionals:
         np.reciprocal(odds, out=odds)
         return odds
 
-    def _log_odds(self, codes: NDArray[Any], tables: FloatArray) -> FloatArray:
-        constant, matrix = self._couplings(tables)
-        product = codes.astype(np.float64) @ matrix
-        odds: FloatArray = np.asarray(product) + constant
-        return odds
-
-    def _couplings(self, tables: FloatArray) -> tuple[FloatArray, Any]:
-        """Log odds of node j are constant_j + Σ_k matrix_kj code_k."""
-        from scipy.sparse import coo_array
-
-        m = self.model.m
-        starts, pairs, single = self._layout
-        constant = np.zeros(m)
-        np.add.at(constant, single[1], tables[single[0] + 1] - tables[single[0]])
-        t = tables[starts[:, None] + np.arange(4)]  # entries 00, 01, 10, 11
-        a, b = pairs.T
-        np.add.at(constant, a, t[:, 2] - t[:, 0])
-        np.add.at(constant, b, t[:, 1] - t[:, 0])
-        weight = t[:, 3] - t[:, 2] - t[:, 1] + t[:, 0]
-        full = coo_array((np.tile(weight, 2), (np.r_[a, b], np.r_[b, a])), shape=(m, m)).tocsc()
-        matrix: Any = full[:, self.nodes]
-        if m <= _MOST_DENSE_VARIABLES or matrix.nnz >= _DENSE_FROM * m * len(self.nodes):
+    def _log_odds(self, codes: NDArray[Any], tables: FloatArray) -> FloatArray | None:
+        """(n, nodes) where the field is binary and pairwise, else None."""
+        couplings = None if self._pairwise is None else self._pairwise.couplings(tables)
+        if couplings is None:
+            return None
+        constant, weights = couplings
+        matrix: Any = weights[:, self.nodes]
+        if self.model.m <= _MOST_DENSE_VARIABLES or matrix.nnz >= _DENSE_FROM * self.model.m * len(self.nodes):
             matrix = matrix.toarray()
-        return constant[self.nodes], matrix
-
-    @cached_property
-    def _layout(self) -> tuple[IntArray, IntArray, tuple[IntArray, IntArray]]:
-        """Where the tables of pairs start and their variables, and the same for single variables."""
-        graph = self.model.graph
-        pairs = [(int(graph.offsets[f]), *scope) for f, scope in enumerate(graph.scopes) if len(scope) == 2]
-        single = [(int(graph.offsets[f]), scope[0]) for f, scope in enumerate(graph.scopes) if len(scope) == 1]
-        pair_rows = np.array(pairs, dtype=np.int64).reshape(-1, 3)
-        single_rows = np.array(single, dtype=np.int64).reshape(-1, 2)
-        return pair_rows[:, 0], pair_rows[:, 1:], (single_rows[:, 0], single_rows[:, 1])
+        product: FloatArray = codes.astype(np.float64) @ matrix
+        product += constant[self.nodes]
+        return product
 
     def _by_tables(self, codes: NDArray[Any], tables: FloatArray, node: int) -> FloatArray:
         graph = self.model.graph
