@@ -8,7 +8,8 @@ import pytest
 import fieldfit as ff
 from fieldfit.policies import Policy
 from fieldfit.refinement import local_refined
-from fieldfit.refinement.local import _local_conditions, _products, _ridge, clusters, refine_locally
+from fieldfit.refinement.local import _local_conditions, clusters, refine_locally
+from fieldfit.refinement.regression import Ridge
 from fieldfit.types import ModelError, PolicyError
 
 GRID = ff.BoltzmannMachine.grid(5, 5, states=(-1, 1))
@@ -81,14 +82,17 @@ def test_refused_with_a_sentence() -> None:
         clusters(tied, np.ones(2, dtype=bool))
 
 
-def test_units_of_conditions_change_nothing() -> None:
+@pytest.mark.parametrize("ridge", [0.0, 0.01])
+def test_units_of_conditions_change_nothing(ridge: float) -> None:
     """The ridge is relative to the variance of each condition, however small that is."""
     random = np.random.default_rng(0)
     g, y = random.normal(size=(500, 6)), random.normal(size=(500, 2))
     unit = np.array([1.0, 1e-9, 1e6, 1.0, 1e-4, 1e3])
-    plain = _ridge(*_products(g, y))
-    scaled = _ridge(*_products(g * unit, y))
-    np.testing.assert_allclose(scaled * unit, plain, rtol=1e-9)
+    plain = Ridge(g.T @ g).solve(g.T @ y, ridge)
+    scaled = Ridge((g * unit).T @ (g * unit)).solve((g * unit).T @ y, ridge)
+    np.testing.assert_allclose(scaled * unit[:, None], plain, rtol=1e-9)
+    V = g.T @ g
+    np.testing.assert_allclose(plain, np.linalg.solve(V + ridge * np.diag(np.diag(V)), g.T @ y), rtol=1e-9)
 
 
 def test_a_variable_with_many_neighbours_takes_a_smaller_distance() -> None:

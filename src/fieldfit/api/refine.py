@@ -126,6 +126,7 @@ def _optimal(fit: Fit, second: Optimal) -> Fit:
             precision=fit.penalty.precision,
             row_weight=dataset.sample_weight,
             random_state=fit.random_state,
+            problem=prepared.problem,
         )
     return _with_stage(fit, second, stage)
 

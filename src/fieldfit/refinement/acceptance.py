@@ -12,48 +12,54 @@ from __future__ import annotations
 
 import numpy as np
 
-from fieldfit.refinement.pseudo_inverse import bread_inverse
+from fieldfit.refinement.pseudo_inverse import bread_inverse, bread_solve, root
+from fieldfit.refinement.regression import random_directions
 from fieldfit.refinement.sample_conditions import SampleConditions
 from fieldfit.types import BoolArray, FloatArray, IntArray
 
-#: Samples on which refined and first estimate are compared, and the blocks of the jackknife.
-_COMPARED, _BLOCKS = 4_000, 20
+#: Blocks of the jackknife.
+_BLOCKS = 20
 #: Standard errors of d from which on the refined estimate is worse.
 _ERRORS = 2.0
 
 
 def is_worse(
     samples: SampleConditions,
+    derivative: FloatArray,
     matrix: FloatArray,
     first: FloatArray,
     theta: FloatArray,
     free: BoolArray,
     information: FloatArray,
 ) -> bool:
-    """Whether the weights ``matrix`` give a larger variance over the data than those of the first stage, beyond noise."""
-    n = len(samples.codes)
-    rows = np.arange(n) if n <= _COMPARED else np.linspace(0, n - 1, _COMPARED).astype(np.int64)
-    some = samples.subset(rows)
+    """Whether the weights ``matrix`` give a larger variance over the data than those of the first stage, beyond noise.
+
+    ``derivative`` (p, r) is D̂, at one of both estimates.
+    """
     keep = np.flatnonzero(free)
     both = (matrix[keep], first[keep])
-    derivative = some.derivative(theta)[:, keep]
-    terms = [_terms(some, weights, derivative, theta, information) for weights in both]
-    difference = terms[0] - terms[1]
-    if not difference.mean() > _ERRORS * difference.std() / np.sqrt(len(rows)):
+    if not _is_above(_differences(samples, both, derivative[:, keep], theta, information)):
         return False
-    blocks = min(_BLOCKS, len(rows))
-    return blocks < 2 or _worse_by_jackknife(some, both, theta, keep, information, blocks)
+    blocks = min(_BLOCKS, len(samples.codes))
+    return blocks < 2 or _worse_by_jackknife(samples, both, theta, keep, information, blocks)
 
 
-def _terms(
-    samples: SampleConditions, weights: FloatArray, derivative: FloatArray, theta: FloatArray, information: FloatArray
+def _is_above(terms: FloatArray) -> bool:
+    return bool(terms.mean() > _ERRORS * terms.std() / np.sqrt(len(terms)))
+
+
+def _differences(
+    samples: SampleConditions,
+    both: tuple[FloatArray, FloatArray],
+    derivative: FloatArray,
+    theta: FloatArray,
+    information: FloatArray,
 ) -> FloatArray:
-    """What each sample adds to tr(I·Cov) (n,)."""
-    size = np.diag(information)
-    root = np.linalg.cholesky(information + np.diag(1e-12 * len(size) * np.where(size > 0, size, 1.0)))
-    turned = root.T @ _inverse(weights @ derivative) @ weights
-    influence = np.concatenate([block for _, block in samples.scores(theta, turned)])
-    lengths: FloatArray = np.sum(influence**2, axis=1)
+    """What each sample adds to tr(I·Cov_refined) − tr(I·Cov_first) (n,), in random directions where these are many."""
+    z = random_directions(root(information))
+    turned = [bread_solve(weights @ derivative, z).T @ weights for weights in both]
+    influence = np.concatenate([block for _, block in samples.scores(theta, np.concatenate(turned))]) ** 2
+    lengths: FloatArray = influence[:, : z.shape[1]].sum(axis=1) - influence[:, z.shape[1] :].sum(axis=1)
     return lengths if samples.weight is None else lengths * samples.weight**2
 
 

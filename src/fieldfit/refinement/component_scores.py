@@ -19,7 +19,7 @@ from fieldfit.models.field_problem import FieldProblem
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import Component
-from fieldfit.refinement.conditions import Conditions
+from fieldfit.refinement.conditions import Conditions, Sums
 from fieldfit.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -79,16 +79,18 @@ class ScoreConditions:
             scores = problem.family_scores(untied, samples.start, samples.stop)
             yield samples, scores[:, self.component, self._feature]
 
-    def sums(
-        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
-    ) -> FloatArray:
-        """Σ_i w_i Z_ic g_i (p,)."""
-        untied = self._ties.T @ theta
-        total = np.zeros(self.size)
-        for place, conditions, problem, scale in self._by_component(codes, weight, mask):
-            del place
-            total[conditions] = problem.value_grad(untied, scale)[1][self._feature[conditions]]
-        return total
+    def summed(self, codes: NDArray[Any], weight: FloatArray | None = None, mask: Any = None) -> Sums:
+        """θ ↦ Σ_i w_i Z_ic g_i (p,)."""
+        compiled = list(self._by_component(codes, weight, mask))
+
+        def sums(theta: FloatArray) -> FloatArray:
+            untied = self._ties.T @ theta
+            total = np.zeros(self.size)
+            for conditions, problem, scale in compiled:
+                total[conditions] = problem.value_grad(untied, scale)[1][self._feature[conditions]]
+            return total
+
+        return sums
 
     def derivative(
         self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
@@ -96,14 +98,13 @@ class ScoreConditions:
         """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters)."""
         untied = self._ties.T @ theta
         total = np.zeros((self.size, self.n_parameters))
-        for place, conditions, problem, scale in self._by_component(codes, weight, mask):
-            del place
+        for conditions, problem, scale in self._by_component(codes, weight, mask):
             total[conditions] = (self._ties @ problem.hessian_matrix(untied, scale)[:, self._feature[conditions]]).T
         return total
 
     def _by_component(
         self, codes: NDArray[Any], weight: FloatArray | None, mask: Any
-    ) -> Iterator[tuple[int, slice, FieldProblem, FloatArray | None]]:
+    ) -> Iterator[tuple[slice, FieldProblem, FloatArray | None]]:
         ends = np.searchsorted(self.component, np.arange(len(self.components) + 1))
         whole = self._problem(codes, self._parts) if len(self.components) == 1 else None
         for place, part in enumerate(self._parts):
@@ -111,7 +112,7 @@ class ScoreConditions:
             scale = weight
             if mask is not None:
                 scale = mask[:, place].astype(np.float64) if weight is None else weight * mask[:, place]
-            yield place, conditions, whole or self._problem(codes, [part]), scale
+            yield conditions, whole or self._problem(codes, [part]), scale
 
 
 class StackedConditions:
@@ -156,13 +157,10 @@ class StackedConditions:
             ]
             yield samples, np.concatenate(part_blocks, axis=1)
 
-    def sums(
-        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
-    ) -> FloatArray:
-        """Σ_i w_i Z_ic g_i (p,)."""
-        return np.concatenate(
-            [part.sums(codes, theta, weight, self._mask(mask, k)) for k, part in enumerate(self.parts)]
-        )
+    def summed(self, codes: NDArray[Any], weight: FloatArray | None = None, mask: Any = None) -> Sums:
+        """θ ↦ Σ_i w_i Z_ic g_i (p,)."""
+        parts = [part.summed(codes, weight, self._mask(mask, k)) for k, part in enumerate(self.parts)]
+        return lambda theta: np.concatenate([sums(theta) for sums in parts])
 
     def derivative(
         self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None

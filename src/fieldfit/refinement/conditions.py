@@ -14,7 +14,7 @@ so a block of sums Σ_i C_j h hᵀ for each variable gives all derivatives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.structure import FieldStructure
 from fieldfit.refinement.conditionals import Conditionals
@@ -33,8 +34,10 @@ from fieldfit.types import FloatArray, IntArray
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-#: Numbers in a block of conditions: 16 MB.
-_BLOCK = 2_000_000
+#: Numbers in a block of conditions, and of residuals and instruments.
+_BLOCK, _EVALUATED = 1_000_000, 2_000_000
+#: θ ↦ the sums of conditions (p,) over samples.
+Sums = Callable[[FloatArray], FloatArray]
 #: Entries up to which all products of a residual with an instrument are summed at once.
 _MOST_PRODUCTS = 4_000_000
 
@@ -83,8 +86,8 @@ class Conditions(Protocol):
     def value_blocks(self, codes: NDArray[Any], theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p))."""
 
-    def sums(self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None, mask: Any) -> FloatArray:
-        """Σ_i w_i Z_ic g_i (p,)."""
+    def summed(self, codes: NDArray[Any], weight: FloatArray | None = None, mask: Any = None) -> Sums:
+        """θ ↦ Σ_i w_i Z_ic g_i (p,). ``mask`` (n, components) holds Z, None is all ones."""
 
     def derivative(self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None, mask: Any) -> FloatArray:
         """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters)."""
@@ -254,33 +257,60 @@ class NodeConditions:
 
     def values(self, evaluated: Evaluated) -> FloatArray:
         """g (n, p)."""
-        values: FloatArray = evaluated.residuals[:, self.residual]
-        values *= evaluated.instruments[:, self.instrument]
-        return values
+        # By condition first: whole lines are copied and multiplied, not single numbers.
+        values: FloatArray = np.ascontiguousarray(evaluated.residuals.T)[self.residual]
+        values *= np.ascontiguousarray(evaluated.instruments.T)[self.instrument]
+        return values.T
 
-    def blocks(
-        self, codes: NDArray[Any], theta: FloatArray, rows: int | None = None
-    ) -> Iterator[tuple[slice, Evaluated]]:
+    def blocks(self, codes: NDArray[Any], theta: FloatArray, rows: int) -> Iterator[tuple[slice, Evaluated]]:
         """Stream the samples."""
-        size = self.rows_per_block() if rows is None else rows
-        for start in range(0, len(codes), size):
-            samples = slice(start, min(start + size, len(codes)))
+        for start in range(0, len(codes), rows):
+            samples = slice(start, min(start + rows, len(codes)))
             yield samples, self.evaluate(codes[samples], theta)
 
     def value_blocks(self, codes: NDArray[Any], theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p))."""
-        for samples, evaluated in self.blocks(codes, theta):
-            yield samples, self.values(evaluated)
+        rows = self.rows_per_block()
+        for samples, evaluated in self.blocks(codes, theta, self._rows_evaluated):
+            for start in range(0, samples.stop - samples.start, rows):
+                part = slice(start, min(start + rows, samples.stop - samples.start))
+                values = self.values(Evaluated(evaluated.residuals[part], evaluated.instruments[part]))
+                yield slice(samples.start + part.start, samples.start + part.stop), values
 
-    def sums(
-        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
-    ) -> FloatArray:
-        """Σ_i w_i Z_ic g_i (p,). ``mask`` (n, components) holds Z, None is all ones."""
+    @property
+    def _rows_evaluated(self) -> int:
+        """Samples whose residuals and instruments are computed together."""
+        return max(256, _EVALUATED // max(1, len(self.products) + int(self.offsets[-1])))
+
+    def summed(self, codes: NDArray[Any], weight: FloatArray | None = None, mask: Any = None) -> Sums:
+        """θ ↦ Σ_i w_i Z_ic g_i (p,)."""
+        return lambda theta: self._sums(codes, theta, weight, mask)
+
+    def summed_by(self, problem: Problem, weight: FloatArray | None = None) -> Sums | None:
+        """The same from the products of residuals and states that PL1 of a dense binary field computes; else None."""
+        columns, variables, low, gap = self._linear_columns
+        if (
+            len(columns) < len(self.products)
+            or not self.conditionals.is_pairwise
+            or not problem.has_residual_products
+        ):
+            return None
+        node = self.nodes[self.component]
+        unit = np.array([self.functions[v][1, 0] - self.functions[v][0, 0] for v in node.tolist()])
+
+        def sums(theta: FloatArray) -> FloatArray:
+            single, products = problem.residual_products(theta, weight)
+            with_instrument = low[self.instrument] * single[node]
+            with_instrument += gap[self.instrument] * products[variables[self.instrument], node]
+            return unit * with_instrument
+
+        return sums
+
+    def _sums(self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None, mask: Any) -> FloatArray:
         total = np.zeros(self.size)
         together = int(self.offsets[-1]) * len(self.products) <= _MOST_PRODUCTS
         column = np.repeat(np.arange(len(self.nodes)), np.diff(self.offsets))
-        rows = max(256, _BLOCK // max(1, len(self.products) + int(self.offsets[-1])))
-        for samples, evaluated in self.blocks(codes, theta, rows):
+        for samples, evaluated in self.blocks(codes, theta, self._rows_evaluated):
             residuals = evaluated.residuals
             if mask is not None:
                 residuals = residuals * mask[samples][:, column]
@@ -324,8 +354,7 @@ class NodeConditions:
         """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters), exact for any samples."""
         total = np.zeros((self.size, self.n_parameters))
         blocks = [np.zeros((s.stop - s.start, s.stop - s.start)) for s in self.slices]
-        rows = max(256, _BLOCK // max(1, len(self.products) + int(self.offsets[-1])))
-        for samples, evaluated in self.blocks(codes, theta, rows):
+        for samples, evaluated in self.blocks(codes, theta, self._rows_evaluated):
             for place in range(len(self.nodes)):
                 scale = None if weight is None else weight[samples]
                 if mask is not None:

@@ -18,6 +18,7 @@ from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.refinement.conditions import Sums
 from fieldfit.refinement.stacking import Stack
 from fieldfit.types import FloatArray, IntArray, PolicyError
 
@@ -76,12 +77,10 @@ class ControlConditions:
             )
             yield samples, np.concatenate([first_scores, first_scores, second_scores], axis=1)
 
-    def sums(
-        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
-    ) -> FloatArray:
-        """Σ_i w_i Z_ic g_i (p,)."""
-        parts = [p.value_grad(theta, w)[1] for p, w in self._weighted(codes, weight, mask)]
-        return np.concatenate(parts)
+    def summed(self, codes: NDArray[Any], weight: FloatArray | None = None, mask: Any = None) -> Sums:
+        """θ ↦ Σ_i w_i Z_ic g_i (p,)."""
+        parts = list(self._weighted(codes, weight, mask))
+        return lambda theta: np.concatenate([p.value_grad(theta, w)[1] for p, w in parts])
 
     def derivative(
         self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None

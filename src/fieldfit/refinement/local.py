@@ -25,6 +25,7 @@ from fieldfit.refinement.local_refined import LocalRefined, sparse_bread
 from fieldfit.refinement.newton_root import Solve, newton_root
 from fieldfit.refinement.optimal import MOST_CONDITIONS
 from fieldfit.refinement.points import Points, drawn_points
+from fieldfit.refinement.regression import Ridge
 from fieldfit.refinement.sample_conditions import SampleConditions
 from fieldfit.refinement.stacking import only_nodes
 from fieldfit.threads import one_blas_thread
@@ -151,15 +152,18 @@ def local_weights(
         start = first * scale[:, None]
         remainder = f - g @ start.T
 
-        sides = [_products(g[part], remainder[part]) for part in (slice(0, half), slice(half, None))]
-        left, explained = sides[1]
-        trial = _ridge(*sides[0])
+        own, other = (slice(0, half), slice(half, None))
+        V, explained = (
+            [g[part].T @ g[part] for part in (own, other)],
+            [g[part].T @ remainder[part] for part in (own, other)],
+        )
+        trial = Ridge(V[0]).solve(explained[0], _RIDGE)
         # What is left of the remainder in the other half: Σ(y − tg)² − Σy² = tVtᵀ − 2tGᵀy.
-        gain = np.einsum("kp,pq,kq->k", trial, left, trial) - 2 * np.einsum("kp,pk->k", trial, explained)
+        gain = np.sum(trial * (V[1] @ trial), axis=0) - 2 * np.sum(trial * explained[1], axis=0)
         worse = gain >= 0
         kept += int(worse.any())
-        both = _ridge(sides[0][0] + sides[1][0], sides[0][1] + sides[1][1])
-        block = start + np.where(worse[:, None], 0.0, both)
+        both = Ridge(V[0] + V[1]).solve(explained[0] + explained[1], _RIDGE)
+        block = start + np.where(worse, 0.0, both).T
         rows.append(np.repeat(cluster.parameters, len(index)))
         columns.append(np.tile(index, len(cluster.parameters)))
         values.append(block.ravel())
@@ -187,23 +191,6 @@ def _local_conditions(model: FieldModel, distance: int | None, free: BoolArray) 
         f"A few neighbouring variables have {largest:,} moment conditions; local weights take at most "
         f"{_MOST_CLUSTER_CONDITIONS:,}. {instead}"
     )
-
-
-def _products(g: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Gᵀ G and Gᵀ y."""
-    return g.T @ g, g.T @ y
-
-
-def _ridge(V: FloatArray, explained: FloatArray) -> FloatArray:
-    """The coefficients (k, p) of a ridge regression."""
-    from scipy.linalg import cho_factor, cho_solve
-
-    diagonal = np.diag(V)
-    scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))  # whatever the units of the conditions
-    regular = V * scale[:, None] * scale
-    regular[np.diag_indices_from(V)] += _RIDGE
-    solved: FloatArray = cho_solve(cho_factor(regular, lower=True), explained * scale[:, None])
-    return (solved * scale[:, None]).T
 
 
 def _statistics(model: FieldModel, points: Points, parameters: IntArray) -> FloatArray:

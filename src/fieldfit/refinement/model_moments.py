@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fieldfit.models.field import FieldModel
-from fieldfit.refinement.points import MOST_SUMMED_STATES, Points, all_points, drawn_points, is_exact
-from fieldfit.refinement.regression import noise_of_weights
+from fieldfit.refinement.points import Points, all_points, drawn_points
+from fieldfit.refinement.regression import Weights
 from fieldfit.refinement.score_moments import ScoreMoments, pooled, score_moments
 from fieldfit.refinement.stacking import Stack
 from fieldfit.types import BoolArray, FloatArray
@@ -24,54 +26,59 @@ _MOST_PRODUCTS = 9_000_000
 NOISE = 0.01
 
 
-def free_rows(matrix: FloatArray, free: BoolArray | None) -> FloatArray:
-    """The rows of the free parameters; None: all are free."""
-    return matrix if free is None or free.all() else matrix[free]
+@dataclass(frozen=True)
+class ModelMoments:
+    """Moments of conditions at θ: exact, or of draws, for which the samples of ``dataset`` are starts where it is given.
 
+    ``free`` are the parameters whose scores are predicted, None is all.
+    """
 
-def moments_at(
-    model: FieldModel,
-    theta: FloatArray,
-    conditions: Stack,
-    dataset: Table | None,
-    random_state: int,
-    draws: int | None,
-    free: BoolArray | None,
-    most_states: int = MOST_SUMMED_STATES,
-    *,
-    fixed: int | None = None,
-) -> tuple[list[ScoreMoments], str]:
-    """Exact moments, or those of two halves of as many draws as needed; or of ``fixed`` draws where they are not exact."""
+    model: FieldModel
+    theta: FloatArray
+    conditions: Stack
+    dataset: Table | None
+    random_state: int
+    free: BoolArray | None = None
 
-    def of(points: Points) -> ScoreMoments:
-        moments = score_moments(conditions.conditions, points, theta)
-        if free is not None and not free.all():
-            keep = np.flatnonzero(free)
+    def exact(self) -> tuple[list[ScoreMoments], str]:
+        """Sums over all states, and how they were made."""
+        points = all_points(self.model, self.theta)
+        return [self._of(points)], points.method
+
+    def drawn(self, size: int, batch: int = 0) -> tuple[list[ScoreMoments], str]:
+        """Two halves of about ``size`` draws; other numbers of ``batch`` give other draws."""
+        points = [
+            drawn_points(self.model, self.theta, self.dataset, -(-size // 2), self.random_state, 2 * batch + k)
+            for k in range(2)
+        ]
+        return [self._of(half) for half in points], points[0].method
+
+    def weighed(
+        self, weigh: Callable[[Sequence[ScoreMoments]], Weights], draws: int | None, exact: bool
+    ) -> tuple[Weights, list[ScoreMoments], str]:
+        """The weights of exact moments, or of ``draws`` draws; None: of as many as their noise asks for."""
+        if exact:
+            halves, source = self.exact()
+            return weigh(halves), halves, source
+        p = self.conditions.conditions.size
+        size = min(MOST_DRAWS, max(FEWEST_DRAWS, DRAWS_PER_CONDITION * p)) if draws is None else max(2, draws)
+        most = min(MOST_DRAWS, max(size, _MOST_PRODUCTS // max(p, 1)))
+        halves, method = self.drawn(size)
+        weights, batch, total, each = weigh(halves), 1, sum(half.draws or 0 for half in halves), halves[0].draws
+        while draws is None and weights.noise > NOISE and 2 * total <= most:
+            fresh = self.drawn(total, batch)[0]
+            halves = [pooled(old, new) for old, new in zip(halves, fresh, strict=True)]
+            weights, batch, total = weigh(halves), batch + 1, sum(half.draws or 0 for half in halves)
+        return weights, halves, method.replace(f"{each:,}", f"{total:,}", 1)
+
+    def _of(self, points: Points) -> ScoreMoments:
+        conditions = self.conditions
+        moments = score_moments(conditions.conditions, points, self.theta)
+        if self.free is not None and not self.free.all():
+            keep = np.flatnonzero(self.free)
             moments = ScoreMoments(
                 moments.V, moments.K[:, keep], moments.information[np.ix_(keep, keep)], moments.draws
             )
         if conditions.mean is not None and conditions.second is not None:
             moments = moments.selected(conditions.mean, conditions.second, conditions.conditions.component)
         return moments
-
-    if is_exact(model, most_states) and draws is None:
-        points = all_points(model, theta)
-        return [of(points)], points.method
-    draws = fixed if draws is None else draws
-    p = conditions.conditions.size
-    size = min(MOST_DRAWS, max(FEWEST_DRAWS, DRAWS_PER_CONDITION * p)) if draws is None else max(2, draws)
-    most = min(MOST_DRAWS, max(size, _MOST_PRODUCTS // max(p, 1)))
-    batch, total = 0, 0
-    halves: list[ScoreMoments] = []
-    while True:
-        drawn = [drawn_points(model, theta, dataset, -(-size // 2), random_state, batch + k) for k in range(2)]
-        batch += 2
-        total += sum(len(half.codes) for half in drawn)
-        fresh = [of(half) for half in drawn]
-        halves = fresh if not halves else [pooled(old, new) for old, new in zip(halves, fresh, strict=True)]
-        if draws is not None or total * 2 > most:
-            break
-        if noise_of_weights(halves, free_rows(conditions.first, free)) <= NOISE:
-            break
-        size = total
-    return halves, drawn[0].method.replace(f"{len(drawn[0].codes):,}", f"{total:,}", 1)

@@ -25,14 +25,15 @@ from numpy.typing import NDArray
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.refinement.account import Account
-from fieldfit.refinement.conditions import NodeConditions
-from fieldfit.refinement.model_moments import moments_at
+from fieldfit.refinement.conditions import NodeConditions, Sums
+from fieldfit.refinement.model_moments import ModelMoments
 from fieldfit.refinement.points import is_exact
 from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.refined import Refined
-from fieldfit.refinement.regression import RIDGES, choose_weights, covariance_of, relative_variance
+from fieldfit.refinement.regression import RIDGES, Weights, choose_weights, covariance_of, relative_variance
 from fieldfit.refinement.sample_conditions import SampleConditions
-from fieldfit.refinement.score_moments import ScoreMoments, pooled
+from fieldfit.refinement.score_moments import ScoreMoments
+from fieldfit.refinement.score_moments import together as all_moments
 from fieldfit.refinement.stacking import Stack
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, IntArray, PolicyError
@@ -115,15 +116,11 @@ class SeparateConditions:
             ]
             yield samples, np.concatenate(parts, axis=1)
 
-    def sums(
-        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
-    ) -> FloatArray:
-        """Σ_i w_i g_i (p,)."""
-        return np.concatenate(
-            [
-                node.sums(codes, theta + shift, weight, mask)
-                for node, shift in zip(self._nodes, self.shifts, strict=True)
-            ]
+    def summed(self, codes: NDArray[Any], weight: FloatArray | None = None, mask: Any = None) -> Sums:
+        """θ ↦ Σ_i w_i g_i (p,)."""
+        parts = [node.summed(codes, weight, mask) for node in self._nodes]
+        return lambda theta: np.concatenate(
+            [sums(theta + shift) for sums, shift in zip(parts, self.shifts, strict=True)]
         )
 
     def derivative(
@@ -165,13 +162,15 @@ def combine(
         transform, shares = _scores_of_nodes(together, fits), _average_weights(fits, start, free)
         average = _average(fits, shares, start)
         own = Stack(together, together.score_coefficients.toarray(), None, None, 0)
-        halves, source = moments_at(model, average, own, dataset, random_state, None, free)
-        nodewise = [_transformed(half, transform) for half in halves]
         keep = np.flatnonzero(free)
         Lambda = _first_weights(fits, len(free))[keep]
-        exact_ridge = RIDGES[0] if is_exact(model) else 0.0
-        weights = choose_weights(nodewise, Lambda, np.ones(len(transform), dtype=np.int64), [1], exact_ridge)
-        everything = nodewise[0] if len(nodewise) == 1 else pooled(nodewise[0], nodewise[1])
+
+        def weigh(halves: Sequence[ScoreMoments]) -> Weights:
+            return choose_weights([_transformed(half, transform) for half in halves], Lambda, RIDGES[0])
+
+        at = ModelMoments(model, average, own, dataset, random_state, free)
+        weights, halves, source = at.weighed(weigh, None, is_exact(model))
+        everything = _transformed(all_moments(halves), transform)
         plain = relative_variance(
             covariance_of(_average_matrix(fits, shares)[keep], everything), everything.information
         )

@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.refinement.acceptance import is_worse
 from fieldfit.refinement.account import Account
-from fieldfit.refinement.conditions import balls
-from fieldfit.refinement.first_efficiency import judge_first
-from fieldfit.refinement.model_moments import free_rows, moments_at
+from fieldfit.refinement.conditions import NodeConditions
+from fieldfit.refinement.model_moments import ModelMoments
 from fieldfit.refinement.newton_root import Solve, newton_root
 from fieldfit.refinement.points import MOST_SUMMED_STATES, is_exact
-from fieldfit.refinement.pseudo_inverse import bread_inverse, pseudo_inverse
+from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.refined import Refined
 from fieldfit.refinement.regression import RIDGES, WORTH, Weights, choose_weights
 from fieldfit.refinement.sample_conditions import SampleConditions
-from fieldfit.refinement.score_moments import ScoreMoments, pooled
-from fieldfit.refinement.stacking import Stack, only_nodes, stack
+from fieldfit.refinement.score_moments import ScoreMoments, together
+from fieldfit.refinement.stacking import Stack, stack
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, PolicyError
 
@@ -41,13 +42,10 @@ MOST_CONDITIONS = 3_000
 MOST_CONDITIONS_TRIED, _LARGEST_DISTANCE_TRIED = 1_200, 3
 #: Predicted excess over maximum likelihood at which no larger distance is tried.
 SMALL_EXCESS = 0.005
-#: With more conditions than this the first stage is judged alone first. Its estimate is kept where its excess is smaller,
-#: or where a smaller part of the excess can be removed and no larger graph distance has further instruments.
-_CONDITIONS_JUDGED, _EXCESS_KEPT, _PART_REMOVED = 300, 0.01, 0.2
-#: Samples behind the derivative of the equations.
-_DERIVATIVE_SAMPLES = 10_000
+#: Samples behind the derivative of the equations, and on which refined and first estimate are compared.
+_SOME_SAMPLES = 4_000
 #: Step, in standard errors, at which the estimate is stable.
-_STABLE = 1e-5
+_STABLE = 1e-4
 
 
 def model_weights(
@@ -88,10 +86,11 @@ def model_weights(
                 )
             if best is not None and (p > MOST_CONDITIONS_TRIED or p == best[0].conditions.size):
                 break
-            halves, source = moments_at(model, theta, conditions, dataset, random_state, draws, free, most_states)
-            weights = choose_weights(
-                halves, free_rows(conditions.first, free), conditions.conditions.distance, [limit], exact_ridge
-            )
+            coefficients = conditions.first if free is None else conditions.first[free]
+            weigh = partial(choose_weights, coefficients=coefficients, exact_ridge=exact_ridge)
+            at = ModelMoments(model, theta, conditions, dataset, random_state, free)
+            exact = draws is None and is_exact(model, most_states)
+            weights, halves, source = at.weighed(weigh, draws, exact)
             if best is not None and weights.predicted > best[1].predicted * (1 - WORTH):
                 break
             best = (conditions, weights, halves, source)
@@ -116,18 +115,14 @@ def refine(
     draws: int | None = None,
     given: Stack | None = None,
     mask: FloatArray | None = None,
+    problem: Problem | None = None,
 ) -> Refined:
     """The refined estimate from A's estimate ``theta``; ``precision`` (r,) is that of a Gaussian penalty.
 
+    ``problem`` is A compiled with the samples, whose sums are used where they are those of the conditions.
     ``given`` are other conditions than those of the policy, with the drawn Z in ``mask`` (n, components).
     """
     began = time.perf_counter()
-    if given is None and distance is None:
-        kept = keep_first(model, dataset, bound, theta, free, random_state)
-        if kept is not None:
-            first_stack, account = kept
-            samples = SampleConditions(first_stack.conditions, dataset.codes, None, row_weight)
-            return Refined(theta, account, first_stack, samples, first_stack.first, free, precision)
     conditions, weights, halves, source = model_weights(
         model, theta, bound, distance=distance, dataset=dataset, free=free, random_state=random_state, draws=draws,
         given=given, exact_ridge=RIDGES[0],
@@ -136,20 +131,25 @@ def refine(
     matrix[free] = weights.matrix
     count = halves[0].draws
     with one_blas_thread(with_scipy=True):
-        samples = SampleConditions(
-            conditions.conditions, dataset.codes, conditions.mask(selection) if given is None else mask, row_weight
+        mask = conditions.mask(selection) if given is None else mask
+        compiled = None
+        if problem is not None and mask is None and isinstance(conditions.conditions, NodeConditions):
+            compiled = conditions.conditions.summed_by(problem, row_weight)
+        samples = SampleConditions(conditions.conditions, dataset.codes, mask, row_weight, compiled)
+        some, information = samples.some(_SOME_SAMPLES), together(halves).information
+        derivative = some.derivative(theta)
+        refined_theta, converged, steps = _solve(
+            samples, some, derivative, matrix, theta, free, precision, information
         )
-        information = halves[0].information if len(halves) == 1 else pooled(halves[0], halves[1]).information
-        refined_theta, converged, steps = _solve(samples, matrix, theta, free, precision, information)
         message = ""
         accepted = converged
         if not converged:
             message = "the moment conditions have no solution near the first estimate"
-        elif is_worse(samples, matrix, conditions.first, refined_theta, free, information):
+        elif is_worse(some, derivative, matrix, conditions.first, refined_theta, free, information):
             accepted = False
             message = "over the data the refined estimate would be less accurate than the first"
     account = Account(
-        distance=weights.distance,
+        distance=int(conditions.conditions.distance.max(initial=1)) if distance is None else distance,
         conditions=conditions.conditions.size,
         draws=0 if count is None else sum(half.draws or 0 for half in halves),
         source=source,
@@ -164,85 +164,34 @@ def refine(
     return Refined(refined_theta if accepted else theta, account, conditions, samples, matrix, free, precision)
 
 
-def keep_first(
-    model: FieldModel,
-    dataset: Table,
-    bound: BoundPolicy,
-    theta: FloatArray,
-    free: BoolArray,
-    seed: int,
-) -> tuple[Stack, Account] | None:
-    """Conditions and account of a first stage whose estimate is kept, as a second one would not be worth its cost."""
-    began = time.perf_counter()
-    if model.observed or not bound.everything or is_exact(model):
-        return None
-    first_stack = stack(model, bound, 1)
-    size = first_stack.conditions.size
-    if size <= _CONDITIONS_JUDGED:
-        return None
-    measured_from = 1 + _EXCESS_KEPT if _no_further_instruments(model, bound) else float("inf")
-    with one_blas_thread(with_scipy=True):
-        judged = judge_first(model, theta, first_stack, dataset, free, seed, measured_from=measured_from)
-    relative = max(judged.relative, 1.0)  # smaller by the noise of the draws only
-    message = f"its predicted variance is {relative:.2f} times that of maximum likelihood"
-    if judged.relative < 1 + _EXCESS_KEPT:
-        message += ", so there is nothing to refine"
-    elif judged.removable is not None and judged.removable < _PART_REMOVED:
-        message += (
-            f", and optimal weights would remove {100 * max(judged.removable, 0.0):.0f}% of the excess, which is not worth "
-            f"their cost ('optimal(1)' computes them)"
-        )
-    else:
-        return None
-    account = Account(
-        distance=1,
-        conditions=size,
-        draws=judged.points,
-        source=judged.source,
-        ridge=0.0,
-        predicted=relative,
-        first=relative,
-        accepted=False,
-        steps=0,
-        seconds=time.perf_counter() - began,
-        message=message,
-    )
-    return first_stack, account
-
-
-def _no_further_instruments(model: FieldModel, bound: BoundPolicy) -> bool:
-    """Whether all variables of each component are neighbours already, as in a dense field."""
-    structure = model.structure()
-    return only_nodes(bound) and all(
-        len(balls(structure, node, 2)) == len(structure.neighbours[node]) for node in structure.free
-    )
-
-
 def _solve(
     samples: SampleConditions,
+    some: SampleConditions,
+    derivative: FloatArray,
     matrix: FloatArray,
     theta: FloatArray,
     free: BoolArray,
     precision: FloatArray,
     information: FloatArray,
 ) -> tuple[FloatArray, bool, int]:
-    """θ with A ḡ(θ) = Pθ/n."""
+    """θ with A ḡ(θ) = Pθ/n.
+
+    The derivative only sets the direction of the steps: it is that of ``some`` of the samples, at the first estimate unless
+    steps do not get shorter.
+    """
     keep = np.flatnonzero(free)
     weights, total = matrix[keep], samples.total
-    rank = max(1, pseudo_inverse(information)[1])
-    some, n = samples, len(samples.codes)
-    if n > 2 * _DERIVATIVE_SAMPLES:  # the derivative only sets the direction of the steps
-        some = samples.subset(np.linspace(0, n - 1, _DERIVATIVE_SAMPLES).astype(np.int64))
+    known = [derivative]
 
     def equations(at: FloatArray) -> FloatArray:
         return np.asarray(weights @ samples.mean(at) - precision[keep] * at[keep] / total)
 
     def solver_at(at: FloatArray) -> Solve:
-        derivative = some.derivative(at)[:, keep]
-        bread = bread_inverse(weights @ derivative - np.diag(precision[keep]) / total, tolerance=1e-9)
+        slope = known.pop() if known else some.derivative(at)
+        bread = bread_inverse(weights @ slope[:, keep] - np.diag(precision[keep]) / total, tolerance=1e-9)
         return lambda value: -bread @ value
 
     def length_of(move: FloatArray) -> float:
-        return float(np.sqrt(np.maximum(move @ information @ move, 0.0) * total / rank))
+        return float(np.sqrt(np.maximum(move @ information @ move, 0.0) * total / max(1, len(keep))))
 
     return newton_root(theta, free, equations, solver_at, length_of, _STABLE)

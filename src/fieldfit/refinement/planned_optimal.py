@@ -20,27 +20,20 @@ from fieldfit.policies import Optimal, Policy, Staged
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.refinement.local import needs_local
 from fieldfit.refinement.model_moments import DRAWS_PER_CONDITION, FEWEST_DRAWS, MOST_DRAWS, NOISE
-from fieldfit.refinement.optimal import (
-    MOST_CONDITIONS,
-    MOST_CONDITIONS_TRIED,
-    SMALL_EXCESS,
-    keep_first,
-    model_weights,
-)
+from fieldfit.refinement.optimal import MOST_CONDITIONS, MOST_CONDITIONS_TRIED, SMALL_EXCESS, model_weights
 from fieldfit.refinement.planned import FirstStage, PlanSetting, StageSkippedError, StageWork
 from fieldfit.refinement.points import Points, drawn_points, is_exact
-from fieldfit.refinement.regression import RIDGES, WORTH, Weights, covariance_of, relative_variance
+from fieldfit.refinement.regression import RIDGES, WORTH, Weights
 from fieldfit.refinement.sample_conditions import SampleConditions
-from fieldfit.refinement.score_moments import ScoreMoments, pooled, score_moments
+from fieldfit.refinement.score_moments import ScoreMoments, score_moments, together
 from fieldfit.refinement.stacking import Stack, stack
 from fieldfit.types import FloatArray
 from fieldfit.variance.mixture_moments import MixtureMoments
 
 #: Graph distances that are compared.
 _DISTANCES = (1, 2, 3)
-#: Newton steps of a second stage, sums over all samples and derivatives that they take, and samples that decide about its
-#: acceptance.
-_NEWTON, _DERIVATIVES, _COMPARED = 5, 2, 4_000
+#: Newton steps of a second stage, which are sums over all samples; samples behind its derivatives and its acceptance.
+_NEWTON, _COMPARED = 5, 4_000
 #: Multiply–adds a second of factorisations, to predict what computing weights takes beside the moments; draws on which the
 #: moments are timed; and seconds of a stage beside both.
 _FACTORISED, _TIMED_DRAWS, _FIXED = 5e9, 1_000, 0.004
@@ -130,8 +123,7 @@ class PlannedOptimal:
         sums = _seconds(lambda: samples.mean(self.theta)) / rows
         slope = _seconds(lambda: samples.derivative(self.theta)) / rows
         scores = _seconds(lambda: list(samples.scores(self.theta, self.weights.matrix))) / rows
-        seconds = _FIXED + self.weight_seconds + n * (_NEWTON * sums + _DERIVATIVES * slope)
-        seconds += min(n, _COMPARED) * (slope + 2 * scores)
+        seconds = _FIXED + self.weight_seconds + n * _NEWTON * sums + min(n, _COMPARED) * (2 * slope + 2 * scores)
         return StageWork(seconds, self.flops + self.first_flops * _NEWTON * n, _NEWTON)
 
 
@@ -150,13 +142,6 @@ def plan_optimal(staged: Staged, setting: PlanSetting) -> PlannedOptimal:
     first_flops = model.sample_flops(bound, rows)
     draws = _draws(staged, second, setting, model, rows, bound, first_flops)
     began = clock()
-    if second.distance is None:
-        free = np.ones(model.n_parameters, dtype=bool)
-        kept = keep_first(model, rows, bound, theta, free, setting.random_state)
-        if kept is not None:
-            raise StageSkippedError(
-                f"{staged}: skipped, a fit would keep the estimate of {first}: {kept[1].message}."
-            )
     conditions, weights, halves, _ = model_weights(
         model, theta, bound, distance=second.distance, dataset=rows, random_state=setting.random_state,
         draws=draws, exact_ridge=RIDGES[0],
@@ -169,7 +154,7 @@ def plan_optimal(staged: Staged, setting: PlanSetting) -> PlannedOptimal:
         staged=staged,
         stack=conditions,
         weights=weights,
-        moments=halves[0] if len(halves) == 1 else pooled(halves[0], halves[1]),
+        moments=together(halves),
         samples=SampleConditions(conditions.conditions, rows.codes, conditions.mask(selection)),
         theta=theta,
         weight_seconds=seconds,
@@ -252,11 +237,8 @@ def _some(rows: Table) -> Points:
 
 def _fit_draws(weights: Weights, halves: Sequence[ScoreMoments]) -> float:
     """About how many draws a fit makes, which doubles them while the noise of the weights matters."""
-    both = pooled(halves[0], halves[1])
-    assert both.draws is not None
-    noise = (weights.predicted - relative_variance(covariance_of(weights.matrix, both), both.information)) / 4
-    total = both.draws
-    while noise * both.draws / total > NOISE and 2 * total <= MOST_DRAWS:
+    drawn = total = sum(half.draws or 0 for half in halves)
+    while weights.noise * drawn / total > NOISE and 2 * total <= MOST_DRAWS:
         total *= 2
     return float(total)
 

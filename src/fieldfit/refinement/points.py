@@ -92,6 +92,6 @@ def drawn_points(
     start = np.ascontiguousarray(dataset.codes[rows])
     sweeps = FEW_SWEEPS if chains == size <= dataset.n else SWEEPS
     thin = 1 if chains == size else SWEEPS // 2
-    codes = gibbs_sample(model.graph, tables, size, stream, start=start, burn_in=sweeps, thin=thin)
+    codes = gibbs_sample(model.graph, tables, size, stream, start=start, burn_in=sweeps - thin, thin=thin)
     method = f"{size:,} Gibbs draws, {sweeps} sweeps from samples of the data"
     return Points(codes, weight, False, method)

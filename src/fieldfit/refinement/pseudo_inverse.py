@@ -6,6 +6,11 @@ import numpy as np
 
 from fieldfit.types import FloatArray
 
+#: Pivots of a Cholesky factor, of a matrix with unit diagonal, below which the matrix counts as nearly singular.
+_SMALL_PIVOT = 1e-5
+#: Reciprocal condition number of a bread with unit diagonal below which it counts as nearly singular.
+_SMALL_CONDITION = 1e-9
+
 
 def pseudo_inverse(matrix: FloatArray, tolerance: float = 1e-10) -> tuple[FloatArray, int]:
     """Inverse on the range, and the rank.
@@ -20,11 +25,64 @@ def pseudo_inverse(matrix: FloatArray, tolerance: float = 1e-10) -> tuple[FloatA
 def inverse_root(matrix: FloatArray, tolerance: float = 1e-10) -> FloatArray:
     """B (r, rank) with BBᵀ the inverse of a covariance matrix on its range."""
     diagonal = np.diag(matrix)
+    factor = _cholesky(matrix)
+    if factor is not None:
+        from scipy.linalg import solve_triangular
+
+        inverse: FloatArray = solve_triangular(factor, np.eye(len(matrix)), lower=True, trans=1, check_finite=False)
+        return inverse / np.sqrt(diagonal)[:, None]
     scale = np.where(diagonal > 0, 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2 * scale[:, None] * scale)
     good = values > tolerance * max(float(values[-1]), 0.0) if len(values) else values > 0
     root: FloatArray = (vectors[:, good] / np.sqrt(values[good])) * scale[:, None]
     return root
+
+
+def root(matrix: FloatArray) -> FloatArray:
+    """R (r, rank) with RRᵀ a covariance matrix."""
+    factor = _cholesky(matrix)
+    return matrix @ inverse_root(matrix) if factor is None else factor * np.sqrt(np.diag(matrix))[:, None]
+
+
+def solve_covariance(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """matrix⁺ · right for a covariance matrix: by a Cholesky factor, or on the range where it is nearly singular."""
+    from scipy.linalg import cho_solve
+
+    factor = _cholesky(matrix)
+    if factor is None:
+        return pseudo_inverse(matrix, tolerance=1e-12)[0] @ right
+    scale = 1.0 / np.sqrt(np.diag(matrix))[:, None]
+    solved: FloatArray = cho_solve((factor, True), right * scale, check_finite=False)
+    return solved * scale
+
+
+def _cholesky(matrix: FloatArray) -> FloatArray | None:
+    """The lower Cholesky factor of a covariance matrix scaled to a unit diagonal; None where it is nearly singular."""
+    from scipy.linalg import LinAlgError, cholesky
+
+    diagonal = np.diag(matrix)
+    if not len(matrix) or not np.all(diagonal > 0):
+        return None
+    scale = 1.0 / np.sqrt(diagonal)
+    try:
+        factor: FloatArray = cholesky(matrix * scale[:, None] * scale, lower=True, check_finite=False)
+    except LinAlgError:
+        return None
+    return factor if np.diag(factor).min() > _SMALL_PIVOT else None
+
+
+def bread_solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """M⁻ᵀ · right for a bread M: by an LU factorisation, or by the Moore–Penrose inverse where it is nearly singular."""
+    from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
+
+    diagonal = np.abs(np.diag(matrix))
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    scaled = matrix * scale[:, None] * scale
+    factor, pivots, singular = dgetrf(scaled)
+    if not singular and dgecon(factor, np.abs(scaled).sum(axis=0).max(initial=0.0))[0] > _SMALL_CONDITION:
+        solved: FloatArray = dgetrs(factor, pivots, right * scale[:, None], trans=1)[0]
+        return solved * scale[:, None]
+    return bread_inverse(matrix).T @ right
 
 
 def bread_inverse(matrix: FloatArray, tolerance: float = 1e-10) -> FloatArray:

@@ -10,9 +10,10 @@ import numpy as np
 from fieldfit.data.samples import Table
 from fieldfit.refinement.account import Account
 from fieldfit.refinement.estimating import RefinedScores, expected_moments
-from fieldfit.refinement.model_moments import moments_at
+from fieldfit.refinement.model_moments import ModelMoments
+from fieldfit.refinement.points import is_exact
 from fieldfit.refinement.sample_conditions import SampleConditions
-from fieldfit.refinement.score_moments import ScoreMoments, pooled
+from fieldfit.refinement.score_moments import ScoreMoments, together
 from fieldfit.refinement.specification import SpecificationTest, hansen_test
 from fieldfit.refinement.stacking import Stack
 from fieldfit.threads import one_blas_thread
@@ -68,8 +69,9 @@ class Refined:
         model = self.stack.conditions.model
         table = Table(self.samples.codes, model.names, model.states)
         with one_blas_thread(with_scipy=True):
-            halves, source = moments_at(model, self.theta, self.stack, table, _SEED, None, None, fixed=_DRAWS)
-        return (halves[0] if len(halves) == 1 else pooled(halves[0], halves[1])), source
+            at = ModelMoments(model, self.theta, self.stack, table, _SEED)
+            halves, source = at.exact() if is_exact(model) else at.drawn(_DRAWS)
+        return together(halves), source
 
     def model_accuracy(self, counts: bool, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:
         """The same expected under the estimate."""

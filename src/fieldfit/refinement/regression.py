@@ -7,21 +7,31 @@ own score ψ = Λg and adds what g explains beyond it, shrunken by a ridge ρ:
 
     A = A₀ + (Kᵀ − A₀V)(V + ρ diag V)⁻¹,    A₀ = E[f ψᵀ] E[ψψᵀ]⁻¹ Λ
 
-With ρ → ∞ the estimate is the first stage's own. ρ and the graph distance are chosen by the covariance that weights
-from one half of the draws have in the other half.
+With ρ → ∞ the estimate is the first stage's own. ρ is chosen by how well the weights from one half of the draws predict the
+score in the other half, and the graph distance by the predicted variance.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldfit.refinement.pseudo_inverse import bread_inverse, inverse_root, pseudo_inverse
-from fieldfit.refinement.score_moments import ScoreMoments, pooled
-from fieldfit.types import FloatArray, IntArray
+from fieldfit.refinement.pseudo_inverse import (
+    bread_inverse,
+    bread_solve,
+    inverse_root,
+    pseudo_inverse,
+    solve_covariance,
+)
+from fieldfit.refinement.score_moments import ScoreMoments, together
+from fieldfit.types import FloatArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 #: Ridges that are compared where the moments come from draws. The smallest is that of fits with exact moments: without it
 #: nearly redundant conditions get large weights that cancel under the model but not over a few thousand samples.
@@ -39,55 +49,58 @@ class Weights:
     """A (r, p): the estimate solves A ḡ(θ) = 0.
 
     ``predicted`` and ``first`` are the predicted variance of the refined and of the first estimate relative to maximum
-    likelihood, tr(I · Cov)/r (1 is best); from draws, that of weights from one half in the other half. ``conditions`` are
-    those with a weight, ``ridge`` is ρ and ``distance`` the graph distance of the instruments.
+    likelihood, tr(I · Cov)/r (1 is best); from draws, what weights from one half gain over the first stage in the other
+    half is subtracted from the first stage's. ``noise`` is what the noise of the draws adds, 0 for exact moments.
     """
 
     matrix: FloatArray
-    conditions: IntArray
     predicted: float
     first: float
+    noise: float
     ridge: float
-    distance: int
 
 
-class Regression:
-    """The regression for one set of moments; ``coefficients`` are Λ (r, p), and ``start`` is A₀."""
+class Ridge:
+    """Ridge regressions with the covariance V of the predictors; ridges are relative to the variance of each of them."""
 
-    def __init__(self, moments: ScoreMoments, coefficients: FloatArray) -> None:
-        V, K = moments.V, moments.K
-        product = coefficients @ V
-        inverse = pseudo_inverse(product @ coefficients.T, tolerance=1e-12)[0]
-        self.start: FloatArray = ((K.T @ coefficients.T) @ inverse) @ coefficients
+    def __init__(self, V: FloatArray) -> None:
         diagonal = np.diag(V)
-        self._scale = np.where(diagonal > 0, 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 1.0)
-        self._V = V * self._scale[:, None] * self._scale
-        remainder = K - ((K.T @ coefficients.T) @ inverse @ product).T
-        self._remainder = remainder * self._scale[:, None]
+        self._scale = (1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)))[:, None]
+        self._V = V * self._scale
+        self._V *= self._scale.T
         self._factors: dict[float, Any] = {}
 
-    def weights(self, ridge: float, directions: FloatArray | None = None) -> FloatArray:
-        """A (r, p) for a ridge, or its combinations Bᵀ A (k, p) for the columns of ``directions`` B (r, k)."""
-        start = self.start if directions is None else directions.T @ self.start
-        remainder = self._remainder if directions is None else self._remainder @ directions
-        return start + (self._solve(remainder, ridge) * self._scale[:, None]).T
-
-    def _solve(self, remainder: FloatArray, ridge: float) -> FloatArray:
+    def solve(self, right: FloatArray, ridge: float) -> FloatArray:
+        """(V + ρ diag V)⁻¹ · right (p, k)."""
         from scipy.linalg import cho_factor, cho_solve
 
         if ridge <= _ROUNDING_RIDGE:
-            return pseudo_inverse(self._V, tolerance=_ROUNDING_RIDGE)[0] @ remainder
+            return pseudo_inverse(self._V, tolerance=_ROUNDING_RIDGE)[0] @ (right * self._scale) * self._scale
         if ridge not in self._factors:
             regular = self._V.copy()
             regular[np.diag_indices_from(regular)] += ridge
             self._factors[ridge] = cho_factor(regular, lower=True, overwrite_a=True, check_finite=False)
-        solved: FloatArray = cho_solve(self._factors[ridge], remainder, check_finite=False)
-        return solved
+        solved: FloatArray = cho_solve(self._factors[ridge], right * self._scale, check_finite=False)
+        return solved * self._scale
 
 
-def regression_weights(moments: ScoreMoments, coefficients: FloatArray, ridge: float) -> FloatArray:
-    """A for the moments; ``coefficients`` are Λ (r, p)."""
-    return Regression(moments, coefficients).weights(ridge)
+class Regression:
+    """The regression for one set of moments; ``coefficients`` are Λ (r, p)."""
+
+    def __init__(self, moments: ScoreMoments, coefficients: csr_array) -> None:
+        self._K, self._coefficients = moments.K, coefficients
+        self._product = coefficients @ moments.V
+        self._covariance = self._product @ coefficients.T  # E[ψψᵀ]
+        self._ridge = Ridge(moments.V)
+
+    def weights(self, ridge: float, directions: FloatArray | None = None) -> FloatArray:
+        """A (r, p) for a ridge, or Bᵀ A (k, p) for the columns of ``directions`` B (r, k); A₀ for an infinite ridge."""
+        K = self._K if directions is None else self._K @ directions
+        first = solve_covariance(self._covariance, self._coefficients @ K)
+        start: FloatArray = first.T @ self._coefficients
+        if math.isinf(ridge):
+            return start
+        return start + self._ridge.solve(K - self._product.T @ first, ridge).T
 
 
 def covariance_of(matrix: FloatArray, moments: ScoreMoments) -> FloatArray:
@@ -104,57 +117,42 @@ def relative_variance(covariance: FloatArray, information: FloatArray) -> float:
     return float(np.sum(information * covariance) / max(rank, 1))
 
 
-def choose_weights(
-    halves: Sequence[ScoreMoments],
-    coefficients: FloatArray,
-    distance: IntArray,
-    distances: Sequence[int],
-    exact_ridge: float = 0.0,
-) -> Weights:
-    """The weights of least predicted variance over ridges and distances.
+def choose_weights(halves: Sequence[ScoreMoments], coefficients: FloatArray, exact_ridge: float = 0.0) -> Weights:
+    """The weights of least predicted variance over ridges.
 
-    ``halves`` are the moments of two halves of the draws, or the exact moments alone; ``coefficients`` are Λ (r, p),
-    ``distance`` (p,) that of each condition. Of two distances the smaller is chosen unless the larger is better by `WORTH`.
+    ``halves`` are the moments of two halves of the draws, or the exact moments alone; ``coefficients`` are Λ (r, p).
     ``exact_ridge`` is the ridge of exact moments.
     """
-    everything = halves[0] if len(halves) == 1 else pooled(halves[0], halves[1])
-    root = inverse_root(everything.information)
-    best: Weights | None = None
-    for limit in distances:
-        used = np.flatnonzero(distance <= limit)
-        if best is not None and len(used) == len(best.conditions):
-            continue
-        all_used = len(used) == len(distance)
-        parts = halves if all_used else [half.restricted(used) for half in halves]
-        Lambda = coefficients if all_used else coefficients[:, used]
-        regressions = [Regression(part, Lambda) for part in parts]
-        ridge = exact_ridge
-        if len(parts) == 2:
-            directions = random_directions(root)
-            ridge = min(RIDGES, key=lambda rho: _errors(regressions, parts, rho, directions)[1])
-        predicted, first = _predicted(regressions, parts, Lambda, ridge, everything.information, root.shape[1])
-        if best is None or predicted < best.predicted * (1 - WORTH):
-            matrix = np.zeros(coefficients.shape)
-            whole = everything if all_used else everything.restricted(used)
-            both = regressions[0] if len(parts) == 1 else Regression(whole, Lambda)
-            matrix[:, used] = both.weights(ridge)
-            best = Weights(matrix, used, predicted, first, ridge, limit)
+    from scipy.sparse import csr_array
+
+    everything, Lambda = together(halves), csr_array(coefficients)
+    directions = random_directions(inverse_root(everything.information))
+    first = _relative(Lambda, everything, directions)
+    if len(halves) == 1:
+        matrix = Regression(everything, Lambda).weights(exact_ridge)
+        return Weights(matrix, _relative(matrix, everything, directions), first, 0.0, exact_ridge)
+    half, other = Regression(halves[0], Lambda), halves[1]
+    ridge, rows = _best_ridge(half, other, directions)
+    # What weights gain over the first stage's in the draws that made them is as much too large as their gain in other draws
+    # is too small. A half's weights have twice the noise of both halves' weights.
+    start = half.weights(math.inf, directions)
+    inside, outside = (_error(start, part, directions) - _error(rows, part, directions) for part in halves)
+    noise = (inside - outside) / (4 * _size(everything, directions))
+    gain = _relative(Lambda, other, directions) - _relative(half.weights(ridge), other, directions)
+    return Weights(Regression(everything, Lambda).weights(ridge), first - gain, first, noise, ridge)
+
+
+def _best_ridge(regression: Regression, tested: ScoreMoments, directions: FloatArray) -> tuple[float, FloatArray]:
+    """The ridge that predicts the other half best, the largest first while smaller ones do better; and its Bᵀ A."""
+    best: tuple[float, float, FloatArray] | None = None
+    for ridge in reversed(RIDGES):
+        rows = regression.weights(ridge, directions)
+        error = _error(rows, tested, directions)
+        if best is not None and error >= best[0]:
+            break
+        best = error, ridge, rows
     assert best is not None
-    return best
-
-
-def noise_of_weights(halves: Sequence[ScoreMoments], coefficients: FloatArray) -> float:
-    """How much the weights' own noise adds to the relative variance.
-
-    The weights of one half predict the other half worse than their own. A half's weights have twice the noise of both
-    halves' weights, and their own half is as much too good as the other is too bad.
-    """
-    regressions = [Regression(half, coefficients) for half in halves]
-    root = inverse_root(pooled(halves[0], halves[1]).information)
-    directions = random_directions(root)
-    errors = [_errors(regressions, halves, rho, directions) for rho in RIDGES]
-    inside, outside = errors[int(np.argmin([other for _, other in errors]))]
-    return float((outside - inside) / (4 * max(root.shape[1], 1)))
+    return best[1], best[2]
 
 
 def random_directions(root: FloatArray) -> FloatArray:
@@ -167,31 +165,20 @@ def random_directions(root: FloatArray) -> FloatArray:
     return combined
 
 
-def _errors(
-    regressions: Sequence[Regression], parts: Sequence[ScoreMoments], ridge: float, directions: FloatArray
-) -> tuple[float, float]:
-    """E ‖f − Ag‖² in the metric of I⁻¹, up to a constant: each half's weights in their own half, and in the other."""
-    totals = [0.0, 0.0]
-    for place, regression in enumerate(regressions):
-        rows = regression.weights(ridge, directions)
-        for line, part in enumerate((parts[place], parts[1 - place])):
-            totals[line] += float(np.sum((rows @ part.V) * rows) - 2 * np.sum(rows.T * (part.K @ directions))) / 2
-    return totals[0], totals[1]
+def _error(rows: FloatArray, moments: ScoreMoments, directions: FloatArray) -> float:
+    """E ‖f − Ag‖² in the metric of I⁻¹, up to a constant of the moments; ``rows`` are Bᵀ A."""
+    return float(np.sum((rows @ moments.V) * rows) - 2 * np.sum(rows.T * (moments.K @ directions)))
 
 
-def _predicted(
-    regressions: Sequence[Regression],
-    parts: Sequence[ScoreMoments],
-    coefficients: FloatArray,
-    ridge: float,
-    information: FloatArray,
-    rank: int,
-) -> tuple[float, float]:
-    """Predicted relative variance of refined and first estimate, each half's weights used in the other half."""
-    refined: list[float] = []
-    first: list[float] = []
-    for place, regression in enumerate(regressions):
-        other = parts[1 - place] if len(parts) == 2 else parts[place]
-        for found, matrix in ((refined, regression.weights(ridge)), (first, coefficients)):
-            found.append(float(np.sum(information * covariance_of(matrix, other))) / max(rank, 1))
-    return float(np.mean(refined)), float(np.mean(first))
+def _relative(matrix: Any, moments: ScoreMoments, directions: FloatArray) -> float:
+    """tr(I · Cov)/rank I for the weights A, in random directions. All moments come from the same draws: the errors of I and
+    of the bread A K cancel where A g is near f.
+    """
+    turned = bread_solve(np.asarray(matrix @ moments.K), moments.information @ directions)
+    rows = (matrix.T @ turned).T
+    return float(np.sum((rows @ moments.V) * rows)) / _size(moments, directions)
+
+
+def _size(moments: ScoreMoments, directions: FloatArray) -> float:
+    """tr(I · I⁺) in the same directions: the rank of I."""
+    return max(float(np.sum(directions * (moments.information @ directions))), 1.0)

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from fieldfit.refinement.conditions import Conditions
+from fieldfit.refinement.conditions import Conditions, Sums
 from fieldfit.types import FloatArray, Int32Array, IntArray
 
 
 @dataclass(frozen=True)
 class SampleConditions:
-    """Conditions with samples ``codes`` (n, m), the drawn Z ``mask`` (n, components) and weights of the samples."""
+    """Conditions with samples ``codes`` (n, m), the drawn Z ``mask`` (n, components) and weights of the samples.
+
+    ``compiled`` are their sums, where something faster than the conditions themselves has them.
+    """
 
     conditions: Conditions
     codes: Int32Array
     mask: FloatArray | None = None
     weight: FloatArray | None = None
+    compiled: Sums | None = None
 
     @property
     def total(self) -> float:
@@ -28,7 +33,11 @@ class SampleConditions:
 
     def mean(self, theta: FloatArray) -> FloatArray:
         """ḡ(θ) (p,)."""
-        return self.conditions.sums(self.codes, theta, self.weight, self.mask) / self.total
+        return self._sums(theta) / self.total
+
+    @cached_property
+    def _sums(self) -> Sums:
+        return self.compiled or self.conditions.summed(self.codes, self.weight, self.mask)
 
     def derivative(self, theta: FloatArray) -> FloatArray:
         """∂ḡ/∂θ (p, n_parameters)."""
@@ -48,6 +57,11 @@ class SampleConditions:
             weighted = block if self.weight is None else block * self.weight[samples, None]
             total += weighted.T @ block
         return total / self.total
+
+    def some(self, most: int) -> SampleConditions:
+        """At most so many of the samples, evenly spread."""
+        n = len(self.codes)
+        return self if n <= most else self.subset(np.linspace(0, n - 1, most).astype(np.int64))
 
     def subset(self, rows: IntArray) -> SampleConditions:
         """Some of the samples."""

@@ -10,6 +10,7 @@ are all that optimal weights, their information KᵀV⁻¹K and the information 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ from fieldfit.types import FloatArray, IntArray
 if TYPE_CHECKING:
     from fieldfit.refinement.conditions import Conditions
 
+#: Rows of a product in single precision.
+_ROWS = 1_024
+
 
 @dataclass(frozen=True)
 class ScoreMoments:
@@ -30,10 +34,6 @@ class ScoreMoments:
     K: FloatArray
     information: FloatArray
     draws: int | None
-
-    def restricted(self, conditions: IntArray) -> ScoreMoments:
-        """Some of the conditions."""
-        return ScoreMoments(self.V[np.ix_(conditions, conditions)], self.K[conditions], self.information, self.draws)
 
     def selected(self, mean: FloatArray, second: FloatArray, component: IntArray) -> ScoreMoments:
         """The moments of Z_c g_c: λ_c K and E[Z_c Z_c'] V, with λ (components,) and E[ZZᵀ] (components, components)."""
@@ -56,35 +56,57 @@ def pooled(first: ScoreMoments, second: ScoreMoments) -> ScoreMoments:
     )
 
 
+def together(halves: Sequence[ScoreMoments]) -> ScoreMoments:
+    """Exact moments, or those of all draws."""
+    return halves[0] if len(halves) == 1 else pooled(halves[0], halves[1])
+
+
 def score_moments(conditions: Conditions, points: Points, theta: FloatArray) -> ScoreMoments:
-    """The moments over these points, in one pass."""
-    model = conditions.model
-    centre = _centre(conditions, points)
-    p, r = conditions.size, conditions.n_parameters
+    """The moments over these points, in one pass.
+
+    Products over draws are formed in single precision and added up in double precision, block by block: rounding is far
+    below the noise of the draws and below the smallest ridge of the weights.
+    """
+    model, p, r = conditions.model, conditions.size, conditions.n_parameters
     V, K, information = np.zeros((p, p)), np.zeros((p, r)), np.zeros((r, r))
+    mean_g, mean_f = np.zeros(p), np.zeros(r)
+    centre = _centre(conditions, points)
     for samples, g in conditions.value_blocks(points.codes, theta):
         f = model.statistics(points.codes[samples])
         f -= centre if centre.ndim == 1 else centre[np.arange(samples.start, samples.stop) % len(centre)]
-        root = np.sqrt(points.weight[samples])[:, None]
-        g = g * root
-        f *= root
-        V += g.T @ g
-        K += g.T @ f
-        information += f.T @ f
+        if points.exact:
+            weight = points.weight[samples]
+            mean_g += weight @ g
+            mean_f += weight @ f
+            root = np.sqrt(weight)[:, None]
+            g, f = g * root, f * root
+        else:
+            mean_g += g.sum(axis=0) / len(points.codes)
+            mean_f += f.sum(axis=0) / len(points.codes)
+            g, f = g.astype(np.float32), f.astype(np.float32)
+        for start in range(0, len(g), _ROWS):
+            some_g, some_f = g[start : start + _ROWS], f[start : start + _ROWS]
+            V += some_g.T @ some_g
+            K += some_g.T @ some_f
+            information += some_f.T @ some_f
+    if not points.exact:
+        for sums in (V, K, information):
+            sums /= len(points.codes)
+    if centre.ndim == 1:  # near E f only
+        K -= np.outer(mean_g, mean_f)
+        information -= np.outer(mean_f, mean_f)
     return ScoreMoments(V, K, information, None if points.exact else len(points.codes))
 
 
 def _centre(conditions: Conditions, points: Points) -> FloatArray:
-    """E f (r,), or given the observed values of each sample (samples, r)."""
-    model, rows = conditions.model, conditions.rows_per_block()
-    if points.copies:
-        samples = len(points.codes) // points.copies
-        sums = np.zeros((samples, conditions.n_parameters))
-        for copy in range(points.copies):
-            sums += model.statistics(points.codes[copy * samples : (copy + 1) * samples])
-        return sums / points.copies
-    total = np.zeros(conditions.n_parameters)
-    for start in range(0, len(points.codes), rows):
-        block = slice(start, min(start + rows, len(points.codes)))
-        total += points.weight[block] @ model.statistics(points.codes[block])
-    return total
+    """Near E f (r,); or E f given the observed values of each sample (samples, r)."""
+    model = conditions.model
+    if not points.copies:
+        some = points.codes[:_ROWS]
+        weight = points.weight[:_ROWS]
+        return np.asarray(weight @ model.statistics(some) / weight.sum())
+    samples = len(points.codes) // points.copies
+    sums = np.zeros((samples, conditions.n_parameters))
+    for copy in range(points.copies):
+        sums += model.statistics(points.codes[copy * samples : (copy + 1) * samples])
+    return sums / points.copies
