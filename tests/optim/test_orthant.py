@@ -8,13 +8,14 @@ from fieldfit.optim.proximal import minimise_proximal
 
 def test_directions_descend_and_steps_stay_in_their_orthant():
     random = np.random.default_rng(0)
-    orthant = OrthantSteps()
+    orthant = OrthantSteps(30)
     for _ in range(12):
         step = random.normal(size=30)
-        orthant.append(step, step * random.uniform(0.1, 3.0, 30), 1.0, shortened=False)
         x = np.where(random.random(30) < 0.5, 0.0, random.normal(size=30))
         pseudo = np.where(random.random(30) < 0.3, 0.0, random.normal(size=30))
-        direction = orthant.direction(pseudo)
+        none = np.zeros(30)
+        orthant.append((step, none), (step * random.uniform(0.1, 3.0, 30), none), pseudo, 1.0, shortened=False)
+        direction = orthant.direction(x, pseudo)
         assert pseudo @ direction < 0
         assert np.all(direction * pseudo <= 0)
         moved = step_in_orthant(x, pseudo, direction, 1.7)
@@ -22,16 +23,36 @@ def test_directions_descend_and_steps_stay_in_their_orthant():
         assert np.all((moved == 0) | (np.sign(moved) == side) | (direction == 0))
 
 
+def test_the_direction_is_that_of_the_two_loops():
+    random = np.random.default_rng(1)
+    orthant, pairs = OrthantSteps(20), []
+    for _ in range(11):
+        step = random.normal(size=20)
+        change, pseudo = step * random.uniform(0.1, 3.0, 20), random.normal(size=20)
+        pairs.append((step, change))
+        orthant.append((step, np.zeros(20)), (change, np.zeros(20)), pseudo, 1.0, shortened=False)
+    q, weights = pseudo.copy(), []
+    for step, change in pairs[:-9:-1]:
+        weights.append(step @ q / (step @ change))
+        q -= weights[-1] * change
+    q *= (pairs[-1][0] @ pairs[-1][1]) / (pairs[-1][1] @ pairs[-1][1])
+    for (step, change), weight in zip(pairs[-8:], reversed(weights), strict=True):
+        q += (weight - change @ q / (step @ change)) * step
+    expected = np.where(q * pseudo <= 0, 0.0, -q)
+    np.testing.assert_allclose(orthant.direction(np.zeros(20), pseudo), expected, rtol=1e-10, atol=1e-12)
+    assert [pair[0].tolist() for pair in orthant.pairs] == [step.tolist() for step, _ in pairs[-8:]]
+
+
 def test_they_end_when_they_bring_little_or_are_shortened():
-    step = np.ones(3)
-    useful = OrthantSteps()
+    pair = np.ones(3), np.zeros(3)
+    useful = OrthantSteps(3)
     for place in range(20):
-        useful.append(step, step, 100.0 - place, shortened=False)
+        useful.append(pair, pair, pair[0], 100.0 - place, shortened=False)
     assert not useful.slow
-    slow, short = OrthantSteps(), OrthantSteps()
+    slow, short = OrthantSteps(3), OrthantSteps(3)
     for place in range(20):
-        slow.append(step, step, 100.0 - 1e-4 * place, shortened=False)
-        short.append(step, step, 100.0 - place, shortened=True)
+        slow.append(pair, pair, pair[0], 100.0 - 1e-4 * place, shortened=False)
+        short.append(pair, pair, pair[0], 100.0 - place, shortened=True)
     assert slow.slow
     assert short.slow
 

@@ -39,6 +39,11 @@ class Memory:
     def __len__(self) -> int:
         return len(self._order)
 
+    @property
+    def pairs(self) -> list[tuple[FloatArray, FloatArray]]:
+        """The rows s_i and u_i, the oldest first."""
+        return [(self.steps[row], self.changes[row]) for row in self._order]
+
     def clear(self) -> None:
         """Forget all pairs."""
         self._order.clear()

@@ -12,6 +12,8 @@ from collections import deque
 
 import numpy as np
 
+from fieldfit.optim.keeping import State
+from fieldfit.optim.memory import Memory
 from fieldfit.types import FloatArray
 
 #: Pairs of the L-BFGS direction.
@@ -23,26 +25,35 @@ _MOST_STEPS, _SHORTENED = 100, 0.2
 
 
 class OrthantSteps:
-    """Directions from the last pairs, and whether such steps still bring enough."""
+    """Directions from the last pairs of vectors of length ``size``, and whether such steps still bring enough."""
 
-    def __init__(self) -> None:
-        self._pairs: deque[tuple[FloatArray, FloatArray, float]] = deque(maxlen=_PAIRS)
+    def __init__(self, size: int) -> None:
+        self._memory = Memory(size, _PAIRS, None)
         self._values: deque[float] = deque(maxlen=_WINDOW + 1)
         self._steps = self._shortened = 0
 
-    def append(self, step: FloatArray, change: FloatArray, value: float, *, shortened: bool) -> None:
-        """Take in an accepted step with the change of the smooth part's gradient and the penalised value after it."""
+    def append(
+        self,
+        points: tuple[FloatArray, FloatArray],
+        gradients: tuple[FloatArray, FloatArray],
+        pseudo: FloatArray,
+        value: float,
+        *,
+        shortened: bool,
+    ) -> None:
+        """Take in an accepted step between the (new, old) points, with the gradients of the smooth part there.
+
+        ``pseudo`` is the pseudo-gradient and ``value`` the penalised value at the new point.
+        """
         self._steps += 1
         self._shortened += shortened
-        curvature = float(step @ change)
-        if curvature > 1e-10 * float(change @ change) ** 0.5 * float(step @ step) ** 0.5:
-            self._pairs.append((step, change, curvature))
+        self._memory.append(points, gradients, pseudo, None)
         self._values.append(value)
 
     @property
     def pairs(self) -> list[tuple[FloatArray, FloatArray]]:
         """The steps and changes of the gradient that are kept, the oldest first."""
-        return [(step, change) for step, change, _ in self._pairs]
+        return [(step.astype(np.float64), change.astype(np.float64)) for step, change in self._memory.pairs]
 
     @property
     def slow(self) -> bool:
@@ -52,24 +63,29 @@ class OrthantSteps:
             return True
         return len(values) > _WINDOW and values[0] - values[-1] < _SLOW * abs(values[-1])
 
-    def direction(self, pseudo: FloatArray) -> FloatArray:
+    def direction(self, x: FloatArray, pseudo: FloatArray) -> FloatArray:
         """−H · pseudo-gradient without the coordinates in which it ascends."""
-        q = pseudo.copy()
-        weights = []
-        for step, change, curvature in reversed(self._pairs):
-            weight = float(step @ q) / curvature
-            q -= weight * change
-            weights.append(weight)
-        if self._pairs:
-            _, change, curvature = self._pairs[-1]
-            q *= curvature / float(change @ change)
-        else:
-            q /= max(1.0, float(np.sqrt(pseudo @ pseudo)))
-        for (step, change, curvature), weight in zip(self._pairs, reversed(weights), strict=True):
-            q += (weight - float(change @ q) / curvature) * step
-        np.negative(q, out=q)
-        q[q * pseudo >= 0] = 0.0
-        return q
+        direction, trial = np.empty(x.size), np.empty(x.size)
+        self._memory.direction(x, pseudo, None, direction, trial)
+        if not len(self._memory):  # nothing is known of the scale: a step of about length 1
+            direction /= max(1.0, float(np.sqrt(pseudo @ pseudo)))
+        np.multiply(direction, pseudo, out=trial)
+        direction[trial >= 0] = 0.0
+        return direction
+
+    def state(self) -> State:
+        """What is remembered, as plain arrays."""
+        pairs = {f"orthant_{name}": array for name, array in self._memory.state().items()}
+        counts = np.array([self._steps, self._shortened], dtype=np.int64)
+        return {**pairs, "orthant_values": np.array(self._values, dtype=np.float64), "orthant_counts": counts}
+
+    def restore(self, state: State) -> None:
+        """Take over what `state` gave."""
+        prefix = "orthant_"
+        self._memory.restore({name[len(prefix) :]: array for name, array in state.items() if name.startswith(prefix)})
+        self._values.clear()
+        self._values.extend(state["orthant_values"].tolist())
+        self._steps, self._shortened = (int(count) for count in state["orthant_counts"])
 
 
 def step_in_orthant(x: FloatArray, pseudo: FloatArray, direction: FloatArray, t: float) -> FloatArray:

@@ -83,7 +83,7 @@ class _Descent(Descent):
         self._model = model
         self._scaled = scaled
         # A preconditioner makes the proximal steps good from the start.
-        self._orthant = None if scaled else OrthantSteps()
+        self._orthant = None if scaled else OrthantSteps(x.size)
 
     def begin(self) -> bool:
         """Evaluate the start."""
@@ -93,12 +93,17 @@ class _Descent(Descent):
 
     def own_state(self) -> State:
         """The pairs."""
-        return {"proximal": np.empty(0), **self._model.state()}
+        orthant = {} if self._orthant is None else self._orthant.state()
+        return {"proximal": np.empty(0), **self._model.state(), **orthant}
 
     def take_state(self, state: State) -> None:
         """The same pairs, and the pseudo-gradient of the point."""
         state["proximal"]  # another method has none
         self._model.restore(state)
+        if "orthant_counts" not in state:
+            self._orthant = None
+        elif self._orthant is not None:
+            self._orthant.restore(state)
         self._penalty.look(self.current.x, self.current.gradient)
 
     def step(self, gtol: float) -> Status | None:
@@ -109,8 +114,14 @@ class _Descent(Descent):
             if outcome is SearchOutcome.UNBOUNDED:
                 return Status.UNBOUNDED
             if outcome is SearchOutcome.FOUND:
-                step, change = self.current.x - previous.x, self.current.gradient - previous.gradient
-                self._orthant.append(step, change, self.current.value, shortened=tried > 1)
+                now = self.current
+                self._orthant.append(
+                    (now.x, previous.x),
+                    (now.gradient, previous.gradient),
+                    self._penalty.pseudo,
+                    now.value,
+                    shortened=tried > 1,
+                )
                 if self._orthant.slow:
                     self._leave_orthants(self._orthant)
                 return None
@@ -142,8 +153,8 @@ class _Descent(Descent):
 
     def _move_in_orthant(self, orthant: OrthantSteps) -> tuple[SearchOutcome, int]:
         """Step to a better point in the orthant of the pseudo-gradient; also the number of lengths tried."""
-        at, pseudo = self.current, self._penalty.pseudo.copy()
-        direction = orthant.direction(pseudo)
+        at, pseudo = self.current, self._penalty.pseudo
+        direction = orthant.direction(at.x, pseudo)
         t = 1.0
         for tried in range(1, _SHORTER + 1):
             moved = step_in_orthant(at.x, pseudo, direction, t)
