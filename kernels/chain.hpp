@@ -46,10 +46,10 @@ struct ChainData {
     const int64_t* chunk_ptr;     // (n_blocks * n_chunks + 1) into order
     const int64_t* block_offset;  // (n_blocks + 1), first token of each block
     const int64_t* order;         // sequences by chunk, longest first within a chunk
-    const int64_t* hot_ptr;       // (n_tokens + 1)
+    const uint32_t* hot_ptr;      // (n_tokens + 1)
     const int32_t* hot_rows;      // rows of the hot table
     const double* hot_values;     // null: all 1
-    const int64_t* cold_ptr;      // (n_tokens + 1)
+    const uint32_t* cold_ptr;     // (n_tokens + 1)
     const int32_t* cold_places;   // features; where pairs are listed, one entry for each pair of a feature: the pair
     const int32_t* cold_labels;   // labels of those pairs; null where every pair has a weight
     const double* cold_values;
@@ -57,7 +57,7 @@ struct ChainData {
     // Tokens of each cold feature, block by block.
     const int64_t* block_ptr;       // (n_blocks + 1) into the features of blocks; null: no gradient will be asked for
     const int32_t* block_features;  // in increasing order within a block; ~feature where no earlier block has it
-    const int64_t* feature_ptr;     // (features of all blocks + 1)
+    const uint32_t* feature_ptr;    // (features of all blocks + 1)
     const int32_t* feature_tokens;
     int64_t n_unused;  // features without an active token
     const int32_t* unused_features;
@@ -89,7 +89,7 @@ struct ChainScratch {
     double* hot_table;        // n_hot x padded
     double* hot_tangent;      // the same for the direction
     double* matrices;         // 6 x padded x padded: exp(A - max A), its transpose, both times the direction, panels
-    double* edges;            // n_chunks x 4 x padded x padded
+    double* edges;            // n_chunks x 4 x padded x padded, of which FL alone touches two: see edge_parts
     double* hot_gradient;     // n_chunks x n_hot x padded
     double* ends;             // n_chunks x 2 x padded
     double* column_gradient;  // n_chunks x n_columns

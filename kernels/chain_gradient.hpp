@@ -150,12 +150,12 @@ void hot_gradient(const ChainData& data, const ChainScratch& scratch, double* st
     }
 }
 
-// edges = by_row + by_columnᵀ - M ∘ outer, or the derivative of that; `sums` are outer, outer_tangent,
-// by_row and by_column one after another, and `edges` may be the first of them.
-void put_edges_together(const ChainData& data, const Chain& chain, const double* sums, double* edges) {
+// edges = by_row + by_columnᵀ - M ∘ outer, or the derivative of that; `sums` are the first `parts` of outer, by_row,
+// by_column and outer_tangent one after another, and `edges` may be the first of them.
+void put_edges_together(const ChainData& data, const Chain& chain, int64_t parts, const double* sums, double* edges) {
     const int64_t padded = data.padded, square = padded * padded, K = data.n_labels;
-    const double *outer = sums, *outer_tangent = sums + square, *by_row = sums + 2 * square,
-                 *by_column = sums + 3 * square;
+    const double *outer = sums, *by_row = sums + square, *by_column = sums + 2 * square,
+                 *outer_tangent = sums + 3 * square;
     for (int64_t i = 0; i < K; ++i)
         for (int64_t j = 0; j < K; ++j) {
             const int64_t k = i * padded + j;
@@ -163,17 +163,18 @@ void put_edges_together(const ChainData& data, const Chain& chain, const double*
             double edge = m * outer[k];
             if (chain.tangent) edge = m * outer_tangent[k] + chain.forward_tangent[k] * outer[k];
             if (chain.squares) edge = m * outer[k] - m * m * outer_tangent[k];
-            edges[k] = by_row[k] + by_column[j * padded + i] - edge;
+            edges[k] = (parts > 2 ? by_row[k] + by_column[j * padded + i] : by_row[k]) - edge;
         }
 }
 
 // The sums over chunks, in order.
-void reduce_chunks(const ChainData& data, const Chain& chain, const ChainScratch& scratch, const ChainOutput& out) {
+void reduce_chunks(const ChainData& data, const Chain& chain, int64_t parts, const ChainScratch& scratch,
+                   const ChainOutput& out) {
     const int64_t padded = data.padded, square = padded * padded;
     double* total = scratch.edges;
     for (int64_t c = 1; c < data.n_chunks; ++c)
-        for (int64_t k = 0; k < 4 * square; ++k) total[k] += scratch.edges[c * 4 * square + k];
-    put_edges_together(data, chain, total, out.transitions);
+        for (int64_t k = 0; k < parts * square; ++k) total[k] += scratch.edges[c * 4 * square + k];
+    put_edges_together(data, chain, parts, total, out.transitions);
     double* start = scratch.ends;
     for (int64_t c = 1; c < data.n_chunks; ++c)
         for (int64_t j = 0; j < 2 * padded; ++j) start[j] += scratch.ends[c * 2 * padded + j];
@@ -224,7 +225,7 @@ void put_score_together(const ChainData& data, const Chain& chain, const double*
     if (first == last) return;
     add_state_score(data, residuals, sequence, score);
     double* at = score + places.n_state;
-    put_edges_together(data, chain, edges, edges);
+    put_edges_together(data, chain, 4, edges, edges);
     for (int64_t k = 0; k < places.n_transitions; ++k) *at++ = edges[places.transitions[k]];
     if (places.start)
         for (int64_t j = 0; j < K; ++j) *at++ = residuals[first * data.padded + j];

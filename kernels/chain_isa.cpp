@@ -32,6 +32,7 @@ void chain_evaluate(const ChainData& data, const ChainWeights& weights, const Ch
     fill_column_factors(data, weights, scratch.column_factors);
     if (direction) fill_hot_table(data, *direction, scratch.hot_tangent);
     const int64_t width = widest(data, families, n_families);
+    const int64_t parts = edge_parts(data, chain, families, n_families);
     (void)n_threads;
     if (!out.residuals && !out.state) {  // values only: no block waits for another
 #pragma omp parallel for schedule(dynamic, 1) num_threads(n_threads)
@@ -81,7 +82,7 @@ void chain_evaluate(const ChainData& data, const ChainWeights& weights, const Ch
                 double* ends = scratch.ends + c * 2 * padded;
                 double* columns = scratch.column_gradient + c * data.n_columns;
                 if (block == 0) {
-                    clear(edges, 4 * square);
+                    clear(edges, parts * square);
                     clear(hot, data.n_hot * padded);
                     clear(ends, 2 * padded);
                     clear(columns, data.n_columns);
@@ -95,7 +96,7 @@ void chain_evaluate(const ChainData& data, const ChainWeights& weights, const Ch
         }
         if (out.state) hot_gradient(data, scratch, out.state);
     }
-    reduce_chunks(data, chain, scratch, out);
+    reduce_chunks(data, chain, parts, scratch, out);
 }
 
 void chain_sequence_scores(const ChainData& data, const ChainWeights& weights, const ChainFamily* families,

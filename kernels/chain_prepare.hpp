@@ -18,7 +18,7 @@ inline Chain prepare(const ChainData& data, const ChainWeights& weights, const C
             const double a = weights.transitions[i * padded + j];
             top = a > top ? a : top;
         }
-    for (int64_t k = 0; k < 4 * square; ++k) matrices[k] = 0.0;
+    for (int64_t k = 0; k < (direction ? 4 : 2) * square; ++k) matrices[k] = 0.0;
     for (int64_t i = 0; i < K; ++i) {
         double* row = matrices + i * padded;
         const double* from = weights.transitions + i * padded;
@@ -51,6 +51,15 @@ inline Chain prepare(const ChainData& data, const ChainWeights& weights, const C
     return chain;
 }
 
+// How many of the four sums of edges (outer, by_row, by_column, outer_tangent) are used: whole sequences with known
+// labels have no label behind them, and only derivatives need the last. Memory that nobody touches costs nothing.
+inline int64_t edge_parts(const ChainData& data, const Chain& chain, const ChainFamily* families, int64_t n_families) {
+    if (chain.tangent || chain.squares) return 4;
+    for (int64_t f = 0; f < n_families; ++f)
+        if (families[f].width != 0) return 3;
+    return data.partial ? 3 : 2;
+}
+
 inline int64_t widest(const ChainData& data, const ChainFamily* families, int64_t n_families) {
     int64_t width = 1;
     for (int64_t f = 0; f < n_families; ++f) width = families[f].width > width ? families[f].width : width;
@@ -70,9 +79,9 @@ inline Worker worker_at(const Batch& shared, int64_t width, double* edges, doubl
     if (shared.direction) fill_last_row(data, *shared.direction, worker.room.last_row + padded);
     worker.columns = columns;
     worker.chain.outer = edges;
-    worker.chain.outer_tangent = edges + square;
-    worker.chain.by_row = edges + 2 * square;
-    worker.chain.by_column = edges + 3 * square;
+    worker.chain.by_row = edges + square;
+    worker.chain.by_column = edges + 2 * square;
+    worker.chain.outer_tangent = edges + 3 * square;
     return worker;
 }
 

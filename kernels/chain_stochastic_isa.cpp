@@ -117,7 +117,8 @@ void chain_stochastic_pass(const ChainData& data, const ChainMoving& moving, int
             first = data.offsets[sequences[i]] < first ? data.offsets[sequences[i]] : first;
         out.residuals = scratch.residuals - first * padded;
         const Chain chain = prepare(data, weights, nullptr, scratch);
-        clear(scratch.edges, 4 * square);
+        const int64_t parts = edge_parts(data, chain, families, n_families);
+        clear(scratch.edges, parts * square);
         clear(scratch.ends, 2 * padded);
         const Batch shared{data, weights, nullptr, families, n_families, row_weight,  scratch,
                            out,  chain,   {},      nullptr,  true,       data.partial};
@@ -137,7 +138,7 @@ void chain_stochastic_pass(const ChainData& data, const ChainMoving& moving, int
                 scratch.ends[padded + j] += out.residuals[(end - 1) * padded + j];
             }
         }
-        put_edges_together(data, worker.chain, scratch.edges, scratch.edges);
+        put_edges_together(data, worker.chain, parts, scratch.edges, scratch.edges);
         stepper.step_shared(scratch.edges, scratch.ends, scratch.ends + padded);
     }
     keep_hot_table(data, scratch.hot_table, moving.state);

@@ -93,6 +93,7 @@ class ChainTokens {
   private:
     // Sequences that are sorted by length, so that those which go together are about equally long.
     static constexpr int64_t sorted_together = 16 * chain_batch;
+    static constexpr int64_t most_entries = int64_t(1) << 32;
 
     // Blocks and chunks of about equal numbers of tokens, whatever the threads. The sums of all chunks and the
     // residuals of a block (`block_tokens`, if that is given) take memory in proportion to the data and the weights,
@@ -104,8 +105,9 @@ class ChainTokens {
         d.n_chunks = std::clamp<int64_t>(d.n_tokens / 256, 1, d.n_chunks);
         const int64_t row = d.padded * 8;
         if (!block_tokens)
-            block_tokens =
-                std::clamp<int64_t>((data_bytes + n_state_ * 8) / 2, int64_t(2) << 20, int64_t(16) << 20) / row;
+            block_tokens = std::clamp<int64_t>((data_bytes + n_state_ * 8) / 2, int64_t(d.padded <= 64 ? 2 : 1) << 20,
+                                               int64_t(16) << 20) /
+                           row;
         d.n_blocks = std::max<int64_t>(1, (d.n_tokens + block_tokens - 1) / std::max<int64_t>(1, block_tokens));
         const int64_t chunks = d.n_blocks * d.n_chunks;
         chunk_ptr_.assign(static_cast<size_t>(chunks) + 1, 0);
@@ -171,6 +173,7 @@ class ChainTokens {
         std::vector<int32_t> hot_of(n_features, -1);
         for (size_t h = 0; h < hot_features_.size(); ++h)
             hot_of[static_cast<size_t>(hot_features_[h])] = static_cast<int32_t>(h);
+        int64_t all_hot = 0, all_cold = 0;
         hot_ptr_.assign(n_tokens + 1, 0);
         cold_ptr_.assign(n_tokens + 1, 0);
         for (int64_t t = 0; t < d.n_tokens; ++t) {
@@ -182,8 +185,12 @@ class ChainTokens {
                     else
                         cold += d.pair_ptr ? d.pair_ptr[indices[q] + 1] - d.pair_ptr[indices[q]] : 1;
                 }
-            hot_ptr_[static_cast<size_t>(t) + 1] = hot_ptr_[static_cast<size_t>(t)] + hot;
-            cold_ptr_[static_cast<size_t>(t) + 1] = cold_ptr_[static_cast<size_t>(t)] + cold;
+            all_hot += hot;
+            all_cold += cold;
+            need(all_hot < most_entries && all_cold < most_entries,
+                 "ChainTokens: more than 2^32 entries of features; split the sequences into shards");
+            hot_ptr_[static_cast<size_t>(t) + 1] = static_cast<uint32_t>(all_hot);
+            cold_ptr_[static_cast<size_t>(t) + 1] = static_cast<uint32_t>(all_cold);
         }
         hot_rows_.resize(static_cast<size_t>(hot_ptr_[n_tokens]));
         cold_places_.resize(static_cast<size_t>(cold_ptr_[n_tokens]));
@@ -263,7 +270,7 @@ class ChainTokens {
             for (const int32_t feature : seen) {
                 const int64_t begin = feature_ptr_.back(), count = place[static_cast<size_t>(feature)];
                 place[static_cast<size_t>(feature)] = begin;
-                feature_ptr_.push_back(begin + count);
+                feature_ptr_.push_back(static_cast<uint32_t>(begin + count));
             }
             each(block, [&](size_t feature, int64_t token, int64_t q) {
                 const size_t at = static_cast<size_t>(place[feature]++);
@@ -294,7 +301,8 @@ class ChainTokens {
     Maybe<double> edge_values_;
     Maybe<int64_t> column_ptr_;
     Maybe<int32_t> columns_;
-    std::vector<int64_t> chunk_ptr_, order_, block_offset_, hot_ptr_, cold_ptr_, block_ptr_, feature_ptr_;
+    std::vector<int64_t> chunk_ptr_, order_, block_offset_, block_ptr_;
+    std::vector<uint32_t> hot_ptr_, cold_ptr_, feature_ptr_;
     std::vector<int32_t> hot_features_, hot_rows_, cold_places_, cold_labels_, block_features_, feature_tokens_,
         unused_features_;
     std::vector<double> hot_values_, cold_values_, feature_values_;
