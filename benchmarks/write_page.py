@@ -1,10 +1,12 @@
 """Run the benchmarks one after the other, compare them with the page and write what they print to docs/benchmarks.md.
 
-    python benchmarks/write_page.py [--keep] [--quick] [name ...]
+    python benchmarks/write_page.py [--keep] [--quick] [--recorded FILE] [name ...]
 
 Names as below; others keep their last output. `--quick` runs a few short ones; with `--keep` the page stays as it is. After
-each script its ratios (numbers after "ratio", or before "times") stand beside those of the page; one that has fallen to
-less than 0.8 of what it was is marked, so that a slow-down is seen. Run it on a quiet machine.
+each script its ratios (numbers after "ratio", or before "times") stand beside those of the page; one whose best run has
+fallen to less than 0.8 of what it was is marked, so that a slow-down is seen. Short scripts run several times, and the page
+has the spread of their ratios; the others repeat what they compare by themselves, or take minutes. `--recorded FILE` takes
+what one script has printed earlier in place of running it. Run it on a quiet machine.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ import datetime
 import os
 import platform
 import re
+import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,13 +33,16 @@ class Section(NamedTuple):
     title: str
     command: list[str]
     note: str = ""
+    runs: int = 1
 
 
 RUNS = {
-    "inference": Section("Exact inference against pyAgrum", ["inference.py"]),
+    "inference": Section("Exact inference against pyAgrum", ["inference.py"], runs=3),
     "grids": Section("Exact sums over large grids", ["grids.py"]),
     "pairwise": Section(
-        "Pairwise fields against matrix products and scikit-learn", ["pairwise.py", "a", "b", "c", "small"]
+        "Pairwise fields against matrix products and scikit-learn",
+        ["pairwise.py", "a", "b", "c", "digits", "small"],
+        runs=3,
     ),
     "potts": Section(
         "Potts fields against sparse products, and fits on correlated images",
@@ -80,10 +87,16 @@ tokens.""",
     ),
     "atis": Section("ATIS, 121 labels, against CRFsuite", ["crf_race.py", "--only", "atis"]),
     "elastic": Section("Elastic net against CRFsuite's OWL-QN", ["elastic_net.py"]),
-    "score": Section("Time to a good tagger", ["time_to_score.py"]),
+    "score": Section(
+        "Time to a good tagger",
+        ["time_to_score.py"],
+        """CRFsuite has one thread. Where other programs ran at the same time, compare CPU seconds: seconds on the wall include
+the time that a process waited for them. CRFsuite was trained anew for each number of iterations, so that its first good
+tagger may lie before the line shown.""",
+    ),
     "memory": Section("Memory of a fit by stage", ["fit_memory.py"]),
-    "tagging": Section("Tagging from Python against CRFsuite", ["crf_race.py", "--only", "tagging"]),
-    "single": Section("One sentence at a time against CRFsuite", ["single_sentences.py"]),
+    "tagging": Section("Tagging from Python against CRFsuite", ["crf_race.py", "--only", "tagging"], runs=3),
+    "single": Section("One sentence at a time against CRFsuite", ["single_sentences.py"], runs=3),
     "threads": Section("One and two threads on a busy machine", ["busy_threads.py"]),
     "encoding": Section("Reading and encoding sequences", ["encoding.py"]),
     "errors": Section("Standard errors of a tagger with a quarter of a million parameters", ["standard_errors.py"]),
@@ -129,6 +142,8 @@ def sections() -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
+#: Begins the line with the spread of ratios.
+_SPREAD = "Over"
 _RATIO = re.compile(r"ratio:?\s+(?:p50 )?([0-9.]+)|([0-9.]+) times")
 
 
@@ -137,47 +152,80 @@ def ratios(text: str) -> list[float]:
     return [float((first or second).rstrip(".")) for first, second in _RATIO.findall(text)]
 
 
-def compare(before: str, now: str) -> list[str]:
+def spreads(outputs: list[str]) -> list[tuple[float, float, float]]:
+    """Median, lowest and highest of each ratio over the runs of a script; none where runs print different ones."""
+    runs = [ratios(output) for output in outputs]
+    if len({len(run) for run in runs}) != 1:
+        return []
+    return [(statistics.median(column), min(column), max(column)) for column in zip(*runs, strict=True)]
+
+
+def compare(before: str, outputs: list[str]) -> list[str]:
     """A line for each ratio with the one at the same place of the page; none where the places have changed."""
-    old, new = ratios(before), ratios(now)
+    old, new = ratios(before.partition(_SPREAD)[0]), spreads(outputs)
     if len(old) != len(new):
         return [f"  {len(new)} ratios, the page has {len(old)}: not compared"] if old else []
     return [
-        f"  ratio {b:g}, the page has {a:g}{'   SLOWER' if b < FALLEN * a else ''}"
-        for a, b in zip(old, new, strict=True)
+        f"  ratio {middle:g} ({low:g} to {high:g}), the page has {a:g}{'   SLOWER' if high < FALLEN * a else ''}"
+        for a, (middle, low, high) in zip(old, new, strict=True)
     ]
+
+
+def spread_line(outputs: list[str]) -> str:
+    """The spread of the ratios over several runs, for the page."""
+    found = spreads(outputs)
+    if len(outputs) == 1 or not found:
+        return ""
+    shown = "; ".join(f"{middle:g} ({low:g} to {high:g})" for middle, low, high in found)
+    return f"{_SPREAD} {len(outputs)} runs, in this order, median (lowest to highest): {shown}.\n"
+
+
+def run(command: list[str]) -> str:
+    """What a script prints."""
+    script = ROOT / "benchmarks" / command[0]
+    done = subprocess.run(
+        [sys.executable, str(script), *command[1:]], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    if done.returncode:
+        print(done.stderr[-2000:], file=sys.stderr)
+        raise SystemExit(f"{script.name} failed; its section is as it was.")
+    return done.stdout
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", action="store_true", help="leave the page as it is")
     parser.add_argument("--quick", action="store_true", help=f"run {', '.join(QUICK)}")
+    parser.add_argument("--recorded", type=Path, metavar="FILE", help="what the one script named has printed")
     parser.add_argument("names", nargs="*", help=f"sections: {', '.join(RUNS)}")
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(RUNS))
     if unknown:
         parser.error(f"unknown sections: {', '.join(unknown)}")
+    if options.recorded is not None and len(options.names) != 1:
+        parser.error("--recorded takes the output of one section: name it")
     wanted = options.names or (list(QUICK) if options.quick else list(RUNS))
     texts = sections()
     for name in wanted:
-        title, command, note = RUNS[name]
+        title, command, note, runs = RUNS[name]
         print(f"{name}: {' '.join(command)}", flush=True)
-        script = ROOT / "benchmarks" / command[0]
-        done = subprocess.run(
-            [sys.executable, str(script), *command[1:]], capture_output=True, text=True, check=False, cwd=ROOT
-        )
-        if done.returncode:
-            print(done.stderr[-2000:], file=sys.stderr)
-            raise SystemExit(f"{name} failed; the page is as it was.")
-        for line in compare(texts.get(name, ""), done.stdout):
+        began = time.perf_counter()
+        if options.recorded is not None:
+            outputs = [options.recorded.read_text(encoding="utf-8")]
+        else:
+            outputs = [run(command) for _ in range(runs)]
+        for line in compare(texts.get(name, ""), outputs):
             print(line, flush=True)
+        print(f"  {time.perf_counter() - began:.0f} s", flush=True)
         if options.keep:
             continue
         when = datetime.date.today().isoformat()
         machine = f"{when}, {processor()}, {os.cpu_count()} cores, Python {platform.python_version()}"
         shown = " ".join(["python", f"benchmarks/{command[0]}", *command[1:]])
         about = f"{note}\n\n" if note else ""
-        texts[name] = f"## {title}\n\n`{shown}` ({machine})\n\n{about}```text\n{done.stdout.rstrip()}\n```\n"
+        texts[name] = f"## {title}\n\n`{shown}` ({machine})\n\n{about}```text\n{outputs[-1].rstrip()}\n```\n"
+        if line := spread_line(outputs):
+            texts[name] += f"\n{line}"
         body = "".join(f"\n<!-- {key} -->\n{texts[key].strip()}\n" for key in RUNS if key in texts)
         PAGE.write_text(HEAD + body, encoding="utf-8")
 
