@@ -90,9 +90,9 @@ tokens.""",
     "score": Section(
         "Time to a good tagger",
         ["time_to_score.py"],
-        """CRFsuite has one thread. Where other programs ran at the same time, compare CPU seconds: seconds on the wall include
-the time that a process waited for them. CRFsuite was trained anew for each number of iterations, so that its first good
-tagger may lie before the line shown.""",
+        """CRFsuite has one thread. Where other programs ran at the same time, compare CPU seconds: seconds on the wall
+include the time that a process waited for them. CRFsuite was trained anew for each number of iterations, so that its
+first good tagger may lie before the line shown.""",
     ),
     "memory": Section("Memory of a fit by stage", ["fit_memory.py"]),
     "tagging": Section("Tagging from Python against CRFsuite", ["crf_race.py", "--only", "tagging"], runs=3),

@@ -72,3 +72,30 @@ def test_the_optimum_is_that_of_the_penalised_function():
     assert 0 < zero.sum() < 25
     np.testing.assert_allclose(gradient[~zero], -6.0 * np.sign(found.x[~zero]), atol=1e-8)
     assert np.all(np.abs(gradient[zero]) <= 6.0 + 1e-8)
+
+
+class Kept:
+    """Holds the last state of a descent in memory."""
+
+    def __init__(self, saved=None):
+        self.saved, self.last = saved, None
+
+    def keep(self, state, iteration, *, last):
+        self.last = state()
+
+
+def test_a_descent_goes_on_between_orthant_wise_steps_with_the_same_bits():
+    random = np.random.default_rng(4)
+    A, b = random.normal(size=(80, 40)) * np.geomspace(0.1, 3.0, 40), random.normal(size=80)
+
+    def fun(x):
+        residual = A @ x - b
+        return float(residual @ residual) / 2, A.T @ residual
+
+    whole = minimise_proximal(fun, np.zeros(40), 0.5, gtol=1e-9)
+    first = Kept()
+    minimise_proximal(fun, np.zeros(40), 0.5, gtol=1e-9, max_iter=4, keeper=first)
+    assert "orthant_counts" in first.last
+    rest = minimise_proximal(fun, np.zeros(40), 0.5, gtol=1e-9, keeper=Kept(first.last))
+    np.testing.assert_array_equal(rest.x, whole.x)
+    assert rest.iterations == whole.iterations
