@@ -19,7 +19,7 @@ from fieldfit.data.encoders import names_of, read_encoder
 from fieldfit.models.base import Cost, Model
 from fieldfit.objective import Penalty
 from fieldfit.policies import Policy
-from fieldfit.types import Arrays, FieldfitError, FileFormatError, Plain
+from fieldfit.types import Arrays, DataError, FieldfitError, FileFormatError, Plain
 from fieldfit.variance import Moments
 from fieldfit.weights.storing import from_plain, to_plain
 
@@ -63,6 +63,8 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
             if np.isfinite(moments.meat).all():
                 arrays |= {"bread": moments.bread, "meat": moments.meat}
                 total, method = moments.total, moments.method.removesuffix(_AS_SAVED)
+        except DataError:  # these samples determine no robust standard errors: there is nothing to keep
+            pass
         except KeyboardInterrupt as stop:
             interrupt = stop
     if fit.l1 is not None:
