@@ -62,7 +62,7 @@ def robust_accuracy(fit: FitState) -> Accuracy:
         variance = ScoreVariance(dataset.sample_weight, dataset.has_counts, dataset.groups)
         return fit.refinement.needed.accuracy(variance, fit.active, fit.model.feature_units)
     problem, dataset = fit.prepared.problem, fit.prepared.dataset
-    if is_one_sample(fit):
+    if is_one_graph(fit):
         return spatial_accuracy(fit)
     if not fits_matrices(fit):
         return implicit_accuracy(fit, [problem], score_variance(fit), "the data, by conjugate gradients")
@@ -71,9 +71,11 @@ def robust_accuracy(fit: FitState) -> Accuracy:
     return DenseAccuracy(moments, precision, fit.active, fit.model.feature_units)
 
 
-def is_one_sample(fit: FitState) -> bool:
-    """Whether there is one sample, whose score at the estimate says nothing of its variance."""
-    return fit.size.n == 1
+def is_one_graph(fit: FitState) -> bool:
+    """Whether there is one sample of a graph: its score at the estimate says nothing of the variance, but its terms do."""
+    dataset = fit.needed.dataset
+    alone = fit.size.n == 1 and dataset.sample_weight is None and dataset.groups is None
+    return alone and fit.model.has_graph and fits_matrices(fit)
 
 
 def spatial_accuracy(fit: FitState, bandwidth: int | None = None) -> DenseAccuracy:

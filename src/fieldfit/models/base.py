@@ -451,6 +451,11 @@ class Model(ABC):
         return None
 
     @property
+    def has_graph(self) -> bool:
+        """Whether every sample has the same variables on one graph, so that `located_scores` gives terms."""
+        return False
+
+    @property
     def joint(self) -> bool:
         """Whether the model describes all values of a sample, so that expectations over samples need no data."""
         return False

@@ -303,6 +303,11 @@ class FieldModel(Model):
         problem.refuse_forbidden()
         return problem
 
+    @property
+    def has_graph(self) -> bool:
+        """Always."""
+        return True
+
     def located_scores(
         self, problem: Problem, dataset: Dataset, selection: Selection, theta: FloatArray
     ) -> tuple[LocatedScores, Ragged]:
