@@ -23,6 +23,7 @@ _HOMES = {
     "Factor": "fieldfit.models.mrf",
     "FamilyMixtures": "fieldfit.api.mixtures",
     "Fit": "fieldfit.api.result",
+    "GraphCRF": "fieldfit.estimators.graph_crf",
     "MarkovRandomField": "fieldfit.models.mrf",
     "PairwiseField": "fieldfit.estimators.pairwise_field",
     "Policy": "fieldfit.policies",
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from fieldfit.api.validation import cross_validate as cross_validate
     from fieldfit.data.locate import find_data as find_data
     from fieldfit.estimators.crf_tagger import CRFTagger as CRFTagger
+    from fieldfit.estimators.graph_crf import GraphCRF as GraphCRF
     from fieldfit.estimators.pairwise_field import PairwiseField as PairwiseField
     from fieldfit.models.boltzmann import BoltzmannMachine as BoltzmannMachine
     from fieldfit.models.boltzmann_chain import BoltzmannChain as BoltzmannChain
