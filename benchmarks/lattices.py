@@ -66,6 +66,7 @@ def main() -> None:
     parser.add_argument("size", nargs="?", type=int, default=64)
     parser.add_argument("models", nargs="*")
     parser.add_argument("--simulated", action="store_true", help="errors from simulation")
+    parser.add_argument("--seed", type=int, default=7, help="seed of the lattices")
     chosen = parser.parse_args()
     ff.set_threads(1)
     kind = "model" if chosen.simulated else "robust"
@@ -73,7 +74,7 @@ def main() -> None:
     for name, (model, theta, policies) in cases(chosen.size).items():
         if chosen.models and name not in chosen.models:
             continue
-        draws = model.sample(theta, chosen.replications, random_state=7, method="gibbs", thin=50).values
+        draws = model.sample(theta, chosen.replications, random_state=chosen.seed, method="gibbs", thin=50).values
         for number, policy in enumerate(policies):
             pairs, seconds = measure(model, theta, policy, draws, kind)
             print(f"{name} | {names.get(number, policy)} | {pairs} | {seconds:.2f} s", flush=True)

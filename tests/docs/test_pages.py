@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fieldfit import find_data
+from fieldfit.types import MissingDataError
+
 ROOT = Path(__file__).parents[2]
 PAGES = {
     path.name: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -38,6 +41,11 @@ def test_examples_run(name, tmp_path, monkeypatch):
     for block in re.findall(r"```python\n(.*?)```", PAGES[name], re.DOTALL):
         if "distributed" in block:  # an extra
             pytest.importorskip("distributed")
+        for name_of_data in re.findall(r'find_data\("([^"]+)"\)', block):
+            try:
+                find_data(name_of_data)
+            except MissingDataError as missing:
+                pytest.skip(str(missing))
         exec(compile(block, name, "exec"), names)
 
 

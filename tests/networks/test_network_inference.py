@@ -1,6 +1,7 @@
 """Debiased couplings and their errors, the bootstrap, stability selection, centrality, predictability."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fieldfit import networks
@@ -167,3 +168,19 @@ def test_predictability(frame):
     assert table["majority"]["b"] == pytest.approx(majority)
     assert table["normalised"]["b"] == pytest.approx((right - majority) / (1 - majority))
     assert table["normalised"]["b"] > 0.2
+
+
+def test_a_nearly_separated_column_has_a_caution():
+    random = np.random.default_rng(0)
+    first = random.random(120) < 0.5
+    other = first.copy()
+    other[[np.flatnonzero(first)[0], np.flatnonzero(~first)[0]]] ^= (
+        True  # a third of the bootstrap samples lack one of the two
+    )
+    x = np.column_stack([first, other, random.random(120) < 0.5, random.random(120) < 0.5])
+    frame = pd.DataFrame(x.astype(int), columns=["one", "copy", "c", "d"])
+    text = networks.analyse(frame, resamples=60).summary()
+    assert "Caution: for" in text
+    assert "copy" in text[text.index("Caution") :]
+    calm = pd.DataFrame((random.random((300, 3)) < 0.5).astype(int), columns=list("abc"))
+    assert "Caution" not in networks.analyse(calm, resamples=60).summary()

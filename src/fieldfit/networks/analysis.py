@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import pandas
 
 
+#: Bootstrap error over standard error of a pair above which its debiased interval is not to be trusted.
+_LARGEST_RATIO = 2.0
+
+
 @dataclass(frozen=True, eq=False)
 class Analysis:
     """A network with its tables.
@@ -82,7 +86,25 @@ class Analysis:
                     f"Check of the standard errors of debiased estimates: the bootstrap's are {ratio.median():.2f} times "
                     f"as large (median of pairs; {ratio.quantile(0.05):.2f} to {ratio.quantile(0.95):.2f} in 90% of them)."
                 )
+                lines += _unstable(self.edges, ratio)
         return "\n".join(lines)
+
+
+def _unstable(edges: pandas.DataFrame, ratio: pandas.Series) -> list[str]:
+    """A caution where the bootstrap contradicts standard errors: columns that others nearly determine, or rare values."""
+    far = ratio[ratio > _LARGEST_RATIO].sort_values(ascending=False)
+    if far.empty:
+        return []
+    worst = edges.loc[far.index[0]]
+    ends = edges.loc[far.index, ["from", "to"]].to_numpy().ravel()
+    names, counts = np.unique(ends, return_counts=True)
+    often = ", ".join(names[np.argsort(-counts, kind="stable")][:3].tolist())
+    return [
+        f"Caution: for {len(far)} of {len(ratio)} pairs the bootstrap's error is more than {_LARGEST_RATIO:g} times the "
+        f"standard error (up to {far.iloc[0]:.0f} times, {worst['from']} - {worst['to']}; most often with {often}). In "
+        "some bootstrap samples the other columns nearly determine such a column. Do not rely on these debiased intervals; "
+        "use weight_lower and weight_upper, or leave such columns out."
+    ]
 
 
 def analyse(
