@@ -180,15 +180,15 @@ def spread_line(outputs: list[str]) -> str:
     return f"{_SPREAD} {len(outputs)} runs, in this order, median (lowest to highest): {shown}.\n"
 
 
-def run(command: list[str]) -> str:
-    """What a script prints."""
+def run(command: list[str]) -> str | None:
+    """What a script prints; None if it fails, for example because a peer is not installed."""
     script = ROOT / "benchmarks" / command[0]
     done = subprocess.run(
         [sys.executable, str(script), *command[1:]], capture_output=True, text=True, check=False, cwd=ROOT
     )
     if done.returncode:
         print(done.stderr[-2000:], file=sys.stderr)
-        raise SystemExit(f"{script.name} failed; its section is as it was.")
+        return None
     return done.stdout
 
 
@@ -206,6 +206,7 @@ def main() -> None:
         parser.error("--recorded takes the output of one section: name it")
     wanted = options.names or (list(QUICK) if options.quick else list(RUNS))
     texts = sections()
+    failed: list[str] = []
     for name in wanted:
         title, command, note, runs = RUNS[name]
         print(f"{name}: {' '.join(command)}", flush=True)
@@ -213,7 +214,11 @@ def main() -> None:
         if options.recorded is not None:
             outputs = [options.recorded.read_text(encoding="utf-8")]
         else:
-            outputs = [run(command) for _ in range(runs)]
+            printed = [run(command) for _ in range(runs)]
+            outputs = [text for text in printed if text is not None]
+            if len(outputs) < runs:
+                failed.append(name)
+                continue
         for line in compare(texts.get(name, ""), outputs):
             print(line, flush=True)
         print(f"  {time.perf_counter() - began:.0f} s", flush=True)
@@ -228,6 +233,8 @@ def main() -> None:
             texts[name] += f"\n{line}"
         body = "".join(f"\n<!-- {key} -->\n{texts[key].strip()}\n" for key in RUNS if key in texts)
         PAGE.write_text(HEAD + body, encoding="utf-8")
+    if failed:
+        raise SystemExit(f"Failed, and as they were on the page: {', '.join(failed)}.")
 
 
 if __name__ == "__main__":
