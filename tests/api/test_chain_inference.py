@@ -227,3 +227,14 @@ def test_a_boltzmann_chain_has_standard_errors_for_what_is_identified():
         # symbols given labels are a plain multinomial: the log ratio of two counts and its textbook error
         assert estimate.estimate == pytest.approx(np.log(counts[0] / counts[1]), abs=1e-4)
         assert estimate.standard_error == pytest.approx(np.sqrt(1 / counts[0] + 1 / counts[1]), rel=0.1)
+
+
+def test_steps_from_one_policy_to_another():
+    """``PL1 >> FL``: within a tenth of a standard error of the full fit, and the same errors."""
+    data = crf_data(600, 3)
+    full, steps = (ff.fit(CRF, data, policy, fixed=FIXED) for policy in ("FL", "PL1 >> FL"))
+    assert str(steps.estimator) == "PL1 >> FL"
+    free = full.free
+    errors = full.standard_errors()[free]
+    assert np.max(np.abs(steps.theta - full.theta)[free] / errors) < 0.1
+    np.testing.assert_allclose(steps.standard_errors()[free], errors, rtol=0.02)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: Conditions up to which the algebra is dense.
 MOST_CONDITIONS = 3_000
 #: Conditions up to which the default tries a larger graph distance, and the largest distance that it tries.
-MOST_CONDITIONS_TRIED, _LARGEST_DISTANCE_TRIED = 1_200, 3
+MOST_CONDITIONS_TRIED, _LARGEST_DISTANCE_TRIED = 2_000, 3
 #: Predicted excess over maximum likelihood at which no larger distance is tried.
 SMALL_EXCESS = 0.005
 #: Samples behind the derivative of the equations, and on which refined and first estimate are compared.
@@ -64,7 +64,7 @@ def model_weights(
 ) -> tuple[Stack, Weights, Sequence[ScoreMoments], str]:
     """The best weights at θ, the moments they come from (two halves of the draws, or exact) and how those were made.
 
-    ``distance=None`` increases the graph distance while that reduces the predicted variance by `WORTH`, and up to 1,200
+    ``distance=None`` increases the graph distance while that reduces the predicted variance by `WORTH`, and up to 2,000
     conditions. ``draws`` is a fixed number of draws; by default there are 8 for each condition and at least 4,000, and more
     (up to 30,000) while their noise matters. ``given`` are other conditions than those of the policy.
     ``exact_ridge`` is the ridge where the moments are exact: 0 for theory, small for the finite samples of a fit.
