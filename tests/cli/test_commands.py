@@ -202,6 +202,9 @@ def test_theory_compares_policies(run, saved, tmp_path):
     published = run("theory", *policies, *here, "--formula", "published", "--json").json["policies"]
     assert [round(policy["efficiency"]["det"], 3) for policy in published] == [1.624, 1.432]
     assert [round(policy["flops"]) for policy in published] == [110, 200]
+    staged = run("theory", "PL1", "FL", "PL1 >> optimal", "PL1 >> FL", *here, "--json").json["policies"]
+    plain, full, *two = (policy["flops"] for policy in staged)
+    assert two == [2 * plain, plain + full]
     theta = tmp_path / "theta.txt"
     theta.write_text("-1 -1 -1 -1 -1\n1,1,1,1,1\n")
     from_file = run("theory", "PL1", "--m", 5, "--theta", theta, "--json").json

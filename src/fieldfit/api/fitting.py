@@ -23,7 +23,7 @@ from fieldfit.api.sharded import Place, prepare_shards, refuse_pieces, shown
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
 from fieldfit.arguments import positive_number, seed, whole_number
-from fieldfit.models.base import Model
+from fieldfit.models.base import Model, check_model
 from fieldfit.models.identification import with_open_weights
 from fieldfit.objective import ByParameter, Penalty
 from fieldfit.optim import Progress, Solution, Status
@@ -156,6 +156,7 @@ def fit(
     >>> fit.standard_errors().round(2)
     array([0.11, 0.14, 0.12])
     """
+    check_model(model, "fit")
     began = time.perf_counter()
     numeric = (
         1e-6 if isinstance(tol, str) and tol == "statistical" else positive_number(tol, "tol", ", or 'statistical'")

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from fieldfit.api.contrasts import NamedFunctionals
 from fieldfit.api.fitting import fit
-from fieldfit.models.base import Model
+from fieldfit.models.base import Model, check_model
 from fieldfit.models.work import clock
 from fieldfit.objective import precision_of
 from fieldfit.planner.planning import check_enough, make_plan
@@ -89,6 +89,7 @@ def plan(
     >>> plan.best
     'FL'
     """
+    check_model(model, "plan")
     target = Target.of(budget, flops, efficiency)
     started, began = time.perf_counter(), clock()
     dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind)

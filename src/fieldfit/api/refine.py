@@ -61,6 +61,8 @@ def refine(fit: Fit, second: Optimal | Policy | Simulated | str = "optimal") -> 
     >>> str(better.estimator)
     'PL1 >> optimal'
     """
+    if not hasattr(fit, "refinement"):
+        raise PolicyError(f"refine takes a fit, such as fieldfit.fit(model, data, 'PL1'); got {type(fit).__name__}.")
     if isinstance(second, str):
         staged = as_estimator(f"PL1 >> {second}")
         assert isinstance(staged, Staged)

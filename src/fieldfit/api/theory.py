@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fieldfit.arguments import count_of
 from fieldfit.data.samples import Table
-from fieldfit.models.base import Problem
+from fieldfit.models.base import Problem, check_model
 from fieldfit.models.field import FieldModel
 from fieldfit.models.identification import beyond, interactions, null_space, open_directions
 from fieldfit.policies import Policy, Staged, as_estimator
@@ -75,6 +75,7 @@ def asymptotics(
     >>> round(theory.efficiency(), 3)
     1.247
     """
+    check_model(model, "asymptotics")
     if not model.joint:
         raise ModelError("asymptotics needs a model of all its variables; a conditional model needs observed data.")
     vector = model.check_theta(theta)

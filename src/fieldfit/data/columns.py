@@ -182,6 +182,8 @@ def _parse(text: str, source: str, separator: str | None, comment: str | None) -
 
 
 def _utf8(text: str, source: str) -> bytes:
+    if not isinstance(text, str):
+        raise DataError(f"{source} must be a string of lines with columns; got {type(text).__name__}.")
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:

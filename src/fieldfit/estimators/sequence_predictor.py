@@ -34,10 +34,7 @@ class SequencePredictor:
     def model_(self) -> ChainCRF:
         """The fitted chain."""
         check_is_fitted(self, "fit_")
-        model = self.fit_.model
-        if not isinstance(model, ChainCRF):
-            raise ModelError(f"A CRFTagger holds a chain CRF; this fit is of the kind {model.kind!r}.")
-        return model
+        return self.fit_.model.as_crf("CRFTagger")
 
     def _encode(self, X: object, y: object = None, unknown_labels: str = "mark") -> Sequences:
         check_is_fitted(self, "fit_")

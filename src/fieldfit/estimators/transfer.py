@@ -14,9 +14,7 @@ from fieldfit.types import FloatArray, IntArray, ModelError
 
 def transferred(fit: Fit, model: ChainCRF) -> FloatArray:
     """θ of ``model`` with the weights of ``fit`` wherever both models have one."""
-    old = fit.model
-    if not isinstance(old, ChainCRF):
-        raise ModelError(f"A chain CRF can start from another one; this fit is of the kind {old.kind!r}.")
+    old = fit.model.as_crf("The start of a CRFTagger")
     label = _matched(old.labels, model.labels, old.n_labels, model.n_labels, "labels")
     feature = _matched(old.features, model.features, old.n_features, model.n_features, "features")
     theta = np.zeros(model.n_parameters)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from fieldfit.inference.ragged import Ragged
+    from fieldfit.models.chain_crf import ChainCRF
     from fieldfit.models.field import FieldModel
     from fieldfit.models.located import LocatedScores
     from fieldfit.models.work import FamilyWork
@@ -284,6 +285,7 @@ class Cost:
 QUESTIONS = frozenset(
     {
         "all_samples",
+        "as_crf",
         "as_field",
         "candidate_policies",
         "check_estimable",
@@ -300,6 +302,12 @@ QUESTIONS = frozenset(
         "with_input_names",
     }
 )
+
+
+def check_model(model: object, what: str) -> None:
+    """Refuse what is no model."""
+    if not isinstance(model, Model):
+        raise ModelError(f"{what} needs a model, such as BoltzmannMachine(5); got {type(model).__name__}.")
 
 
 class Model(ABC):
@@ -440,8 +448,7 @@ class Model(ABC):
     def as_field(self, what: str) -> FieldModel:
         """The model as a field with the same variables in every sample; ModelError, about ``what``, where it is none."""
         raise ModelError(
-            f"{what} is for fields with the same variables in every sample; a {self.kind} model has sequences. Use one "
-            f"stage, or a second stage that is a policy, such as '>> FL'."
+            f"{what} is for fields with the same variables in every sample; a {self.kind} model has sequences."
         )
 
     def located_scores(
@@ -449,6 +456,10 @@ class Model(ABC):
     ) -> tuple[LocatedScores, Ragged] | None:
         """The scores as sums of terms that belong to variables, and the variables' graph; None for models without one."""
         return None
+
+    def as_crf(self, what: str) -> ChainCRF:
+        """The model as a chain CRF; ModelError, about ``what``, where it is none."""
+        raise ModelError(f"{what} needs a chain CRF; this model is of the kind {self.kind!r}.")
 
     @property
     def has_graph(self) -> bool:

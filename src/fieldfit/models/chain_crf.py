@@ -279,6 +279,11 @@ class ChainCRF(ChainModel):
         """Number of parameters r, the length of θ."""
         return self.layout.n_parameters
 
+    def as_crf(self, what: str) -> ChainCRF:
+        """The model itself."""
+        del what
+        return self
+
     @property
     def parameter_names(self) -> Sequence[str]:
         """``feature:label``, ``label->label``, ``^->label``, ``label->$``. Each name is created on access."""

@@ -9,7 +9,7 @@ Every field model (`MarkovRandomField`, `BoltzmannMachine`, `Potts`) builds its 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -50,6 +50,16 @@ def _checked_labels(labels: Sequence[object]) -> tuple[object, ...]:
     return tuple(labels)
 
 
+def checked_names(names: object, m: int) -> tuple[str, ...]:
+    """One name for each of ``m`` variables, all different."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ModelError(f"names must be a list with one name for each of the {m} variables; got {names!r}.")
+    checked = tuple(map(str, names))
+    if len(checked) != m or len(set(checked)) != m:
+        raise ModelError(f"The {m} variables need {m} different names; got {list(checked)}.")
+    return checked
+
+
 class FieldModel(Model):
     """A discrete Markov random field: the base class of `BoltzmannMachine`, `Potts` and `MarkovRandomField`.
 
@@ -87,10 +97,8 @@ class FieldModel(Model):
                 )
 
     def _name(self, names: Sequence[str]) -> None:
-        self.names = tuple(map(str, names))
+        self.names = checked_names(names, self.m)
         self.named = True
-        if len(self.names) != self.m or len(set(self.names)) != self.m:
-            raise ModelError(f"The {self.m} variables need {self.m} different names; got {list(self.names)}.")
 
     def with_names(self, names: Sequence[str]) -> Self:
         """Return the same model with other names for its variables.

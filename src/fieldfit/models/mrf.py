@@ -14,7 +14,7 @@ import numpy as np
 
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
-from fieldfit.models.field import FieldModel
+from fieldfit.models.field import FieldModel, checked_names
 from fieldfit.types import Arrays, FloatArray, ModelError, Plain
 
 
@@ -218,7 +218,7 @@ class MarkovRandomField(FieldModel):
     def with_names(self, names: Sequence[str]) -> MarkovRandomField:
         """Return the same model with other names for its variables."""
         header, arrays = self.specification()
-        return MarkovRandomField.from_specification(header | {"names": list(names)}, arrays)
+        return MarkovRandomField.from_specification(header | {"names": list(checked_names(names, self.m))}, arrays)
 
     def specification(self) -> tuple[Plain, Arrays]:
         """Describe the model: scopes and names as JSON values, features and offsets as arrays."""

@@ -83,6 +83,8 @@ class Policy:
         >>> print(ff.Policy.parse("0.7*PL1 + 0.3*PL2@0.5"))
         0.7*PL1 + 0.3*PL2@0.5
         """
+        if not isinstance(text, str):
+            raise PolicyError(f"A policy is parsed from a text such as 'PL1 + 0.2*PL2'; got {type(text).__name__}.")
         reader = Reader(text)
         if reader.at_end():
             raise PolicyError("The policy is empty: it needs at least one term, such as PL1.")

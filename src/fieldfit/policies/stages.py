@@ -77,6 +77,16 @@ class Staged:
         return f"{self.first} >> {self.second}"
 
 
+def evaluated_policies(estimator: Policy | Staged) -> tuple[Policy, ...]:
+    """The policies that the stages evaluate: moment conditions take the conditional probabilities of the first stage."""
+    if isinstance(estimator, Policy):
+        return (estimator,)
+    first = estimator.first if isinstance(estimator.first, Policy) else Policy.parse("PL1")
+    if isinstance(estimator.second, Simulated):
+        return first, Policy.parse("FL")
+    return first, estimator.second if isinstance(estimator.second, Policy) else first
+
+
 def as_estimator(policy: Policy | Staged | str) -> Policy | Staged:
     """The policy or two-stage estimator that the text describes."""
     if isinstance(policy, Policy | Staged):

@@ -47,15 +47,11 @@ def sample(
     from fieldfit.cli.output import check_folder, note, print_json
     from fieldfit.cli.values import as_evidence
     from fieldfit.data.atomic import atomic_writer
-    from fieldfit.models.field import FieldModel
-    from fieldfit.types import ModelError
 
     limit_threads(threads)
     check_folder(out)
     fit = load(path)
-    model = fit.model
-    if not isinstance(model, FieldModel):
-        raise ModelError(f"{path} contains a model of the kind {model.kind!r}, which this command cannot draw from.")
+    model = fit.model.as_field("fieldfit sample")
     evidence = as_evidence(given or [], model.names, model.states)
     options = {name: value for name, value in (("burn_in", burn_in), ("thin", thin)) if value is not None}
     draws = model.sample(fit.theta, n, seed, evidence=evidence, method=method.value, **options)

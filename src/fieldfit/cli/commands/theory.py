@@ -61,7 +61,8 @@ def theory(
     from fieldfit.api.theory import asymptotics
     from fieldfit.cli.output import print_json, print_table
     from fieldfit.models.cost import sample_flops
-    from fieldfit.policies import Policy, Staged, as_estimator
+    from fieldfit.policies import as_estimator
+    from fieldfit.policies.stages import evaluated_policies
     from fieldfit.report.table import PlainTable
 
     limit_threads(threads)
@@ -69,15 +70,14 @@ def theory(
     field, vector = _model_and_theta(model, theta, m, machine)
     records: list[Plain] = []
     for policy in parsed:
-        # Cost is that of an evaluation of the first stage.
-        first = policy.first if isinstance(policy, Staged) else policy
-        bound = (first if isinstance(first, Policy) else Policy.parse("PL1")).bind(field.structure())
+        stages = evaluated_policies(policy)
+        bound = stages[0].bind(field.structure())
         theory = asymptotics(field, vector, policy, formula=formula.value, n_simulated=draws, random_state=seed)
         records.append(
             {
                 "policy": str(policy),
                 "components": float(bound.expected_counts().sum()),
-                "flops": sample_flops(field, bound),
+                "flops": sum(sample_flops(field, stage.bind(field.structure())) for stage in stages),
                 **theory.to_dict(),
                 "why_no_mle": theory.why_no_mle or None,
                 "note": theory.note or None,
@@ -101,6 +101,10 @@ def theory(
         f"Variance relative to maximum likelihood, {formula.value} formula, {records[0]['method']}; for each sample.",
         "root is det^(1/r), the ratio per parameter.",
     ]
+    if any(len(evaluated_policies(policy)) > 1 for policy in parsed):
+        notes.append(
+            "FLOPs of two stages: one evaluation of each; computing the weights of a second stage is not counted."
+        )
     notes += list(dict.fromkeys(record["why_no_mle"] for record in records if record["why_no_mle"]))
     notes += [f"{record['policy']}: {record['note']}" for record in records if record["note"]]
     title = f"{field.kind}: {field.m} variables, {field.n_parameters} parameters"
@@ -113,7 +117,6 @@ def _model_and_theta(
     """The model that the options describe and θ, both checked."""
     from fieldfit.api.files import load
     from fieldfit.cli.values import as_theta
-    from fieldfit.models.field import FieldModel
     from fieldfit.models.mrf import MarkovRandomField
     from fieldfit.types import ModelError
 
@@ -129,11 +132,7 @@ def _model_and_theta(
         model, vector = MarkovRandomField.from_uai(kind)
     elif "." in kind or "/" in kind:
         fit = load(kind)
-        if not isinstance(fit.model, FieldModel):
-            raise ModelError(
-                f"{kind} contains a model of the kind {fit.model.kind!r}; this command accepts fields only."
-            )
-        model, vector = fit.model, fit.theta
+        model, vector = fit.model.as_field("fieldfit theory"), fit.theta
     else:
         raise ModelError(f"--model is {kind!r}; give boltzmann, a saved fit (model.ff) or a UAI network (model.uai).")
     return model, vector if theta is None else model.check_theta(as_theta(theta))
