@@ -30,6 +30,7 @@ void bind_gibbs(nb::module_& module);
 void bind_selection(nb::module_& module);
 void bind_pairwise(nb::module_& module);
 void bind_potts(nb::module_& module);
+void bind_potts_blocks(nb::module_& module);
 void bind_potts_centred(nb::module_& module);
 void bind_identity(nb::module_& module);
 void bind_pairwise_moments(nb::module_& module);

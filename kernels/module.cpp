@@ -53,6 +53,7 @@ NB_MODULE(_kernels, module) {
     ff::bind_selection(module);
     ff::bind_pairwise(module);
     ff::bind_potts(module);
+    ff::bind_potts_blocks(module);
     ff::bind_potts_centred(module);
     ff::bind_identity(module);
     ff::bind_pairwise_moments(module);

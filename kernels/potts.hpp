@@ -24,12 +24,14 @@ constexpr int64_t potts_group_bytes = 32768;  // rows of a group of neighbours, 
 constexpr int64_t potts_flush = 16384;        // samples whose residuals are summed in single precision
 
 enum class PottsMode : int {
-    gradient = 0,  // value and gradient, summed
-    hessian = 1,   // Hessian times a direction, summed
-    diagonal = 2,  // the diagonal of the negative Hessian, summed
-    values = 3,    // log p of each component
-    products = 4,  // score of each component times a direction
-    residuals = 5  // [x = a] - p(a) of each component
+    gradient = 0,   // value and gradient, summed
+    hessian = 1,    // Hessian times a direction, summed
+    diagonal = 2,   // the diagonal of the negative Hessian, summed
+    values = 3,     // log p of each component
+    products = 4,   // score of each component times a direction
+    residuals = 5,  // [x = a] - p(a) of each component
+    fields = 6,     // the fields themselves, and along a direction
+    scatter = 7     // sums of given residuals
 };
 
 // Numbers of a row: whole cache lines, or half a line where that is enough.
@@ -61,7 +63,8 @@ struct PottsTask {
     Real* gradient;                       // (degree, q, padded), added to; for modes with sums
     Real* field_gradient;                 // (padded), added to
     double* out;                          // (count) or, for residuals, (count, q)
-    Real *fields, *moved;                 // (potts_chunk, padded) each, for the task's own use
+    Real *fields, *moved;                 // (potts_chunk, padded) each, for the task's own use; for the last two modes
+                                          // (count, padded): fields that are set, or residuals that are read
     uint64_t* words;                      // potts_words(degree), likewise
 };
 

@@ -7,35 +7,20 @@
 
 #include "bindings.hpp"
 #include "potts.hpp"
+#include "potts_graph.hpp"
 #include "thread_number.hpp"
 
 namespace ff {
 
-static void need(bool condition, const char* message) {
-    if (!condition) throw nb::value_error(message);
-}
-
 // Samples, graph and selected components, checked once; evaluations then bring parameters only.
-class PottsField {
+class PottsField : private PottsGraph {
   public:
     PottsField(In2<uint8_t> columns, In2<int32_t> edges, int64_t q, In<int64_t> pointer, In<int64_t> samples,
                bool single)
-        : columns_(columns),
-          edges_(edges),
+        : PottsGraph(columns, edges, q, single ? potts_padded<float>(q) : potts_padded<double>(q)),
           pointer_(pointer),
           samples_(samples),
-          m_(static_cast<int64_t>(columns.shape(0))),
-          n_(static_cast<int64_t>(columns.shape(1))),
-          n_edges_(static_cast<int64_t>(edges.shape(0))),
-          q_(q),
-          padded_(single ? potts_padded<float>(q) : potts_padded<double>(q)),
           single_(single) {
-        need(q >= 2 && q <= 256, "a site must have 2 to 256 states");
-        need(m_ >= 1 && n_ >= 1, "there must be at least one site and one sample");
-        need(n_edges_ == 0 || edges.shape(1) == 2, "edges must have two columns");
-        uint8_t largest = 0;
-        for (int64_t i = 0; i < m_ * n_; ++i) largest = std::max(largest, columns.data()[i]);
-        need(largest < q, "a sample has a state that does not exist");
         listed_ = pointer.shape(0) != 0;
         if (listed_) {
             need(static_cast<int64_t>(pointer.shape(0)) == m_ + 1, "pointer needs one number for each site and one");
@@ -45,20 +30,6 @@ class PottsField {
             for (int64_t i = 0; i < p[m_]; ++i)
                 need(samples.data()[i] >= 0 && samples.data()[i] < n_, "a listed sample does not exist");
         }
-        start_.assign(static_cast<size_t>(m_) + 1, 0);
-        const int32_t* ends = edges.data();
-        for (int64_t e = 0; e < 2 * n_edges_; ++e) {
-            need(ends[e] >= 0 && ends[e] < m_, "an edge names a site that does not exist");
-            ++start_[static_cast<size_t>(ends[e]) + 1];
-        }
-        for (int64_t e = 0; e < n_edges_; ++e) need(ends[2 * e] != ends[2 * e + 1], "an edge joins a site to itself");
-        for (int64_t j = 0; j < m_; ++j) {
-            degree_ = std::max(degree_, start_[static_cast<size_t>(j) + 1]);
-            start_[static_cast<size_t>(j) + 1] += start_[static_cast<size_t>(j)];
-        }
-        half_.resize(static_cast<size_t>(2 * n_edges_));
-        std::vector<int64_t> next(start_.begin(), start_.end() - 1);
-        for (int64_t e = 0; e < 2 * n_edges_; ++e) half_[static_cast<size_t>(next[static_cast<size_t>(ends[e])]++)] = e;
         // Tasks depend on the sizes only, so that the sums are the same for any number of threads.
         const int64_t size = std::max<int64_t>(2 * n_edges_ * q_ * padded_ + m_ * padded_, 1);
         slices_ = m_ >= 16 ? 1 : std::min<int64_t>((31 + m_) / m_, std::max<int64_t>(1, (int64_t{1} << 22) / size));
@@ -303,42 +274,6 @@ class PottsField {
                     weighted ? sample_weight.data() : nullptr};
     }
 
-    // The rows of a site's couplings: of edge (a, b) by the state of b where the site is a, and the other way round.
-    template <class Real>
-    void lay_out(int64_t j, const double* couplings, Real* rows) const {
-        const int64_t begin = start_[static_cast<size_t>(j)], end = start_[static_cast<size_t>(j) + 1];
-        for (int64_t place = begin; place < end; ++place, rows += q_ * padded_) {
-            const int64_t half = half_[static_cast<size_t>(place)];
-            const double* table = couplings + half / 2 * q_ * q_;
-            const int64_t by_other = half % 2 ? q_ : 1, by_own = half % 2 ? 1 : q_;
-            for (int64_t s = 0; s < q_; ++s) {
-                Real* row = rows + s * padded_;
-                for (int64_t a = 0; a < q_; ++a) row[a] = static_cast<Real>(table[s * by_other + a * by_own]);
-                for (int64_t a = q_; a < padded_; ++a) row[a] = 0;
-            }
-        }
-    }
-
-    // The rows of one end of an edge become its table, or are added to it.
-    void take_block(int64_t half, const double* rows, double* by_edge, bool add) const {
-        double* table = by_edge + half / 2 * q_ * q_;
-        if (half % 2) {
-            for (int64_t s = 0; s < q_; ++s, table += q_, rows += padded_)
-                for (int64_t a = 0; a < q_; ++a) table[a] = add ? table[a] + rows[a] : rows[a];
-        } else {
-            for (int64_t a = 0; a < q_; ++a, table += q_)
-                for (int64_t s = 0; s < q_; ++s)
-                    table[s] = add ? table[s] + rows[s * padded_ + a] : rows[s * padded_ + a];
-        }
-    }
-
-    // The field of a site, padded with what adds nothing: -inf to a field, 0 to a direction.
-    template <class Real>
-    void lay_out_field(int64_t j, const double* fields, Real* to, Real padding) const {
-        for (int64_t a = 0; a < q_; ++a) to[a] = static_cast<Real>(fields[j * q_ + a]);
-        std::fill(to + q_, to + padded_, padding);
-    }
-
     template <class Real>
     PottsTask<Real> prepared(const Call& call, int64_t j, const Worker<Real>& own) const {
         const int64_t begin = start_[static_cast<size_t>(j)];
@@ -371,13 +306,9 @@ class PottsField {
         return task;
     }
 
-    In2<uint8_t> columns_;
-    In2<int32_t> edges_;
     In<int64_t> pointer_, samples_;
-    int64_t m_, n_, n_edges_, q_, padded_, slices_ = 1, degree_ = 0;
+    int64_t slices_ = 1;
     bool single_, listed_ = false;
-    std::vector<int64_t> start_,
-        half_;  // the edges of each site: half 2 e is the first end of edge e, 2 e + 1 the second
 };
 
 void bind_potts(nb::module_& module) {

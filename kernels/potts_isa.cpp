@@ -192,8 +192,42 @@ static Real mean_of(const Real* weight, const Real* along, int64_t padded) {
     return mean;
 }
 
+// fields = field + sums of rows, for samples start..start + count - 1 of the task, whose states are packed.
+template <class Real>
+static void sum_fields(const PottsTask<Real>& task, const Real* field, const Real* rows, Real* fields, int64_t count) {
+    fill_rows(fields, field, count, task.padded);
+    all_rows<false>(task, rows, fields, count);
+}
+
+template <class Real>
+static void scatter_residuals(const PottsTask<Real>& task, const Real* residuals, int64_t count) {
+    for (int64_t i = 0; i < count; ++i)
+        for (int64_t a = 0; a < task.padded; ++a) task.field_gradient[a] += residuals[i * task.padded + a];
+    all_rows<true>(task, residuals, task.gradient, count);
+}
+
+// The modes that pass fields or residuals of all samples of the task on.
+template <class Real>
+static void pass_on(const PottsTask<Real>& task) {
+    for (int64_t start = 0; start < task.count; start += potts_chunk) {
+        const int64_t count = start + potts_chunk < task.count ? potts_chunk : task.count - start;
+        const int64_t place = start * task.padded;
+        pack_states(task, start, count);
+        if (task.mode == PottsMode::scatter) {
+            scatter_residuals(task, task.fields + place, count);
+        } else {
+            sum_fields(task, task.field, task.rows, task.fields + place, count);
+            if (task.direction) sum_fields(task, task.field_direction, task.direction, task.moved + place, count);
+        }
+    }
+}
+
 template <class Real>
 static double run_task(const PottsTask<Real>& task) {
+    if (task.mode == PottsMode::fields || task.mode == PottsMode::scatter) {
+        pass_on(task);
+        return 0.0;
+    }
     const int64_t q = task.q, padded = task.padded;
     Real *fields = task.fields, *moved = task.moved;
     double log_sum[potts_chunk], sum[potts_chunk], observed[potts_chunk];
@@ -208,12 +242,8 @@ static double run_task(const PottsTask<Real>& task) {
         else
             own = task.own + task.first + start;
         pack_states(task, start, count);
-        fill_rows(fields, task.field, count, padded);
-        all_rows<false>(task, task.rows, fields, count);
-        if (directed) {
-            fill_rows(moved, task.field_direction, count, padded);
-            all_rows<false>(task, task.direction, moved, count);
-        }
+        sum_fields(task, task.field, task.rows, fields, count);
+        if (directed) sum_fields(task, task.field_direction, task.direction, moved, count);
         // The fields themselves become exponentials.
         for (int64_t i = 0; i < count; ++i) observed[i] = static_cast<double>(fields[i * padded + own[i]]);
         exponentials(fields, count, padded, log_sum, sum);
@@ -260,13 +290,11 @@ static double run_task(const PottsTask<Real>& task) {
                         task.out[place * q + a] = -weight * inverse * static_cast<double>(row[a]);
                     task.out[place * q + own[i]] += weight;
                     break;
+                default:
+                    break;
             }
         }
-        if (task.gradient) {
-            for (int64_t i = 0; i < count; ++i)
-                for (int64_t a = 0; a < padded; ++a) task.field_gradient[a] += fields[i * padded + a];
-            all_rows<true>(task, fields, task.gradient, count);
-        }
+        if (task.gradient) scatter_residuals(task, fields, count);
     }
     return total;
 }

@@ -650,6 +650,69 @@ class PottsField:
         Numbers of each component of some samples (modes values, products, residuals).
         """
 
+class PottsBlocks:
+    """
+    The samples, graph and selected blocks of a Potts field, checked once.
+
+    columns (sites, samples) are the states; block b has the sites members[block_pointer[b]:block_pointer[b+1]].
+    pointer and samples list the samples of each block in increasing order, or are empty for all.
+    Modes are those of kernels/potts.hpp.
+    """
+
+    def __init__(
+        self,
+        columns: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+        edges: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+        q: int,
+        block_pointer: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        members: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        pointer: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        samples: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ) -> None: ...
+    def sums(
+        self,
+        mode: int,
+        first: int,
+        count: int,
+        couplings: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        fields: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        couplings_direction: Annotated[
+            NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        fields_direction: Annotated[
+            NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        sample_weight: Annotated[
+            NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        couplings_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        fields_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        n_threads: int,
+    ) -> float:
+        """
+        Set the results to sums over some samples and return the value (modes gradient, hessian, diagonal).
+        """
+
+    def by_sample(
+        self,
+        mode: int,
+        first: int,
+        count: int,
+        couplings: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        fields: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        couplings_direction: Annotated[
+            NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        fields_direction: Annotated[
+            NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+        n_threads: int,
+    ) -> None:
+        """Sums over the blocks of each of some samples (modes values, products)."""
+
 def centred_couplings(
     edges: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
     frequencies: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],

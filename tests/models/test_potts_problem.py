@@ -10,6 +10,7 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.models.field_problem import FieldProblem
+from fieldfit.models.potts_blocks_problem import PottsBlocksProblem
 from fieldfit.models.potts_problem import PottsProblem, potts_supports, worth_a_kernel
 from fieldfit.policies import Policy
 from fieldfit.threads import use_threads
@@ -146,8 +147,11 @@ def test_which_problems_use_the_kernel() -> None:
     data = model.read(codes)
     bound = Policy.parse("PL1 + 0.01*PL2").bind(model.structure())
     problem: Any = model.compile(data, bound.draw(0, 0, 3000))
-    assert [type(part) for part in problem.parts] == [PottsProblem, FieldProblem]
+    assert [type(part) for part in problem.parts] == [PottsProblem, PottsBlocksProblem]
     assert not potts_supports(bound.draw(0, 0, 3000).parts[1])
+    wide = Policy.parse("PL1 + 0.001*PL6").bind(model.structure())  # 9^6 entries
+    problem = model.compile(data, wide.draw(0, 0, 3000))
+    assert [type(part) for part in problem.parts] == [PottsProblem, FieldProblem]
 
 
 def test_a_fit_by_the_kernel_is_that_of_the_general_engine() -> None:

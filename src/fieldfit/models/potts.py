@@ -26,10 +26,12 @@ from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges, networkx_edges, pairwise_scopes
+from fieldfit.models.potts_blocks import blocks_support
+from fieldfit.models.potts_blocks_problem import PottsBlocksProblem
 from fieldfit.models.potts_problem import PottsProblem, potts_supports, worth_a_kernel
 from fieldfit.models.potts_tables import PottsTables
 from fieldfit.models.sum_problem import SumProblem
-from fieldfit.policies.selection import Selection
+from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import Arrays, IntArray, ModelError, Plain
 
 if TYPE_CHECKING:
@@ -248,23 +250,32 @@ class Potts(FieldModel):
         )
 
     def compile(self, dataset: Dataset, selection: Selection) -> Problem:
-        """Return the problem of one fit: sites given the rest by the Potts kernel where that is faster."""
-        codes = as_table(dataset).codes
+        """Return the problem of one fit: sites and blocks given the rest by the Potts kernels where those are faster."""
+        codes, tables = as_table(dataset).codes, self.tables
         large = (
             not dataset.has_missing and self.q <= 256 and worth_a_kernel(dataset.n, self.m, self.q, self.edge_array)
         )
-        fast = [place for place, part in enumerate(selection.parts) if large and potts_supports(part)]
-        slow = [place for place in range(len(selection.parts)) if place not in fast]
+        sites, blocks, others = [], [], []
+        for place, part in enumerate(selection.parts):
+            if large and potts_supports(part):
+                sites.append(place)
+            elif large and blocks_support(part, self.q):
+                blocks.append(place)
+            else:
+                others.append(place)
+
+        def some(places: list[int]) -> tuple[FamilySelection, ...]:
+            return tuple(selection.parts[place] for place in places)
+
         problems: list[Problem] = []
-        places: list[list[int]] = []
-        if fast:
-            parts = [selection.parts[place] for place in fast]
-            problems.append(PottsProblem(codes, self.tables, parts, single=self.precision == "single"))
-            places.append(fast)
-        if slow:
-            rest = Selection(selection.n, tuple(selection.parts[place] for place in slow), selection.start)
+        if sites:
+            problems.append(PottsProblem(codes, tables, some(sites), single=self.precision == "single"))
+        if blocks:
+            problems.append(PottsBlocksProblem(codes, tables, some(blocks)))
+        if others:
+            rest = Selection(selection.n, some(others), selection.start)
             problems.append(FieldProblem(self.field_arrays, codes, rest))
-            places.append(slow)
+        places = [part for part in (sites, blocks, others) if part]
         return problems[0] if len(problems) == 1 else SumProblem(problems, places)
 
     def specification(self) -> tuple[Plain, Arrays]:

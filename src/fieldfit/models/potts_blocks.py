@@ -1,0 +1,84 @@
+"""Blocks of sites as connected pieces, for the kernel of Potts blocks.
+
+Sites of a block that no path inside the block joins are independent given the rest:
+
+    log p(x_A | rest) = Σ over the connected pieces C of A of log p(x_C | rest)
+
+so a block is the sum of its pieces, and a table is needed for each piece only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from fieldfit.models.pairwise_layout import BlockFamily, EdgeNumbers, sums_by
+from fieldfit.policies.selection import FamilySelection
+from fieldfit.types import FloatArray, Int32Array, IntArray
+
+#: Most entries of a piece's table, most sites of a block and most blocks of a family that the kernel takes.
+LARGEST_TABLE, _MOST_SITES, _MOST_BLOCKS = 1 << 16, 12, 2_000_000
+
+
+def blocks_support(part: FamilySelection, q: int) -> bool:
+    """Whether all components of this part are blocks given all the rest, and their tables small enough."""
+    family = cast(Any, part.family)
+    if family.size is None or not getattr(family, "conditions_on_rest", False) or not hasattr(family, "blocks"):
+        return False
+    if family.size > _MOST_BLOCKS:
+        return False
+    size = getattr(family, "block_size", None)
+    if size is None:
+        size = int(np.diff(family.blocks(np.arange(family.size))[0]).max(initial=1))
+    return bool(size <= _MOST_SITES and q**size <= LARGEST_TABLE)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Piece p has the sites ``members[pointer[p]:pointer[p+1]]`` and belongs to the component ``component[p]``."""
+
+    pointer: IntArray
+    members: Int32Array
+    component: IntArray
+
+    @classmethod
+    def of(cls, family: BlockFamily, edge_number: EdgeNumbers) -> Pieces:
+        """All pieces of all components of a family, component by component."""
+        pointer, members = family.blocks(np.arange(family.size))
+        sizes = np.diff(pointer)
+        label = np.arange(len(members)) - np.repeat(pointer[:-1], sizes)
+        for k in np.unique(sizes[sizes > 1]).tolist():
+            these = pointer[:-1][sizes == k][:, None] + np.arange(k)
+            label[these] = _labels(members[these], edge_number)
+        component = np.repeat(np.arange(family.size), sizes)
+        order = np.lexsort((members, label, component))
+        key = component[order] * (sizes.max(initial=1) + 1) + label[order]
+        first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
+        return cls(np.append(first, len(members)), members[order].astype(np.int32), component[order][first])
+
+    def merged(self, beta: FloatArray) -> tuple[Pieces, FloatArray]:
+        """Equal pieces as one, with the sum of their weights; ``beta`` is for each component."""
+        sizes = np.diff(self.pointer)
+        most = int(sizes.max(initial=1))
+        rows = np.full((len(sizes), most), -1, dtype=np.int32)
+        rows[np.arange(most) < sizes[:, None]] = self.members
+        distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
+        pointer = np.concatenate(([0], np.cumsum((distinct >= 0).sum(axis=1)))).astype(np.int64)
+        weights = sums_by(inverse.ravel(), beta[self.component], len(distinct))
+        return Pieces(pointer, distinct[distinct >= 0], np.arange(len(distinct))), weights
+
+
+def _labels(blocks: IntArray, edge_number: EdgeNumbers) -> IntArray:
+    """For each site of each block (c, k) the least place of the sites that it is joined to inside the block."""
+    count, k = blocks.shape
+    label = np.tile(np.arange(k), (count, 1))
+    high, low = np.tril_indices(k, -1)
+    joined = edge_number(blocks[:, low], blocks[:, high]) >= 0
+    for _ in range(k - 1):
+        for pair, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+            least = np.minimum(label[:, a], label[:, b])
+            label[:, a] = np.where(joined[:, pair], least, label[:, a])
+            label[:, b] = np.where(joined[:, pair], least, label[:, b])
+    return label

@@ -1,0 +1,213 @@
+"""Potts fields by their own kernel: blocks of several sites given all the rest, from one byte a cell.
+
+An evaluation costs what PL1 costs (potts_problem.py) and q^k exponentials for each block of k sites and each sample that
+has it. Nothing but the samples and the listed entries grows with the number of samples (kernels/potts_blocks.hpp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from fieldfit import _kernels
+from fieldfit.models.base import Problem
+from fieldfit.models.pairwise_layout import NO_FLOATS, NO_INTS, BlockFamily, EdgeNumbers, sums_by
+from fieldfit.models.potts_blocks import Pieces
+from fieldfit.models.potts_preconditioner import CentredPreconditioner, state_frequencies
+from fieldfit.models.potts_tables import PottsTables
+from fieldfit.policies.selection import FamilySelection
+from fieldfit.threads import get_threads
+from fieldfit.types import Array, DataError, FloatArray, IntArray
+
+_GRADIENT, _HESSIAN, _DIAGONAL, _VALUES, _PRODUCTS = range(5)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One family: the kernel's handle, the weight of each piece, and the samples that the handle holds (None: all).
+
+    ``use`` (m,) is the summed weight of the components of each site, over all samples of weight 1.
+    """
+
+    handle: Any
+    beta: FloatArray
+    rows: IntArray | None
+    use: FloatArray
+
+
+class PottsBlocksProblem(Problem):
+    """A Potts field compiled with samples and selected blocks.
+
+    Parameters
+    ----------
+    codes : (n, m) states from 0 to q − 1; nothing is missing
+    tables : how θ becomes couplings and fields
+    parts : the selected components; `blocks_support` must hold for each
+    """
+
+    def __init__(self, codes: Array, tables: PottsTables, parts: Sequence[FamilySelection]) -> None:
+        self.tables = tables
+        self.n_samples, self.n_variables = codes.shape
+        self.n_parameters = tables.n_parameters
+        self.n_families = len(parts)
+        if codes.min(initial=0) < 0:
+            raise DataError("A sample has a missing value; the Potts kernel needs complete samples.")
+        self._columns = np.ascontiguousarray(codes.astype(np.uint8).T)
+        edge_number = EdgeNumbers(tables.m, tables.edges)
+        self._parts = tuple(self._compiled(part, edge_number) for part in parts)
+        self._betas = np.array([1.0 if np.ndim(part.beta) else float(part.beta) for part in parts])
+
+    def _compiled(self, part: FamilySelection, edge_number: EdgeNumbers) -> _Part:
+        family = cast(BlockFamily, part.family)
+        component_beta = np.ones(family.size) if not np.ndim(part.beta) else np.asarray(part.beta, dtype=np.float64)
+        pieces = Pieces.of(family, edge_number)
+        columns, rows, start, samples = self._columns, None, NO_INTS, NO_INTS
+        if part.indices is None:
+            pieces, beta = pieces.merged(component_beta)
+            entries = np.full(len(beta), float(self.n_samples if part.rows is None else part.rows.sum()))
+            if part.rows is not None:
+                rows = np.flatnonzero(part.rows)
+                columns = np.ascontiguousarray(columns[:, rows] if len(rows) else columns[:, :1])
+        else:
+            beta = component_beta[pieces.component]
+            pointer, listed = part.component_rows(self.n_samples)
+            counts = np.diff(pointer)[pieces.component]
+            start = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+            entry = np.arange(start[-1]) + np.repeat(pointer[pieces.component] - start[:-1], counts)
+            samples, entries = np.ascontiguousarray(listed[entry]), counts.astype(np.float64)
+        tables = self.tables
+        handle = _kernels.PottsBlocks(columns, tables.edges, tables.q, pieces.pointer, pieces.members, start, samples)
+        use = sums_by(pieces.members.astype(np.int64), np.repeat(beta * entries, np.diff(pieces.pointer)), tables.m)
+        return _Part(handle, beta, rows, use / self.n_samples)
+
+    @property
+    def betas(self) -> FloatArray:
+        """The weight β of each family; 1 where the components have their own."""
+        return self._betas
+
+    def with_betas(self, betas: FloatArray) -> PottsBlocksProblem:
+        """The same samples and blocks with other weights of the families."""
+        other = copy(self)
+        other._betas = np.asarray(betas, dtype=np.float64)
+        return other
+
+    # -- sums over samples -------------------------------------------------------------------------------------------
+
+    def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
+        """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
+        return self._sums(_GRADIENT, theta, None, row_weight)
+
+    def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """Σ_i w_i ∇² m_θ(X_i, Z_i) v."""
+        return self._sums(_HESSIAN, theta, v, row_weight)[1]
+
+    def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
+        """The diagonal of −Σ_i w_i ∇² m_θ(X_i, Z_i), not negative.
+
+        Exact for parameters of one edge or one site; those that are shared leave out the covariances between the edges
+        that share them.
+        """
+        return np.maximum(self._sums(_DIAGONAL, theta, None, row_weight)[1], 0.0)
+
+    @property
+    def exact_diagonal(self) -> bool:
+        """Whether no parameters are shared."""
+        return not self.tables.tied and not self.tables.agree
+
+    def preconditioner(
+        self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None
+    ) -> CentredPreconditioner | None:
+        """v ↦ M⁻¹ v with M near −Σ_i w_i ∇² m_θ + 1/σ², where no edges share parameters; else None."""
+        if not self.exact_diagonal:
+            return None
+        weight = float(self.n_samples) if row_weight is None else float(np.sum(row_weight))
+        total = weight * sum(beta * part.use for part, beta in zip(self._parts, self._betas, strict=True))
+        frequencies = state_frequencies(self._columns, self.tables.q, row_weight)
+        return CentredPreconditioner.of(self.tables, frequencies, total, precision)
+
+    def _sums(
+        self, mode: int, theta: FloatArray, v: FloatArray | None, row_weight: FloatArray | None
+    ) -> tuple[float, FloatArray]:
+        """The value and what the mode sums, for each parameter."""
+        weight = NO_FLOATS
+        if row_weight is not None:
+            weight = np.ascontiguousarray(row_weight, dtype=np.float64)
+            if weight.shape != (self.n_samples,):
+                raise DataError(f"row_weight must have the shape ({self.n_samples},); it has {weight.shape}.")
+        arrays = (*self.tables.to_tables(theta), *self._direction(v))
+        total, sums = 0.0, np.zeros(self.n_parameters)
+        for part, beta in zip(self._parts, self._betas, strict=True):
+            if beta:
+                value, part_sums = self._part_sums(part, mode, arrays, beta, weight, 0, self.n_samples)
+                total += value
+                sums += part_sums
+        return total, sums
+
+    def _part_sums(
+        self,
+        part: _Part,
+        mode: int,
+        arrays: tuple[FloatArray, ...],
+        beta: float,
+        weight: FloatArray,
+        start: int,
+        stop: int,
+    ) -> tuple[float, FloatArray]:
+        """Sums of one family over the samples start..stop."""
+        if part.rows is not None:
+            weight = np.ascontiguousarray(weight[part.rows]) if len(weight) else weight
+            start, stop = np.searchsorted(part.rows, (start, stop)).tolist()
+            if start == stop:
+                return 0.0, np.zeros(self.n_parameters)
+        result, out, field_out = self.tables.results()
+        value = part.handle.sums(
+            mode, start, stop - start, *arrays, beta * part.beta, weight, out, field_out, get_threads()
+        )
+        return value, self.tables.to_parameters(out, field_out) if result is None else result
+
+    def _direction(self, v: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+        return (NO_FLOATS, NO_FLOATS) if v is None else self.tables.to_tables(v)
+
+    # -- numbers for each sample -------------------------------------------------------------------------------------
+
+    def row_values(self, theta: FloatArray) -> FloatArray:
+        """m_θ(X_i, Z_i) for each sample."""
+        return self._by_sample(_VALUES, theta, None)
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """ψ_iᵀ v for each sample."""
+        return self._by_sample(_PRODUCTS, theta, v)
+
+    def _by_sample(self, mode: int, theta: FloatArray, v: FloatArray | None) -> FloatArray:
+        arrays = (*self.tables.to_tables(theta), *self._direction(v))
+        total = np.zeros(self.n_samples)
+        for part, beta in zip(self._parts, self._betas, strict=True):
+            count = self.n_samples if part.rows is None else len(part.rows)
+            if not beta or not count:
+                continue
+            out = np.empty(count)
+            part.handle.by_sample(mode, 0, count, *arrays, beta * part.beta, out, get_threads())
+            total[slice(None) if part.rows is None else part.rows] += out
+        return total
+
+    def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
+        """Scores of the samples start..stop by family, without β: a sum over one sample each."""
+        arrays = (*self.tables.to_tables(theta), NO_FLOATS, NO_FLOATS)
+        scores = np.zeros((stop - start, self.n_families, self.n_parameters))
+        for f, part in enumerate(self._parts):
+            for i in range(start, stop):
+                scores[i - start, f] = self._part_sums(part, _GRADIENT, arrays, 1.0, NO_FLOATS, i, i + 1)[1]
+        return scores
+
+    @property
+    def block_rows(self) -> int:
+        """Samples in a block of scores: the tables of the edges may be far larger than the scores."""
+        return max(1, min(super().block_rows, 4_000_000 // max(1, self.tables.n_entries)))
+
+    def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
+        """Stream the scores as (first sample, block)."""
+        return super().score_blocks(theta, self.block_rows if rows is None else rows)
