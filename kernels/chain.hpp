@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "interruption.hpp"
 #include "isa.hpp"
 
 namespace ff {
@@ -109,6 +110,7 @@ struct ChainOutput {
     double* end;          // (padded)
     double* state;        // as ChainWeights::state
     double* columns;      // (n_columns)
+    Interruption* interruption = nullptr;  // asked before each chunk; what a call leaves behind is then of no use
 };
 
 // Where the weights are in θ: state, transitions, start, end and columns follow each other.

@@ -74,9 +74,12 @@ void evaluate(const ChainTokens& tokens, const WeightArrays& weight_arrays,
     const ScratchPool::Lease lease =
         lay_out(tokens, width, direction.has_value(), gradient || residuals ? d.n_chunks : 1,
                 gradient && !residuals ? d.max_block_tokens : 0, used_threads, scratch);
+    Interruption interruption;
+    out.interruption = &interruption;
     FF_CALL(chain_evaluate)
     (d, weights, direction ? &*direction : nullptr, families.data(), static_cast<int64_t>(families.size()),
      row_weight ? row_weight->data() : nullptr, observed, squares, scratch, out, used_threads);
+    interruption.raise();
 }
 
 void sequence_scores(const ChainTokens& tokens, const WeightArrays& weight_arrays,

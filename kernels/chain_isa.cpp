@@ -37,6 +37,7 @@ void chain_evaluate(const ChainData& data, const ChainWeights& weights, const Ch
     if (!out.residuals && !out.state) {  // values only: no block waits for another
 #pragma omp parallel for schedule(dynamic, 1) num_threads(n_threads)
         for (int64_t c = 0; c < data.n_blocks * data.n_chunks; ++c) {
+            if (out.interruption && out.interruption->asked()) continue;
             const Batch shared{data,
                                weights,
                                direction,
@@ -77,6 +78,7 @@ void chain_evaluate(const ChainData& data, const ChainWeights& weights, const Ch
                                observed && data.partial};
 #pragma omp for schedule(dynamic, 1)
             for (int64_t c = 0; c < data.n_chunks; ++c) {
+                if (out.interruption && out.interruption->asked()) continue;
                 double* edges = scratch.edges + c * 4 * square;
                 double* hot = scratch.hot_gradient + c * data.n_hot * padded;
                 double* ends = scratch.ends + c * 2 * padded;

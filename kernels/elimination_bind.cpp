@@ -9,6 +9,7 @@
 #include "checks.hpp"
 #include "elimination_arrays.hpp"
 #include "elimination_wide_run.hpp"
+#include "interruption.hpp"
 #include "philox.hpp"
 #include "thread_number.hpp"
 
@@ -25,15 +26,17 @@ constexpr int64_t wide_lanes = 8;
 // Above this many doubles of working memory a program goes one configuration at a time, to stay in the caches.
 constexpr int64_t wide_limit = int64_t{1} << 19;
 constexpr int64_t most_chunks = 32;
+// Batches between two looks at Ctrl-C.
+constexpr int64_t at_once = 64;
 // Doubles that the separate sums of all chunks may take together.
 constexpr int64_t chunk_memory = int64_t{1} << 25;
 
 int64_t eliminate_wide(const Programs& programs, const Tables& tables, const Request& request, const Batch* batches,
-                       int64_t first, int64_t last, int64_t message_memory) {
+                       int64_t first, int64_t last, int64_t message_memory, Interruption& interruption) {
     std::unique_ptr<WideElimination> wide;
     int32_t model = -1;
     int64_t again = 0;
-    for (int64_t i = first; i < last; ++i) {
+    for (int64_t i = first; i < last && !interruption.asked(); ++i) {
         if (const int32_t needed = programs.program_template[batches[i].program]; needed != model) {
             model = needed;
             wide = std::make_unique<WideElimination>(programs, model, tables.direction != nullptr, message_memory);
@@ -65,6 +68,7 @@ int64_t eliminate_all(const Programs& programs, const Tables& tables, const Requ
     }
     const bool sums = request.marginals || request.marginal_slope;
     int64_t again = 0;
+    Interruption interruption;
     for (const Way way : {alone, eight_lanes, wide_tables}) {
         const int64_t n_batches = static_cast<int64_t>(batches[way].size());
         if (!n_batches) continue;
@@ -95,12 +99,16 @@ int64_t eliminate_all(const Programs& programs, const Tables& tables, const Requ
                 }
                 const int64_t first = n_batches * chunk / n_chunks, last = n_batches * (chunk + 1) / n_chunks;
                 if (way == wide_tables)
-                    redone += eliminate_wide(programs, tables, part, batches[way].data(), first, last, message_memory);
+                    redone += eliminate_wide(programs, tables, part, batches[way].data(), first, last, message_memory,
+                                             interruption);
                 else
-                    redone += FF_CALL(eliminate)(programs, tables, part, batches[way].data(), first, last,
-                                                 way == eight_lanes ? static_cast<int>(wide_lanes) : 1, own_work);
+                    for (int64_t at = first; at < last && !interruption.asked(); at += at_once)
+                        redone += FF_CALL(eliminate)(programs, tables, part, batches[way].data(), at,
+                                                     std::min(at + at_once, last),
+                                                     way == eight_lanes ? static_cast<int>(wide_lanes) : 1, own_work);
             }
         }
+        interruption.raise();
         again += redone;
         if (sums && n_chunks > 1) {
             for (int64_t chunk = 0; chunk < n_chunks; ++chunk) {

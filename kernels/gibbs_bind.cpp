@@ -8,6 +8,7 @@
 
 #include "bindings.hpp"
 #include "checks.hpp"
+#include "interruption.hpp"
 #include "philox.hpp"
 #include "thread_number.hpp"
 
@@ -143,6 +144,7 @@ void bind_gibbs(nb::module_& module) {
             std::vector<int32_t> state(start.data(), start.data() + chains * m);
             const int team = static_cast<int>(std::clamp<int64_t>(chains, 1, n_threads));
             std::vector<double> weights(static_cast<size_t>(team) * static_cast<size_t>(most));
+            Interruption interruption;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(team)
             for (int64_t chain = 0; chain < chains; ++chain) {
                 Philox random(seed, stream, static_cast<uint64_t>(chain));
@@ -150,11 +152,12 @@ void bind_gibbs(nb::module_& module) {
                 int32_t* own_state = state.data() + chain * m;
                 double* weight = weights.data() + static_cast<int64_t>(thread_number()) * most;
                 sweep_chain(field, tables, m, own_entry, own_state, burn_in, random, weight);
-                for (int64_t i = chain; i < n; i += chains) {
+                for (int64_t i = chain; i < n && !interruption.asked(); i += chains) {
                     sweep_chain(field, tables, m, own_entry, own_state, thin, random, weight);
                     std::copy(own_state, own_state + m, out + i * m);
                 }
             }
+            interruption.raise();
         },
         nb::kw_only(), nb::arg("log_tables"), nb::arg("cardinality"), nb::arg("factor_ptr"), nb::arg("factor"),
         nb::arg("stride"), nb::arg("fixed"), nb::arg("entries"), nb::arg("start"), nb::arg("burn_in"), nb::arg("thin"),

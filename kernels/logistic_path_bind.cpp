@@ -2,6 +2,7 @@
 
 #include "bindings.hpp"
 #include "checks.hpp"
+#include "interruption.hpp"
 #include "logistic_path.hpp"
 
 namespace ff {
@@ -82,11 +83,13 @@ void bind_logistic_path(nb::module_& module) {
                                               least_gain,
                                               most_deviance};
             nb::gil_scoped_release release;
+            Interruption interruption;
 #pragma omp parallel num_threads(n_threads) if (n_threads > 1)
             {
                 Workspace workspace;
 #pragma omp for schedule(dynamic, 1)
                 for (int64_t path = 0; path < static_cast<int64_t>(paths); ++path) {
+                    if (interruption.asked()) continue;
                     const int64_t columns = static_cast<int64_t>(m), begin = path * static_cast<int64_t>(length);
                     const LogisticData data = workspace.prepare(codes.data(), weights.data(), static_cast<int64_t>(n),
                                                                 columns, path / static_cast<int64_t>(chosen));
@@ -96,6 +99,7 @@ void bind_logistic_path(nb::module_& module) {
                         likelihood.data() + begin, failed.data() + path);
                 }
             }
+            interruption.raise();
         },
         nb::kw_only(), nb::arg("codes"), nb::arg("weights"), nb::arg("targets"), nb::arg("lambdas"), nb::arg("ratio"),
         nb::arg("tol"), nb::arg("most_steps"), nb::arg("least"), nb::arg("least_gain"), nb::arg("most_deviance"),

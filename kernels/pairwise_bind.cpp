@@ -12,6 +12,7 @@
 #include "bindings.hpp"
 #include "checks.hpp"
 #include "elementwise.hpp"
+#include "interruption.hpp"
 #include "pairwise.hpp"
 #include "thread_number.hpp"
 
@@ -308,6 +309,7 @@ double PairwiseBlocks::evaluate(const PairwisePoint& at) const {
     const int team = static_cast<int>(std::min<int64_t>(at.n_threads, tasks));
     const int64_t scratch_size = (FF_CALL(pairwise_scratch)(plan) + 7) / 8 * 8;
     Buffer scratch = aligned(team * scratch_size);
+    Interruption interruption;
 #pragma omp parallel num_threads(team) if (team > 1)
     {
         double* own = scratch.get() + thread_number() * scratch_size;
@@ -315,10 +317,12 @@ double PairwiseBlocks::evaluate(const PairwisePoint& at) const {
         for (int64_t t = 0; t < tasks; ++t) {
             PairwiseSums& task = sums[static_cast<size_t>(t)];
             std::fill(task.edges, task.edges + sums_size, 0.0);
-            FF_CALL(pairwise_chunks)
-            (plan, t * chunks_of_task, std::min((t + 1) * chunks_of_task, chunks), own, &task);
+            const int64_t last = std::min((t + 1) * chunks_of_task, chunks);
+            for (int64_t chunk = t * chunks_of_task; chunk < last && !interruption.asked(); ++chunk)
+                FF_CALL(pairwise_chunks)(plan, chunk, chunk + 1, own, &task);
         }
     }
+    interruption.raise();
     double value = 0.0;
     for (const PairwiseSums& task : sums) value += task.value;
     if (!at.edges_out) return value;

@@ -3,6 +3,7 @@
 
 #include "bindings.hpp"
 #include "checks.hpp"
+#include "interruption.hpp"
 #include "pairwise_information.hpp"
 #include "thread_number.hpp"
 
@@ -69,13 +70,16 @@ void bind_pairwise_information(nb::module_& module) {
             const int64_t doubles = information_doubles(of.m, of.k), integers = information_integers(of.m, of.k);
             std::vector<double> numbers(static_cast<size_t>(team * doubles));
             std::vector<int64_t> places(static_cast<size_t>(team * integers));
+            Interruption interruption;
 #pragma omp parallel for num_threads(team) schedule(dynamic, 1)
             for (int64_t range = 0; range < information_ranges; ++range) {
+                if (interruption.asked()) continue;
                 const int64_t thread = thread_number();
                 run(of, of.n * range / information_ranges, of.n * (range + 1) / information_ranges,
                     numbers.data() + thread * doubles, places.data() + thread * integers,
                     sums.data() + static_cast<size_t>(range) * size * size);
             }
+            interruption.raise();
             for (int64_t range = 0; range < information_ranges; ++range) {
                 const double* own = sums.data() + static_cast<size_t>(range) * size * size;
                 for (size_t a = 0; a < size; ++a)

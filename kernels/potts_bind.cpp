@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "interruption.hpp"
 #include "potts.hpp"
 #include "potts_graph.hpp"
 #include "thread_number.hpp"
@@ -159,8 +160,10 @@ class PottsField : private PottsGraph {
         // Of each edge: 0 nothing yet, 1 in use, 2 one end's sums.
         const std::unique_ptr<std::atomic<int>[]> turn(new std::atomic<int>[static_cast<size_t>(n_edges_ + 1)]);
         for (int64_t e = 0; e < n_edges_; ++e) turn[static_cast<size_t>(e)].store(0, std::memory_order_relaxed);
+        Interruption interruption;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
         for (int64_t t = 0; t < tasks; ++t) {
+            if (interruption.asked()) continue;
             const int64_t j = t / slices_, slice = t % slices_;
             const int64_t begin = start_[static_cast<size_t>(j)], degree = start_[static_cast<size_t>(j) + 1] - begin;
             const Worker<Real> own = workers.at(thread_number());
@@ -213,6 +216,7 @@ class PottsField : private PottsGraph {
                 }
             }
         }
+        interruption.raise();
         double value = 0.0;
         for (const double part : values) value += part;
         if (slices_ > 1) {
@@ -235,8 +239,10 @@ class PottsField : private PottsGraph {
     void compute(const Call& call, int64_t first, int64_t count, int64_t numbers, double* out, int n_threads) const {
         const int threads = static_cast<int>(std::min<int64_t>(n_threads, m_));
         const Workers<Real> workers(*this, threads, call.directed, false, false);
+        Interruption interruption;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
         for (int64_t j = 0; j < m_; ++j) {
+            if (interruption.asked()) continue;
             PottsTask<Real> task = prepared(call, j, workers.at(thread_number()));
             task.first = first;
             task.count = count;
@@ -246,6 +252,7 @@ class PottsField : private PottsGraph {
             else
                 FF_CALL(potts_task_single)(task);
         }
+        interruption.raise();
     }
 
     Call checked(PottsMode mode, const In<double>& couplings, const In<double>& fields,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # as type checkers read it; importing typing takes longer than all of this file
 
 __version__ = "0.1.0"
 
@@ -72,6 +73,8 @@ def _load_kernels() -> Any:
 
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from fieldfit import networks as networks
     from fieldfit import proteins as proteins
     from fieldfit.api.best_weights import best_weights as best_weights

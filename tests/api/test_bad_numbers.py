@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import fieldfit as ff
 from fieldfit.types import FieldfitError
@@ -73,3 +74,24 @@ def test_whole_numbers_of_other_types_are_accepted():
     assert ff.BoltzmannMachine(3.0).m == 3
     assert len(MODEL.sample([0, 0, 0], np.int32(4), random_state=np.uint8(1))) == 4
     assert len(MODEL.sample([0, 0, 0], 0)) == 0
+
+
+def test_sizes_are_checked_before_memory_is_taken():
+    with pytest.raises(
+        FieldfitError, match=r"The number of labels is 100000; it must be an integer from 1 to 16,384"
+    ):
+        ff.ChainCRF(10**5, 3)
+    wide = [sparse.csr_matrix((2, 2 * 10**9)), sparse.csr_matrix((1, 2 * 10**9))]
+    with pytest.raises(
+        FieldfitError, match=r"The number of features is 2000000000; it must be an integer from 0 to 2"
+    ):
+        ff.CRFTagger().fit(wide, [["D", "N"], ["D"]])
+    tagger = ff.CRFTagger(sigma2=1.0).fit([["the", "cat"], ["a"]], [["D", "N"], ["D"]])
+    with pytest.raises(FieldfitError, match="1,000,000,000 paths of 3 tokens have 3,000,000,000 labels"):
+        tagger.predict_nbest([["the", "cat", "the"]], 10**9)
+
+
+@pytest.mark.parametrize("beta", ["1e308", "1e-300"])
+def test_weights_beyond_the_range_of_numbers(beta):
+    with pytest.raises(FieldfitError, match="would leave the range of numbers"):
+        ff.fit(MODEL, X, f"PL1@{beta} + PL2@{beta}")

@@ -1,5 +1,8 @@
 """Every kind of error is one sentence on stderr and exit code 2."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -147,3 +150,19 @@ def test_numbers_that_json_does_not_have_are_null():
         "a": [None, None, 1.0],
         "b": [3, None],
     }
+
+
+def test_ctrl_c_during_the_imports_is_a_sentence():
+    program = """
+import sys
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == "fieldfit.cli.app":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+from fieldfit.cli import main
+sys.exit(main(["fit", "boltzmann", "x.csv"]))
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 130
+    assert ran.stderr == "fieldfit: Interrupted before the command began; nothing was written.\n"

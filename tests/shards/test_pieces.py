@@ -68,7 +68,6 @@ def test_many_files(frame, whole, tmp_path):
 
 
 def test_parquet_files(frame, whole, tmp_path):
-    pytest.importorskip("pyarrow")
     for number, start in enumerate(range(0, 400, 150)):
         frame[start : start + 150].to_parquet(tmp_path / f"{number}.parquet")
     same(ff.fit(MODEL, str(tmp_path / "*.parquet"), "PL1 + 0.4*PL2", random_state=3, tol=1e-9), whole)

@@ -16,7 +16,7 @@ from typing import Literal, cast
 from numpy.typing import ArrayLike
 
 from fieldfit.api.checkpoint import Checkpoint, as_checkpoint, refuse_checkpoint
-from fieldfit.api.prepare import Prepared, check_samples, prepare, refuse_nothing, starting_point
+from fieldfit.api.prepare import Prepared, check_objective, check_samples, prepare, starting_point
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
 from fieldfit.api.sharded import Place, prepare_shards, refuse_pieces, shown
@@ -209,7 +209,7 @@ def fit(
         random_state=random_state,
         wide_rows=wide_rows,
     )
-    refuse_nothing(prepared)
+    check_objective(prepared)
     # Automatic weights add up to 1, whatever was written.
     scale = prepared.scale if automatic is None else prepared.dataset.total_weight
     gtol = numeric * scale

@@ -191,8 +191,13 @@ def check_samples(dataset: Dataset) -> None:
         )
 
 
-def refuse_nothing(prepared: Prepared) -> None:
-    """Refuse a selection without a single component: without a penalty every θ would be an optimum."""
+def check_objective(prepared: Prepared) -> None:
+    """Refuse an objective beyond the range of numbers, and one without a component, of which every θ is an optimum."""
+    if not 1 / _LARGEST_WEIGHT <= prepared.scale <= _LARGEST_WEIGHT:
+        raise PolicyError(
+            f"The weights of the terms of '{prepared.policy}', times those of the samples, reach {prepared.scale:.3g}, and "
+            "sums with them would leave the range of numbers. Divide all weights by the largest of them."
+        )
     if prepared.open.any() and prepared.selection.count() == 0:
         raise PolicyError(
             f"The policy '{prepared.policy}' selected no component of any of the {prepared.dataset.n:,} samples, so there "

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and give its exit code: 0, 2 for an error that was told in a sentence, 130 for Ctrl-C."""
+    import sys
+
     try:
-        import rich  # noqa: F401
-        import typer  # noqa: F401
-    except ImportError:
-        import sys
+        try:
+            import rich  # noqa: F401
+            import typer  # noqa: F401
+        except ImportError:
+            print("The command line needs typer and rich: pip install 'fieldfit[cli]'.", file=sys.stderr)
+            return 2
+        from fieldfit.cli.app import run
 
-        print("The command line needs typer and rich: pip install 'fieldfit[cli]'.", file=sys.stderr)
-        return 2
-    from fieldfit.cli.app import run
-
-    return run(arguments)
+        return run(arguments)
+    except KeyboardInterrupt:  # during the imports; `run` has answers of its own
+        print("fieldfit: Interrupted before the command began; nothing was written.", file=sys.stderr)
+        return 130

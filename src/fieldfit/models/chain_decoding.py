@@ -14,6 +14,9 @@ from fieldfit.arguments import whole_number
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 
+#: Labels of all paths of `n_best`: 8 GB of them.
+_MOST_PATH_LABELS = 1 << 31
+
 
 @dataclass(frozen=True, eq=False)
 class ScoredChains:
@@ -71,6 +74,11 @@ class ScoredChains:
         A sequence with fewer paths has labels −1 and scores −∞ for the rest.
         """
         count = whole_number(count, "The number of paths", 1, error=DataError)
+        if count * len(self.scores) > _MOST_PATH_LABELS:
+            raise DataError(
+                f"{count:,} paths of {len(self.scores):,} tokens have {count * len(self.scores):,} labels; the limit is "
+                f"{_MOST_PATH_LABELS:,}. Ask for fewer paths, or for fewer sentences at a time."
+            )
         labels = np.empty((count, len(self.scores)), dtype=np.int32)
         best = np.empty((len(self.offsets) - 1, count))
         _kernels.chain_n_best(

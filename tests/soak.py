@@ -1,0 +1,209 @@
+"""Random work for a long time: python -m tests.soak [--minutes 60] [--seed 0] [--report FILE].
+
+Fits, plans, saves and loads, Ctrl-C, checkpoints, forks, threads, taggers, sums over shards and damaged files follow each
+other at random. Each action compares its result with what it must be, mostly bit by bit. The memory of the process is
+measured after each action: a leak is a slope. Exits with 1 if an action failed.
+"""
+
+import argparse
+import contextlib
+import gc
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+import fieldfit as ff
+from tests.fuzz.targets import SEEDS, delimited, run_case, saved_fit
+
+POLICIES = ["PL1", "PL1 + 0.3*PL2", "PL2", "Partition(2)", "0.5*PL1", "Multinomial(0.6*PL1 + 0.4*PL2)"]
+SENTENCES = [[f"w{(3 * i + j) % 17}" for j in range(2 + i % 5)] for i in range(40)]
+TAGS = [[("A", "B", "C")[int(word[1:]) % 3] for word in sentence] for sentence in SENTENCES]
+
+
+class Problem:
+    """A random model with samples and options, always small."""
+
+    def __init__(self, source):
+        m = source.randint(3, 8)
+        self.model = ff.Potts(m, 3) if source.random() < 0.3 else ff.BoltzmannMachine(m, biases=source.random() < 0.5)
+        theta = np.random.default_rng(source.getrandbits(32)).normal(0, 0.4, self.model.n_parameters)
+        self.values = self.model.sample(theta, source.randint(50, 3000), random_state=source.getrandbits(32)).values
+        self.policy = source.choice(POLICIES)
+        self.options = {"sigma2": source.choice([1.0, 10.0]), "random_state": source.getrandbits(16)}
+
+    def fit(self, **more):
+        return ff.fit(self.model, self.values, self.policy, **self.options, **more)
+
+
+def same(first, second):
+    assert first.theta.tobytes() == second.theta.tobytes(), "the estimates differ"
+
+
+def fits(source, folder):
+    problem = Problem(source)
+    with ff.use_threads(source.randint(1, 3)):
+        fit = problem.fit()
+    assert fit.converged
+    same(fit, problem.fit())
+    assert np.isfinite(fit.standard_errors()).all()
+    str(fit.summary())
+
+
+def shards(source, folder):
+    problem, count = Problem(source), source.randint(1, 9)
+    fit = problem.fit(shards=count)
+    same(fit, problem.fit(shards=count))
+    assert np.allclose(fit.theta, problem.fit().theta, atol=1e-3)
+
+
+def plans(source, folder):
+    problem = Problem(source)
+    chosen = ff.plan(problem.model, problem.values, policies=["PL1", "PL2", "PL1 + 0.3*PL2"], sigma2=1.0)
+    str(chosen)
+
+
+def saves(source, folder):
+    fit = Problem(source).fit()
+    fit.save(folder / "fit.ff")
+    loaded = ff.load(folder / "fit.ff")
+    same(fit, loaded)
+    assert loaded.standard_errors().tobytes() == fit.standard_errors().tobytes()
+
+
+@contextlib.contextmanager
+def interrupted(seconds):
+    """Ctrl-C after some time, as from a terminal."""
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def interrupts(source, folder):
+    problem = Problem(source)
+    whole = problem.fit(tol=1e-10)
+    with interrupted(source.uniform(0.0005, 0.02)):
+        fit = problem.fit(tol=1e-10)
+        assert np.isfinite(fit.theta).all()
+        assert fit.converged or fit.interrupted
+    same(whole, problem.fit(tol=1e-10))
+
+
+def checkpoints(source, folder):
+    problem, path = Problem(source), folder / "state"
+    whole = problem.fit(tol=1e-9, method="lbfgs")
+    with interrupted(source.uniform(0.0005, 0.02)):
+        problem.fit(tol=1e-9, method="lbfgs", checkpoint=ff.Checkpoint(path, every=0.0))
+    same(whole, problem.fit(tol=1e-9, method="lbfgs", checkpoint=ff.Checkpoint(path, resume=True)))
+    path.unlink()
+
+
+def forks(source, folder):
+    problem = Problem(source)
+    whole = problem.fit()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if problem.fit().theta.tobytes() == whole.theta.tobytes() else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the fit in a forked process failed"
+
+
+def threads(source, folder):
+    problem = Problem(source)
+    whole, found = problem.fit(), []
+    workers = [threading.Thread(target=lambda: found.append(problem.fit().theta.tobytes())) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert found == [whole.theta.tobytes()] * 4, "threads of Python disagree"
+
+
+def taggers(source, folder):
+    tagger = ff.CRFTagger(source.choice(["PL1", "FL", "PL1 + 0.5*PL2"]), sigma2=1.0).fit(SENTENCES, TAGS)
+    tagger.save(folder / "tagger.ff")
+    assert ff.CRFTagger.load(folder / "tagger.ff").predict(SENTENCES) == tagger.predict(SENTENCES)
+
+
+def files(source, folder):
+    target = source.choice([saved_fit, delimited])
+    seeds = _seeds.setdefault(target, None) or SEEDS[target]()
+    _seeds[target] = seeds
+    for _ in range(20):
+        run_case(target, seeds, source.getrandbits(40))
+
+
+_seeds: dict = {}
+ACTIONS = [fits, fits, shards, plans, saves, interrupts, checkpoints, forks, threads, taggers, files]
+
+
+def resident():
+    """Megabytes of this process."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--report", type=Path, help="JSON file for the report")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    began, number, done, failures = time.monotonic(), 0, Counter(), []
+    trace = []
+    with tempfile.TemporaryDirectory() as folder:
+        while time.monotonic() - began < 60 * options.minutes:
+            source = random.Random(f"{options.seed} {number}")
+            action = source.choice(ACTIONS)
+            try:
+                action(source, Path(folder))
+            except Exception as error:
+                failures.append(f"action {number} ({action.__name__}): {type(error).__name__}: {error}")
+                print(failures[-1], file=sys.stderr)
+                traceback.print_exc(limit=-3)
+            done[action.__name__] += 1
+            number += 1
+            trace.append((time.monotonic() - began, resident()))
+    at, used = np.array(trace)[len(trace) // 4 :].T  # the first quarter fills caches
+    slope = float(np.polyfit(at / 3600, used, 1)[0])
+    report = {
+        "minutes": round((time.monotonic() - began) / 60, 1),
+        "processor_minutes": round(time.process_time() / 60, 1),
+        "actions": number,
+        "by_action": dict(done),
+        "failures": failures,
+        "resident_mb": {
+            "after a quarter": round(used[0], 1),
+            "end": round(used[-1], 1),
+            "most": round(used.max(), 1),
+        },
+        "slope_mb_per_hour": round(slope, 2),
+    }
+    print(json.dumps(report, indent=1))
+    if options.report:
+        options.report.write_text(json.dumps(report, indent=1) + "\n")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
