@@ -107,11 +107,11 @@ def interrupts(source, folder):
 
 def checkpoints(source, folder):
     problem, path = Problem(source), folder / "state"
+    path.unlink(missing_ok=True)
     whole = problem.fit(tol=1e-9, method="lbfgs")
     with interrupted(source.uniform(0.0005, 0.02)):
         problem.fit(tol=1e-9, method="lbfgs", checkpoint=ff.Checkpoint(path, every=0.0))
     same(whole, problem.fit(tol=1e-9, method="lbfgs", checkpoint=ff.Checkpoint(path, resume=True)))
-    path.unlink()
 
 
 def forks(source, folder):

@@ -487,3 +487,18 @@ def test_a_small_file_that_would_unpack_to_gigabytes_is_refused_before_it_is_unp
         assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
     finally:
         tracemalloc.stop()
+
+
+def test_ctrl_c_inside_a_member_stays_ctrl_c_and_keeps_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.ff"
+    write_container(path, HEADER, {"x": np.arange(3)})
+    old = path.read_bytes()
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(zipfile, "_get_compressor", interrupted)  # the archive then has a member that is never closed
+    with pytest.raises(KeyboardInterrupt):
+        write_container(path, HEADER, {"x": np.arange(4)})
+    assert path.read_bytes() == old
+    assert os.listdir(tmp_path) == ["a.ff"]

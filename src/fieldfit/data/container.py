@@ -12,6 +12,7 @@ compressed member really holds is counted before memory is reserved for it.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import math
@@ -21,6 +22,7 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -85,7 +87,7 @@ def write_container(path: str | os.PathLike[str], header: Plain, arrays: Arrays)
             f"The header of {path} takes {len(text)} bytes, and the limit is {MAX_HEADER_BYTES}: "
             "store long lists of numbers as arrays."
         )
-    with atomic_writer(path) as file, zipfile.ZipFile(file, "w", compresslevel=1) as archive:
+    with atomic_writer(path) as file, _new_archive(file) as archive:
         _write_member(archive, _HEADER_MEMBER, zipfile.ZIP_DEFLATED, [memoryview(text)])
         for name, array in stored.items():
             # Codes and indices shrink a lot; the digits of floating-point numbers hardly do.
@@ -130,6 +132,18 @@ def _storable_array(name: str, array: Array) -> Array:
     if array.ndim > MAX_DIMENSIONS:
         raise FileFormatError(f"The array {name!r} has {array.ndim} dimensions: at most {MAX_DIMENSIONS}.")
     return array
+
+
+@contextlib.contextmanager
+def _new_archive(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
+    """An archive that is finished only if all went well: after Ctrl-C inside a member it cannot be, and is dropped."""
+    archive = zipfile.ZipFile(file, "w", compresslevel=1)
+    try:
+        yield archive
+        archive.close()
+    except BaseException:
+        archive.fp = None  # nothing to finish, now or when it is collected
+        raise
 
 
 def _write_member(archive: zipfile.ZipFile, name: str, method: int, parts: list[memoryview]) -> None:
