@@ -78,7 +78,7 @@ def draw(panels: dict[int, tuple[list[Row], int]], path: Path) -> None:
             axes.annotate(
                 policy,
                 (second, relative),
-                xytext=(-7 if left else 7, 5),
+                xytext=(-7, 5) if left else (7, -12),
                 textcoords="offset points",
                 ha="right" if left else "left",
                 fontsize=9,
