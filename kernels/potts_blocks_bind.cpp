@@ -8,7 +8,9 @@
 
 namespace ff {
 
-constexpr int64_t blocks_chunk = 4 * potts_chunk;  // samples whose fields and residuals are held at once
+// Samples whose fields and residuals are held at once: as many as fill 64 MB with fields, but at least 16.
+// more.
+constexpr int64_t blocks_chunk = 4 * potts_chunk, blocks_numbers = int64_t{1} << 23;
 
 // Samples, graph and selected blocks, checked once. Blocks that share a site are summed one after the other, in rounds,
 // so that the sums are the same for any number of threads.
@@ -22,6 +24,7 @@ class PottsBlocks : private PottsGraph {
           pointer_(pointer),
           samples_(samples),
           n_blocks_(static_cast<int64_t>(block_.size()) - 1),
+          rows_(std::clamp<int64_t>(blocks_numbers / (m_ * padded_), 16, blocks_chunk)),
           used_(static_cast<size_t>(m_), 0) {
         need(n_blocks_ >= 1 && block_[0] == 0 && block_.back() == static_cast<int64_t>(members_.size()),
              "the pointer of the blocks must run over all members");
@@ -61,8 +64,8 @@ class PottsBlocks : private PottsGraph {
             by_site(static_cast<size_t>(m_ * padded_));
         std::vector<double> values(static_cast<size_t>(n_blocks_), 0.0);
         Buffers buffers(*this, call, true);
-        for (int64_t start = first; start < first + count; start += blocks_chunk) {
-            const int64_t size = std::min(blocks_chunk, first + count - start);
+        for (int64_t start = first; start < first + count; start += rows_) {
+            const int64_t size = std::min(rows_, first + count - start);
             buffers.fields(start, size);
             for (const std::vector<int64_t>& round : rounds_) {
                 const int64_t blocks = static_cast<int64_t>(round.size());
@@ -96,8 +99,8 @@ class PottsBlocks : private PottsGraph {
         nb::gil_scoped_release release;
         std::fill(out.data(), out.data() + count, 0.0);
         Buffers buffers(*this, call, false);
-        for (int64_t start = first; start < first + count; start += blocks_chunk) {
-            const int64_t size = std::min(blocks_chunk, first + count - start);
+        for (int64_t start = first; start < first + count; start += rows_) {
+            const int64_t size = std::min(rows_, first + count - start);
             buffers.fields(start, size);
             const int threads = static_cast<int>(std::min<int64_t>(n_threads, size));
             // Threads share samples, not blocks: the blocks of a sample are added in their order.
@@ -192,7 +195,7 @@ class PottsBlocks : private PottsGraph {
             : of_(of),
               call_(call),
               width_(of.q_ * of.padded_),
-              chunk_(std::min(blocks_chunk, of.n_) * of.padded_),
+              chunk_(std::min(of.rows_, of.n_) * of.padded_),
               rows_(static_cast<size_t>(2 * of.n_edges_ * width_)),
               direction_(call.directed ? rows_.size() : 0),
               field_(static_cast<size_t>(of.m_ * of.padded_)),
@@ -337,7 +340,7 @@ class PottsBlocks : private PottsGraph {
     std::vector<int64_t> block_;
     std::vector<int32_t> members_;
     In<int64_t> pointer_, samples_;
-    int64_t n_blocks_, most_edges_ = 0, most_sites_ = 1;
+    int64_t n_blocks_, rows_, most_edges_ = 0, most_sites_ = 1;
     bool listed_ = false;
     std::vector<uint8_t> used_;
     std::vector<int64_t> inside_;  // the edges inside block b are within_[inside_[b]] to before within_[inside_[b + 1]]
