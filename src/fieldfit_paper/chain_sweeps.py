@@ -46,6 +46,8 @@ class Scale:
     beta: tuple[float, ...]
     fine_beta: tuple[float, ...]  # of the second reading: from 0, with small steps below 0.1
     folds: int
+    crf_folds: int  # of the CRF in the second reading
+    heuristic_folds: int  # of Algorithm 1 in the second reading
     splits: int  # of the sentiment set
     n_train: int
     n_test: int | None
@@ -55,8 +57,8 @@ class Scale:
 
 _TENTHS = tuple(round(0.1 * k, 1) for k in range(1, 11))
 SCALES = {
-    "small": Scale((0.1, 0.5, 1.0), (0.1, 0.4, 0.7, 1.0), (0.0, 0.05, 0.4, 1.0), 2, 2, 30, 150, 40, 1),
-    "paper": Scale(_TENTHS, _TENTHS, (0.0, 0.02, 0.05, *_TENTHS), 5, 10, 100, None, 0, 2),
+    "small": Scale((0.1, 0.5, 1.0), (0.1, 0.4, 0.7, 1.0), (0.0, 0.05, 0.4, 1.0), 2, 2, 1, 2, 30, 150, 40, 1),
+    "paper": Scale(_TENTHS, _TENTHS, (0.0, 0.02, 0.05, *_TENTHS), 5, 3, 1, 10, 100, None, 0, 2),
 }
 
 
@@ -83,11 +85,17 @@ def grid_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
     )
 
 
+def folds_of(scale: str, model: str, reading: str = "sums") -> int:
+    """How many folds a grid of CoNLL-2000 has."""
+    size = SCALES[scale]
+    return size.crf_folds if (model, reading) == ("crf", "means") else size.folds
+
+
 def means_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
     """(fold, σ², λ) of PL1/``higher`` in the second reading; a cell has all β."""
     size = SCALES[check_scale(scale)]
     axes: dict[str, list[Any]] = {
-        "fold": list(range(size.folds)),
+        "fold": list(range(folds_of(scale, model, "means"))),
         "sigma2": list(thinned(SIGMA2[model, higher], scale)),
         "lam": list(size.lam),
     }
@@ -100,7 +108,7 @@ def heuristic_sweep(source: str, model: str, higher: str, scale: str, reading: s
     """(fold, formula, σ², λ) of PL1/``higher`` with β by Algorithm 1."""
     size = SCALES[check_scale(scale)]
     axes: dict[str, list[Any]] = {
-        "fold": list(range(size.folds)),
+        "fold": list(range(size.folds if reading == "sums" else size.heuristic_folds)),
         "formula": ["published", "exact"],
         "sigma2": list(thinned(SIGMA2[model, higher], scale)),
         "lam": list(size.lam),
@@ -164,13 +172,18 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="fieldfit-sweeps-")
 
 
+def store_path(kind: str, source: str, model: str, higher: str, scale: str, out: Path | None) -> Path:
+    """Where the cells of a sweep are kept."""
+    folder = Path(_scratch().name) if out is None else Path(out) / "sweeps"
+    return folder / f"{kind}-{source}-{model}-{higher}-{scale}.sweep"
+
+
 def records_of(kind: str, source: str, model: str, higher: str, scale: str, out: Path | None) -> list[dict[str, Any]]:
     """The finished cells of a sweep, which is run (or resumed) first where cells are missing."""
     need_data(source)  # once, and not as an error of every cell
     sweep: Sweep = KINDS[kind](source, model, higher, scale)
-    folder = Path(_scratch().name) if out is None else Path(out) / "sweeps"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{kind}-{source}-{model}-{higher}-{scale}.sweep"
+    path = store_path(kind, source, model, higher, scale, out)
+    path.parent.mkdir(parents=True, exist_ok=True)
     jobs = SCALES[scale].jobs
     summary = run_sweep(sweep, path, n_jobs=jobs, progress=scale == "paper")
     if summary.interrupted:

@@ -1,47 +1,74 @@
-"""One claim of the paper beside what we measured, and the tables that claims are judged by."""
+"""One claim of the paper beside what we measured."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from enum import Enum
 from typing import Any
-
-from fieldfit_paper.chain_sweeps import records_of
 
 Records = list[dict[str, Any]]
 CLOSE = 0.03  # a number of the paper counts as reproduced within 3%
+MODEL_NAMES = {"boltzmann-chain": "Boltzmann chain", "crf": "CRF"}
+
+
+class Verdict(Enum):
+    """What came of a claim."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    REFUTED = "refuted"
+    """The claim is a statement of mathematics, and it is false."""
+    CANNOT_TELL = "cannot tell"
+    """Our data neither support the claim nor speak against it."""
+    NOT_MEASURED = "not measured"
+
+    @classmethod
+    def of(cls, agrees: bool | None) -> Verdict:
+        """Agrees or differs; None: our data cannot tell."""
+        return cls.CANNOT_TELL if agrees is None else cls.AGREES if agrees else cls.DIFFERS
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was measured in one reading, and what it says of the claim."""
+
+    measured: str
+    verdict: Verdict
+
+    @classmethod
+    def of(cls, measured: str, agrees: bool | None) -> Finding:
+        """A finding that agrees, differs or (None) cannot tell."""
+        return cls(measured, Verdict.of(agrees))
 
 
 @dataclass(frozen=True)
 class Row:
-    """One claim. ``agrees`` None: our data cannot tell."""
+    """One claim: where it is in the paper, what it says, what we found in each reading, and why it differs."""
 
     where: str
     claim: str
-    measured: str
-    agrees: bool | None
+    first: Finding
     why: str = ""
+    second: Finding | None = None
+
+    @property
+    def measured(self) -> str:
+        """Both findings as text."""
+        if self.second is None:
+            return self.first.measured
+        return f"First reading: {self.first.measured}. Second reading: {self.second.measured}"
 
     @property
     def verdict(self) -> str:
-        """In one word."""
-        return "cannot tell" if self.agrees is None else "agrees" if self.agrees else "differs"
+        """Both verdicts as text."""
+        first = self.first.verdict.value
+        return first if self.second is None else f"{first}; second reading: {self.second.verdict.value}"
 
 
-class SweepTables:
-    """The tables of one scale, read when a claim needs them."""
+@dataclass(frozen=True)
+class Section:
+    """Claims about one experiment, and the pictures that belong to them: (name of the file, what it shows)."""
 
-    def __init__(self, out: Path | None, scale: str) -> None:
-        self.out, self.scale = out, scale
-
-    def grid(self, source: str, model: str, higher: str) -> Records:
-        """Cells of PL1/``higher``."""
-        return records_of("grid", source, model, higher, self.scale, self.out)
-
-    def heuristic(self, model: str, higher: str) -> Records:
-        """Cells with β by Algorithm 1."""
-        return records_of("heuristic", "conll2000", model, higher, self.scale, self.out)
-
-    def pure(self, model: str, higher: str) -> Records:
-        """One family alone over a wide range of σ²."""
-        return records_of("pure", "conll2000", model, higher, self.scale, self.out)
+    title: str
+    rows: tuple[Row, ...]
+    pictures: tuple[tuple[str, str], ...] = ()

@@ -9,7 +9,6 @@ import numpy as np
 
 from fieldfit.plots import (
     ContourPanel,
-    Level,
     Panel,
     PlainTable,
     Series,
@@ -19,8 +18,9 @@ from fieldfit.plots import (
     make_folder,
     save_figure,
 )
-from fieldfit_paper.chain_figures import scale_note
-from fieldfit_paper.chain_sweeps import POLICIES, averaged, mean_over_folds, records_of
+from fieldfit_paper.chain_figures import numbered, scale_note
+from fieldfit_paper.chain_sweeps import POLICIES, averaged, mean_over_folds
+from fieldfit_paper.chain_tables import SweepTables
 from fieldfit_paper.reproduction import Reproduction
 from fieldfit_paper.tables import columns_of, write_tables
 
@@ -41,23 +41,27 @@ def best_sigma2(records: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def compute(out: Path | None, scale: str) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+def compute(tables: SweepTables) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """A record for each policy and λ, and the best σ² of each higher-order family alone."""
     rows, alone = [], {}
     for higher in POLICIES:
-        records = records_of("interplay", "conll2000", "crf", higher, scale, out)
-        for lam in sorted({record["lam"] for record in records}):
-            at_lam = [record for record in records if record["lam"] == lam]
-            at_best = best_sigma2(at_lam)
-            beta = float(np.mean([r["beta"] for r in at_lam if r["sigma2"] == at_best["best_sigma2"]]))
-            rows.append({"policy": f"PL1/{higher}", "lam": lam, "beta": beta} | at_best)
-        alone[higher] = best_sigma2(records_of("pure", "conll2000", "crf", higher, scale, out))
+        records = tables.interplay(higher)
+        if records is None:
+            rows += tables.best_sigma2(higher)
+        else:
+            for lam in sorted({record["lam"] for record in records}):
+                at_lam = [record for record in records if record["lam"] == lam]
+                at_best = best_sigma2(at_lam)
+                beta = float(np.mean([r["beta"] for r in at_lam if r["sigma2"] == at_best["best_sigma2"]]))
+                rows.append({"policy": f"PL1/{higher}", "lam": lam, "beta": beta} | at_best)
+        alone[higher] = best_sigma2(tables.pure("crf", higher))
     return rows, alone
 
 
 def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     """Compute the figure; with ``out``, draw it and write its table."""
-    rows, alone = compute(out, scale)
+    tables = SweepTables(out, scale)
+    rows, alone = compute(tables)
     shown = [(r["policy"], r["lam"], r["beta"], r["best_sigma2"], r["least_of_folds"], r["largest_of_folds"], r["test_nll"])
              for r in rows]  # fmt: skip
     shown += [
@@ -73,40 +77,53 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
         for higher, best in alone.items()
     ]
     table = PlainTable(
-        "Figure 13: the CRF's best σ² by test NLL, with β by Algorithm 1 (exact J)",
+        f"{numbered(13)}: the CRF's best σ² by test NLL, with β by Algorithm 1 (exact J)",
         ("policy", "λ", "β there", "best σ²", "least of folds", "largest of folds", "test NLL"),
         tuple(shown),
         scale_note(scale),
         ("", "g", ".2f", "g", "g", "g", ".3f"),
     )
+    subject = "with β by Algorithm 1 (exact J), for PL1/FL (left) and PL1/PL2 (right) of the CRF"
     caption = (
-        "Figure 13. σ² of least test NLL by λ, with the heuristic's β, for PL1/FL (left) and PL1/PL2 (right) of "
-        f"the CRF; also the smallest and largest of single folds, and FL or PL2 alone. {scale_note(scale)}"
+        f"{numbered(13)}. The σ² of least test NLL by λ, {subject}: mean over folds (line), and the least and the "
+        "largest of "
+        f"single folds (bars). Triangle: FL (left) and PL2 (right) alone. {scale_note(scale)}"
     )
     files: list[Path] = []
     if out is not None:
         folder = make_folder(out)
         panels, surfaces = [], []
+        shown_values = [r[c] for r in rows for c in ("least_of_folds", "largest_of_folds")]
+        shown_values += [best["best_sigma2"] for best in alone.values()]
+        ends = (0.5 * min(shown_values), 2 * max(shown_values))
         for higher in POLICIES:
             of_policy = [r for r in rows if r["policy"] == f"PL1/{higher}"]
-            lam = columns_of(of_policy, "lam")
-            series = [
-                Series("best σ²", lam, columns_of(of_policy, "best_sigma2")),
-                Series("least of folds", lam, columns_of(of_policy, "least_of_folds")),
-                Series("largest of folds", lam, columns_of(of_policy, "largest_of_folds")),
+            lam, best = columns_of(of_policy, "lam"), columns_of(of_policy, "best_sigma2")
+            bars = [
+                Series("", np.array([at, at]), np.array([r["least_of_folds"], r["largest_of_folds"]]), "bar")
+                for at, r in zip(lam, of_policy, strict=True)
             ]
-            level = [Level(f"{higher} alone", alone[higher]["best_sigma2"])]
-            panels.append(Panel(f"PL1/{higher}", "λ", "σ²", series, level, log_y=True))
-            records = records_of("interplay", "conll2000", "crf", higher, scale, out)
-            (sigma2, lams), surface = mean_over_folds(records, ("sigma2", "lam"), "test_nll")
-            logs = np.log10(sigma2)
-            surfaces.append(
-                ContourPanel(
-                    f"PL1/{higher}: test NLL", lams, logs, surface, contour_levels([surface]), "λ", "log₁₀ σ²"
-                )
+            mark = Series(f"{higher} alone", np.array([1.0]), np.array([alone[higher]["best_sigma2"]]), "marks")
+            line = Series(f"PL1/{higher}", lam, best)
+            panels.append(
+                Panel(f"PL1/{higher}", "λ", "σ² of least test NLL", [line, mark, *bars], log_y=True, y_range=ends)
             )
+            records = tables.interplay(higher)
+            if records is not None:
+                (sigma2, lams), surface = mean_over_folds(records, ("sigma2", "lam"), "test_nll")
+                surfaces.append((higher, lams, np.log10(sigma2), surface))
         files = save_figure(draw_panels([panels], caption), folder, "figure-13")
-        files += save_figure(draw_surfaces([surfaces], caption, width=4.3, height=3.3), folder, "figure-13-contours")
+        if surfaces:
+            levels = contour_levels([surface for *_, surface in surfaces])
+            drawn = [
+                ContourPanel(f"PL1/{higher}: test NLL", x, y, z, levels, "λ", "log₁₀ σ²", bar=higher == POLICIES[-1])
+                for higher, x, y, z in surfaces
+            ]
+            other = (
+                f"{numbered(13)}, the surface behind it. Test NLL over λ and σ², {subject}. The cross is the least value. "
+                f"{scale_note(scale)}"
+            )
+            files += save_figure(draw_surfaces([drawn], other, width=4.3, height=3.3), folder, "figure-13-contours")
         files += write_tables(folder, "figure-13", rows, caption)
     document = {"experiment": "figure-13", "scale": scale, "rows": rows, "alone": alone}
     return Reproduction(document, (table,), (), tuple(files))

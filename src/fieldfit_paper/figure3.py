@@ -108,13 +108,17 @@ def draw(records: list[dict[str, Any]], pure: list[dict[str, Any]], folder: Path
     shown = [point for point in pure if point["policy"] in PURE]
     full = next(point["flops"] for point in pure if point["policy"] == "FL")
     panels = []
+    dropped = sum(r["formula"] == "exact" and r["det"] > LARGEST_SHOWN for r in records)
     for formula in FORMULAS:
-        series = []
+        series: list[Series] = []
         for first, second in PAIRS:
             mixed = [r for r in records if (r["first"], r["second"], r["formula"]) == (first, second, formula)]
             mixed = [r for r in mixed if formula == "published" or r["det"] <= LARGEST_SHOWN]
             label = rf"$\lambda_1\beta_1${first} + $\lambda_2(1-\beta_1)${second}"
             series.append(Series(label, columns_of(mixed, "det"), columns_of(mixed, "flops"), "points"))
+        edge = [r for r in boundary(records, formula) if formula == "published" or r["det"] <= LARGEST_SHOWN]
+        x, y = columns_of(edge, "det"), columns_of(edge, "flops")
+        series.append(Series("boundary of the region", x, y, "edge"))
         circles = (columns_of(shown, "det"), columns_of(shown, "flops"))
         series.append(Series("pure policies", *circles, "circles", tuple(point["policy"] for point in shown)))
         panels.append(
@@ -126,10 +130,13 @@ def draw(records: list[dict[str, Any]], pure: list[dict[str, Any]], folder: Path
                 [Level("FL", full)],
                 log_x=formula == "exact",
                 legend="upper right",
-                y_range=(0.0, 1.5 * max(r["flops"] for r in records)),
+                y_range=(0.0, 1.4 * max(r["flops"] for r in records)),
             )
         )
-    return save_figure(draw_panels([panels], CAPTION, width=5.0, height=4.4), folder, "figure-3")
+    beyond = f" ({dropped} policies lie beyond it)" if dropped else ""
+    return save_figure(
+        draw_panels([panels], CAPTION.rstrip(".") + beyond + ".", width=5.0, height=4.4), folder, "figure-3"
+    )
 
 
 def boundary(records: list[dict[str, Any]], formula: str) -> list[dict[str, Any]]:

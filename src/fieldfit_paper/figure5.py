@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from fieldfit.plots import Cloud, Drawable, PlainTable, TradeOffPanel, draw_surfaces, make_folder, save_figure
-from fieldfit_paper.chain_figures import COST_AXES, GRID_AXES, NLL, scale_note
+from fieldfit_paper.chain_figures import COST_AXES, NLL, numbered, scale_note
 from fieldfit_paper.chain_folds import FLOPS
-from fieldfit_paper.chain_sweeps import POLICIES, averaged, records_of, with_least_seconds
+from fieldfit_paper.chain_sweeps import POLICIES
+from fieldfit_paper.chain_tables import SweepTables, at_sigma2
 from fieldfit_paper.reproduction import Reproduction
 from fieldfit_paper.tables import columns_of, write_tables
 
@@ -16,10 +17,8 @@ SIGMA2 = 0.5
 
 def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     """Compute the figure; with ``out``, draw it (against FLOPs and against seconds) and write its table."""
-    by_policy = {}
-    for higher in POLICIES:
-        records = with_least_seconds(records_of("grid", "sentiment", "crf", higher, scale, out))
-        by_policy[higher] = averaged([record for record in records if record["sigma2"] == SIGMA2], GRID_AXES)
+    tables = SweepTables(out, scale)
+    by_policy = {higher: at_sigma2(tables.grid("sentiment", "crf", higher), SIGMA2) for higher in POLICIES}
     rows = []
     for higher, records in by_policy.items():
         best = min(records, key=lambda r: float(r["test_nll"]))
@@ -33,7 +32,7 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
         )
         rows.append((f"PL1/{higher}", *values))
     table = PlainTable(
-        "Figure 5: sentiment CRF, σ² = 1/2, the policy of least test NLL",
+        f"{numbered(5)}: sentiment CRF, σ² = 1/2, the policy of least test NLL",
         ("policy", "λ", "β", "FLOPs", "train NLL", "test NLL", "±"),
         tuple(rows),
         FLOPS["crf"],
@@ -41,13 +40,15 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     )
     files: list[Path] = []
     caption = (
-        f"Figure 5. Complexity and negative log-likelihood (left: train, right: test) of the sentiment CRF with σ² = 1/2. "
-        f"Each point is a policy (λ, β). The shaded region was not reached by any. {scale_note(scale, 'sentiment')} "
-        f"{FLOPS['crf']}"
+        f"{numbered(5)}. Complexity and negative log-likelihood (left: train, right: test) of the sentiment CRF "
+        "with σ² = 1/2. "
+        "Each point is a policy (λ, β); large marks and steps: no cheaper one is as good. The shaded region was not "
+        "reached by any. "
+        f"{scale_note(scale, 'sentiment')}"
     )
     if out is not None:
         folder = make_folder(out)
-        for axis, suffix in (("flops", ""), ("evaluation_seconds", "-seconds")):
+        for axis, suffix, unit_note in (("flops", "", FLOPS["crf"]), ("evaluation_seconds", "-seconds", "")):
             label, unit = COST_AXES[axis]
             panels: list[Drawable] = []
             for value, name in NLL.items():
@@ -55,8 +56,8 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
                     Cloud(f"PL1/{higher}", unit * columns_of(of_policy, axis), columns_of(of_policy, value))
                     for higher, of_policy in by_policy.items()
                 ]
-                panels.append(TradeOffPanel(name, clouds, label, f"{name} (nats per document)"))
-            drawing = draw_surfaces([panels], caption, width=4.8, height=3.6)
+                panels.append(TradeOffPanel(name, clouds, label, f"{name} (nats per document)", frontier=True))
+            drawing = draw_surfaces([panels], f"{caption} {unit_note}".strip(), width=4.8, height=3.6)
             files += save_figure(drawing, folder, f"figure-5{suffix}")
         joined = [{"policy": f"PL1/{higher}"} | r for higher, of_policy in by_policy.items() for r in of_policy]
         files += write_tables(folder, "figure-5", joined, caption)

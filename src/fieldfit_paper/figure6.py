@@ -8,6 +8,7 @@ import numpy as np
 
 from fieldfit.plots import BarPanel, PlainTable, draw_surfaces, make_folder, save_figure
 from fieldfit_paper.chain_data import chain_data
+from fieldfit_paper.chain_figures import numbered
 from fieldfit_paper.reproduction import Reproduction
 from fieldfit_paper.tables import write_tables
 
@@ -25,9 +26,9 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
         {"label": data.labels[k], "train": int(counts[0][k]), "test": int(counts[1][k]), "all": int(total[k])}
         for k in order
     ]
-    caption = f"Figure 6. Label counts in the CoNLL-2000 data ({int(total.sum()):,} tokens, train and test)."
+    caption = f"{numbered(6)}. Label counts in the CoNLL-2000 data ({int(total.sum()):,} tokens, train and test)."
     rows = tuple((r["label"], r["train"], r["test"], r["all"]) for r in records)
-    table = PlainTable("Figure 6: label counts in CoNLL-2000", ("label", "train", "test", "all"), rows)
+    table = PlainTable(f"{numbered(6)}: label counts in CoNLL-2000", ("label", "train", "test", "all"), rows)
     files: list[Path] = []
     if out is not None:
         folder = make_folder(out)

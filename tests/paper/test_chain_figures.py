@@ -11,20 +11,18 @@ from fieldfit.models.chain_problem import Windows
 from fieldfit.types import DataError, ModelError, PolicyError
 from fieldfit.variance.criterion import Criterion
 from fieldfit.variance.mixture_moments import MixtureMoments
-from fieldfit_paper import chain_sweeps, claim_rows, claims, figure13
+from fieldfit_paper import chain_sweeps, chain_tables, claim_page, claims
 from fieldfit_paper.beta_heuristic import heuristic_beta, heuristic_cell
 from fieldfit_paper.chain_data import chain_data, draw_fold
-from fieldfit_paper.chain_figures import (
-    heuristic_pairs,
-    reproduce_grids,
-    reproduce_heuristic,
-    reproduce_trade_off,
-)
+from fieldfit_paper.chain_figures import reproduce_grids, reproduce_heuristic, reproduce_trade_off
 from fieldfit_paper.chain_folds import boltzmann_chain_fold, chain_fold, window_flops
 from fieldfit_paper.chain_sweeps import averaged, by_beta, mean_over_folds, records_of
 from fieldfit_paper.chunking import chain_cell, chain_row, fit_chain, fold_of, policy_text, sigma2_of, weights_of
-from fieldfit_paper.figure14 import differences
+from fieldfit_paper.claim_rows import Finding, Row, Verdict
+from fieldfit_paper.data_claims import label_ngrams
 from fieldfit_paper.sentiment import encode_documents, read_documents, words_of
+from fieldfit_paper.tables import write_tables
+from fieldfit_paper.win_win import differences
 
 HAS_DATA = bool(os.environ.get("FIELDFIT_DATA"))
 N_TRAIN = 12
@@ -220,7 +218,7 @@ def test_differences_are_paired_by_fold():
 
 @pytest.fixture
 def tiny(monkeypatch):
-    size = chain_sweeps.Scale((0.5, 1.0), (0.4, 1.0), (0.0, 0.4, 1.0), 2, 1, 8, 10, 0, 1)
+    size = chain_sweeps.Scale((0.5, 1.0), (0.4, 1.0), (0.0, 0.4, 1.0), 2, 2, 1, 1, 8, 10, 0, 1)
     monkeypatch.setitem(chain_sweeps.SCALES, "small", size)
 
 
@@ -238,12 +236,12 @@ def test_figures_of_a_model_from_shared_stores(tiny, tmp_path):
             assert tmp_path / name in found.files
     stores = sorted(path.name for path in (tmp_path / "sweeps").glob("*.sweep"))
     assert len(stores) == 4
-    assert "fits, the first done at 20" in claims.cells_of(tmp_path, "small")
-    assert claims.cells_of(tmp_path, "paper") == ""
+    assert "fits, the first done at 20" in claim_page.cells_of(tmp_path, "small")
+    assert claim_page.cells_of(tmp_path, "paper") == ""
     grid = records_of("grid", "synthetic", "boltzmann-chain", "FL", "small", tmp_path)
     assert len(grid) == 2 * 2 * 2 * 2
     heuristic = records_of("heuristic", "synthetic", "boltzmann-chain", "FL", "small", tmp_path)
-    pairs = heuristic_pairs(grid, heuristic, "exact")
+    pairs = chain_tables.heuristic_pairs(grid, heuristic, "exact")
     assert all(p["best_train_nll"] <= p["heuristic_train_nll"] + 1e-6 or 0 <= p["heuristic_beta"] <= 1 for p in pairs)
     assert {p["best_beta"] for p in pairs} <= {0.4, 1.0}
 
@@ -257,15 +255,68 @@ def test_claims_without_data_say_so(tmp_path, monkeypatch):
     def no_rows(*args):
         raise DataError("The data file conll2000/train.txt is not there.")
 
-    monkeypatch.setattr(claim_rows, "records_of", no_rows)
-    monkeypatch.setattr(figure13, "records_of", no_rows)
-    rows = claims.all_claims(claim_rows.SweepTables(tmp_path, "small"))
+    monkeypatch.setattr(chain_tables, "records_of", no_rows)
+    sections = claims.sections(chain_tables.SweepTables(tmp_path, "small"))
+    rows = [row for section in sections for row in section.rows]
     missing = [row for row in rows if row.measured == "not measured"]
-    assert len(missing) == 5
-    assert {row.verdict for row in missing} == {"cannot tell"}
-    text = claims.markdown(rows, "small", "Made today.")
-    assert "for 5 the data cannot tell" in text
+    assert len(missing) == 7
+    assert {row.verdict for row in missing} == {"not measured"}
+    text = claim_page.markdown(sections, "small", "Made today.")
+    assert "7 not measured" in text
     assert "conll2000/train.txt" in text
+    assert {row.where for row in rows if row.verdict == "refuted"} == {
+        "Figure 2 (c), (d)",
+        "Figure 3",
+        "Proposition 2",
+    }
+    assert all(row.why for row in rows if "differs" in row.verdict or "refuted" in row.verdict)
+
+
+def test_tables_are_read_back_where_there_is_no_store(tmp_path, monkeypatch):
+    """What was written beside the pictures gives the same means and differences as the cells."""
+    names = {"source": "synthetic", "model": "crf", "higher": "FL"}
+    records = [
+        {"fold": f, "sigma2": 5.0, "lam": lam, "beta": beta, "train_nll": 3 + f + beta, "test_nll": 4 + f * lam - beta,
+         "flops": 10.0 * lam + beta, "evaluation_seconds": 0.1 * f + 0.1, "fit_seconds": 1.0}
+        for f in (0, 1, 2) for lam in (0.5, 1.0) for beta in (0.5, 1.0)
+    ]  # fmt: skip
+    monkeypatch.setattr(chain_tables, "records_of", lambda *args: records)
+    computed = chain_tables.SweepTables(None, "paper")
+    rows = [{"policy": "PL1/FL"} | row for row in computed.grid(*names.values())]
+    away = [names | {"policy": "PL1/FL"} | row for row in computed.differences(*names.values())]
+    write_tables(tmp_path, "figure-11", rows, "")
+    write_tables(tmp_path, "figure-14", away, "")
+    monkeypatch.setattr(chain_tables, "records_of", None)
+    kept = chain_tables.SweepTables(tmp_path, "paper")
+    assert kept.grid(*names.values()) == rows
+    assert [row["difference"] for row in kept.differences(*names.values())] == [row["difference"] for row in away]
+    assert [row["win_win"] for row in kept.differences(*names.values())] == [row["win_win"] for row in away]
+
+
+def test_verdicts_of_both_readings():
+    rows = [
+        Row("Figure 1", "a", Finding.of("1", False), "because", Finding.of("2", True)),
+        Row("Figure 2", "b", Finding.of("3", None)),
+        Row("Figure 3", "c", Finding("4", Verdict.REFUTED), "proof"),
+    ]
+    assert rows[0].verdict == "differs; second reading: agrees"
+    assert rows[0].measured == "First reading: 1. Second reading: 2"
+    counts = claim_page.counts_of(rows)
+    assert counts == {
+        Verdict.AGREES: (0, 1),
+        Verdict.DIFFERS: (1, 0),
+        Verdict.REFUTED: (1, 1),
+        Verdict.CANNOT_TELL: (1, 1),
+    }
+    text = claim_page.summary(rows)
+    assert "Figure 3" in text
+    assert text.count(". ") == 4  # five sentences
+
+
+def test_label_ngrams_by_hand():
+    data = Sequences([0, 3, 5], np.arange(6), [0] * 5, None, [0, 1, 0, 0, 1], 1, 2)
+    # Pairs: *0 01 10, *0 01; triples: **0 *01 010, **0 *01.
+    assert [label_ngrams(data, order) for order in (0, 1, 2)] == [2, 3, 3]
 
 
 SENTENCES = """one_pos_1

@@ -85,7 +85,7 @@ def draw_boxes(boxes: Sequence[SelectionBox]) -> Figure:
         axes.axis("off")
         for i in range(samples):
             axes.text(_center(i), head / 2, f"$X^{{({i + 1})}}$", ha="center", va="center", fontsize=8.5)
-        axes.text(0.14, head / 2, "◇ selected; darker: more expensive", va="center", fontsize=7.5, color=MUTED)
+        axes.text(0.14, head / 2, "◇ selected", va="center", fontsize=7.5, color=MUTED)
         axes.text(_margin(samples), head / 2, "FLOPs", ha="right", va="center", fontsize=8, color=MUTED)
         top = head
         for box, box_height in zip(boxes, heights, strict=True):

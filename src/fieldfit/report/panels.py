@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +25,11 @@ MARKS = ("o", "^", "s", "D", "v", "P")
 
 @dataclass(frozen=True)
 class Series:
-    """Points (x, y) with a name: a curve (``kind="line"``), a cloud ("points"), large marks ("marks"), or black circles."""
+    """Points (x, y) with a name.
+
+    ``kind`` is "line" for a curve, "points" for a cloud, "marks" for large marks, "circles" for black circles, "bar" for
+    a thin grey line between two points and "edge" for a black staircase through points from left to right.
+    """
 
     label: str
     x: FloatArray
@@ -36,7 +41,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Level:
-    """A dashed horizontal line with its name."""
+    """A horizontal line with its name: the first of a panel is dashed, the second dotted."""
 
     label: str
     y: float
@@ -100,7 +105,11 @@ def _draw(axes: Any, panel: Panel) -> None:
     axes.set_axisbelow(True)
     coloured = 0
     for series in panel.series:
-        if series.kind == "circles":
+        if series.kind == "bar":
+            axes.plot(series.x, series.y, "-", color=MUTED, linewidth=1.2, marker="_", markersize=6, zorder=2)
+        elif series.kind == "edge":
+            axes.step(series.x, series.y, where="post", color="black", linewidth=1.1, label=series.label, zorder=4)
+        elif series.kind == "circles":
             axes.plot(series.x, series.y, "o", color="black", markersize=7 if series.error is None else 4,
                       label=series.label, zorder=5)  # fmt: skip
             if series.error is not None:
@@ -111,8 +120,8 @@ def _draw(axes: Any, panel: Panel) -> None:
         for x, y, text in zip(series.x, series.y, series.texts, strict=bool(series.texts)):
             axes.annotate(text, (x, y), (7, 5), textcoords="offset points", fontsize=8.5, color=INK, zorder=6,
                           bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8})  # fmt: skip
-    for level in panel.levels:
-        axes.axhline(level.y, color=MUTED, linewidth=1.1, linestyle="--", label=level.label, zorder=1)
+    for level, dash in zip(panel.levels, itertools.cycle(("--", ":")), strict=False):
+        axes.axhline(level.y, color=MUTED, linewidth=1.1, linestyle=dash, label=level.label, zorder=1)
     if panel.x_range is not None:
         axes.set_xlim(*panel.x_range)
     if panel.y_range is not None:

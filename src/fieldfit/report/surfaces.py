@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from fieldfit.report.figures import ACCENT, BLUE, INK, MUTED, draw_grid
+from fieldfit.report.figures import ACCENT, BLUE, MUTED, draw_grid
 from fieldfit.report.panels import COLOURS, lower_left
 from fieldfit.types import FloatArray
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+#: From light to dark, for what has an order.
+_SHADES = ("#e0a458", "#c8553d", "#8f2d56", "#3d1e6d")
 _MARKS = ("o", "^", "s", "D", "v", "P")
 
 
@@ -28,7 +30,7 @@ class Drawable(Protocol):
 
 @dataclass(frozen=True)
 class ContourPanel:
-    """z (len(y), len(x)) as labelled contours; ``best`` marks the smallest z."""
+    """z (len(y), len(x)) as filled contours with a cross at the smallest z; ``bar`` draws the scale of colours."""
 
     title: str
     x: FloatArray
@@ -37,13 +39,17 @@ class ContourPanel:
     levels: FloatArray
     x_label: str = "β"
     y_label: str = "λ"
+    bar: bool = True
 
     def draw(self, axes: Axes) -> None:
-        """Filled contours, lighter is less, with a cross at the least z."""
+        """Lighter is less; what lies beyond the last level has the darkest colour."""
         levels = np.asarray(self.levels)
-        axes.contourf(self.x, self.y, self.z, levels=levels, cmap="viridis_r", extend="both", alpha=0.75)
-        lines = axes.contour(self.x, self.y, self.z, levels=levels, colors=INK, linewidths=0.6)
-        axes.clabel(lines, fontsize=6.5, fmt="%.4g")
+        filled = axes.contourf(self.x, self.y, self.z, levels=levels, cmap="viridis_r", extend="both")
+        axes.contour(self.x, self.y, self.z, levels=levels, colors="white", linewidths=0.4)
+        if self.bar:
+            # Beside the axes and not out of them: all panels of a row keep one size.
+            scale = axes.figure.colorbar(filled, cax=axes.inset_axes((1.05, 0.0, 0.045, 1.0)), ticks=levels)
+            scale.ax.tick_params(labelsize=7)
         row, column = np.unravel_index(int(np.nanargmin(self.z)), self.z.shape)
         axes.plot(self.x[column], self.y[row], "x", color=ACCENT, markersize=7, markeredgewidth=1.8, clip_on=False)
         _frame(axes, self.title, self.x_label, self.y_label)
@@ -51,7 +57,10 @@ class ContourPanel:
 
 @dataclass(frozen=True)
 class ShadedCurves:
-    """z (len(values), len(x)): one curve for each value, lighter for larger values."""
+    """z (len(values), len(x)): one curve for each value, lighter for larger values.
+
+    A curve that leaves ``y_range`` has a triangle at the edge where it does.
+    """
 
     title: str
     x: FloatArray
@@ -61,9 +70,10 @@ class ShadedCurves:
     y_label: str = "NLL"
     name: str = "λ"
     y_range: tuple[float, float] | None = None
+    legend: bool = True
 
     def draw(self, axes: Axes) -> None:
-        """Grey curves; the legend has the first and the last."""
+        """Grey curves; the legend, to the right, has the first and the last."""
         count = len(self.values)
         for k, (value, row) in enumerate(zip(self.values, self.z, strict=True)):
             shade = str(0.75 * k / max(count - 1, 1))
@@ -71,8 +81,19 @@ class ShadedCurves:
             axes.plot(self.x, row, "-", color=shade, linewidth=1.2, marker=".", markersize=3, label=label)
         if self.y_range is not None:
             axes.set_ylim(*self.y_range)
-        axes.legend(fontsize=7, frameon=False)
+            self._mark_ends(axes, self.y_range[1])
+        if self.legend:
+            axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         _frame(axes, self.title, self.x_label, self.y_label)
+
+    def _mark_ends(self, axes: Axes, top: float) -> None:
+        """Triangles where curves go on above the axes."""
+        places = []
+        for row in self.z:
+            for k in np.flatnonzero((row[:-1] > top) != (row[1:] > top)).tolist():
+                share = (top - row[k]) / (row[k + 1] - row[k])
+                places.append(self.x[k] + share * (self.x[k + 1] - self.x[k]))
+        axes.plot(places, [top] * len(places), "^", color=ACCENT, markersize=4, clip_on=False, zorder=5)
 
 
 @dataclass(frozen=True)
@@ -87,7 +108,11 @@ class Cloud:
 
 @dataclass(frozen=True)
 class TradeOffPanel:
-    """Clouds of points; what no point reaches (further down and to the left than all of them) is shaded."""
+    """Clouds of points; what no point reaches (further down and to the left than all of them) is shaded.
+
+    ``ordered`` clouds have colours from light to dark. ``frontier`` draws each cloud faint, with a staircase
+    through the points that no other of it beats, and says how many points lie above the axes.
+    """
 
     title: str
     clouds: Sequence[Cloud]
@@ -96,24 +121,42 @@ class TradeOffPanel:
     log_x: bool = False
     y_range: tuple[float, float] | None = None
     zero: bool = False  # a line at 0 in place of the region: what is below it is better
+    ordered: bool = False
+    frontier: bool = False
 
     def draw(self, axes: Axes) -> None:
         """The region is a staircase below the points that nothing beats."""
         axes.set_xscale("log" if self.log_x else "linear")
         for k, cloud in enumerate(self.clouds):
             colour, mark = COLOURS[k % len(COLOURS)], _MARKS[k % len(_MARKS)]
+            if self.ordered:
+                colour = _shade(k, len(self.clouds))
             if cloud.bars is not None:
-                axes.errorbar(cloud.x, cloud.y, cloud.bars, fmt="none", ecolor=colour, elinewidth=0.8, alpha=0.6)
-            axes.plot(cloud.x, cloud.y, mark, color=colour, markersize=3.5, markeredgewidth=0, alpha=0.7,
-                      label=cloud.label)  # fmt: skip
+                axes.errorbar(cloud.x, cloud.y, cloud.bars, fmt="none", ecolor=colour, elinewidth=0.9, capsize=2)
+            faint = self.frontier
+            axes.plot(cloud.x, cloud.y, mark, color=colour, markersize=2 if faint else 3.5, markeredgewidth=0,
+                      alpha=0.35 if faint else 0.8, label=None if faint else cloud.label)  # fmt: skip
+            if faint:
+                best = lower_left(cloud.x, cloud.y)
+                x, y = np.append(cloud.x[best], np.max(cloud.x)), np.append(cloud.y[best], np.min(cloud.y))
+                axes.step(x, y, where="post", color=colour, linewidth=1.2)
+                axes.plot(cloud.x[best], cloud.y[best], mark, color=colour, markersize=4.5, label=cloud.label)
         x = np.concatenate([cloud.x for cloud in self.clouds])
         y = np.concatenate([cloud.y for cloud in self.clouds])
         edge = lower_left(x, y)
         if self.y_range is None:
-            low, high = float(y.min()), float(y.max())
+            half = np.concatenate(
+                [np.zeros(len(c.y)) if c.bars is None else np.nan_to_num(c.bars) for c in self.clouds]
+            )
+            low, high = float((y - half).min()), float((y + half).max())
             axes.set_ylim(low - 0.12 * (high - low + 1e-12), high + 0.06 * (high - low + 1e-12))
         else:
             axes.set_ylim(*self.y_range)
+            above = int(np.sum(y > self.y_range[1]))
+            if above:
+                axes.text(
+                    1.0, 1.01, f"{above} points above", transform=axes.transAxes, ha="right", fontsize=7, color=MUTED
+                )
         left = float(x.min()) * 0.7 if self.log_x else float(x.min()) - 0.08 * float(np.ptp(x) + 1e-12)
         right = float(x.max()) * 1.1 if self.log_x else float(x.max()) + 0.04 * float(np.ptp(x) + 1e-12)
         axes.set_xlim(left, right)
@@ -139,17 +182,19 @@ class DiagonalPanel:
     clouds: Sequence[Cloud]
     x_label: str
     y_label: str
+    ordered: bool = False
 
     def draw(self, axes: Axes) -> None:
-        """Points, and the diagonal dashed."""
+        """Points, and the diagonal dashed; ``ordered`` clouds have colours from light to dark."""
         values = np.concatenate([np.concatenate([c.x, c.y]) for c in self.clouds])
         low, high = float(values.min()), float(values.max())
         margin = 0.05 * (high - low) + 1e-9
         ends = (low - margin, high + margin)
         axes.plot(ends, ends, "--", color=MUTED, linewidth=1.0, zorder=1)
         for k, cloud in enumerate(self.clouds):
-            axes.plot(cloud.x, cloud.y, _MARKS[k % len(_MARKS)], color=COLOURS[k % len(COLOURS)], markersize=4,
-                      markeredgewidth=0, alpha=0.7, label=cloud.label)  # fmt: skip
+            colour = _shade(k, len(self.clouds)) if self.ordered else COLOURS[k % len(COLOURS)]
+            axes.plot(cloud.x, cloud.y, _MARKS[k % len(_MARKS)], color=colour, markersize=4, markeredgewidth=0, alpha=0.7,
+                      label=cloud.label)  # fmt: skip
         axes.set_xlim(*ends)
         axes.set_ylim(*ends)
         axes.legend(fontsize=7, frameon=False)
@@ -158,7 +203,7 @@ class DiagonalPanel:
 
 @dataclass(frozen=True)
 class BarPanel:
-    """Named numbers as horizontal bars with the numbers beside them, on a logarithmic scale."""
+    """Named numbers as horizontal bars with the numbers beside them."""
 
     title: str
     names: Sequence[str]
@@ -170,11 +215,16 @@ class BarPanel:
         places = np.arange(len(self.names))[::-1]
         axes.barh(places, self.values, color=BLUE, height=0.7)
         axes.set_yticks(places, self.names, fontsize=7.5)
-        axes.set_xscale("log")
-        axes.set_xlim(0.7, float(self.values.max()) * 4)
+        largest = float(self.values.max())
+        axes.set_xlim(0, 1.15 * largest)
         for place, value in zip(places, self.values.tolist(), strict=True):
-            axes.text(value * 1.1, place, f"{value:,.0f}", va="center", fontsize=7)
+            axes.text(value + 0.01 * largest, place, f"{value:,.0f}", va="center", fontsize=7)
         _frame(axes, self.title, self.x_label, "")
+
+
+def _shade(place: int, count: int) -> str:
+    """The colour of one of several things in order."""
+    return _SHADES[round(place * (len(_SHADES) - 1) / max(count - 1, 1))]
 
 
 def _legend_below(axes: Axes) -> None:
@@ -189,14 +239,14 @@ def _frame(axes: Axes, title: str, x_label: str, y_label: str) -> None:
 
 
 def contour_levels(values: Sequence[FloatArray], count: int = 9) -> FloatArray:
-    """Compute contour levels for several panels: quantiles of all values, so that steep and flat parts both show lines.
+    """Compute contour levels for several panels: round numbers from the least value to where nine tenths of them end.
 
     Parameters
     ----------
     values : sequence of ndarray
         The values of each panel; those that are not finite are ignored.
     count : int, default: 9
-        Number of levels.
+        Number of levels at most, about.
 
     Returns
     -------
@@ -206,15 +256,20 @@ def contour_levels(values: Sequence[FloatArray], count: int = 9) -> FloatArray:
     --------
     >>> import numpy as np
     >>> from fieldfit import plots
-    >>> plots.contour_levels([np.arange(101.0)], 3).round(1).tolist()
-    [2.0, 48.5, 95.0]
+    >>> plots.contour_levels([np.arange(101.0)], 5).tolist()
+    [0.0, 25.0, 50.0, 75.0, 100.0]
     """
     pooled = np.concatenate([np.ravel(v) for v in values])
     pooled = pooled[np.isfinite(pooled)]
-    levels = np.unique(np.quantile(pooled, np.linspace(0.02, 0.95, count)))
-    if len(levels) < 2:
-        return np.array([levels[0] - 0.5, levels[0] + 0.5])
-    return np.asarray(levels)
+    low, high = float(pooled.min()), float(np.quantile(pooled, 0.9))
+    if not high > low:
+        return np.array([low - 0.5, low + 0.5])
+    rough = (high - low) / max(count - 1, 1)
+    power = 10.0 ** np.floor(np.log10(rough))
+    step = power * next(factor for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * power >= rough * (1 - 1e-9))
+    first, last = np.floor(low / step + 1e-9), np.ceil(high / step - 1e-9)
+    # Fifteen digits, so that 0.1 + 0.2 prints as 0.3.
+    return np.array([float(f"{step * k:.15g}") for k in np.arange(first, last + 1)])
 
 
 def draw_surfaces(
@@ -248,4 +303,7 @@ def draw_surfaces(
     drawers = [[panel.draw for panel in row] for row in rows]
     # Legends under the axes need room.
     below = 0.85 if any(isinstance(panel, TradeOffPanel) for row in rows for panel in row) else 0.5
-    return draw_grid(drawers, caption, width=width, height=height, margins=(below, 0.3), gaps=(0.33, 0.5))
+    # So does a scale of colours between two panels.
+    bars = any(isinstance(panel, ContourPanel) and panel.bar for row in rows for panel in row[:-1])
+    gaps = (0.5 if bars else 0.33, 0.5)
+    return draw_grid(drawers, caption, width=width, height=height, margins=(below, 0.3), gaps=gaps)
