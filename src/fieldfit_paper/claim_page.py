@@ -17,8 +17,8 @@ from fieldfit_paper.tables import now
 
 TITLE = "The paper's claims and our results"
 #: Pictures in the HTML file are made smaller, so that the whole page stays small.
-WIDEST = 1100
-PALETTE = 64
+WIDEST = 900
+PALETTE = 32
 
 HOW = (
     "A cell fits PL1 (always selected, weight 1 − β) with FL or PL2 (selected with probability λ, weight β) on one "
@@ -32,6 +32,9 @@ HOW = (
     "selected at a "
     "larger one. The second reading, the order of θ in Figure 1 and the label trigrams were found by searching towards the "
     "paper's numbers. Their agreement is therefore not independent evidence.",
+    "Where the folder has no store of a sweep at the paper's scale, its table beside the pictures is read; so it is "
+    "for the "
+    "first reading and the sentiment set on this page.",
     "In the second reading the cells of one (fold, σ², λ) start each fit from that of the β before it. The "
     "objective is strictly "
     "concave, so the start changes the result by no more than the tolerance of the fit.",
@@ -76,13 +79,14 @@ def summary(rows: Sequence[Row]) -> str:
     counts = counts_of(rows)
 
     def listed(reading: int) -> str:
-        return ", ".join(f"{both[reading]} {verdict.value}" for verdict, both in counts.items() if both[reading])
+        return ", ".join(f"{verdict.value} {both[reading]}" for verdict, both in counts.items() if both[reading])
 
     refuted = sorted({row.where for row in rows if row.first.verdict is Verdict.REFUTED})
     still = [row for row in rows if (row.second or row.first).verdict is Verdict.DIFFERS]
     about = sorted({row.where.split(",")[0] for row in still})
     return (
-        f"We checked {len(rows)} claims of the paper: in our first reading {listed(0)}; with a second reading for "
+        f"We checked {len(rows)} claims of the paper: by verdict, in our first reading {listed(0)}; with a second "
+        "reading for "
         f"{sum(row.second is not None for row in rows)} of them {listed(1)}. "
         f"Refuted, by proof and by simulation, are {', '.join(refuted) or 'none'}: the printed variance leaves out "
         "the noise of "
@@ -167,7 +171,7 @@ def cells_of(folder: Path, scale: str) -> str:
         fits += sum(len(beta) if isinstance(beta, list) else 1 for beta in done.get("beta", done["cell_finished"]))
     if not finished:
         return ""
-    return f" {fits:,} fits, the first done at {min(finished)}, the last at {max(finished)}."
+    return f" The stores at hand have {fits:,} fits, the first done at {min(finished)}, the last at {max(finished)}."
 
 
 def _scale_text(scale: str) -> str:

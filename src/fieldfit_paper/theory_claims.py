@@ -164,7 +164,7 @@ def proposition_claims(scale: str) -> Iterator[Row]:
             f"{middle['exact']:.3f} by the exact one, {middle['fits']:.3f} ± {middle['error']:.3f} in fits; the "
             "farthest α is "
             f"{away['published']:.1f} standard errors from the printed formula, {away['exact']:.1f} from the exact one",
-            Verdict.AGREES if away["published"] < 3 else Verdict.REFUTED,
+            Verdict.REFUTED if away["published"] >= 3 else Verdict.CANNOT_TELL,
         ),
         "Z is random: the diagonal weight of Σ is β²λ and not β²λ². Corollary 1 of the paper has it right.",
     )
