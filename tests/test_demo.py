@@ -25,13 +25,15 @@ def test_the_demo_prints_and_writes_everything(tmp_path, monkeypatch, capsys):
     assert "Plan for boltzmann: 200 samples, 274 parameters" in printed
     assert "→ recommended. FLOPs" in " ".join(printed.split())
     assert "independent exact draws" in " ".join(printed.split())
-    assert max(map(len, printed.splitlines()[:-1])) <= 80
+    assert max(len(line) for line in printed.splitlines() if str(out) not in line) <= 80
+    assert f"{out}/report.html" in printed
     assert sorted(path.name for path in out.iterdir()) == [
-        "cost-variance.png", "couplings.png", "index.html", "plan.png", "samples.png",
+        "cost-variance.png", "couplings.png", "index.html", "plan.png", "report.html", "samples.png",
     ]  # fmt: skip
     page = (out / "index.html").read_text(encoding="utf-8")
     assert page.count("data:image/png;base64,") == 4
     assert page.count("<table>") == 4
+    assert "Try a mixture" in (out / "report.html").read_text(encoding="utf-8")
 
 
 def test_nowhere_to_write_is_a_sentence(tmp_path, capsys):

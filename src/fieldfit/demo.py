@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fieldfit as ff
+from fieldfit.planner.result import Plan
 from fieldfit.report.figures import make_folder, save_figure
 from fieldfit.report.grids import draw_couplings, draw_images
 from fieldfit.report.page import Page
@@ -80,12 +81,15 @@ def run(out: Path) -> None:
         f"{len(images):,} images of 8×8 pixels (scikit-learn's digits), a pixel is 1 from grey level {INK_FROM} of 16 "
         f"on. Every pixel is coupled with its up to eight neighbours. Penalty: σ² = {SIGMA2:g}."
     )
-    recommended = _plan(images, folder, page)
-    _free_grid(images, recommended, folder, page)
+    plan = _plan(images, folder, page)
+    _free_grid(images, plan, folder, page)
     _tied_grid(images, folder, page)
     _each_digit(images, label, folder, page)
+    page.paragraph("report.html is the page of the recommended fit, to explore.")
     page.write(folder / "index.html")
-    print(f"\nPictures and page in {folder}/index.html ({time.perf_counter() - began:.0f} s).")
+    print(f"\nDone in {time.perf_counter() - began:.0f} s. Open these pages in a browser:")
+    print(f"  {folder}/report.html  the recommended fit and its plan, to explore")
+    print(f"  {folder}/index.html   everything that was printed here, with pictures")
 
 
 def _show(table: PlainTable, page: Page) -> None:
@@ -108,8 +112,8 @@ def _split(images: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
     return images[order[:TRAIN]], images[order[TRAIN:]]
 
 
-def _plan(images: NDArray[np.int64], folder: Path, page: Page) -> str:
-    """The plan for the grid with a coupling for each edge; returns the recommended policy."""
+def _plan(images: NDArray[np.int64], folder: Path, page: Page) -> Plan:
+    """The plan for the grid with a coupling for each edge."""
     model = ff.BoltzmannMachine.grid(SIDE, SIDE, neighbours=8, biases=True)
     plan = ff.plan(model, _split(images)[0], BUDGET, sigma2=SIGMA2)
     page.heading(f"A plan for a budget of {BUDGET}")
@@ -122,13 +126,14 @@ def _plan(images: NDArray[np.int64], folder: Path, page: Page) -> str:
         "Cost against variance, predicted from a pilot. No policy reaches the shaded region; diamond: recommended."
     )
     _picture(plan.plot(), folder, "plan", caption, page)
-    return plan.best
+    return plan
 
 
 # --- a coupling for each edge --------------------------------------------------------------------------------------
 
 
-def _free_grid(images: NDArray[np.int64], recommended: str, folder: Path, page: Page) -> None:
+def _free_grid(images: NDArray[np.int64], plan: Plan, folder: Path, page: Page) -> None:
+    recommended = plan.best
     model = ff.BoltzmannMachine.grid(SIDE, SIDE, neighbours=8, biases=True)
     train, test = _split(images)
     policies = dict.fromkeys((recommended, *FREE_POLICIES))
@@ -180,6 +185,7 @@ def _free_grid(images: NDArray[np.int64], recommended: str, folder: Path, page: 
     )
     caption = "A red line joins pixels that tend to be inked together, a blue line pixels that do not. Width: |z|. "
     _picture(drawing, folder, "couplings", caption + "Shade: how often a pixel is inked.", page)
+    fit.to_html(folder / "report.html", plan=plan)
 
 
 def _least_seen(first: NDArray[np.int64], second: NDArray[np.int64]) -> int:

@@ -82,3 +82,11 @@ class ConvergenceWarning(FieldfitWarning):
 
 class SeparationWarning(FieldfitWarning):
     """The unpenalised optimum lies at infinity for the parameters named."""
+
+
+class FewSamplesWarning(FieldfitWarning):
+    """There are few samples for each parameter, so that p-values of large samples are too small."""
+
+
+class RunawayWarning(FieldfitWarning):
+    """Simulated samples of the fitted model leave the data."""

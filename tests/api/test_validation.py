@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import fieldfit as ff
-from fieldfit.api.validation import _fitted_like, fold_members
+from fieldfit.api.validation import fitted_like, fold_members
 from fieldfit.types import DataError, FieldfitError
 
 MODEL = ff.BoltzmannMachine(4)
@@ -94,7 +94,7 @@ def test_refitting_keeps_penalty_and_fixed_parameters():
     frame = fit.goodness_of_fit(n_simulated=3, refit=True)
     assert list(frame.columns) == ["observed", "expected", "std_dev", "z", "p"]
     assert np.isfinite(frame.to_numpy()).all()
-    again = _fitted_like(fit, fit.dataset, 1)
+    again = fitted_like(fit, fit.dataset, 1)
     assert again.theta[again.parameter_names.index("x0:x1")] == -1.0
     np.testing.assert_array_equal(again.free, fit.free)
     np.testing.assert_array_equal(again.sigma2, fit.sigma2)

@@ -127,3 +127,18 @@ def test_sentences_come_back_too(run, tmp_path):
     assert found["measure"] == "displacement"  # 15 sentences, more parameters
     assert len(found["samples"]) == 2
     assert run("validate", saved, train, "--folds", 2).code == 0
+
+
+def test_a_report_is_a_page_with_the_commands_that_made_it(run, refused, votes, tmp_path):
+    path = tmp_path / "model.ff"
+    assert run("fit", "boltzmann", votes, "--policy", "PL1", "--out", path).code == 0
+    ran = run("report", path, "--data", votes, "--budget", "none", "--out", tmp_path / "page.html")
+    assert ran.code == 0
+    assert "page.html" in ran.err
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f"fieldfit fit boltzmann {votes} --policy PL1 --out {path}" in page
+    assert f"fieldfit report {path}" in page
+    assert "Influential samples" in page
+    assert run("report", path).code == 0
+    assert "does not hold its samples" in path.with_suffix(".html").read_text(encoding="utf-8")
+    assert "--level is 2" in refused("report", path, "--level", "2")

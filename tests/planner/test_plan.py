@@ -291,19 +291,8 @@ def test_pictures_and_page(five, tmp_path):
     page = (tmp_path / "plan.html").read_text(encoding="utf-8")
     assert html.escape(plan.best) in page
     assert "<script src=" not in page
-    assert "http-equiv" not in page
-
-
-def test_page_without_plotly_is_drawn(five, tmp_path, monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "plotly", None)
-    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
-    model, _, x = five
-    ff.plan(model, x, policies=["PL1", "FL"]).to_html(tmp_path / "plan.html")
-    page = (tmp_path / "plan.html").read_text(encoding="utf-8")
-    assert "<svg" in page
-    assert "plotly" not in page
+    assert "default-src 'none'" in page
+    assert "://" not in page
 
 
 def test_variance_against_lam_as_table_and_picture(five):

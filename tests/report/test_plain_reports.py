@@ -37,7 +37,8 @@ def test_a_page_holds_everything_itself(tmp_path):
     assert "&lt;Title&gt;" in text
     assert "1 &lt; 2" in text
     assert 'src="data:image/png;base64,cG5n"' in text
-    assert "http" not in text
+    assert "://" not in text
+    assert "default-src 'none'" in text
 
 
 def test_the_frontier_is_what_nothing_beats():

@@ -11,16 +11,18 @@ products (both from the data, so that all of this holds outside the family too) 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fieldfit.api.accuracies import score_variance
+from fieldfit.api.cautions import few_samples
 from fieldfit.api.functionals import places_of, unit_rows
 from fieldfit.api.refinement import refuse_refined
-from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray, ModelError
+from fieldfit.types import DataError, FewSamplesWarning, FieldfitError, FloatArray, IntArray, ModelError
 from fieldfit.variance import DenseAccuracy, robust_moments, weighted_chi_square_tail
 from fieldfit.variance.range_inverse import range_inverse
 
@@ -43,6 +45,7 @@ class HypothesisTest:
     statistic: float
     weights: FloatArray
     p: float
+    caution: str = ""
 
     @property
     def degrees_of_freedom(self) -> int:
@@ -62,12 +65,40 @@ class HypothesisTest:
             law = f"{self.weights[0]:.3g} times χ²₁"
         else:
             law = f"a sum of {q} weighted χ²₁, weights {self.weights.min():.3g} to {self.weights.max():.3g}"
-        return f"{self.name} test: {self.statistic:.4f}, p = {self.p:.4g} ({law})"
+        text = f"{self.name} test: {self.statistic:.4f}, p = {self.p:.4g} ({law})"
+        return f"{text}. Caution: {self.caution}" if self.caution else text
 
 
 def wald_test(fit: Fit, hypothesis: object, value: object, kind: Kind) -> HypothesisTest:
     """Test R θ = value; the restrictions that are not independent of the others count once."""
-    rows = _restrictions(fit, hypothesis)
+    rows = restrictions(fit, hypothesis)
+    caution = _cautious(fit, len(rows), kind)
+    statistic, degrees = wald_statistic(fit, rows, value, kind)
+    return replace(_chi_square("Wald", statistic, degrees), caution=caution)
+
+
+#: Samples for each restriction of a joint test below which it is refused: its covariance would have too few sources.
+_LEAST_FOR_RESTRICTION = 5
+
+
+def _cautious(fit: Fit, restrictions: int, kind: Kind) -> str:
+    """A sentence where the law of large samples is not to be trusted; refuses joint tests that are hopeless."""
+    if kind != "robust":
+        return ""
+    size = fit.total if fit.size.groups is None else fit.size.groups
+    instead = "fit.bootstrap_test and fit.permutation_test simulate the law of the statistic"
+    if restrictions > 1 and size < _LEAST_FOR_RESTRICTION * restrictions:
+        raise ModelError(
+            f"A joint test of {restrictions} restrictions with {size:,.0f} samples would reject nearly anything: their "
+            f"robust covariance comes from fewer than {_LEAST_FOR_RESTRICTION} samples for each. Test fewer at once, or "
+            f"use other tests: {instead}."
+        )
+    few = few_samples(fit, kind)
+    return f"{few}, and p-values too small; {instead}" if few else ""
+
+
+def wald_statistic(fit: Fit, rows: FloatArray, value: object, kind: Kind) -> tuple[float, int]:
+    """(Rθ̂ − c)ᵀ (R V Rᵀ)⁻¹ (Rθ̂ − c), and the number of independent restrictions."""
     wanted = np.asarray(value, dtype=np.float64)
     if wanted.shape not in ((), (1,), (len(rows),)) or not np.isfinite(wanted).all():
         raise ModelError(
@@ -86,10 +117,11 @@ def wald_test(fit: Fit, hypothesis: object, value: object, kind: Kind) -> Hypoth
         raise ModelError(
             "The restrictions contradict each other, or concern parameters that are fixed at other values."
         )
-    return _chi_square("Wald", float(gap @ inner.inverse @ gap), len(rows) - inner.nullity)
+    return float(gap @ inner.inverse @ gap), len(rows) - inner.nullity
 
 
-def _restrictions(fit: Fit, hypothesis: Any) -> FloatArray:
+def restrictions(fit: Fit, hypothesis: Any) -> FloatArray:
+    """The matrix R (q, r) of a hypothesis."""
     names, r = fit.model.parameter_names, len(fit.theta)
     if isinstance(hypothesis, np.ndarray) and hypothesis.ndim == 2:
         if hypothesis.shape[1] != r:
@@ -342,4 +374,12 @@ def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind,
         q[tested] = false_discovery_control(frame["p"].to_numpy()[tested], method=method)
     frame["q"] = q
     frame["discovered"] = q <= level
+    few = few_samples(fit, kind)
+    if few:
+        warnings.warn(
+            f"{few[0].upper()}{few[1:]}. p- and q-values are then too small, and more is discovered than the rate "
+            "promises; fit.bootstrap_test(parameters) simulates the law of a statistic.",
+            FewSamplesWarning,
+            stacklevel=3,
+        )
     return frame.sort_values("p", kind="stable")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
-from dataclasses import asdict
+from dataclasses import asdict, astuple, replace
 from typing import Any
 
 import numpy as np
 
 from fieldfit.api.refinement import read_refinement
 from fieldfit.api.result import Fit
-from fieldfit.api.saved_fields import checked_matrix, checked_record, checked_seed
+from fieldfit.api.saved_fields import checked_history, checked_matrix, checked_record, checked_seed, checked_text
 from fieldfit.api.state import Convergence, SampleSize, Saved
 from fieldfit.data.container import read_container, write_container
 from fieldfit.data.encoders import names_of, read_encoder
@@ -54,6 +54,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "sigma2": fit.sigma2,
         "free": fit.free,
         "dropped_rows": fit.dropped_rows,
+        "history": np.array([astuple(step) for step in fit.convergence.history]).reshape(-1, 4),
     }
     has_data = fit.prepared is not None or fit.saved.moments is not None
     total, method, interrupt = None, None, None
@@ -99,7 +100,9 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "refinement": None if fit.refinement is None else fit.refinement.to_dict(fit.known_specification_test),
         "random_state": fit.random_state,
         "size": asdict(fit.size),
-        "convergence": asdict(fit.convergence),
+        "convergence": asdict(replace(fit.convergence, history=())),
+        "runaway": fit.runaway,
+        "command": fit.command,
     }
     write_container(path, header, arrays)
     if interrupt is not None:
@@ -196,7 +199,10 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             free=arrays["free"],
             penalty=Penalty(arrays["sigma2"], l1),
             size=checked_record(SampleSize, header["size"]),
-            convergence=checked_record(Convergence, header["convergence"]),
+            convergence=replace(
+                checked_record(Convergence, header["convergence"] | {"history": ()}),
+                history=checked_history(arrays["history"]),
+            ),
             random_state=checked_seed(header["random_state"]),
             separated=tuple(header["separated"]),
             dropped_rows=arrays["dropped_rows"],
@@ -205,6 +211,8 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             saved=Saved(moments, str(header["fingerprint"]), cost),
             refinement=refinement,
             started_from=None if header["started_from"] is None else Policy.parse(header["started_from"]),
+            runaway=checked_text(header["runaway"]),
+            command=checked_text(header["command"]),
         )
     except FileFormatError:
         raise

@@ -16,6 +16,7 @@ from typing import Literal, cast
 from numpy.typing import ArrayLike
 
 from fieldfit.api.checkpoint import Checkpoint, as_checkpoint, refuse_checkpoint
+from fieldfit.api.moments import runaway
 from fieldfit.api.prepare import Prepared, check_objective, check_samples, prepare, starting_point
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
@@ -32,7 +33,7 @@ from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.policies import Policy, Staged, as_estimator
 from fieldfit.shards.pieces import as_pieces
 from fieldfit.shards.sharded_dataset import read_pieces
-from fieldfit.types import ConvergenceWarning, FieldfitError, FloatArray, IntArray, SeparationWarning
+from fieldfit.types import ConvergenceWarning, FieldfitError, FloatArray, IntArray, RunawayWarning, SeparationWarning
 from fieldfit.variance.separation import separated_parameters, separation_message
 from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, as_options, automatic_weights
 
@@ -60,6 +61,7 @@ def fit(
     backend: object = None,
     shards: int | None = None,
     checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    check_drift: bool = True,
 ) -> Fit:
     """Maximise the stochastic composite likelihood of a policy.
 
@@ -122,6 +124,10 @@ def fit(
         File that keeps the state of the fit, written at intervals and after Ctrl-C or an error. See `Checkpoint` for how
         to go on from it.
 
+    check_drift : bool, default: True
+        Whether to check, for fields of ten variables or more, that a short Gibbs run from rows of the data keeps their
+        means. Studies with many fits can leave it out.
+
     Returns
     -------
     Fit
@@ -140,6 +146,8 @@ def fit(
         If the optimiser stops before it has converged.
     SeparationWarning
         If the optimum of a parameter is at infinity.
+    RunawayWarning
+        If the means of the model are far from those of the data.
 
     Notes
     -----
@@ -175,7 +183,7 @@ def fit(
             "sigma2": sigma2, "l1": l1, "weights": weights, "random_state": random_state, "start": start, "fixed": fixed,
             "method": method, "tol": tol, "max_iter": max_iter, "wide_rows": wide_rows, "progress": progress,
             "stopping": stopping, "checkpoint": checkpoint, "backend": backend, "shards": shards,
-            "sample_weight": sample_weight, "weight_kind": weight_kind, "groups": groups,
+            "sample_weight": sample_weight, "weight_kind": weight_kind, "groups": groups, "check_drift": check_drift,
         }  # fmt: skip
         return fit_stages(model, data, chosen, options)
     if automatic is None and weights is not None:
@@ -228,7 +236,17 @@ def fit(
     separated = separated_at(prepared, solution, stopping)
     _warn(solution, separated, stopping)
     convergence = Convergence.of(solution, weights_found, time.perf_counter() - began)
-    return assemble(prepared, theta, convergence, separated=separated, weights=weights_found)
+    made = assemble(prepared, theta, convergence, separated=separated, weights=weights_found)
+    return drift_checked(made) if check_drift and not separated else made
+
+
+def drift_checked(fit: Fit) -> Fit:
+    """The fit, with a warning and a note if its model runs away from the data."""
+    sentence = runaway(fit)
+    if not sentence:
+        return fit
+    warnings.warn(RunawayWarning(sentence), stacklevel=3)
+    return replace(fit, runaway=sentence)
 
 
 def choose_weights(

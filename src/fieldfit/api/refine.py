@@ -83,7 +83,7 @@ def refine(fit: Fit, second: Optimal | Policy | Simulated | str = "optimal") -> 
 
 def fit_stages(model: Model, data: Any, staged: Staged, options: Mapping[str, Any]) -> Fit:
     """`fit` with a second stage; ``options`` are those of `fit`."""
-    from fieldfit.api.fitting import fit
+    from fieldfit.api.fitting import drift_checked, fit
 
     if options["stopping"] is not None:
         raise PolicyError(
@@ -96,8 +96,9 @@ def fit_stages(model: Model, data: Any, staged: Staged, options: Mapping[str, An
         )
     if isinstance(staged.first, Nodewise):
         return fit_nodewise(model, data, staged, options)
-    first = fit(model, data, staged.first, **options)
-    return refine(first, staged.second)
+    first = fit(model, data, staged.first, **{**options, "check_drift": False})
+    made = refine(first, staged.second)
+    return drift_checked(made) if options["check_drift"] else made
 
 
 def _optimal(fit: Fit, second: Optimal) -> Fit:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fieldfit.api.comparison import HypothesisTest
+    from fieldfit.api.resampled_tests import ResampledTest
     from fieldfit.api.sensitivity import Sensitivity
+    from fieldfit.planner.result import Plan
 
 #: Parameters up to which a notebook shows a fit with its standard errors.
 _MOST_SHOWN_PARAMETERS = 300
@@ -354,6 +356,82 @@ class Fit(StandardErrors):
 
         return wald_test(self, hypothesis, value, kind)
 
+    def bootstrap_test(
+        self,
+        parameters: object,
+        value: float = 0.0,
+        *,
+        n_simulated: int = 199,
+        random_state: int = 0,
+        kind: Kind = "robust",
+    ) -> ResampledTest:
+        """Test whether parameters have a value, with a simulated law of the Wald statistic: for few samples.
+
+        Data are simulated from the fit in which these parameters are fixed at ``value``, and fitted in the same way.
+
+        Parameters
+        ----------
+        parameters : sequence of str or int
+            The parameters that have this value under the hypothesis.
+        value : float, default: 0.0
+            Their value.
+        n_simulated : int, default: 199
+            Number of simulated datasets.
+        random_state : int, default: 0
+            Seed.
+        %(kind)s
+
+        Returns
+        -------
+        ResampledTest
+
+        Examples
+        --------
+        %(fit)s
+        >>> fit.bootstrap_test(["x0:x1", "x1:x2"], n_simulated=39).p
+        0.025
+        """
+        from fieldfit.api.resampled_tests import bootstrap_test
+
+        return bootstrap_test(self, parameters, value, kind, n_simulated, random_state)
+
+    def permutation_test(
+        self,
+        hypothesis: object,
+        columns: Sequence[str] | str,
+        *,
+        n_simulated: int = 199,
+        random_state: int = 0,
+        kind: Kind = "robust",
+    ) -> ResampledTest:
+        """Test R θ = 0 by exchanging the rows of some columns, such as the group, at random.
+
+        Parameters
+        ----------
+        hypothesis : str, dict, sequence of these or ndarray of shape (q, r)
+            What is 0 if these columns are independent of all others, as in `wald_test`.
+        columns : str or sequence of str
+            Columns of the data whose rows are exchanged together.
+        n_simulated : int, default: 199
+            Number of permutations.
+        random_state : int, default: 0
+            Seed.
+        %(kind)s
+
+        Returns
+        -------
+        ResampledTest
+
+        Examples
+        --------
+        %(fit)s
+        >>> fit.permutation_test(["x0:x1", "x0:x2"], "x0", n_simulated=39).p
+        0.025
+        """
+        from fieldfit.api.resampled_tests import permutation_test
+
+        return permutation_test(self, hypothesis, columns, kind, n_simulated, random_state)
+
     def score_test(self, parameters: object = None) -> HypothesisTest:
         """Test whether the fixed parameters have the values they were fixed at.
 
@@ -530,6 +608,26 @@ class Fit(StandardErrors):
         # A notebook shows what a cell ends with: that must not cost seconds.
         text = self.summary() if self.model.n_parameters <= _MOST_SHOWN_PARAMETERS else repr(self)
         return f"<pre>{html.escape(text)}</pre>"
+
+    def to_html(self, path: str | os.PathLike[str], *, plan: Plan | None = None, level: float = 0.95) -> None:
+        """Write a page to explore: estimates, network or transitions, data against model, influence, convergence.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. It contains everything that it shows and loads nothing.
+        plan : Plan or None, default: None
+            A plan for the same data: adds the frontier of cost and accuracy, with sliders for λ and β.
+        %(level)s
+
+        Examples
+        --------
+        %(fit)s
+        >>> fit.to_html("fit.html")
+        """
+        from fieldfit.api.fit_page import fit_page
+
+        fit_page(self, plan, level).write(path)
 
     # --- file -------------------------------------------------------------------------------------------------------
 

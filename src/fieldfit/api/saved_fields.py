@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.optim import Progress
 from fieldfit.types import FloatArray
 
 Record = TypeVar("Record")
@@ -16,12 +17,15 @@ _LARGEST = 2**63
 
 
 def checked_record(kind: type[Record], values: Any) -> Record:
-    """A dataclass of plain fields from a mapping whose values have the types of the fields; ValueError otherwise."""
+    """A dataclass of plain fields from a mapping whose values have the types of the fields; ValueError otherwise.
+
+    Fields that do not count in comparisons are checked by the caller.
+    """
     if not isinstance(values, dict):
         raise ValueError(f"{kind.__name__} is a {type(values).__name__}")
     hints = get_type_hints(kind)
     for field in fields(kind):  # type: ignore[arg-type]
-        if field.name in values and not _is(values[field.name], hints[field.name]):
+        if field.name in values and field.compare and not _is(values[field.name], hints[field.name]):
             raise ValueError(f"{field.name} is {values[field.name]!r:.40}")
     return kind(**values)
 
@@ -54,4 +58,18 @@ def checked_seed(value: Any) -> int:
     """A seed."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
         raise ValueError(f"random_state is {value!r:.40}")
+    return value
+
+
+def checked_history(array: NDArray[Any]) -> tuple[Progress, ...]:
+    """The iterations of a fit from lines (iteration, value, gradient norm, seconds); ValueError otherwise."""
+    if array.ndim != 2 or array.shape[1] != 4 or array.dtype != np.float64:
+        raise ValueError("the history has other than four numbers a line")
+    return tuple(Progress(int(k), value, norm, seconds) for k, value, norm, seconds in array.tolist())
+
+
+def checked_text(value: Any) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r:.40} is not a text")
     return value

@@ -13,12 +13,15 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.data.encoders import Encoder
 from fieldfit.models.base import Cost, Model, Problem
 from fieldfit.objective import Objective, Penalty
-from fieldfit.optim import Solution, Status
+from fieldfit.optim import Progress, Solution, Status
 from fieldfit.policies import Policy, Staged
 from fieldfit.refinement.second_stage import EstimatingScores
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray
 from fieldfit.variance import Moments
 from fieldfit.weights import WeightsResult
+
+#: Iterations that a fit remembers.
+MOST_STEPS = 500
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,8 @@ class Convergence:
     """How an optimisation ended and what it cost.
 
     ``objective`` is the maximised penalised log-likelihood (a sum over samples), ``gradient_norm`` the largest entry of its
-    gradient; ``seconds`` is the time of the whole fit.
+    gradient; ``seconds`` is the time of the whole fit. ``history`` has at most `MOST_STEPS` of the iterations; its
+    values are those of the optimiser, which minimises.
     """
 
     converged: bool
@@ -38,6 +42,7 @@ class Convergence:
     evaluations: int
     hessian_products: int
     seconds: float
+    history: tuple[Progress, ...] = field(default=(), repr=False, compare=False)
 
     @classmethod
     def of(cls, solution: Solution, weights: WeightsResult | None, seconds: float) -> Convergence:
@@ -53,6 +58,7 @@ class Convergence:
             solution.evaluations + (0 if work is None else work.evaluations),
             solution.hessian_products + (0 if work is None else work.hessian_products),
             seconds,
+            solution.history[:: 1 + len(solution.history) // MOST_STEPS],
         )
 
 
@@ -135,6 +141,10 @@ class FitState:
         The second stage, if it combines moment conditions; ``policy`` is then the first.
     started_from
         The policy of the first stage, if the second was Newton steps on ``policy``.
+    runaway
+        A sentence, if simulated samples of the model leave the data.
+    command
+        The command that made the fit, if one did.
     """
 
     model: Model
@@ -153,6 +163,8 @@ class FitState:
     saved: Saved = field(default=Saved(), compare=False)
     refinement: Refinement | None = field(default=None, compare=False)
     started_from: Policy | None = None
+    runaway: str = ""
+    command: str = ""
 
     # --- the parts, by the names that users know ----------------------------------------------------------------------
 

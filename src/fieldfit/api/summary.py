@@ -30,6 +30,8 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
         lines += fit.refinement.lines()
         if fit.testable:
             lines.append(str(fit.specification_test()))
+    if fit.runaway:
+        lines.append(fit.runaway)
     if fit.separated:
         lines.append(f"optimum at infinity: {', '.join(fit.separated)}")
     if len(fit.dropped_rows):
@@ -73,6 +75,33 @@ def course(fit: Fit) -> list[str]:
         f"second stage",
         f"objective of the first stage at the refined estimate {fit.objective:.6f}",
     ]
+
+
+def cautions_of(fit: Fit) -> list[str]:
+    """What a reader of the fit must know before its numbers are believed, as sentences."""
+    found = []
+    if not fit.converged:
+        found.append(f"The fit did not converge ({fit.message}).")
+    if fit.runaway:
+        found.append(fit.runaway)
+    if fit.separated:
+        found.append(f"These parameters have their optimum at infinity: {', '.join(fit.separated[:10])}.")
+    few = few_samples(fit, "robust")
+    if few:
+        found.append(f"{few[0].upper()}{few[1:]}.")
+    if fit.penalised:
+        found.append(
+            "The fit has a penalty: estimates are shrunk towards 0, and intervals are for the limit of the penalised "
+            "estimate. fit.functional(…, debias=True) removes the shrinkage of single numbers."
+        )
+    if fit.zeroed.any():
+        found.append(
+            f"The L1 penalty has set {int(fit.zeroed.sum())} parameters to 0. Intervals of the others treat this selection "
+            "as given."
+        )
+    if len(fit.dropped_rows):
+        found.append(f"{len(fit.dropped_rows)} rows were dropped: they have too many missing values to sum out.")
+    return found
 
 
 def _cautions(fit: Fit, kind: Kind, pull: float = 0.0) -> list[str]:

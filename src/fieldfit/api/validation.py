@@ -108,7 +108,7 @@ def cross_validate(
                         text,
                         sigma2=penalty,
                         random_state=random_state + fold,
-                        **options,
+                        **{"check_drift": False, **options},
                     )
                     outside = np.flatnonzero(member == fold)
                     loss[outside] = -held_out(fitted.model, fitted.theta, dataset.subset(outside), score)
@@ -266,7 +266,7 @@ def goodness_of_fit(
     for line, seed in enumerate(seeds):
         samples = fit.model.simulate(dataset, fit.theta, seed)
         if refit:
-            theta = _fitted_like(fit, samples, seed).theta
+            theta = fitted_like(fit, samples, seed).theta
             simulated[line] = measure(samples, theta) - expectation(theta, seed)
         else:
             simulated[line] = measure(samples, fit.theta)
@@ -292,12 +292,15 @@ def goodness_of_fit(
     )
 
 
-def _fitted_like(fit: Fit, samples: Dataset, seed: int) -> Fit:
-    """The same model, policy, penalty and fixed parameters on other samples, with a selection of their own."""
+def fitted_like(fit: Fit, samples: Dataset, seed: int, more: Mapping[str, float] | None = None) -> Fit:
+    """The same model, policy, penalty and fixed parameters (and ``more``) on other samples, with their own selection."""
     from fieldfit.api.fitting import fit as fit_again
 
     names = fit.model.parameter_names
-    fixed = {names[int(place)]: float(fit.theta[place]) for place in np.flatnonzero(~fit.free)}
+    fixed = {names[int(place)]: float(fit.theta[place]) for place in np.flatnonzero(~fit.free)} | dict(more or {})
+    start = fit.theta.copy()
+    for place in np.flatnonzero([name in fixed for name in names]) if more else ():
+        start[place] = fixed[names[int(place)]]
     return fit_again(
         fit.model,
         samples,
@@ -306,5 +309,6 @@ def _fitted_like(fit: Fit, samples: Dataset, seed: int) -> Fit:
         l1=fit.l1,
         random_state=seed,
         fixed=fixed or None,
-        start=fit.theta,
+        start=start,
+        check_drift=False,
     )

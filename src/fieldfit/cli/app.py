@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import fieldfit
+from fieldfit.cli.invocation import remember
 from fieldfit.cli.output import InterruptedFitError, complain, prepare_streams
 
 ERROR, INTERRUPTED = 2, 130
@@ -53,6 +54,7 @@ def run(arguments: list[str] | None = None) -> int:
     """Run with these arguments (those of the process for None) and give the exit code."""
     prepare_streams()
     given = sys.argv[1:] if arguments is None else arguments
+    remember(given)
     try:
         command = typer.main.get_command(build())
         code = command.main(args=given, prog_name="fieldfit", standalone_mode=False)

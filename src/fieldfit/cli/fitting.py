@@ -124,6 +124,7 @@ def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder]], options: FitO
 
 def _save_and_show(result: Fit, warned: list[str], options: FitOptions) -> None:
     """Write and print a fit, with its standard errors; where it was interrupted, say what is kept of it."""
+    from fieldfit.cli.invocation import signed
     from fieldfit.cli.showing import fit_document, print_fit
 
     kept = (
@@ -131,7 +132,7 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions) -> None:
     )
     try:
         if options.out is not None:
-            result.save(options.out)
+            signed(result).save(options.out)
         if options.json:
             print_json(fit_document(result, warned, options.out))
         else:

@@ -84,6 +84,8 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> Non
             say(textwrap.fill(line, 80))
         if fit.testable:
             say(textwrap.fill(str(fit.specification_test()), 80))
+    if fit.runaway:
+        say(textwrap.fill(fit.runaway, 80))
     if fit.penalised:
         say("penalised: estimates and intervals are shrunk towards 0")
     if rows and few_samples(fit, "robust") and np.isfinite(accuracy(fit, level)[0]).any():

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from fieldfit.inference.ragged import Ragged
     from fieldfit.models.chain_crf import ChainCRF
+    from fieldfit.models.couplings import Couplings
     from fieldfit.models.field import FieldModel
     from fieldfit.models.located import LocatedScores
     from fieldfit.models.work import FamilyWork
@@ -465,6 +466,33 @@ class Model(ABC):
     def has_graph(self) -> bool:
         """Whether every sample has the same variables on one graph, so that `located_scores` gives terms."""
         return False
+
+    def coupling_matrix(self, theta: ArrayLike) -> Couplings:
+        """Compute how strongly each pair of variables, or of neighbouring labels, is coupled at θ.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+
+        Returns
+        -------
+        Couplings
+
+        Raises
+        ------
+        ModelError
+            If the model has factors of more than two variables.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.BoltzmannMachine(3).coupling_matrix([0.5, 0.0, -1.0]).values
+        array([[ 0. ,  0.5,  0. ],
+               [ 0.5,  0. , -1. ],
+               [ 0. , -1. ,  0. ]])
+        """
+        raise ModelError(f"A {self.kind} model has no couplings of pairs.")
 
     @property
     def joint(self) -> bool:

@@ -136,6 +136,11 @@ class BoltzmannMachine(FieldModel):
         features.eliminate_zeros()
         return features
 
+    @property
+    def coupling_unit(self) -> float:
+        """(s₁ − s₀)²: divided by it, a coupling is the parameter θ_jk."""
+        return float(self.values[1] - self.values[0]) ** 2
+
     @cached_property
     def feature_units(self) -> FloatArray | None:
         """The power of two nearest to the largest absolute value of each feature; None where all are 1."""

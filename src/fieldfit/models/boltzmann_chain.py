@@ -28,6 +28,7 @@ from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import LANE
 from fieldfit.models.chain_problem import Windows
 from fieldfit.models.chain_sampling import sample_labels
+from fieldfit.models.couplings import Couplings
 from fieldfit.models.shared_symbol import SharedSymbolProblem, shared_shift
 from fieldfit.types import Arrays, FloatArray, ModelError, Plain
 
@@ -141,6 +142,11 @@ class BoltzmannChain(ChainModel):
         K = self.n_labels
         return theta[: K * K].reshape(K, K), theta[K * K : K * K + K], theta[K * K + K :].reshape(K, -1)
 
+    def coupling_matrix(self, theta: ArrayLike) -> Couplings:
+        """Return the weights of all transitions; row and column are the label before and after."""
+        names = tuple(_Names(self).label(code) for code in range(self.n_labels))
+        return Couplings(names, self.split(self.check_theta(theta))[0].copy(), "transition weight", directed=True)
+
     def _checked(self, dataset: object) -> Sequences:
         sequences = super()._checked(dataset)
         symbols_of(sequences)  # refuses tokens without exactly one symbol
@@ -221,16 +227,16 @@ class _Names(LazyNames):
     def __len__(self) -> int:
         return self._model.n_parameters
 
-    def _label(self, code: int) -> str:
+    def label(self, code: int) -> str:
         return f"y{code}" if self._model.labels is None else str(self._model.labels[code])
 
     def at(self, place: int) -> str:
         """Transitions, first labels, then symbols."""
         K = self._model.n_labels
         if place < K * K:
-            return f"{self._label(place // K)}->{self._label(place % K)}"
+            return f"{self.label(place // K)}->{self.label(place % K)}"
         if place < K * K + K:
-            return f"^->{self._label(place - K * K)}"
+            return f"^->{self.label(place - K * K)}"
         label, symbol = divmod(place - K * K - K, self._model.n_symbols)
         names = self._model.symbols
-        return f"{self._label(label)}:{f'x{symbol}' if names is None else names[symbol]}"
+        return f"{self.label(label)}:{f'x{symbol}' if names is None else names[symbol]}"

@@ -31,6 +31,7 @@ from fieldfit.models.chain_layout import ChainLayout, ChainNames, feature_sizes,
 from fieldfit.models.chain_layout_check import checked_layout
 from fieldfit.models.chain_problem import ChainProblem, Windows, chain_tokens
 from fieldfit.models.chain_sampling import sample_labels
+from fieldfit.models.couplings import Couplings
 from fieldfit.threads import get_threads
 from fieldfit.types import Arrays, DataError, FloatArray, Int32Array, IntArray, ModelError, Plain
 
@@ -305,6 +306,13 @@ class ChainCRF(ChainModel):
         if self._layout.sizes is not None or (sizes := feature_sizes(self._checked(sequences))) is None:
             return self
         return self._with(replace(self._layout, sizes=sizes), self.labels, self.features)
+
+    def coupling_matrix(self, theta: ArrayLike) -> Couplings:
+        """Return the weights of all transitions; row and column are the label before and after."""
+        K = self.n_labels
+        names = tuple(f"y{code}" if self.labels is None else str(self.labels[code]) for code in range(K))
+        transitions = self.layout.unpack(self.check_theta(theta))[1][:K, :K]
+        return Couplings(names, transitions.copy(), "transition weight", directed=True)
 
     @property
     def feature_units(self) -> FloatArray | None:

@@ -28,6 +28,7 @@ from fieldfit.inference.gibbs import BURN_IN, CHAINS, THIN, gibbs_sample
 from fieldfit.inference.ragged import Ragged
 from fieldfit.models import cost, field_candidates, identification
 from fieldfit.models.base import Draws, Model, Problem
+from fieldfit.models.couplings import Couplings, pair_couplings
 from fieldfit.models.field_compiler import FieldArrays
 from fieldfit.models.field_expectations import expected_states
 from fieldfit.models.field_problem import FieldProblem
@@ -356,6 +357,15 @@ class FieldModel(Model):
         array([0. , 0. , 0. , 1.5])
         """
         return self.field_arrays.log_tables(self.check_theta(theta))
+
+    def coupling_matrix(self, theta: ArrayLike) -> Couplings:
+        """Compute how strongly each pair of variables is coupled; see `Couplings`."""
+        return pair_couplings(self.graph, self.log_tables(theta), tuple(self.names), self.coupling_unit)
+
+    @property
+    def coupling_unit(self) -> float:
+        """What a coupling of two binary variables is divided by: 1, so that it is a log odds ratio."""
+        return 1.0
 
     def log_partition(self, theta: ArrayLike, evidence: object = None) -> float:
         """Compute the log-partition function log Z(θ).

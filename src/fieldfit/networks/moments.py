@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fieldfit.api.moments import DRIFT, central_moments, triplets_of
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.networks.network import Network
 from fieldfit.networks.responses import read_responses
 from fieldfit.report.moments import draw_moments
-from fieldfit.types import DataError, FieldfitWarning, FloatArray, IntArray, ModelError
+from fieldfit.types import DataError, FloatArray, IntArray, ModelError, RunawayWarning
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Means that differ by more than this, beyond sampling error, say that the network has left the data.
-DRIFT = 0.1
-_TRIPLETS, _CHAINS = 3000, 64
+_CHAINS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +98,7 @@ def compare_moments(data: Any, network: Network, *, draws: int = 10_000, random_
 
     Warns
     -----
-    FieldfitWarning
+    RunawayWarning
         If the network's means are far from those of the data.
 
     Examples
@@ -127,9 +126,9 @@ def compare_moments(data: Any, network: Network, *, draws: int = 10_000, random_
     drawn = gibbs_sample(model.graph, tables, draws, random_state, start=start)
     # A network with a second mode may hold chains that start from the data; others show where it would rather be.
     elsewhere = gibbs_sample(model.graph, tables, min(draws, 2000), random_state + 1, chains=_CHAINS).mean(axis=0)
-    places = _triplets(network.m, random)
-    first, second = np.triu_indices(network.m, 1)
-    sides = [_moments(sample.astype(np.float64), first, second, places) for sample in (rows, drawn)]
+    places = triplets_of(network.m, random)
+    pairs = np.stack(np.triu_indices(network.m, 1), axis=1)
+    sides = [central_moments(sample.astype(np.float64), pairs, places) for sample in (rows, drawn)]
     means, correlations, triplets = (np.stack(both) for both in zip(*sides, strict=True))
     found = Moments(means, correlations, triplets, places, draws, len(rows), elsewhere)
     if found.runs_away:
@@ -140,29 +139,7 @@ def compare_moments(data: Any, network: Network, *, draws: int = 10_000, random_
             f"The network runs away from the data: the mean of {network.names[int(worst)]!r} is {means[0, worst]:.3f} in "
             f"the data and {far[side, worst]:.3f} in chains that start from {where}. Do not simulate from it; a ridge "
             "penalty (sigma2 in refit) or full likelihood keeps it near the data.",
-            FieldfitWarning,
+            RunawayWarning,
             stacklevel=2,
         )
     return found
-
-
-def _triplets(m: int, random: np.random.Generator) -> IntArray:
-    total = m * (m - 1) * (m - 2) // 6
-    if total <= _TRIPLETS:
-        j, k, other = np.meshgrid(*[np.arange(m)] * 3, indexing="ij")
-        every = np.stack([j.ravel(), k.ravel(), other.ravel()], axis=1)
-        return every[(every[:, 0] < every[:, 1]) & (every[:, 1] < every[:, 2])]
-    return np.sort(np.stack([random.choice(m, 3, replace=False) for _ in range(_TRIPLETS)]), axis=1)
-
-
-def _moments(
-    x: FloatArray, first: IntArray, second: IntArray, places: IntArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    mean = x.mean(axis=0)
-    centred = x - mean
-    covariance = centred.T @ centred / len(x)
-    deviation = np.sqrt(np.diag(covariance))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        correlation = covariance[first, second] / (deviation[first] * deviation[second])
-    third = np.array([np.mean(centred[:, a] * centred[:, b] * centred[:, c]) for a, b, c in places.tolist()])
-    return mean, correlation, third

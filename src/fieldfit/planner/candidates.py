@@ -24,6 +24,7 @@ from fieldfit.planner.refined import Cost as SecondCost
 from fieldfit.planner.request import Target
 from fieldfit.planner.search import Cost, Freedom, Mixture, best_weights, fill_budget, joint_optimum, rounded
 from fieldfit.policies.laws.base import Noise
+from fieldfit.report.frontier_chart import MixtureTable
 from fieldfit.types import FieldfitError, FloatArray
 from fieldfit.variance.criterion import Criterion
 
@@ -40,6 +41,10 @@ ENOUGH = 0.005
 _AT_MOST = 0.02
 #: Costs of second stages are multiplied by this where policies are equally accurate.
 _SECOND_STAGE = 1.15
+#: The grid of mixtures that a page has sliders for, the families it has, and the largest log variance on it.
+_LAMS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
+_BETAS = tuple(k / 10 for k in range(11))
+_MOST_TABLES, _LARGEST = 4, 20.0
 
 
 class Origin(Enum):
@@ -183,6 +188,39 @@ class Comparison:
                 best = self.exactly(best_weights(lam, self.searched, lambda _: 0.0)).value
                 rows.append((name, f"{first} + λ*{name}, best weights", float(share), best))
         return [(name, policy, lam, math.exp(value)) for name, policy, lam, value in rows if math.isfinite(value)]
+
+    def mixture_tables(self) -> list[MixtureTable]:
+        """Mixtures of the first family with λ of each other one that is drawn one by one, over a grid of (λ, β).
+
+        The weights of the two are 1 − β and β.
+        """
+        units = np.eye(len(self.ingredients))
+        singles = self._singles
+        tables = []
+        for high in singles[1 : 1 + _MOST_TABLES]:
+            lines = [
+                [
+                    rounded(
+                        units[singles[0]] + lam * units[high],
+                        (1 - beta) * units[singles[0]] + beta * units[high],
+                        self.searched,
+                        self.cost,
+                    )
+                    for beta in _BETAS
+                ]
+                for lam in _LAMS
+            ]
+            tables.append(
+                MixtureTable(
+                    self.ingredients[high].name,
+                    _LAMS,
+                    _BETAS,
+                    [[mixture_text(self.ingredients, m.lam, m.beta) or "nothing" for m in line] for line in lines],
+                    [[m.cost for m in line] for line in lines],
+                    [[math.exp(m.value) if m.value < _LARGEST else math.inf for m in line] for line in lines],
+                )
+            )
+        return tables
 
     def joint(
         self, spent: Callable[[], float], target: Target, known: Sequence[Mixture]

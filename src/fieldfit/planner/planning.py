@@ -316,6 +316,7 @@ def recommend(survey: Survey, target: Target) -> Plan:
         evaluations=costs.evaluations,
         theta=survey.pilot.theta,
         curves=comparison.curves,
+        mixtures=comparison.mixture_tables,
         reachable=partial(
             reachable_edge,
             comparison.searched,

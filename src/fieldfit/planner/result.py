@@ -14,9 +14,11 @@ from fieldfit.planner.pilot import PILOT_POLICY
 from fieldfit.planner.refined import FULL
 from fieldfit.planner.request import Target
 from fieldfit.planner.search import Edge, least_at
-from fieldfit.report.frontier import FrontierPoint, draw_frontier, frontier_html
+from fieldfit.report.frontier import FrontierPoint, draw_frontier
+from fieldfit.report.frontier_chart import MixtureTable
 from fieldfit.report.panels import Level, Panel, Series, draw_panels
 from fieldfit.report.table import PlainTable
+from fieldfit.threads import one_blas_thread
 from fieldfit.types import FieldfitError, FloatArray
 
 if TYPE_CHECKING:
@@ -99,6 +101,7 @@ class Plan:
     evaluations: int
     theta: FloatArray = field(repr=False)
     curves: Curves = field(repr=False)
+    mixtures: Callable[[], list[MixtureTable]] = field(repr=False)
     reachable: Reachable = field(repr=False)
     again: Again = field(repr=False)
     fitted: Callable[..., Any] | None = field(default=None, repr=False)
@@ -227,7 +230,7 @@ class Plan:
         if best.policy == self.reference:
             accuracy = f"it is the reference of the comparison ({relative})"
         lines.append(
-            f"It costs about {self._cost(best.cost)} and {accuracy}"
+            f"It costs about {self.cost_text(best.cost)} and {accuracy}"
             + (f" (± {100 * best.error:.2g}% from the pilot's sample)." if best.error > 1e-6 else ".")
         )
         compared = f"none of the {len(self.candidates)} policies compared is"
@@ -246,17 +249,19 @@ class Plan:
             times = "about the same cost" if ratio < 1.05 else f"{ratio:.3g} times as much"
             lines.append(
                 f"The next more accurate policy is '{better.policy}': {better.variance:.4g} for "
-                f"about {self._cost(better.cost)}, "
+                f"about {self.cost_text(better.cost)}, "
                 f"{times}."
             )
         elif best.policy != str(FULL):
             lines.append(f"{compared.capitalize()} clearly more accurate at a higher cost.")
         if math.isfinite(self.budget) and self.spent == 0:
             lines.append(
-                f"The pilot's cost is already spent: all of the budget of {self._cost(self.budget)} is for the fit."
+                f"The pilot's cost is already spent: all of the budget of {self.cost_text(self.budget)} is for the fit."
             )
         elif math.isfinite(self.budget):
-            lines.append(f"The pilot has used {self._cost(self.spent)} of the budget of {self._cost(self.budget)}.")
+            lines.append(
+                f"The pilot has used {self.cost_text(self.spent)} of the budget of {self.cost_text(self.budget)}."
+            )
         lines.append(
             f"Variance: {self.kind}, {self.method}, with the selection noise, for these {self.n:,} samples. "
             f"Cost: {self._account()}."
@@ -275,7 +280,8 @@ class Plan:
             f"{self.pilot_rows:,} samples took"
         )
 
-    def _cost(self, value: float) -> str:
+    def cost_text(self, value: float) -> str:
+        """A cost with its unit."""
         return format_seconds(value) if self.unit == "seconds" else f"{value:.3g} FLOPs"
 
     def plain_table(self, most: int | None = None) -> PlainTable:
@@ -388,9 +394,11 @@ class Plan:
     @cached_property
     def edge(self) -> Edge:
         """The smallest variance of all mixtures of the compared families at each cost: pairs (cost, variance), by cost."""
-        return self.reachable()
+        with one_blas_thread():  # the matrices are small: waiting for a second thread would take longer
+            return self.reachable()
 
-    def _points(self) -> list[FrontierPoint]:
+    def points(self) -> list[FrontierPoint]:
+        """The policies with a finite variance as points of the plane of cost and variance."""
         return [
             FrontierPoint(
                 policy.policy,
@@ -399,12 +407,26 @@ class Plan:
                 policy.variance * policy.error,
                 policy.on_frontier and policy.variance <= (1 + _BETTER) * least_at(self.edge, policy.cost),
                 policy.why,
+                self.cost_text(policy.cost),
             )
             for policy in self.candidates
             if math.isfinite(policy.variance) and policy.cost > 0
         ]
 
-    def _labels(self) -> tuple[str, str]:
+    @property
+    def left(self) -> float | None:
+        """What is left of the budget after the pilot; None without a budget."""
+        left = self.budget - self.spent
+        return left if math.isfinite(left) else None
+
+    @property
+    def floor(self) -> float | None:
+        """The smallest variance that is possible, where that is known."""
+        return 1.0 if self.bounded else None
+
+    @property
+    def axis_labels(self) -> tuple[str, str]:
+        """The labels of the axes of cost and variance."""
         cost = "seconds of a fit" if self.unit == "seconds" else "the paper's FLOPs of a fit"
         relative = self.relative
         return cost, f"variance relative to {relative}"
@@ -426,24 +448,17 @@ class Plan:
         >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
         >>> plan.plot().savefig("frontier.png")
         """
-        limit = self.budget - self.spent
-        floor = 1.0 if self.bounded else None
         return draw_frontier(
-            self._points(),
-            self.edge,
-            self.best,
-            *self._labels(),
-            budget=limit if math.isfinite(limit) else None,
-            floor=floor,
+            self.points(), self.edge, self.best, *self.axis_labels, budget=self.left, floor=self.floor
         )
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write a self-contained page with the explanation, the plot and the table.
+        """Write a page to explore: the recommendation, the frontier with sliders for λ and β, and all policies.
 
         Parameters
         ----------
         path : str or Path
-            The file. The plot is interactive if plotly is installed.
+            The file. It contains everything that it shows and loads nothing.
 
         Examples
         --------
@@ -453,19 +468,9 @@ class Plan:
         >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
         >>> plan.to_html("plan.html")
         """
-        limit = self.budget - self.spent
-        frontier_html(
-            path,
-            title=self.plain_table().title,
-            paragraphs=self.explain().split("\n"),
-            table=self.plain_table(),
-            points=self._points(),
-            edge=self.edge,
-            best=self.best,
-            labels=self._labels(),
-            budget=limit if math.isfinite(limit) else None,
-            drawing=self.plot,
-        )
+        from fieldfit.planner.plan_page import plan_page
+
+        plan_page(self).write(path)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values.

@@ -38,7 +38,9 @@ class PlainTable:
     def to_html(self) -> str:
         """A plain HTML table."""
         right = [' class="number"' if self.numeric(c) else "" for c in range(len(self.columns))]
-        head = "".join(f"<th{r}>{html.escape(name)}</th>" for r, name in zip(right, self.columns, strict=True))
+        head = "".join(
+            f'<th scope="col"{r}>{html.escape(name)}</th>' for r, name in zip(right, self.columns, strict=True)
+        )
         body = "\n".join(
             "<tr>" + "".join(f"<td{r}>{html.escape(cell)}</td>" for r, cell in zip(right, row, strict=True)) + "</tr>"
             for row in self.texts()

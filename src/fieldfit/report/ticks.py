@@ -27,7 +27,13 @@ def plain_ticks(axis: Any) -> None:
     """Ticks of a logarithmic axis of matplotlib with final limits: as many as are readable, in one format."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
-    low, high = sorted(axis.get_view_interval())
+    axis.set_major_locator(FixedLocator(log_places(*sorted(axis.get_view_interval()))))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: number(round(value, 12)))
+
+
+def log_places(low: float, high: float) -> list[float]:
+    """Round numbers between two positive ones, for the ticks of a logarithmic axis."""
     decades = math.log10(high / low)
     if decades <= _FINE:
         places = _even_places(low, high)
@@ -35,9 +41,17 @@ def plain_ticks(axis: Any) -> None:
         steps = next(digits for most, digits in _DIGITS if decades <= most)
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         places = [step * 10.0**power for power in powers for step in steps]
-    axis.set_major_locator(FixedLocator([place for place in places if low <= place <= high]))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(lambda value, _: number(round(value, 12)))
+    return [place for place in places if low <= place <= high]
+
+
+def linear_places(low: float, high: float, most: int = 6) -> list[float]:
+    """Round numbers at equal steps between two."""
+    if not high > low:
+        return [low]
+    step = 10.0 ** math.floor(math.log10((high - low) / most))
+    step = next(step * factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= most)
+    first = math.ceil(low / step - 1e-9)
+    return [round(k * step, 12) for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
 def _even_places(low: float, high: float) -> list[float]:

@@ -44,7 +44,7 @@ def sample(
 ) -> None:
     """Draw samples from a saved fit as CSV. A note says whether they are exact or from Gibbs sampling."""
     from fieldfit.api.files import load
-    from fieldfit.cli.output import check_folder, note, print_json
+    from fieldfit.cli.output import check_folder, complain, note, print_json
     from fieldfit.cli.values import as_evidence
     from fieldfit.data.atomic import atomic_writer
 
@@ -52,6 +52,8 @@ def sample(
     check_folder(out)
     fit = load(path)
     model = fit.model.as_field("fieldfit sample")
+    if fit.runaway:
+        complain(fit.runaway)
     evidence = as_evidence(given or [], model.names, model.states)
     options = {name: value for name, value in (("burn_in", burn_in), ("thin", thin)) if value is not None}
     draws = model.sample(fit.theta, n, seed, evidence=evidence, method=method.value, **options)

@@ -10,6 +10,7 @@ import typer
 
 from fieldfit.cli.chain_training import TrainingOptions, say_fit
 from fieldfit.cli.chains import Format, LabelledFile, SeparatorOption, as_sigma2, read_sentences
+from fieldfit.cli.invocation import signed
 from fieldfit.cli.options import with_options
 from fieldfit.cli.planning import ChainPlanOptions, run_plan
 
@@ -70,6 +71,7 @@ def fit(train: LabelledFile, model: SymbolOptions, options: TrainingOptions) -> 
         )
     fitted, symbols = tagger.fit_, tagger.model_.n_symbols
     if options.out is not None:
+        tagger.fit_ = signed(tagger.fit_)
         tagger.save(options.out)
     largest = parameter_rows(fitted, options.rows)
     if options.json:

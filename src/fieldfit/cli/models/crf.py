@@ -11,6 +11,7 @@ import typer
 
 from fieldfit.cli.chain_training import TrainingOptions, say_fit
 from fieldfit.cli.chains import Format, LabelledFile, SeparatorOption, as_sigma2, load_tagger, read_sentences
+from fieldfit.cli.invocation import signed
 from fieldfit.cli.options import with_options
 from fieldfit.cli.planning import ChainPlanOptions, run_plan
 
@@ -161,6 +162,7 @@ def fit(
     ):
         tagger.fit(text, X_dev=development, start=begin, progress=progress)
     if options.out is not None:
+        tagger.fit_ = signed(tagger.fit_)
         tagger.save(options.out)
     if options.json:
         print_json(_document(tagger, warned, options))

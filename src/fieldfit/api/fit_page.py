@@ -1,0 +1,210 @@
+"""A fit as a page to explore: what was estimated, how well, how it compares with the data, and how to make it again."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldfit.api.accuracies import fits_matrices
+from fieldfit.api.moments import compare_moments
+from fieldfit.api.summary import cautions_of, course
+from fieldfit.planner.plan_page import add_plan
+from fieldfit.report.fit_charts import (
+    MOST_NODES,
+    MOST_SIDES,
+    Coefficient,
+    add_coefficients,
+    add_influence,
+    convergence_chart,
+    matrix_chart,
+    moment_chart,
+    network_chart,
+)
+from fieldfit.report.page import Page
+from fieldfit.report.provenance import add_citation, add_versions
+from fieldfit.types import FieldfitError
+
+if TYPE_CHECKING:
+    from fieldfit.api.result import Fit
+    from fieldfit.planner.result import Plan
+
+#: Parameters that a page lists, and influential samples that it draws.
+_MOST_COEFFICIENTS, _INFLUENTIAL = 1000, 10
+
+
+def fit_page(fit: Fit, plan: Plan | None, level: float, notes: Sequence[str] = (), command: str = "") -> Page:
+    """The whole page. ``notes`` are said at the plan's place; ``command`` is the one that writes the page."""
+    page = Page(f"{fit.model.kind} fitted by {fit.estimator}")
+    page.paragraph(f"{fit.size}, {fit.model.n_parameters:,} parameters. " + ". ".join(course(fit)) + ".")
+    said = cautions_of(fit)
+    if said:
+        page.cautions(said)
+    else:
+        page.parts.append('<p class="note">No cautions: none of the checks of this fit found a problem.</p>')
+    if plan is not None:
+        add_plan(page, plan, str(fit.estimator))
+    for note in notes:
+        page.note(note)
+    _add_coefficients(page, fit, level)
+    _add_couplings(page, fit)
+    if fit.prepared is not None:
+        _add_moments(page, fit)
+        _add_influence(page, fit)
+    else:
+        page.heading("Data against model")
+        page.note(
+            "The file of a fit does not hold its samples. Give them (--data, or data in ff.load) to compare them."
+        )
+    _add_convergence(page, fit)
+    add_citation(page, refined=fit.refinement is not None)
+    _add_reproduction(page, fit, command)
+    return page
+
+
+def plan_for(fit: Fit, budget: str | None, random_state: int = 0) -> Plan:
+    """A plan for the samples of a fit, with its Gaussian penalty."""
+    from fieldfit.api.plan import plan
+
+    sigma2 = fit.sigma2 if np.isfinite(fit.sigma2).any() else None
+    return plan(fit.model, fit.needed.dataset, budget, sigma2=sigma2, random_state=random_state)
+
+
+def _add_coefficients(page: Page, fit: Fit, level: float) -> None:
+    page.heading("Estimates")
+    names = fit.model.parameter_names
+    known = fits_matrices(fit) and (fit.prepared is not None or fit.saved.moments is not None)
+    if known:
+        frame = fit.table(level)
+        columns = (frame[name].to_numpy() for name in ("estimate", "std_error", "lower", "upper"))
+        estimate, error, lower, upper = columns
+        with np.errstate(divide="ignore", invalid="ignore"):
+            size = np.nan_to_num(np.abs(estimate / error), nan=-1.0, posinf=-1.0)
+    else:
+        page.note(
+            f"Standard errors of {len(names):,} parameters are too many for a page, or need the samples; "
+            "fit.table(parameters=[…]) computes some."
+        )
+        estimate = fit.theta
+        error = lower = upper = np.full(len(names), np.nan)
+        size = np.abs(estimate)
+    order = np.argsort(-size, kind="stable")[:_MOST_COEFFICIENTS]
+    zeroed = fit.zeroed
+    rows = [
+        Coefficient(
+            str(names[int(k)]),
+            float(estimate[k]),
+            float(error[k]),
+            float(lower[k]),
+            float(upper[k]),
+            "0 (l1)" if zeroed[k] else "" if fit.free[k] else f"{estimate[k]:+.4f} (fixed)",
+        )
+        for k in order
+    ]
+    add_coefficients(page, rows, level, len(names))
+
+
+def _add_couplings(page: Page, fit: Fit) -> None:
+    try:
+        couplings = fit.model.coupling_matrix(fit.theta)
+    except FieldfitError:
+        return
+    names, values = couplings.names, couplings.values
+    page.heading("Transitions" if couplings.directed else "Network")
+    colours = "Blue and solid: positive. Red and dashed: negative. Wider: stronger."
+    if not couplings.directed and len(names) <= MOST_NODES:
+        shown = f"Lines: {couplings.what}. " + (colours if couplings.signed else "Wider: stronger.")
+        page.chart(network_chart(names, values, couplings.what), shown)
+    elif len(names) <= MOST_SIDES or not couplings.directed:
+        kept = np.sort(np.argsort(-np.abs(values).sum(axis=1), kind="stable")[:MOST_SIDES])
+        some = [names[int(k)] for k in kept]
+        chart = matrix_chart(some, values[np.ix_(kept, kept)], couplings.what, directed=couplings.directed)
+        which = (
+            "" if len(some) == len(names) else f" The {len(some)} most strongly coupled of {len(names)} are shown."
+        )
+        sides = "Rows: the label before, columns: the label after. " if couplings.directed else ""
+        page.chart(chart, f"{sides}Colour: {couplings.what}, blue positive, red negative.{which}")
+    else:
+        page.note(f"{len(names)} labels are too many for a picture.")
+
+
+def _add_moments(page: Page, fit: Fit) -> None:
+    page.heading("Data against model")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the page has its own cautions
+            tables = compare_moments(fit)
+    except FieldfitError as error:
+        page.note(f"Not compared: {error}")
+        return
+    charts = []
+    for table in tables:
+        apart = np.sqrt(np.nanmean(np.square(table.values[1] - table.values[0])))
+        caption = f"{len(table.names):,} {table.plural}; root mean square difference {apart:.2g}"
+        charts.append(
+            f"<figure>{moment_chart(table.kind, table.names, table.values)}<figcaption>{caption}</figcaption></figure>"
+        )
+    if not charts:
+        page.note("There are no moments to compare for this model.")
+        return
+    page.parts.append(f'<div class="pairs">{"".join(charts)}</div>')
+    page.note(
+        "Each dot is a statistic of the data against the same of simulated samples; on the line the two agree. Orange: the "
+        "largest differences. fit.goodness_of_fit() gives p-values."
+    )
+
+
+def _add_influence(page: Page, fit: Fit) -> None:
+    page.heading("Influential samples")
+    try:
+        frame = fit.influential(_INFLUENTIAL)
+    except FieldfitError as error:
+        page.note(f"Not computed: {error}")
+        return
+    measure = str(frame.columns[0])
+    lines = [
+        (f"sample {row}", float(value), name if isinstance(name, str) else "", float(change))
+        for row, value, name, change in zip(
+            frame.index, frame[measure], frame["parameter"], frame["change"], strict=True
+        )
+    ]
+    told = "Samples that move the estimate most, and the parameter that changes most (counted from 0)"
+    add_influence(page, lines, "Cook's distance" if measure == "distance" else measure, told)
+
+
+def _add_convergence(page: Page, fit: Fit) -> None:
+    page.heading("Convergence")
+    page.paragraph(
+        f"{fit.message}. {fit.iterations:,} iterations, {fit.evaluations:,} evaluations, {fit.seconds:.2f} s."
+    )
+    steps = [step for step in fit.convergence.history if step.gradient_norm > 0]
+    if len(steps) > 1:
+        chart = convergence_chart([step.iteration for step in steps], [step.gradient_norm for step in steps])
+        page.chart(chart, "The largest entry of the gradient at each iteration of the last optimisation.")
+
+
+def _add_reproduction(page: Page, fit: Fit, command: str) -> None:
+    page.heading("How to reproduce")
+    if fit.command:
+        page.paragraph("The fit was made with")
+        page.code(fit.command)
+    if command:
+        page.paragraph("and this page with" if fit.command else "This page was made with")
+        page.code(command)
+    options = [f'"{fit.estimator}"']
+    finite = np.unique(fit.sigma2[np.isfinite(fit.sigma2)])
+    if len(finite) == 1 and np.isfinite(fit.sigma2).all():
+        options.append(f"sigma2={finite[0]:g}")
+    elif len(finite):
+        options.append("sigma2={…}")
+    if fit.l1 is not None:
+        strengths = np.unique(fit.l1)
+        options.append(f"l1={strengths[0]:g}" if len(strengths) == 1 else "l1={…}")
+    options.append(f"random_state={fit.random_state}")
+    page.paragraph("In Python:")
+    page.code(f"import fieldfit as ff\n\nfit = ff.fit(model, data, {', '.join(options)})")
+    if fit.fingerprint:
+        page.note(f"Fingerprint of the samples and their weights: {fit.fingerprint}.")
+    add_versions(page)

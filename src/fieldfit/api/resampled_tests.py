@@ -1,0 +1,121 @@
+"""Tests whose null law is simulated: for few samples, where the law of large samples does not hold.
+
+With few samples for each parameter the robust covariance is too small, and a Wald statistic is far larger than χ². The same
+statistic, computed from data that satisfy the hypothesis, has the right law: p = (1 + #{T* ≥ T}) / (1 + B).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fieldfit.api.comparison import restrictions, wald_statistic
+from fieldfit.api.functionals import some_places
+from fieldfit.api.validation import fitted_like
+from fieldfit.arguments import whole_number
+from fieldfit.data.dataset import Dataset
+from fieldfit.data.samples import as_table
+from fieldfit.types import DataError, FieldfitError, FloatArray, ModelError
+from fieldfit.variance.expectations import replicate_seeds
+
+if TYPE_CHECKING:
+    from fieldfit.api.accuracies import Kind
+    from fieldfit.api.result import Fit
+
+
+@dataclass(frozen=True, eq=False)
+class ResampledTest:
+    """A statistic, its values under the hypothesis, and the p-value.
+
+    ``p`` is (1 + the number of simulated values that are at least as large) / (1 + their number).
+    """
+
+    name: str
+    statistic: float
+    simulated: FloatArray
+    restrictions: int
+
+    @property
+    def p(self) -> float:
+        """The p-value; never below 1 / (1 + number of simulated values)."""
+        return float((1 + np.sum(self.simulated >= self.statistic)) / (1 + len(self.simulated)))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} test of {self.restrictions} restriction{'s' if self.restrictions > 1 else ''}: Wald statistic "
+            f"{self.statistic:.4g}, p = {self.p:.4g} ({len(self.simulated)} values under the hypothesis, median "
+            f"{np.median(self.simulated):.4g})"
+        )
+
+
+def bootstrap_test(
+    fit: Fit, parameters: object, value: float, kind: Kind, n_simulated: int, random_state: int
+) -> ResampledTest:
+    """The parametric bootstrap: data are simulated from the fit in which these parameters are fixed at ``value``."""
+    n_simulated = whole_number(n_simulated, "n_simulated", 1)
+    names = fit.model.parameter_names
+    places = some_places(parameters, names)
+    dataset = fit.needed.dataset.equally_weighted()
+    if dataset is None:
+        raise DataError("Uneven importance weights do not say from which law to simulate. Fit without weights.")
+    fixed = {names[int(place)]: float(value) for place in places}
+    null = fitted_like(fit, dataset, fit.random_state, fixed)
+    hypothesis = [names[int(place)] for place in places]
+
+    def simulated(seed: int) -> Dataset:
+        return fit.model.simulate(dataset, null.theta, seed)
+
+    return _compared(fit, "Bootstrap", hypothesis, value, kind, simulated, n_simulated, random_state)
+
+
+def permutation_test(
+    fit: Fit, hypothesis: object, columns: Sequence[str] | str, kind: Kind, n_simulated: int, random_state: int
+) -> ResampledTest:
+    """Rows of some columns are exchanged at random, all of them together, which leaves the other columns as they are."""
+    n_simulated = whole_number(n_simulated, "n_simulated", 1)
+    table = as_table(fit.needed.dataset)
+    chosen = [columns] if isinstance(columns, str) else list(columns)
+    unknown = [name for name in chosen if name not in table.names]
+    if unknown or not chosen:
+        raise DataError(
+            f"Name the columns whose rows are exchanged, such as the group; there is no column {unknown[:1]!r}. The "
+            f"columns are {list(table.names[:8])}."
+        )
+    if table.groups is not None:
+        raise DataError("Samples that come in groups cannot be exchanged one by one.")
+    places = [table.names.index(name) for name in chosen]
+
+    def permuted(seed: int) -> Dataset:
+        codes = table.codes.copy()
+        order = np.random.default_rng(seed).permutation(len(codes))
+        codes[:, places] = codes[order][:, places]
+        return replace(table, codes=codes)
+
+    return _compared(fit, "Permutation", hypothesis, 0.0, kind, permuted, n_simulated, random_state)
+
+
+def _compared(
+    fit: Fit,
+    name: str,
+    hypothesis: Any,
+    value: float,
+    kind: Kind,
+    draw: Callable[[int], Dataset],
+    n_simulated: int,
+    random_state: int,
+) -> ResampledTest:
+    rows = restrictions(fit, hypothesis)
+    observed, _ = wald_statistic(fit, rows, value, kind)
+    values = np.empty(n_simulated)
+    for line, seed in enumerate(replicate_seeds(random_state, n_simulated)):
+        try:
+            again = fitted_like(fit, draw(seed), seed)
+            values[line], _ = wald_statistic(again, rows, value, kind)
+        except ModelError as error:
+            raise FieldfitError(
+                f"A simulated dataset has no Wald statistic ({error}). A penalty (sigma2) keeps every fit finite."
+            ) from error
+    return ResampledTest(name, observed, values, len(rows))

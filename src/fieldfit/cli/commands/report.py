@@ -1,0 +1,71 @@
+"""`fieldfit report MODEL.ff`: a saved fit as a page to explore in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fieldfit.cli.options import SavedFit, Seed, Threads, limit_threads, with_options
+from fieldfit.cli.saved import SampleOptions
+
+
+@with_options
+def report(
+    path: SavedFit,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            "-d",
+            metavar="DATA",
+            help="Data of the fit. Without it the page has no comparison with the data.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="The page. Default: the model's name with .html."),
+    ] = None,
+    budget: Annotated[
+        str,
+        typer.Option("--budget", "-b", metavar="TIME", help="Time to compare estimators for the frontier, or none."),
+    ] = "5s",
+    level: Annotated[float, typer.Option("--level", help="Level of the confidence intervals.")] = 0.95,
+    seed: Seed = 0,
+    threads: Threads = None,
+    *,
+    samples: SampleOptions,
+) -> None:
+    """Write a saved fit as one HTML page to explore: estimates, network, data against model, cost and accuracy."""
+    from fieldfit.api.files import load
+    from fieldfit.api.fit_page import fit_page
+    from fieldfit.cli.invocation import command
+    from fieldfit.cli.output import check_folder, note
+    from fieldfit.cli.saved import load_with
+    from fieldfit.types import FieldfitError
+
+    if not 0 < level < 1:
+        raise FieldfitError(f"--level is {level:g}; it must be between 0 and 1.")
+    limit_threads(threads)
+    out = path.with_suffix(".html") if out is None else out
+    check_folder(out)
+    fit = load(path) if data is None else load_with(path, data, samples)
+    plan, notes = None, []
+    if data is None:
+        notes.append("Give the data (--data) for the frontier of cost and accuracy.")
+    elif budget != "none":
+        from fieldfit.api.fit_page import plan_for
+
+        note(f"comparing estimators for {budget} …")
+        try:
+            plan = plan_for(fit, budget, seed)
+        except FieldfitError as error:
+            notes.append(f"The cost and accuracy of other estimators were not compared: {error}")
+    fit_page(fit, plan, level, notes, command()).write(out)
+    note(f"written: {out} (open it in a browser)")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("report")(report)

@@ -1,0 +1,213 @@
+"""The parts of a fit's page as HTML and SVG, from plain tables and arrays."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldfit.report.network import layout, radius
+from fieldfit.report.page import Page
+from fieldfit.report.svg import Chart
+from fieldfit.report.table import format_cell
+from fieldfit.types import FloatArray
+
+#: Variables up to which couplings are drawn as a network, and edges of it; more are drawn as a matrix.
+MOST_NODES, _MOST_EDGES = 60, 400
+#: Names on the sides of a matrix, and letters of a name.
+MOST_SIDES, _LETTERS = 80, 12
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """A parameter with its interval; NaN where there is none."""
+
+    name: str
+    estimate: float
+    error: float
+    lower: float
+    upper: float
+    note: str = ""
+
+    @property
+    def z(self) -> float:
+        """The estimate in standard errors."""
+        return self.estimate / self.error if self.error > 0 else math.nan
+
+
+def add_coefficients(page: Page, rows: Sequence[Coefficient], level: float, total: int) -> None:
+    """A table with a search box and an interval in each row; columns are sorted by their heads."""
+    reach = max(
+        (abs(end) for row in rows for end in (row.estimate, row.lower, row.upper) if math.isfinite(end)), default=1.0
+    )
+    reach = reach or 1.0
+    names = ("parameter", "estimate", "std. error", "z", f"{level:.0%} interval")
+    heads = "".join(
+        f'<th scope="col"{"" if place in (0, 4) else " class=number"}>'
+        + (f'<button type="button">{name}</button>' if place < 4 else name)
+        + "</th>"
+        for place, name in enumerate(names)
+    )
+    lines = []
+    for row in rows:
+        cells = [f'<th scope="row" data-value="{html.escape(row.name, quote=True)}">{html.escape(row.name)}</th>']
+        for value, how in ((row.estimate, "+.4f"), (row.error, ".4f"), (row.z, "+.2f")):
+            text = row.note if row.note and value is row.estimate else format_cell(value, how)
+            key = f"{value:.8g}" if math.isfinite(value) else ""
+            cells.append(f'<td class="number" data-value="{key}">{html.escape(text)}</td>')
+        cells.append(f"<td>{_interval(row, reach)}</td>")
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    more = "" if total == len(rows) else f" The {len(rows):,} with the largest abs(z) of {total:,} are listed."
+    page.parts.append(
+        '<p class="search only-screen"><label>Search names: <input type="search" data-search="coefficients" '
+        'placeholder="for example x0" autocomplete="off"></label> '
+        f'<output id="coefficients-count" aria-live="polite"></output></p>'
+        f'<div class="tall" tabindex="0" role="region" aria-label="Estimates"><table id="coefficients">'
+        f"<caption>Estimates with {level:.0%} confidence intervals.{more}</caption>"
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>{chr(10).join(lines)}</tbody></table></div>"
+    )
+
+
+def _interval(row: Coefficient, reach: float) -> str:
+    """The interval as a line, the estimate as a dot, 0 in the middle."""
+    if not math.isfinite(row.lower):
+        return '<span class="note">none</span>'
+    text = f"{row.lower:+.3f} to {row.upper:+.3f}"
+
+    def place(value: float) -> float:
+        return 70 + 66 * value / reach
+
+    kind = "blue" if row.lower > 0 else "red" if row.upper < 0 else "muted"
+    stroke = "var(--muted)" if kind == "muted" else f"var(--{kind})"
+    return (
+        f'<svg class="interval" viewBox="0 0 140 14" role="img" aria-label="{text}"><title>{text}</title>'
+        f'<path d="M70 0V14" stroke="var(--muted)" opacity=".5"/>'
+        f'<path d="M{place(row.lower):.1f} 7H{place(row.upper):.1f}" stroke="{stroke}" stroke-width="2.5"/>'
+        f'<circle cx="{place(row.estimate):.1f}" cy="7" r="3.2" fill="{stroke}"/></svg>'
+    )
+
+
+def network_chart(names: Sequence[str], values: FloatArray, what: str) -> str:
+    """Variables as circles and couplings as lines: blue and solid for positive ones, red and dashed for negative ones."""
+    m = len(names)
+    places, size = layout(values), radius(m)
+    width, room = 640.0, 30 + 640 * size
+    chart = Chart.of((0, 1), (0, 1), size=(width, width))
+    points = room + places * (width - 2 * room)
+    largest = float(np.abs(values).max(initial=0.0)) or 1.0
+    pairs = [(abs(values[j, k]), j, k) for j in range(m) for k in range(j + 1, m) if values[j, k] != 0]
+    for strength, j, k in sorted(pairs)[-_MOST_EDGES:]:
+        (x, y), (u, v) = points[j], points[k]
+        kind, dash = ("blue", "") if values[j, k] > 0 else ("red", ' stroke-dasharray="7 4"')
+        note = html.escape(f"{names[j]} – {names[k]}: {what} {values[j, k]:.3g}", quote=True)
+        share = strength / largest
+        chart.add(
+            f'<path class="{kind} none" data-tip="{note}" d="M{x:.1f} {y:.1f}L{u:.1f} {v:.1f}" '
+            f'stroke-width="{0.6 + 7 * share:.1f}" opacity="{0.25 + 0.7 * share:.2f}"{dash}/>'
+        )
+    for j, (x, y) in enumerate(points):
+        strongest = np.argsort(-np.abs(values[j]))[:3]
+        told = ", ".join(f"{names[k]} {values[j, k]:+.2g}" for k in strongest if values[j, k] != 0)
+        note = html.escape(f"{names[j]}: {told or 'no couplings'}", quote=True)
+        chart.add(
+            f'<circle class="node" cx="{x:.1f}" cy="{y:.1f}" r="{max(7.0, 300 * size):.1f}" data-tip="{note}" '
+            f'aria-label="{note}" role="img" tabindex="0"/>'
+        )
+    for j, (x, y) in enumerate(points):
+        chart.text(x, y + 4, _cut(names[j]), "halo", anchor="middle")
+    return chart.svg(f"Network of {m} variables with {len(pairs)} couplings. The table of estimates has the numbers.")
+
+
+def matrix_chart(names: Sequence[str], values: FloatArray, what: str, *, directed: bool) -> str:
+    """A matrix of coloured cells; rows are what comes before."""
+    m = len(names)
+    side = 640.0
+    margin = 8 + 7.0 * max(len(_cut(name)) for name in names)
+    cell = (side - margin - 8) / m
+    chart = Chart.of((0, 1), (0, 1), size=(side, side))
+    largest = float(np.abs(values).max(initial=0.0)) or 1.0
+    arrow = "→" if directed else "–"
+    for j in range(m):
+        for k in range(m):
+            share = abs(values[j, k]) / largest
+            if share < 0.005:
+                continue
+            note = html.escape(f"{names[j]} {arrow} {names[k]}: {what} {values[j, k]:.3g}", quote=True)
+            kind = "blue" if values[j, k] > 0 else "red"
+            chart.add(
+                f'<rect x="{margin + k * cell:.1f}" y="{margin + j * cell:.1f}" width="{cell * 0.96:.1f}" '
+                f'height="{cell * 0.96:.1f}" fill="var(--{kind})" opacity="{share:.2f}" data-tip="{note}"/>'
+            )
+    every = max(1, math.ceil(13 / cell))
+    for j in range(0, m, every):
+        middle = margin + (j + 0.5) * cell
+        chart.text(margin - 5, middle + 4, _cut(names[j]), anchor="end")
+        turned = f"translate({middle + 4:.1f} {margin - 6:.1f}) rotate(-90)"
+        chart.add(f'<text transform="{turned}">{html.escape(_cut(names[j]))}</text>')
+    rows = "rows: before, columns: after" if directed else "symmetric"
+    return chart.svg(f"Matrix of {m} by {m} values ({what}; {rows}). Blue is positive, red negative.")
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LETTERS else name[: _LETTERS - 1] + "…"
+
+
+def moment_chart(kind: str, names: Sequence[str], values: FloatArray) -> str:
+    """Values of the model against those of the data (2, count), with the line of equality."""
+    known = np.flatnonzero(np.isfinite(values).all(axis=0))
+    data, model = values[0, known], values[1, known]
+    shown = values[:, known] if len(known) else np.zeros((2, 1))
+    low, high = float(shown.min()), float(shown.max())
+    room = 0.06 * (high - low) or 0.05
+    limits = (low - room, high + room)
+    chart = Chart.of(limits, limits, size=(330, 320))
+    chart.axes(f"{kind} in the data", f"{kind} in the model")
+    chart.add(
+        f'<path class="axis" d="M{chart.x(limits[0]):.1f} {chart.y(limits[0]):.1f}L{chart.x(limits[1]):.1f} '
+        f'{chart.y(limits[1]):.1f}"/>'
+    )
+    worst = set(np.argsort(-np.abs(model - data))[:12].tolist())
+    for place, (x, y) in enumerate(zip(data.tolist(), model.tolist(), strict=True)):
+        if place in worst:
+            chart.mark(x, y, "accent", f"{names[known[place]]}: data {x:.3g}, model {y:.3g}", radius=3.2)
+        else:
+            chart.add(f'<circle class="blue" cx="{chart.x(x):.1f}" cy="{chart.y(y):.1f}" r="2" opacity=".6"/>')
+    apart = float(np.sqrt(np.mean(np.square(model - data)))) if len(known) else math.nan
+    return chart.svg(f"{len(known)} values of the kind {kind}: root mean square difference {apart:.2g}.")
+
+
+def add_influence(page: Page, lines: Sequence[tuple[str, float, str, float]], measure: str, caption: str) -> None:
+    """A table of samples (name, distance, parameter that changes most, its change) with a bar for each distance."""
+    largest = max((value for _, value, _, _ in lines), default=1.0) or 1.0
+    rows = []
+    for sample, value, parameter, change in lines:
+        bar = (
+            f'<svg class="interval" viewBox="0 0 140 14" aria-hidden="true"><rect x="0" y="2" height="10" rx="2" '
+            f'width="{max(0.0, 138 * value / largest):.1f}" fill="var(--blue)"/></svg>'
+        )
+        rows.append(
+            f'<tr><th scope="row">{html.escape(sample)}</th><td class="number">{value:.3g}</td><td>{bar}</td>'
+            f'<td>{html.escape(parameter)}</td><td class="number">{format_cell(change, "+.3g")}</td></tr>'
+        )
+    page.parts.append(
+        f'<div class="wide"><table><caption>{html.escape(caption)}</caption><thead><tr><th scope="col">sample</th>'
+        f'<th scope="col" colspan="2">{html.escape(measure)}</th><th scope="col">changes most</th>'
+        f'<th scope="col" class="number">by</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    )
+
+
+def convergence_chart(iterations: Sequence[float], norms: Sequence[float]) -> str:
+    """The norm of the gradient against iterations, logarithmic."""
+    shown = [(k, norm) for k, norm in zip(iterations, norms, strict=True) if norm > 0]
+    low, high = min(norm for _, norm in shown), max(norm for _, norm in shown)
+    last = max(k for k, _ in shown)
+    chart = Chart.of((0, max(last, 1)), (low / 1.5, high * 1.5), log=(False, True), size=(640, 300))
+    chart.axes("iteration", "largest entry of the gradient")
+    line = "L".join(f"{chart.x(k):.1f} {chart.y(norm):.1f}" for k, norm in shown)
+    chart.add(f'<path class="accent none" stroke-width="2" d="M{line}"/>')
+    for k, norm in (shown[0], shown[-1]):
+        chart.mark(k, norm, "accent", f"iteration {k:.0f}: {norm:.3g}", radius=4)
+    return chart.svg(f"The gradient fell from {shown[0][1]:.3g} to {shown[-1][1]:.3g} in {last:.0f} iterations.")

@@ -1,0 +1,162 @@
+"""Charts as inline SVG: axes, marks with notes, and names beside points.
+
+Colours are those of the page's style sheet, so that a chart follows it in the dark and on paper. Marks can be reached with
+the keyboard, and each has its note as its accessible name.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fieldfit.report.ticks import linear_places, log_places, number
+
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Numbers from ``low`` to ``high`` as places from ``start`` to ``stop``."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        """The place of a number; outside the limits it is that of the nearest limit."""
+        value = min(max(value, self.low), self.high)
+        if self.log:
+            share = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return self.start + share * (self.stop - self.start)
+
+    def ticks(self) -> list[float]:
+        """Round numbers on it."""
+        if self.log:
+            places = log_places(self.low, self.high)
+            return places[:: 1 + len(places) // 9]
+        return linear_places(self.low, self.high)
+
+    def to_dict(self) -> dict[str, float]:
+        """Its limits and places, for scripts."""
+        return {"low": self.low, "high": self.high, "start": self.start, "stop": self.stop}
+
+
+@dataclass
+class Chart:
+    """A chart with axes, to which marks are added from back to front."""
+
+    x: Scale
+    y: Scale
+    width: float
+    height: float
+    parts: list[str] = field(default_factory=list)
+    taken: list[Box] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        x: tuple[float, float],
+        y: tuple[float, float],
+        *,
+        log: tuple[bool, bool] = (False, False),
+        size: tuple[float, float] = (640, 420),
+    ) -> Chart:
+        """A chart with these limits."""
+        width, height = size
+        return cls(Scale(*x, 74, width - 14, log[0]), Scale(*y, height - 48, 12, log[1]), width, height)
+
+    def add(self, element: str) -> None:
+        """Add an element as it is."""
+        self.parts.append(element)
+
+    def axes(self, x_label: str, y_label: str) -> None:
+        """Axes with ticks and labels."""
+        left, right, bottom, top = self.x.start, self.x.stop, self.y.start, self.y.stop
+        for value in self.y.ticks():
+            place = self.y(value)
+            self.add(f'<path class="grid" d="M{left:.1f} {place:.1f}H{right:.1f}"/>')
+            self.text(left - 6, place + 4, number(round(value, 12)), "muted", anchor="end")
+        previous = -math.inf
+        for value in self.x.ticks():
+            place, text = self.x(value), number(round(value, 12))
+            half = 5.0 * len(text)
+            if place - half < previous:
+                continue
+            previous = place + half
+            self.add(f'<path class="axis" d="M{place:.1f} {bottom:.1f}v4"/>')
+            self.text(place, bottom + 18, text, "muted", anchor="middle")
+        self.add(f'<path class="axis" d="M{left:.1f} {top:.1f}V{bottom:.1f}H{right:.1f}"/>')
+        self.text((left + right) / 2, bottom + 40, x_label, anchor="middle")
+        middle = (top + bottom) / 2
+        self.add(
+            f'<text transform="translate(15 {middle:.1f}) rotate(-90)" text-anchor="middle">{html.escape(y_label)}</text>'
+        )
+
+    def text(self, x: float, y: float, text: str, kind: str = "", *, anchor: str = "start") -> None:
+        """A text at a place."""
+        name = f' class="{kind}"' if kind else ""
+        self.add(f'<text{name} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(text)}</text>')
+
+    def mark(self, x: float, y: float, kind: str, note: str, *, radius: float = 4.5, diamond: bool = False) -> None:
+        """A mark at the numbers (x, y) with a note that is shown at it."""
+        px, py = self.x(x), self.y(y)
+        said = html.escape(note, quote=True)
+        attributes = f'class="{kind}" data-tip="{said}" aria-label="{said}" role="img" tabindex="0"'
+        if diamond:
+            r = 1.45 * radius
+            shape = f"M{px:.1f} {py - r:.1f}L{px + r:.1f} {py:.1f}L{px:.1f} {py + r:.1f}L{px - r:.1f} {py:.1f}Z"
+            self.add(f'<path {attributes} d="{shape}"/>')
+        else:
+            self.add(f'<circle {attributes} cx="{px:.1f}" cy="{py:.1f}" r="{radius:g}"/>')
+        self.taken.append((px - radius, py - radius, px + radius, py + radius))
+
+    def bar(self, x: float, low: float, high: float, kind: str) -> None:
+        """A vertical bar between two numbers with caps; an end that lies outside the chart has none."""
+        px, top, bottom = self.x(x), self.y(high), self.y(low)
+        path = f"M{px:.1f} {top:.1f}V{bottom:.1f}"
+        if high <= self.y.high:
+            path += f"M{px - 3:.1f} {top:.1f}h6"
+        if low >= self.y.low:
+            path += f"M{px - 3:.1f} {bottom:.1f}h6"
+        self.add(f'<path class="bar {kind}" d="{path}"/>')
+
+    def names(self, points: Sequence[tuple[str, float, float]]) -> None:
+        """Names beside points, the most important first; one for which there is no place is left out."""
+        for text, x, y in points:
+            px, py = self.x(x), self.y(y)
+            wide = 7.2 * len(text)
+            for dx, dy in (
+                (8, 4),
+                (-wide - 8, 4),
+                (-wide / 2, -10),
+                (-wide / 2, 20),
+                (8, -9),
+                (8, 18),
+                (-wide - 8, -9),
+            ):
+                box = (px + dx - 2, py + dy - 11, px + dx + wide + 2, py + dy + 3)
+                if box[0] < self.x.start or box[2] > self.x.stop or box[1] < self.y.stop or box[3] > self.y.start:
+                    continue
+                if any(
+                    box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
+                    for other in self.taken
+                ):
+                    continue
+                self.taken.append(box)
+                self.text(px + dx, py + dy, text, "halo")
+                break
+
+    def svg(self, description: str) -> str:
+        """The whole chart; ``description`` is what a screen reader says."""
+        said = html.escape(description, quote=True)
+        body = "\n".join(self.parts)
+        return (
+            f'<svg class="chart" viewBox="0 0 {self.width:g} {self.height:g}" role="group" aria-label="{said}">\n'
+            f"{body}\n</svg>"
+        )

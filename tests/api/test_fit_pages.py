@@ -1,0 +1,149 @@
+"""Pages of fits, couplings, moments of data and model, and fields that run away."""
+
+import re
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.api.moments import compare_moments, runaway
+from fieldfit.report.frontier import FrontierPoint, Limits
+from fieldfit.report.svg import Chart, Scale
+from fieldfit.types import ModelError, RunawayWarning
+
+
+def test_couplings_of_binary_fields_are_the_parameters():
+    for states in ((0, 1), (-1, 1), (2, 5)):
+        model = ff.BoltzmannMachine.grid(2, 3, biases=True, states=states)
+        theta = np.random.default_rng(0).normal(size=model.n_parameters)
+        found = model.coupling_matrix(theta)
+        expected = np.zeros((6, 6))
+        for place, (j, k) in enumerate(model.edges):
+            expected[j, k] = expected[k, j] = theta[place]
+        assert found.signed
+        np.testing.assert_allclose(found.values, expected, atol=1e-12)
+
+
+def test_couplings_of_more_states_do_not_depend_on_the_gauge():
+    model = ff.Potts(3, 3)
+    random = np.random.default_rng(1)
+    theta = random.normal(size=model.n_parameters)
+    found = model.coupling_matrix(theta)
+    tables = theta[:27].reshape(3, 3, 3)
+    shifted = tables + random.normal(size=(3, 3, 1)) + random.normal(size=(3, 1, 3))
+    other = np.concatenate([shifted.ravel(), theta[27:]])
+    np.testing.assert_allclose(model.coupling_matrix(other).values, found.values, atol=1e-12)
+    centre = np.eye(3) - 1 / 3
+    assert found.values[0, 2] == pytest.approx(np.linalg.norm(centre @ tables[1] @ centre))
+    assert not found.signed
+
+
+def test_couplings_of_chains_are_transitions():
+    model = ff.BoltzmannChain(2, 3, labels=["a", "b"])
+    theta = np.arange(float(model.n_parameters))
+    found = model.coupling_matrix(theta)
+    assert found.directed
+    assert found.names == ("a", "b")
+    np.testing.assert_array_equal(found.values, [[0, 1], [2, 3]])
+    names = list(model.parameter_names)
+    assert found.values[1, 0] == theta[names.index("b->a")]
+
+
+def test_factors_of_three_variables_have_no_couplings():
+    model = ff.MarkovRandomField([2, 2, 2], [ff.Factor((0, 1, 2))])
+    with pytest.raises(ModelError, match="factor of 3 variables"):
+        model.coupling_matrix(np.zeros(model.n_parameters))
+
+
+def test_moments_agree_with_those_of_the_data_at_the_maximum_likelihood():
+    model = ff.Potts(3, 3)
+    x = model.sample(np.random.default_rng(0).normal(size=model.n_parameters), 2000, random_state=1).values
+    fit = ff.fit(model, x, "FL", sigma2=1e4)
+    means, correlations, triplets = compare_moments(fit, draws=20_000)
+    assert means.names[:2] == ("x0=1", "x0=2")
+    assert means.values[0, 0] == pytest.approx((x[:, 0] == 1).mean())
+    # Standard errors of 20,000 draws are below 0.0036 for means and 0.0072 for correlations: six of them.
+    assert np.abs(np.diff(means.values, axis=0)).max() < 0.022
+    assert np.abs(np.diff(correlations.values, axis=0)).max() < 0.043
+    first = correlations.names.index("x0=1 · x1=2")
+    assert correlations.values[0, first] == pytest.approx(np.corrcoef(x[:, 0] == 1, x[:, 1] == 2)[0, 1])
+    assert triplets.values.shape == (2, 8)
+
+
+def _second_mode():
+    """Twelve variables that are rarely 1, and couplings that are too strong for them: the field prefers all 1."""
+    x = (np.random.default_rng(0).random((1000, 12)) < 0.05).astype(int)
+    model = ff.BoltzmannMachine(12, biases=True)
+    return model, x, {name: 1.0 for name in model.parameter_names if ":" in name}
+
+
+def test_a_field_that_runs_away_is_said_to():
+    model, x, strong = _second_mode()
+    with pytest.warns(RunawayWarning, match="runs away from the data"):
+        fit = ff.fit(model, x, "PL1", fixed=strong)
+    assert "penalty" in fit.runaway
+    assert fit.runaway in fit.summary()
+    assert ff.fit(model, x, "PL1", fixed=strong, check_drift=False).runaway == ""
+    # The field itself: exact means are far from those of the data.
+    exact = np.array([table[1] for table in model.marginals(fit.theta)])
+    assert (exact - x.mean(axis=0)).max() > 0.5
+
+
+def test_fields_that_stay_are_left_in_peace():
+    for seed in range(5):
+        model = ff.BoltzmannMachine(12, biases=True)
+        x = model.sample(
+            np.random.default_rng(seed).normal(0, 0.4, model.n_parameters), 400, random_state=seed
+        ).values
+        assert runaway(ff.fit(model, x, "PL1")) == ""
+
+
+def test_files_keep_the_course_and_the_caution(tmp_path):
+    model, x, strong = _second_mode()
+    with pytest.warns(RunawayWarning):
+        fit = ff.fit(model, x, "PL1", fixed=strong)
+    fit.save(tmp_path / "a.ff")
+    again = ff.load(tmp_path / "a.ff")
+    assert again.convergence.history == fit.convergence.history
+    assert len(again.convergence.history) == fit.iterations + 1
+    assert again.runaway == fit.runaway
+    again.to_html(tmp_path / "a.html")
+    text = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "runs away from the data" in text
+    assert "does not hold its samples" in text
+
+
+def test_a_page_says_how_to_make_it_again(tmp_path):
+    model = ff.BoltzmannMachine(3)
+    x = model.sample([1.0, -1.0, 0.5], 300, random_state=0).values
+    ff.fit(model, x, "PL1", sigma2=2.0, random_state=7).to_html(tmp_path / "fit.html")
+    text = (tmp_path / "fit.html").read_text(encoding="utf-8")
+    assert "sigma2=2, random_state=7" in text
+    assert re.search(r"fieldfit \d+\.\d+", text)
+    assert len(text) < 100_000
+
+
+def test_scales_clip_and_have_round_ticks():
+    scale = Scale(1.0, 100.0, 0.0, 200.0, log=True)
+    assert [scale(value) for value in (0.1, 1, 10, 1000)] == [0, 0, 100, 200]
+    assert Scale(0.0, 1.0, 0.0, 1.0).ticks() == [0, 0.2, 0.4, 0.6, 0.8, 1.0]
+
+
+def test_names_beside_points_do_not_cover_each_other():
+    chart = Chart.of((0, 1), (0, 1))
+    chart.mark(0.5, 0.5, "blue", "a")
+    chart.mark(0.51, 0.5, "blue", "b")
+    chart.names([("first", 0.5, 0.5), ("second", 0.51, 0.5)])
+    boxes = chart.taken[2:]
+    assert len(boxes) == 2
+    (a, b, c, d), (e, f, g, h) = boxes
+    assert c <= e or g <= a or d <= f or h <= b
+
+
+def test_axes_have_room_for_error_bars_but_not_for_endless_ones():
+    points = [FrontierPoint("a", 1, 1.2, 0.05, True), FrontierPoint("b", 2, 1.0, 0.02, True)]
+    limits = Limits.of(points, 1.0)
+    assert limits.bottom < 0.96
+    assert limits.top > 1.3
+    endless = [*points, FrontierPoint("c", 3, 1.1, 50.0, False)]
+    assert Limits.of(endless, 1.0).top < 1.2**4 * 1.2
