@@ -37,7 +37,11 @@ def report(
     *,
     samples: SampleOptions,
 ) -> None:
-    """Write a saved fit as one HTML page to explore: estimates, network, data against model, cost and accuracy."""
+    """Write a saved fit as one HTML page to explore.
+
+    Estimates with intervals, network or transitions, data against model, influence, and the cost and accuracy of
+    estimators.
+    """
     from fieldfit.api.files import load
     from fieldfit.api.fit_page import fit_page
     from fieldfit.cli.invocation import command
