@@ -98,6 +98,19 @@ def test_fields_that_stay_are_left_in_peace():
         assert runaway(ff.fit(model, x, "PL1")) == ""
 
 
+def test_fields_that_cannot_have_the_means_of_the_data_are_not_checked():
+    x = (np.random.default_rng(0).random((500, 12)) < np.linspace(0.02, 0.98, 12)).astype(int)
+    tied = ff.BoltzmannMachine(12, biases=True, bias_groups=[0] * 12)
+    assert runaway(ff.fit(tied, x, "PL1")) == ""
+    assert runaway(ff.fit(ff.BoltzmannMachine(12), x, "PL1")) == ""
+
+
+def test_one_sample_is_no_reason_for_a_warning():
+    model = ff.BoltzmannMachine(12, biases=True)
+    x = np.random.default_rng(0).integers(0, 2, (1, 12))
+    assert runaway(ff.fit(model, x, "PL1", sigma2=1.0)) == ""
+
+
 def test_files_keep_the_course_and_the_caution(tmp_path):
     model, x, strong = _second_mode()
     with pytest.warns(RunawayWarning):
@@ -147,3 +160,36 @@ def test_axes_have_room_for_error_bars_but_not_for_endless_ones():
     assert limits.top > 1.3
     endless = [*points, FrontierPoint("c", 3, 1.1, 50.0, False)]
     assert Limits.of(endless, 1.0).top < 1.2**4 * 1.2
+
+
+def test_parameters_are_named_by_patterns_and_in_either_order():
+    model = ff.BoltzmannMachine(3, biases=True, names=["avoid", "closeatt", "loses"])
+    x = np.random.default_rng(0).integers(0, 2, (300, 3))
+    fit = ff.fit(model, x, "PL1")
+    assert list(fit.table(parameters="*:*").index) == ["avoid:closeatt", "avoid:loses", "closeatt:loses"]
+    assert list(fit.table(parameters=["closeatt:avoid", "loses"]).index) == ["avoid:closeatt", "loses"]
+    assert fit.wald_test("*:*").degrees_of_freedom == 3
+    assert fit.functional({"avoid:*": 1.0}).estimate == pytest.approx(fit.theta[:2].sum())
+    with pytest.raises(ModelError, match=r"nearest names are 'avoid'"):
+        fit.table(parameters="avoidd")
+    with pytest.raises(ModelError, match=r"'\*:\*' names 3 parameters"):
+        fit.functional("*:*")
+    with pytest.raises(ModelError, match="No parameter has a name like"):
+        fit.table(parameters="zzz*")
+
+
+def test_couplings_of_a_fit_in_all_their_forms():
+    model = ff.BoltzmannMachine(3, edges=[(0, 1), (1, 2)], biases=True)
+    x = np.random.default_rng(0).integers(0, 2, (300, 3))
+    fit = ff.fit(model, x, "PL1")
+    table, graph = fit.couplings(), fit.to_networkx()
+    assert table.loc["x1", "x0"] == pytest.approx(fit.theta[0])
+    assert sorted(graph.edges) == [("x0", "x1"), ("x1", "x2")]
+    assert graph["x1"]["x2"]["weight"] == pytest.approx(fit.theta[1])
+    assert fit.strength()["x1"] == pytest.approx(np.abs(fit.theta[:2]).sum())
+    assert fit.sample(7, random_state=1).values.shape == (7, 3)
+    html = fit._repr_html_()
+    assert "<table>" in html
+    assert "<pre>" not in html
+    tagger = ff.BoltzmannChain(2, 2)
+    assert tagger.coupling_matrix(np.zeros(tagger.n_parameters)).directed

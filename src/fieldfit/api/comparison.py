@@ -20,7 +20,7 @@ import numpy as np
 
 from fieldfit.api.accuracies import score_variance
 from fieldfit.api.cautions import few_samples
-from fieldfit.api.functionals import places_of, unit_rows
+from fieldfit.api.functionals import combination, places_of, unit_rows
 from fieldfit.api.refinement import refuse_refined
 from fieldfit.types import DataError, FewSamplesWarning, FieldfitError, FloatArray, IntArray, ModelError
 from fieldfit.variance import DenseAccuracy, robust_moments, weighted_chi_square_tail
@@ -130,13 +130,12 @@ def restrictions(fit: Fit, hypothesis: Any) -> FloatArray:
     items = [hypothesis] if isinstance(hypothesis, str | int | np.integer | Mapping) else list(hypothesis)
     if not items:
         raise ModelError("There is nothing to test: the hypothesis is empty.")
-    rows = np.zeros((len(items), r))
-    for line, item in enumerate(items):
-        if isinstance(item, Mapping):
-            np.add.at(rows[line], places_of(list(item), names), np.array([float(c) for c in item.values()]))
-        else:
-            rows[line] = unit_rows(places_of(item, names), r)[0]
-    return rows
+    rows = []
+    for item in items:
+        rows.append(
+            combination(item, names)[None] if isinstance(item, Mapping) else unit_rows(places_of(item, names), r)
+        )
+    return np.concatenate(rows)
 
 
 def _chi_square(name: str, statistic: float, degrees: int) -> HypothesisTest:

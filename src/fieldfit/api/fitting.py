@@ -125,8 +125,8 @@ def fit(
         to go on from it.
 
     check_drift : bool, default: True
-        Whether to check, for fields of ten variables or more, that a short Gibbs run from rows of the data keeps their
-        means. Studies with many fits can leave it out.
+        Whether to check, for fields of ten binary variables or more with biases, that a short Gibbs run from rows of the
+        data keeps their means. Studies with many fits can leave it out.
 
     Returns
     -------

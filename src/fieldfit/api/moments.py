@@ -183,13 +183,14 @@ def runaway(fit: FitState) -> str:
     """A sentence if the means of a short Gibbs run from rows of the data leave those of the data; else nothing.
 
     At the optimum of the full likelihood the model's means are those of the data; conditionals promise nothing of the kind.
-    Fields of few variables are not checked, nor those for which it would take long.
+    Checked are fields whose variables have biases of their own: others need not have the data's means. Fields of few
+    variables are not checked, nor those for which it would take long.
     """
     model = fit.model
-    if not isinstance(model, FieldModel) or model.observed or fit.prepared is None or model.m < _FEWEST_VARIABLES:
+    if not isinstance(model, FieldModel) or model.observed or fit.prepared is None or not model.fits_means:
         return ""
     dataset = fit.prepared.dataset
-    if not isinstance(dataset, Table):
+    if not isinstance(dataset, Table) or model.m < _FEWEST_VARIABLES:
         return ""
     codes = dataset.codes
     rows = np.flatnonzero((codes >= 0).all(axis=1))
@@ -202,16 +203,18 @@ def runaway(fit: FitState) -> str:
         return ""
     random = np.random.default_rng(fit.random_state)
     weight = dataset.sample_weight
-    share = None if weight is None else weight[rows] / weight[rows].sum()
-    start = np.ascontiguousarray(codes[random.choice(rows, size=chains, p=share)])
+    chance = None if weight is None else weight[rows] / weight[rows].sum()
+    start = np.ascontiguousarray(codes[random.choice(rows, size=chains, p=chance)])
     drawn = gibbs_sample(
         model.graph, model.log_tables(fit.theta), chains * _DRAWS_OF_CHAIN, fit.random_state, start=start,
         burn_in=sweeps, thin=2,
     )  # fmt: skip
     names = _states(model)[0]
     means, found = _means(model, codes, weight), _means(model, drawn, None)
-    # The draws of one chain may be as good as one: the error is that of the number of chains.
-    allowed = DRIFT + 3.0 * np.sqrt(means * (1.0 - means) * (1.0 / fit.total + 1.0 / chains))
+    # The draws of one chain may be as good as one: the error is that of the number of chains. One sample of each value is
+    # added: a value that few samples all have is no certainty.
+    share = (fit.total * means + 1.0) / (fit.total + 2.0)
+    allowed = DRIFT + 3.0 * np.sqrt(share * (1.0 - share) * (1.0 / fit.total + 1.0 / chains))
     apart = np.abs(found - means) - allowed
     if not (apart > 0).any():
         return ""

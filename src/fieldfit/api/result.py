@@ -15,15 +15,18 @@ from fieldfit.api.refinement import refuse_refined
 from fieldfit.api.standard_errors import SHARED, StandardErrors
 from fieldfit.docstrings import filled
 from fieldfit.refinement.specification import SpecificationTest
-from fieldfit.types import FloatArray, Plain, PolicyError
+from fieldfit.types import FloatArray, Plain, PolicyError, RunawayWarning
 
 if TYPE_CHECKING:
+    import networkx
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from fieldfit.api.comparison import HypothesisTest
     from fieldfit.api.resampled_tests import ResampledTest
     from fieldfit.api.sensitivity import Sensitivity
+    from fieldfit.models.base import Draws
     from fieldfit.planner.result import Plan
 
 #: Parameters up to which a notebook shows a fit with its standard errors.
@@ -532,6 +535,120 @@ class Fit(StandardErrors):
 
         return goodness_of_fit(self, statistic, n_simulated, random_state, names, refit)
 
+    # --- couplings and draws ----------------------------------------------------------------------------------------
+
+    def couplings(self) -> pd.DataFrame:
+        """Return the coupling of each pair of variables, or of each label (row) with the next one (column).
+
+        Returns
+        -------
+        DataFrame
+            Binary fields: log odds ratios (θ of a Boltzmann machine). More states: the Frobenius norm of the centred table.
+            Chains: transition weights.
+
+        Examples
+        --------
+        %(fit)s
+        >>> fit.couplings().round(2)
+              x0    x1    x2
+        x0  0.00  0.80 -0.93
+        x1  0.80  0.00  0.55
+        x2 -0.93  0.55  0.00
+        """
+        from fieldfit.api.couplings import coupling_table
+
+        return coupling_table(self)
+
+    def to_networkx(self) -> networkx.Graph:
+        """Return the couplings as a graph with the edge attributes ``weight`` and ``distance`` = 1 / abs(weight).
+
+        Returns
+        -------
+        networkx.Graph
+            A directed graph of labels for chains. ``networkx.write_graphml`` writes it to a file.
+
+        Examples
+        --------
+        %(fit)s
+        >>> round(fit.to_networkx()["x0"]["x1"]["weight"], 2)
+        0.8
+        """
+        from fieldfit.api.couplings import graph_of
+
+        return graph_of(self)
+
+    def strength(self) -> pd.Series[float]:
+        """Return Σ_k abs(coupling) of each variable, the largest first.
+
+        Returns
+        -------
+        Series
+
+        Examples
+        --------
+        %(fit)s
+        >>> fit.strength().round(2).to_dict()
+        {'x0': 1.73, 'x2': 1.48, 'x1': 1.35}
+        """
+        from fieldfit.api.couplings import strengths
+
+        return strengths(self)
+
+    def plot_network(self, *, seed: int = 0) -> Figure:
+        """Draw the couplings as a network. `couplings` has the same numbers.
+
+        Parameters
+        ----------
+        seed : int, default: 0
+            Seed of the layout.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Examples
+        --------
+        %(fit)s
+        >>> fit.plot_network().savefig("network.png")
+        """
+        from fieldfit.api.couplings import draw_network
+
+        return draw_network(self, seed)
+
+    def sample(self, n: int, random_state: int = 0, **options: Any) -> Draws:
+        """Draw samples from the fitted field.
+
+        Parameters
+        ----------
+        n : int
+            Number of samples.
+        random_state : int, default: 0
+            Seed.
+        **options
+            Other parameters of `FieldModel.sample`, such as ``evidence``.
+
+        Returns
+        -------
+        Draws
+
+        Warns
+        -----
+        RunawayWarning
+            If the model runs away from the data.
+
+        Examples
+        --------
+        %(fit)s
+        >>> fit.sample(5).values.shape
+        (5, 3)
+        """
+        import warnings
+
+        field = self.model.as_field("Sampling")
+        if self.runaway:
+            warnings.warn(RunawayWarning(self.runaway), stacklevel=2)
+        return field.sample(self.theta, n, random_state, **options)
+
     # --- words ------------------------------------------------------------------------------------------------------
 
     def report(self) -> Plain:
@@ -603,11 +720,10 @@ class Fit(StandardErrors):
         return f"<Fit: {self.model.kind} by {self.estimator}, {size}, {ended}>"
 
     def _repr_html_(self) -> str:
-        import html
+        from fieldfit.api.summary import summary_html
 
         # A notebook shows what a cell ends with: that must not cost seconds.
-        text = self.summary() if self.model.n_parameters <= _MOST_SHOWN_PARAMETERS else repr(self)
-        return f"<pre>{html.escape(text)}</pre>"
+        return summary_html(self, errors=self.model.n_parameters <= _MOST_SHOWN_PARAMETERS)
 
     def to_html(self, path: str | os.PathLike[str], *, plan: Plan | None = None, level: float = 0.95) -> None:
         """Write a page to explore: estimates, network or transitions, data against model, influence, convergence.

@@ -38,7 +38,8 @@ SHARED = {
         "    dependence between the sites of each sample. Of a single sample robust errors are spatial."
     ),
     "parameters": (
-        "parameters : sequence of str or int, or None, default: None\n    Parameters, by name or number. None: all."
+        "parameters : str, sequence of str or int, or None, default: None\n"
+        '    Parameters, by name, pattern (``"*:*"``: all pairs) or number. A pair may be named in either order. None: all.'
     ),
     "level": "level : float, default: 0.95\n    Confidence level.",
     "ax": "ax : matplotlib.axes.Axes or None, default: None\n    Axes to draw into. None: a new figure.",

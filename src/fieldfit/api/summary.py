@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.cautions import few_samples, pull_of, under_model
+from fieldfit.report.shown import first_rows, frame_rows
+from fieldfit.report.table import PlainTable
 from fieldfit.variance import DenseAccuracy
 
 if TYPE_CHECKING:
@@ -57,6 +60,25 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
     if len(frame) > rows:
         lines.append(f"… and {len(frame) - rows} more (fit.table() has all)")
     return "\n".join(lines)
+
+
+def summary_html(fit: Fit, errors: bool, rows: int = 20) -> str:
+    """The fit for a notebook: a line, its cautions, and a table of the parameters with the largest abs(z)."""
+    words = [
+        f"{fit.model.kind} fitted by {fit.estimator}: {fit.size}, {fit.model.n_parameters:,} parameters",
+        *course(fit),
+    ]
+    text = "<br>".join(html.escape(line) for line in words)
+    said = "".join(f"<li>{html.escape(caution)}</li>" for caution in cautions_of(fit))
+    text = f"<p>{text}</p>" + (f"<ul>{said}</ul>" if said else "")
+    if not errors or (fit.prepared is None and fit.saved.moments is None):
+        return text
+    frame = fit.table()
+    frame = frame.reindex(frame["z"].abs().sort_values(ascending=False, na_position="last").index)
+    columns = ("parameter", *frame.columns)
+    formats = ("", ".4f", ".4f", ".2f", ".2g", ".4f", ".4f")
+    table = PlainTable("Largest abs(z) first", columns, frame_rows(frame), formats=formats)
+    return text + first_rows(table, rows).to_html().replace("to_frame()", "fit.table()")
 
 
 def course(fit: Fit) -> list[str]:

@@ -137,6 +137,11 @@ class BoltzmannMachine(FieldModel):
         return features
 
     @property
+    def fits_means(self) -> bool:
+        """Whether every variable has a bias of its own."""
+        return self.bias_parameter is not None and len(np.unique(self.bias_parameter)) == self.m
+
+    @property
     def coupling_unit(self) -> float:
         """(s₁ − s₀)²: divided by it, a coupling is the parameter θ_jk."""
         return float(self.values[1] - self.values[0]) ** 2

@@ -363,6 +363,11 @@ class FieldModel(Model):
         return pair_couplings(self.graph, self.log_tables(theta), tuple(self.names), self.coupling_unit)
 
     @property
+    def fits_means(self) -> bool:
+        """Whether every variable has parameters of its own, so that a good fit has the data's means."""
+        return False
+
+    @property
     def coupling_unit(self) -> float:
         """What a coupling of two binary variables is divided by: 1, so that it is a log odds ratio."""
         return 1.0

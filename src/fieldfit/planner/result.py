@@ -281,7 +281,26 @@ class Plan:
         )
 
     def cost_text(self, value: float) -> str:
-        """A cost with its unit."""
+        """Write a cost with its unit.
+
+        Parameters
+        ----------
+        value : float
+            Seconds or FLOPs, as ``unit`` says.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        >>> plan.cost_text(123456.0)
+        '1.23e+05 FLOPs'
+        """
         return format_seconds(value) if self.unit == "seconds" else f"{value:.3g} FLOPs"
 
     def plain_table(self, most: int | None = None) -> PlainTable:
@@ -398,7 +417,21 @@ class Plan:
             return self.reachable()
 
     def points(self) -> list[FrontierPoint]:
-        """The policies with a finite variance as points of the plane of cost and variance."""
+        """Return the policies with a finite variance as points of the plane of cost and variance.
+
+        Returns
+        -------
+        list of FrontierPoint
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        >>> [point.name for point in plan.points()]
+        ['PL1', 'FL']
+        """
         return [
             FrontierPoint(
                 policy.policy,
