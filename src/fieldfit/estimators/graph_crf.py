@@ -29,7 +29,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    edges : array_like of int of shape (edges, 2) or None, default: None
+    edges : array_like of int of shape (n_edges, 2) or None, default: None
         Pairs of rows of X that are neighbours. None: those of ``grid``, or no edges, which is logistic regression.
     grid : tuple of two int or None, default: None
         Rows and columns of a grid, whose sites are the rows of X, row by row.
@@ -180,7 +180,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X : array_like of shape (nodes, covariates)
             Covariates of the nodes.
-        edges : array_like of int of shape (edges, 2) or None, default: None
+        edges : array_like of int of shape (n_edges, 2) or None, default: None
             Edges between the rows of X. None: those of the estimator.
         known : dict or None, default: None
             Labels that are known, by row of X.

@@ -164,7 +164,7 @@ class TiedField(FieldModel):
 
         Parameters
         ----------
-        edges : array_like of int of shape (edges, 2)
+        edges : array_like of int of shape (n_edges, 2)
             Pairs of nodes.
         covariates : array_like of shape (m, covariates) or None, default: None
             Covariates of the nodes. Each state but the first has a bias and a weight for each covariate.
@@ -176,7 +176,7 @@ class TiedField(FieldModel):
             Feature of an edge: 1 where both states are equal, or the product of two numbers.
         covariate_names, edge_covariate_names : sequence of str or None, default: None
             Names of the covariates. None: z0, z1, … and e0, e1, …
-        edge_covariates : array_like of shape (edges, covariates) or None, default: None
+        edge_covariates : array_like of shape (n_edges, covariates) or None, default: None
             Covariates of the edges. The coupling of an edge is a constant plus their weighted sum.
         edge_groups : sequence of str or None, default: None
             A label for each edge. Edges with equal labels share their parameters. None: all edges do.
