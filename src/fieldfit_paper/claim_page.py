@@ -79,15 +79,14 @@ def summary(rows: Sequence[Row]) -> str:
     counts = counts_of(rows)
 
     def listed(reading: int) -> str:
-        return ", ".join(f"{verdict.value} {both[reading]}" for verdict, both in counts.items() if both[reading])
+        return ", ".join(f"{both[reading]} “{verdict.value}”" for verdict, both in counts.items() if both[reading])
 
     refuted = sorted({row.where for row in rows if row.first.verdict is Verdict.REFUTED})
     still = [row for row in rows if (row.second or row.first).verdict is Verdict.DIFFERS]
     about = sorted({row.where.split(",")[0] for row in still})
     return (
-        f"We checked {len(rows)} claims of the paper: by verdict, in our first reading {listed(0)}; with a second "
-        "reading for "
-        f"{sum(row.second is not None for row in rows)} of them {listed(1)}. "
+        f"We checked {len(rows)} claims of the paper; the verdicts are {listed(0)} in our first reading, and {listed(1)} "
+        f"with a second reading for {sum(row.second is not None for row in rows)} of them. "
         f"Refuted, by proof and by simulation, are {', '.join(refuted) or 'none'}: the printed variance leaves out "
         "the noise of "
         "selecting components at random, and with it random mixtures are mostly less accurate than plain PL1. "

@@ -262,7 +262,7 @@ def test_claims_without_data_say_so(tmp_path, monkeypatch):
     assert len(missing) == 7
     assert {row.verdict for row in missing} == {"not measured"}
     text = claim_page.markdown(sections, "small", "Made today.")
-    assert "7 not measured" in text
+    assert "7 “not measured”" in text
     assert "conll2000/train.txt" in text
     assert {"Figure 2 (c), (d)", "Figure 3"} <= {row.where for row in rows if row.verdict == "refuted"}
     assert all(row.why for row in rows if "differs" in row.verdict or "refuted" in row.verdict)
