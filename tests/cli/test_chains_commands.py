@@ -121,6 +121,28 @@ def test_ctrl_c_keeps_the_estimate(run, train, monkeypatch, tmp_path):
     assert run("predict", out, train).code == 0
 
 
+def test_a_preset_that_leaves_a_column_out_says_so_and_chunker_uses_it(run, train):
+    told = "do not use column 1 (DT, NN, VB, …); column 0 is the word. 'chunker' uses the words and column 1"
+    words = run("fit", "crf", train, "--features", "tagger", "--json", "--rows", 0)
+    assert told in words.err
+    assert any(told in sentence for sentence in words.json["warnings"])
+    assert told in run("plan", "crf", train, "--features", "tagger", "--policy", "PL1", "--policy", "FL").err
+    both = run("fit", "crf", train, "--features", "chunker", "--json", "--rows", 5)
+    assert both.json["warnings"] == []
+    assert both.json["features"] > words.json["features"]
+    templates = train.with_name("own.txt")
+    templates.write_text("U0:%x[0,0]\nB\n", encoding="utf-8")
+    assert run("fit", "crf", train, "--features", templates, "--json").json["warnings"] == []  # on purpose
+
+
+def test_a_preset_that_leaves_later_columns_out_names_them(run, tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text("the DT x B\ndog NN y I\n\n" * 5, encoding="utf-8")
+    ran = run("fit", "crf", path, "--features", "chunker")
+    assert "do not use column 2 (x, y, …)" in ran.err
+    assert "templates with %x[0,2]" in ran.err
+
+
 def test_development_data_stop_the_fit_and_a_model_starts_another(run, train, model):
     ran = run(
         "fit", "crf", train, "--dev", train, "--patience", 2, "--check-every", 1, "--metric", "f1", "--json",

@@ -155,7 +155,7 @@ def test_what_cannot_be_learnt_from():
         ColumnEncoder.fit(TEXT, "tagger", label_column=3)
     with pytest.raises(DataError, match="min_count"):
         ColumnEncoder.fit(TEXT, "tagger", min_count=0)
-    with pytest.raises(DataError, match="no feature preset named 'conll2003'; there are conll2000, tagger"):
+    with pytest.raises(DataError, match="no feature preset named 'conll2003'; there are conll2000, tagger, chunker"):
         ColumnEncoder.fit(TEXT, "conll2003")
 
 
@@ -213,7 +213,7 @@ def test_conll2000_says_that_its_stop_list_is_missing(tmp_path, monkeypatch):
 
 
 def test_presets_can_be_listed():
-    assert preset_names() == ("conll2000", "tagger")
+    assert preset_names() == ("conll2000", "tagger", "chunker")
     assert all(preset(name).transitions for name in preset_names())
 
 

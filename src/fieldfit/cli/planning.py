@@ -100,9 +100,9 @@ def run_plan(read: Callable[[], tuple[Model, Any]], options: PlanOptions) -> Non
 
     limit_threads(options.threads)
     began = time.perf_counter()
-    model, samples = read()
-    reading = time.perf_counter() - began
     with collected_warnings() as warned:
+        model, samples = read()
+        reading = time.perf_counter() - began
         made = plan(
             model,
             samples,

@@ -1,4 +1,4 @@
-"""Named feature presets: the paper's seven CoNLL-2000 categories, and a set for tagging words."""
+"""Named feature presets: the paper's seven CoNLL-2000 categories, and sets for tagging words without and with a POS."""
 
 from __future__ import annotations
 
@@ -43,7 +43,24 @@ U:shape-1,shape=%x[-1,0:shape],%x[0,0:shape]
 B
 """
 
-_PRESETS = {"conll2000": _CONLL2000, "tagger": _TAGGER}
+#: The features of ``tagger``, and windows of the second column.
+_CHUNKER = (
+    """
+U:pos-2=%x[-2,1]
+U:pos-1=%x[-1,1]
+U:pos=%x[0,1]
+U:pos+1=%x[1,1]
+U:pos+2=%x[2,1]
+U:pos-2,pos-1=%x[-2,1],%x[-1,1]
+U:pos-1,pos=%x[-1,1],%x[0,1]
+U:pos,pos+1=%x[0,1],%x[1,1]
+U:pos+1,pos+2=%x[1,1],%x[2,1]
+U:pos-1,pos,pos+1=%x[-1,1],%x[0,1],%x[1,1]
+"""
+    + _TAGGER
+)
+
+_PRESETS = {"conll2000": _CONLL2000, "tagger": _TAGGER, "chunker": _CHUNKER}
 
 
 def preset_names() -> tuple[str, ...]:
@@ -56,7 +73,8 @@ def preset(name: str) -> FeatureSpec:
 
     ``conll2000`` (columns word, POS): word; POS; (previous word, word); (word, next word); (previous POS, POS);
     (POS, next POS); stop word or not, by the SMART list in lower case. ``tagger`` (column word): words, neighbours,
-    prefixes, suffixes and shapes.
+    prefixes, suffixes and shapes. ``chunker`` (columns word, POS): the same, and the POS of the two tokens on either
+    side, alone and combined.
     """
     if name not in _PRESETS:
         raise DataError(f"There is no feature preset named {name!r}; there are {', '.join(_PRESETS)}.")

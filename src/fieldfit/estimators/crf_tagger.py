@@ -59,7 +59,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
     weights : sequence of float, "auto", AutoWeights or None, default: None
         Weight β of each term. None: the weights in the policy. "auto": chosen by Algorithm 1.
     features : str, path, templates or None, default: None
-        For sentences of words or columns: a preset ("tagger", "conll2000"), "columns", CRF++ templates or their
+        For sentences of words or columns: a preset ("tagger", "chunker", "conll2000"), "columns", CRF++ templates or their
         file. None: the word itself.
     min_count : int, default: 1
         Features that occur in fewer tokens are dropped.

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +29,7 @@ from fieldfit.data.features import load_stop_words, preset, preset_names
 from fieldfit.data.label_lists import encode_labels, flatten_labels
 from fieldfit.data.sequences import Sequences
 from fieldfit.data.templates import FeatureSpec, parse_templates, read_templates
-from fieldfit.types import DataError, IntArray
+from fieldfit.types import DataError, FieldfitWarning, IntArray
 
 
 def learn_sequences(X: Any, y: Any, features: Any, min_count: int) -> tuple[Encoder, Sequences]:
@@ -91,6 +92,8 @@ def gold_labels(encoder: Encoder, X: object, y: Any) -> list[list[Any]]:
 
 def _learn_columns(text: ColumnText, features: object, min_count: int) -> tuple[ColumnEncoder, Sequences]:
     spec = feature_spec(features, text.n_columns)
+    if features in preset_names():
+        _tell_unused(spec, text)
     if spec.uses_stop_words:
         try:
             load_stop_words()
@@ -101,6 +104,25 @@ def _learn_columns(text: ColumnText, features: object, min_count: int) -> tuple[
             ) from error
     encoder, sequences = ColumnEncoder.fit(text, spec, min_count=min_count)
     return encoder, _with_pairs(encoder, text, sequences)
+
+
+def _tell_unused(spec: FeatureSpec, text: ColumnText) -> None:
+    """Warn of columns that a preset leaves out: templates of one's own leave them out on purpose."""
+    unused = sorted(set(range(text.n_columns - 1)) - set(spec.columns))
+    if not unused:
+        return
+    few = {column: ", ".join(text.values[column][:3]) for column in unused}
+    named = " and ".join(f"column {column} ({few[column]}, …)" for column in unused)
+    if 1 in unused:
+        remedy = "'chunker' uses the words and column 1, 'columns' every column of the token itself"
+    else:
+        remedy = "'columns' uses every column of the token itself"
+    warnings.warn(
+        f"The features {spec.name!r} do not use {named}; column 0 is the word. {remedy}; templates with "
+        f"%x[0,{unused[-1]}] use what you choose.",
+        FieldfitWarning,
+        stacklevel=2,
+    )
 
 
 def feature_spec(features: object, n_columns: int) -> FeatureSpec:

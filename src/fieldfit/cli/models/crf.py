@@ -44,7 +44,10 @@ class CRFOptions:
     """How sentences are read, and which weights the CRF has."""
 
     features: Annotated[
-        str, typer.Option("--features", help="Features: conll2000, tagger, columns, or a file of CRF++ templates.")
+        str,
+        typer.Option(
+            "--features", help="Features: columns, tagger, chunker, conll2000, or a file of CRF++ templates."
+        ),
     ] = "columns"
     kind: Annotated[Format, typer.Option("--format", help="Format of the file: columns, or CRFsuite's text.")] = (
         Format.columns
