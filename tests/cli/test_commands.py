@@ -62,15 +62,30 @@ def test_fit_as_json_is_one_document(run, votes):
 def test_fit_options_reach_the_fit(run, votes, tmp_path):
     base = run("fit", "boltzmann", votes, "--json", "--columns", "b,c,d", "--weights", "0.5").json
     assert base["policy"] == "PL1@0.5"
-    assert [parameter["name"] for parameter in base["parameter"]] == ["b:c", "b:d", "c:d"]
+    assert [parameter["name"] for parameter in base["parameter"]] == ["b:c", "b:d", "c:d", "b", "c", "d"]
     edges = tmp_path / "edges.txt"
     edges.write_text("été,b\n2 3\n", encoding="utf-8")
-    chosen = run("fit", "boltzmann", votes, "--json", "--edges", edges, "--method", "lbfgs").json
+    chosen = run("fit", "boltzmann", votes, "--json", "--edges", edges, "--method", "lbfgs", "--no-biases").json
     assert [parameter["name"] for parameter in chosen["parameter"]] == ["été:b", "c:d"]
-    grid = run("fit", "boltzmann", votes, "--json", "--edges", "grid:2x2", "--tied", "--biases").json
+    grid = run("fit", "boltzmann", votes, "--json", "--edges", "grid:2x2", "--tied").json
     assert [parameter["name"] for parameter in grid["parameter"]] == ["horizontal", "vertical", "bias"]
     weighted = run("fit", "boltzmann", votes, "--json", "--sample-weight", "d", "--weight-kind", "counts").json
-    assert [parameter["name"] for parameter in weighted["parameter"]] == ["été:b", "été:c", "b:c"]
+    assert [parameter["name"] for parameter in weighted["parameter"]][:3] == ["été:b", "été:c", "b:c"]
+    assert len(weighted["parameter"]) == 6
+
+
+def test_a_column_that_looks_like_a_group_label_is_named(run, tmp_path):
+    random = np.random.default_rng(0)
+    rows = random.integers(0, 2, (60, 3))
+    path = tmp_path / "survey.csv"
+    np.savetxt(path, rows, fmt="%d", delimiter=",", comments="", header="sleep,Study_arm,mood")
+    told = "Column 'Study_arm' looks like a label of groups (its name says so), and it is one of the variables here."
+    ran = run("fit", "boltzmann", path, "--json")
+    assert told in ran.err
+    assert "--by Study_arm" in ran.json["warnings"][0]
+    assert told in run("plan", "boltzmann", path, "--policy", "PL1", "--json").err
+    for options in (("--columns", "sleep,mood"), ("--columns", "sleep,mood,Study_arm"), ("--groups", "Study_arm")):
+        assert "looks like" not in run("fit", "boltzmann", path, *options).err
 
 
 def test_a_fit_may_stop_by_its_sampling_error(run, votes, tmp_path):
@@ -104,7 +119,7 @@ def test_groups_give_cluster_robust_errors(run, tmp_path):
     path.write_text("\n".join(table) + "\n")
     grouped = run("fit", "boltzmann", path, "--json", "--groups", "patient", "--out", out).json
     plain = run("fit", "boltzmann", path, "--json", "--columns", "a,b,c").json
-    assert [line["name"] for line in grouped["parameter"]] == ["a:b", "a:c", "b:c"]
+    assert [line["name"] for line in grouped["parameter"]] == ["a:b", "a:c", "b:c", "a", "b", "c"]
     for one, other in zip(grouped["parameter"], plain["parameter"], strict=True):
         assert one["std_error"] == pytest.approx(2 * other["std_error"], rel=1e-6)  # four copies of each row
     assert "in 80 groups" in run("show", out).out

@@ -94,7 +94,8 @@ def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder]], options: FitO
     tol = as_tolerance(options.tol)
     check_folder(options.out)
     checkpoint = as_checkpoint(options.checkpoint, options.checkpoint_every, options.resume)
-    model, table = read()
+    with collected_warnings() as told:
+        model, table = read()
     from fieldfit.api.fitting import fit
 
     target = (1e-6 if tol == "statistical" else tol) * table.total_weight
@@ -119,7 +120,7 @@ def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder]], options: FitO
                 shards=options.shards,
                 checkpoint=checkpoint,
             )
-        _save_and_show(result, warned, options)
+        _save_and_show(result, told + warned, options)
 
 
 def _save_and_show(result: Fit, warned: list[str], options: FitOptions) -> None:

@@ -53,7 +53,7 @@ class TableOptions:
         from fieldfit.cli.values import as_list
         from fieldfit.data.table import read_table
 
-        return read_table(
+        samples = read_table(
             path,
             states=states,
             names=names,
@@ -63,6 +63,9 @@ class TableOptions:
             groups=self.groups,
             header=self.header,
         )
+        if self.columns is None and names is None:
+            _tell_group_labels(samples)
+        return samples
 
     def _folder(self, path: Path) -> ShardFolder:
         from fieldfit.shards.folder import open_folder
@@ -74,3 +77,21 @@ class TableOptions:
                 "--sample-weight and --header with `fieldfit shard`; groups need the samples in one file."
             )
         return open_folder(path)
+
+
+def _tell_group_labels(samples: Table) -> None:
+    """Warn of columns that look like labels of groups, which nobody chose as variables."""
+    import warnings
+
+    from fieldfit.data.group_labels import group_like
+    from fieldfit.types import FieldfitWarning
+
+    for name, reason in group_like(samples).items():
+        warnings.warn(
+            f"Column {name!r} looks like a label of groups ({reason}), and it is one of the variables here. --columns "
+            f"with the names of the others leaves it out; `fieldfit network DATA --by {name}` estimates each group and "
+            f"compares them; --groups {name} is for rows that depend on each other. If it is a variable, name it in "
+            "--columns.",
+            FieldfitWarning,
+            stacklevel=2,
+        )

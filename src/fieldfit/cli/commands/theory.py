@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldfit.cli.models.boltzmann import BoltzmannOptions
+from fieldfit.cli.models.boltzmann import TheoryOptions
 from fieldfit.cli.options import Json, Seed, Threads, limit_threads, with_options
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def theory(
     ] = None,
     *,
     m: Annotated[int | None, typer.Option("--m", min=1, help="Number of variables of the Boltzmann machine.")] = None,
-    machine: BoltzmannOptions,
+    machine: TheoryOptions,
     formula: Annotated[
         Formula,
         typer.Option("--formula", help="exact includes the selection noise; published is the paper's Proposition 2."),
@@ -112,7 +112,7 @@ def theory(
 
 
 def _model_and_theta(
-    kind: str, theta: str | None, m: int | None, machine: BoltzmannOptions
+    kind: str, theta: str | None, m: int | None, machine: TheoryOptions
 ) -> tuple[FieldModel, FloatArray]:
     """The model that the options describe and θ, both checked."""
     from fieldfit.api.files import load

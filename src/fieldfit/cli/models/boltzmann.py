@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from fieldfit.shards.folder import ShardFolder
 
 
+BiasesOption = Annotated[bool, typer.Option("--biases/--no-biases", help="Whether each variable has a bias.")]
+
+
 @dataclass(frozen=True)
 class BoltzmannOptions:
-    """The options that describe a Boltzmann machine."""
+    """The options that describe a Boltzmann machine for data."""
 
-    biases: Annotated[bool, typer.Option("--biases/--no-biases", help="Whether each variable has a bias.")] = False
+    biases: BiasesOption = True
     states: Annotated[
         str, typer.Option("--states", metavar="S0,S1", help="The two values of a variable, such as -1,1.")
     ] = "0,1"
@@ -61,6 +64,13 @@ class BoltzmannOptions:
         """The model and its samples."""
         samples = table.read(data, self.values)
         return self.model(samples.names), samples
+
+
+@dataclass(frozen=True)
+class TheoryOptions(BoltzmannOptions):
+    """The same for theory, where θ is given: couplings alone unless biases are asked for."""
+
+    biases: BiasesOption = False
 
 
 @with_options

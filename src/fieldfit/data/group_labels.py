@@ -1,0 +1,63 @@
+"""Columns of a table that look like the labels of groups (a study arm, a sex) and not like one more variable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from fieldfit.data.samples import Table
+
+#: Words of column names that label groups of rows.
+_WORDS = {
+    *(
+        "arm",
+        "batch",
+        "case",
+        "clinic",
+        "clinical",
+        "cohort",
+        "condition",
+        "control",
+        "country",
+        "diagnosis",
+        "gender",
+    ),
+    *("group", "grp", "patient", "region", "sex", "site", "study", "subject", "treated", "treatment", "wave"),
+}
+#: Rows from which sorted values are told from chance.
+_LEAST_ROWS = 20
+
+
+def group_like(table: Table) -> dict[str, str]:
+    """The names of columns that look like group labels, each with the reason.
+
+    Either the name says so (``group``, ``sex``, ``study_arm``), or the rows are sorted by the column: each of its values
+    is one run of rows. In a shuffled column of n rows with k ones this has probability 2/C(n, k), so it is told where n is
+    at least 20 and each value has at least five rows (then it is below 0.0002). Numbered families of names, such as
+    ``site1``, ``site2``, are variables.
+    """
+    reasons: dict[str, str] = {}
+    for name, codes in zip(table.names, table.codes.T, strict=True):
+        if _named_like_a_group(name, table.names):
+            reasons[name] = "its name says so"
+        elif table.sample_weight is None and _sorted(codes):
+            reasons[name] = "the rows are sorted by it"
+    return reasons
+
+
+def _named_like_a_group(name: str, names: Sequence[str]) -> bool:
+    words = set(re.findall(r"[a-z]+", name.casefold()))
+    if not words & _WORDS:
+        return False
+    family = re.sub(r"\d+", "#", name)
+    return family == name or sum(re.sub(r"\d+", "#", other) == family for other in names) == 1
+
+
+def _sorted(codes: np.ndarray) -> bool:
+    """Whether each value is one run of rows, with five rows or more."""
+    if len(codes) < _LEAST_ROWS or (codes < 0).any():
+        return False
+    lengths = np.diff(np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1], [True]])))
+    return bool(1 < len(lengths) == len(np.unique(codes)) and lengths.min() >= 5)
