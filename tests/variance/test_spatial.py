@@ -1,5 +1,7 @@
 """Standard errors of one sample on a graph: the meat against its definition, and coverage on simulated lattices."""
 
+import itertools
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -108,3 +110,36 @@ def test_coverage_on_simulated_lattices(policy):
         interval = ff.fit(model, draw[None], policy).conf_int()
         inside.append((interval[:, 0] <= theta) & (theta <= interval[:, 1]))
     assert 0.92 <= np.mean(inside) <= 0.98
+
+
+@pytest.mark.parametrize("policy", ["PL1 >> FL~4000", "PL1 >> optimal"])
+def test_a_refined_estimate_of_one_sample_has_the_errors_of_the_model(policy, tmp_path):
+    """Its score is 0 at the estimate. The errors are those of the information, computed here from all states."""
+    model = ff.TiedField.grid(3, 4, states=(-1, 1), coupling="product")
+    x = model.sample([0.1, 0.2, 0.2], 20, random_state=0).values[2:3]
+    fit = ff.fit(model, x, policy)
+    spins = np.array(list(itertools.product([-1, 1], repeat=12)))
+    at = spins.reshape(-1, 3, 4)
+    across, down = (at[:, :, 1:] * at[:, :, :-1]).sum((1, 2)), (at[:, 1:] * at[:, :-1]).sum((1, 2))
+    statistics = np.column_stack([(spins == 1).sum(1), across, down])
+    p = np.exp(statistics @ fit.theta)
+    information = np.cov(statistics.T, aweights=p / p.sum(), ddof=0)
+    maximum_likelihood = np.sqrt(np.diag(np.linalg.inv(information)))
+    np.testing.assert_allclose(fit.standard_errors(), maximum_likelihood, rtol=0.1)
+    np.testing.assert_array_equal(fit.standard_errors(), fit.standard_errors("model"))
+    assert "standard errors: model-based" in fit.summary()
+    assert "one sample has no spread" in fit.summary()
+    assert "one sample has no spread" in str(fit.functional({"vertical": 1}))
+    fit.save(tmp_path / "one.ff")
+    np.testing.assert_allclose(ff.load(tmp_path / "one.ff").standard_errors(), fit.standard_errors())
+
+
+def test_one_sequence_has_the_errors_of_the_model():
+    random = np.random.default_rng(0)
+    labels = ["a" if one else "b" for one in random.random(200) < 0.5]
+    sentence = [{"u": float(random.normal() + (label == "a"))} for label in labels]
+    fit = ff.CRFTagger(sigma2=None, start_end=False).fit([sentence], [labels]).fit_
+    difference = fit.functional({"u:a": 1, "u:b": -1})
+    assert difference.standard_error == fit.functional({"u:a": 1, "u:b": -1}, kind="model").standard_error
+    assert 0.1 < difference.standard_error < 0.4
+    assert "one sample has no spread" in str(difference)

@@ -13,7 +13,7 @@ import numpy as np
 from fieldfit.api.state import FitState
 from fieldfit.models.base import Problem
 from fieldfit.optim.cg import conjugate_gradients
-from fieldfit.types import DataError, FloatArray
+from fieldfit.types import DataError, FloatArray, PolicyError
 from fieldfit.variance import (
     Accuracy,
     DenseAccuracy,
@@ -49,14 +49,27 @@ def fits_matrices(fit: FitState) -> bool:
 
 
 def robust_accuracy(fit: FitState) -> Accuracy:
-    """Hessian and score products of the data with the drawn Z (Corollary 1)."""
-    precision = fit.penalty.precision
+    """Hessian and score products of the data with the drawn Z (Corollary 1); of a sample without spread, model-based."""
     if fit.prepared is None and fit.saved.moments is not None:
-        return DenseAccuracy(fit.saved.moments, precision, fit.active, fit.model.feature_units)
+        return DenseAccuracy(fit.saved.moments, fit.penalty.precision, fit.active, fit.model.feature_units)
     if fit.prepared is None:
         raise DataError(
             "This fit was loaded from a file without its covariance; standard errors need the data: load(path, data)."
         )
+    if not fit.has_no_spread:
+        return _accuracy_of_data(fit)
+    try:
+        return model_accuracy(fit, lambda: _accuracy_of_data(fit))
+    except PolicyError as refusal:
+        raise DataError(
+            "One sample has no spread from which to compute standard errors, and this fit has no model-based ones. Give "
+            "several samples."
+        ) from refusal
+
+
+def _accuracy_of_data(fit: FitState) -> Accuracy:
+    assert fit.prepared is not None
+    precision = fit.penalty.precision
     if fit.refined and fit.refinement is not None:
         dataset = fit.prepared.dataset
         variance = ScoreVariance(dataset.sample_weight, dataset.has_counts, dataset.groups)

@@ -28,7 +28,7 @@ def few_samples(fit: FitState, kind: Kind) -> str:
     and the scores ψ_i(θ̂), of which the robust meat is the sum of squares, are smaller than those of new samples. Where
     samples come in groups the meat has one square for each group.
     """
-    if kind != "robust" or fit.size.n == 1:  # of one sample they are spatial
+    if kind != "robust" or fit.size.n == 1:  # of one sample they are spatial, or model-based
         return ""
     estimated, groups = int(fit.free.sum()), fit.size.groups
     size = fit.total if groups is None else min(fit.total, groups)
@@ -40,6 +40,13 @@ def few_samples(fit: FitState, kind: Kind) -> str:
     if groups is not None and groups < FEWEST_GROUPS:
         return f"only {groups} groups, robust errors may be too small"
     return ""
+
+
+def no_spread(fit: FitState, kind: Kind) -> str:
+    """A clause where model-based errors stand in for robust ones, or nothing."""
+    if kind != "robust" or not fit.has_no_spread:
+        return ""
+    return "one sample has no spread: its errors are those expected under the fitted model"
 
 
 def under_model(fit: FitState, kind: Kind, pull: float) -> str:

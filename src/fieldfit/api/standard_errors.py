@@ -17,7 +17,7 @@ from fieldfit.api.accuracies import (
     robust_accuracy,
     spatial_accuracy,
 )
-from fieldfit.api.cautions import few_samples, pull_of, simulated, under_model
+from fieldfit.api.cautions import few_samples, no_spread, pull_of, simulated, under_model
 from fieldfit.api.functionals import Estimate, check_level, places_of, unit_rows, value_and_gradient
 from fieldfit.api.state import FitState
 from fieldfit.arguments import count_of
@@ -35,7 +35,8 @@ SHARED = {
     "kind": (
         'kind : {"robust", "model", "spatial"}, default: "robust"\n'
         "    Covariance from the data, valid also if the model is wrong; expected under the fitted model; or from the\n"
-        "    dependence between the sites of each sample. Of a single sample robust errors are spatial."
+        "    dependence between the sites of each sample. Of a single sample robust errors are spatial; of one sequence,\n"
+        "    or after a second stage, they are those of the model."
     ),
     "parameters": (
         "parameters : str, sequence of str or int, or None, default: None\n"
@@ -322,7 +323,7 @@ class StandardErrors(FitState):
             value += debiased_value(fit, slope)
         accuracy = fit.accuracy(kind)
         error = _root(float(accuracy.covariance_of(slope[None])[0, 0]))
-        note = few_samples(fit, kind) or simulated(accuracy, slope)
+        note = few_samples(fit, kind) or no_spread(fit, kind) or simulated(accuracy, slope)
         if kind == "model" and not math.isnan(error):
             note = under_model(fit, kind, float(pull_of(fit, accuracy, slope[None])[0])) or note
         concerned = slope != 0

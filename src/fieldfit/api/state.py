@@ -296,6 +296,11 @@ class FitState:
         return self.refinement is not None and self.refinement.accepted
 
     @property
+    def has_no_spread(self) -> bool:
+        """Whether one sample is all there is and no terms over its graph stand in: its score is 0 at the estimate."""
+        return self.size.n == 1 and (self.refined or not self.model.has_graph)
+
+    @property
     def testable(self) -> bool:
         """Whether Hansen's test is at hand: dense weights, independent samples and no penalty."""
         if not self.refined or self.refinement is None or self.penalised or self.size.groups is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
-from fieldfit.api.cautions import few_samples, pull_of, under_model
+from fieldfit.api.cautions import few_samples, no_spread, pull_of, under_model
 from fieldfit.report.shown import first_rows, frame_rows
 from fieldfit.report.table import PlainTable
 from fieldfit.variance import DenseAccuracy
@@ -108,7 +108,7 @@ def cautions_of(fit: Fit) -> list[str]:
         found.append(fit.runaway)
     if fit.separated:
         found.append(f"These parameters have their optimum at infinity: {', '.join(fit.separated[:10])}.")
-    few = few_samples(fit, "robust")
+    few = few_samples(fit, "robust") or no_spread(fit, "robust")
     if few:
         found.append(f"{few[0].upper()}{few[1:]}.")
     if fit.penalised:
@@ -127,12 +127,13 @@ def cautions_of(fit: Fit) -> list[str]:
 
 
 def _cautions(fit: Fit, kind: Kind, pull: float = 0.0) -> list[str]:
-    cautions = [few_samples(fit, kind), under_model(fit, kind, pull)]
+    cautions = [few_samples(fit, kind), no_spread(fit, kind), under_model(fit, kind, pull)]
     return [text for text in cautions if text]
 
 
 def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
-    source = {"robust": "robust", "model": "model-based (expected under the fit)", "spatial": "robust"}[kind]
+    expected = kind == "model" or (kind == "robust" and fit.has_no_spread)
+    source = "model-based (expected under the fit)" if expected else "robust"
     lines = [f"standard errors: {source}, from {accuracy.method}, selection noise included"]
     pulls = pull_of(fit, accuracy, np.eye(len(fit.theta))) if kind == "model" and fit.penalised else np.zeros(1)
     lines += _cautions(fit, kind, float(np.nanmax(pulls, initial=0.0)))
