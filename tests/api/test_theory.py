@@ -88,6 +88,36 @@ def test_simulation_agrees_with_enumeration_within_its_error():
         assert difference < 5 * simulated.monte_carlo_error[kind]
 
 
+@pytest.mark.parametrize("formula", ["exact", "published"])
+@pytest.mark.parametrize("policy", ["FL", "FL@0.1", "0.3*FL", "0.5*FL@3"])
+def test_maximum_likelihood_relative_to_itself_has_no_noise(policy, formula):
+    exact = ff.asymptotics(MODEL, THETA, policy, formula=formula)
+    simulated = ff.asymptotics(MODEL, THETA, policy, formula=formula, method="simulation", n_simulated=500)
+    for kind in ("det", "root", "trace"):
+        assert simulated.efficiency(kind) == pytest.approx(exact.efficiency(kind), rel=1e-9)
+        assert simulated.monte_carlo_error[kind] < 1e-9 * exact.efficiency(kind)
+    np.testing.assert_allclose(simulated.covariance, exact.covariance, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("policy", ["PL1", "PL1@0.5 + 0.3*FL", "0.4*PL2/row"])
+def test_draws_make_nothing_more_accurate_than_maximum_likelihood(policy):
+    """Also with few draws and near independence, where a policy is nearly as accurate, and without bias (|z| < 4)."""
+    near = 0.05 * np.asarray(THETA)
+    exact = ff.asymptotics(MODEL, THETA, policy).efficiency()
+    few, many = [], []
+    for seed in range(12):
+        options = {"method": "simulation", "random_state": seed}
+        theory = ff.asymptotics(MODEL, near, policy, n_simulated=200, **options)
+        excess = np.linalg.eigvalsh(theory.covariance - theory.mle_covariance)
+        few.append(excess.min() / np.abs(theory.covariance).max())
+        many.append(ff.asymptotics(MODEL, THETA, policy, n_simulated=2_000, **options))
+    assert min(few) > -1e-9
+    differences = [theory.efficiency() - exact for theory in many]
+    assert abs(np.mean(differences)) < 4 * np.std(differences, ddof=1) / np.sqrt(12)
+    stated = np.mean([theory.monte_carlo_error["root"] for theory in many])
+    assert 0.4 < stated / np.std(differences, ddof=1) < 2.5
+
+
 @pytest.mark.slow
 def test_no_maximum_likelihood_to_compare_with_says_so():
     model = ff.BoltzmannMachine(40)

@@ -20,6 +20,7 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError, WidthError
 from fieldfit.variance import Asymptotics, theory_moments
+from fieldfit.variance.common_draws import CommonDraws
 from fieldfit.variance.moments import MOST_ENUMERATED_STATES
 from fieldfit.variance.sandwich import between, efficiency, inverse_on
 
@@ -106,7 +107,7 @@ def asymptotics(
         if full is not None:
             # The Hessian of log Z needs no samples.
             information = -full(likely).hessian_matrix(vector)
-            reference, unseen = span.mle_covariance(information)
+            reference, unseen = span.inverse_information(information)
             if max(lost, unseen):
                 reference = None
                 why = (
@@ -123,30 +124,29 @@ def asymptotics(
     batches = [np.ascontiguousarray(draws.codes[b * size : (b + 1) * size]) for b in range(_BATCHES)]
     full, why = _full_likelihood(model, batches[0][:1])
     span = _Span.of(model, bound, None if full is None else full(batches[0][:1]))
-    parts = [moments(codes, np.full(size, 1.0 / size)) for codes in batches]
-    # The MLE's information from the same draws: what is rare in them is then rare on both sides of the ratio.
-    seen = None if full is None else [_score_moments(full(codes), vector) for codes in batches]
-    everything = np.ones(_BATCHES)
-    bread, meat = _mean(parts, everything)
-    covariance, hidden = span.covariance(bread, meat)
     error = reference = None
-    if seen is not None:
-        reference, unseen = span.mle_covariance(_mean([(block, block) for block in seen], everything)[0])
-        if not max(hidden, unseen) and not span.undetermined:
-            error = {kind: _jackknife_error(span, parts, seen, kind) for kind in ("det", "root", "trace")}
-        elif max(hidden, unseen):
+    if full is None:
+        parts = [moments(codes, np.full(size, 1.0 / size)) for codes in batches]
+        bread, meat = (np.mean(part, axis=0) for part in zip(*parts, strict=True))
+        covariance, _ = span.covariance(bread, meat)
+    else:
+        common = CommonDraws.of(model, bound, vector, batches, full, formula)
+        # The Hessian of log Z needs no samples.
+        reference, lost = span.inverse_information(-full(batches[0][:1]).hessian_matrix(vector))
+        bread, meat, unseen = common.moments(span.inverse_information, reference, span.basis.shape[1])
+        covariance, hidden = span.covariance(bread, meat)
+        if max(hidden, unseen, lost):
             reference = None
             why = (
-                f"the {size * _BATCHES} draws do not show {max(hidden, unseen)} directions of θ at all (states that are "
-                f"too rare). Simulate more (n_simulated), or leave those parameters out of the model."
+                f"the {size * _BATCHES} draws do not show {max(hidden, unseen, lost)} directions of θ at all (states that "
+                f"are too rare). Simulate more (n_simulated), or leave those parameters out of the model."
             )
+        elif not span.undetermined:
+            error = {kind: _jackknife_error(span, common, reference, kind) for kind in ("det", "root", "trace")}
     return Asymptotics(
         bread, meat, covariance, reference, formula, f"{size * _BATCHES} draws ({draws.method})", error, why,
         span.undetermined, span.functions,
     )  # fmt: skip
-
-
-Moments = tuple[FloatArray, FloatArray]
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class _Span:
         covariance[self.open, self.open] = np.inf
         return covariance, lost.shape[1]
 
-    def mle_covariance(self, information: FloatArray) -> tuple[FloatArray, int]:
+    def inverse_information(self, information: FloatArray) -> tuple[FloatArray, int]:
         """The inverse information, and how many directions of it are lost."""
         inverse, lost = self._inverse(information, self.basis, _ROUNDING * self.scale)
         return inverse, lost.shape[1]
@@ -217,32 +217,16 @@ class _Span:
         return inverse / outer, lost
 
 
-def _mean(parts: list[Moments], weight: FloatArray) -> Moments:
-    """Bread and meat as weighted means over batches of draws."""
-    share = weight / weight.sum()
-    bread = np.einsum("b,brs->rs", share, np.array([part[0] for part in parts]))
-    meat = np.einsum("b,brs->rs", share, np.array([part[1] for part in parts]))
-    return bread, meat
-
-
-def _jackknife_error(span: _Span, parts: list[Moments], information: list[FloatArray], kind: str) -> float:
+def _jackknife_error(span: _Span, common: CommonDraws, reference: FloatArray, kind: str) -> float:
     """Standard error of the efficiency from leaving out one batch of draws at a time; NaN where a part shows too little."""
     values = []
-    for unit in np.eye(_BATCHES):
-        covariance, hidden = span.covariance(*_mean(parts, 1.0 - unit))
-        reference, unseen = span.mle_covariance(_mean([(block, block) for block in information], 1.0 - unit)[0])
+    for batch in range(_BATCHES):
+        bread, meat, unseen = common.without(batch).moments(span.inverse_information, reference, span.basis.shape[1])
+        covariance, hidden = span.covariance(bread, meat)
         if max(hidden, unseen):
             return math.nan
         values.append(efficiency(covariance, reference, kind, span.functions))
     return float(np.sqrt((len(values) - 1) * np.var(values)))
-
-
-def _score_moments(problem: Problem, theta: FloatArray) -> FloatArray:
-    """Mean of ψψᵀ over the samples of a problem."""
-    total = np.zeros((len(theta), len(theta)))
-    for _, block in problem.score_blocks(theta):
-        total += block.T @ block
-    return total / problem.n_samples
 
 
 def _full_likelihood(model: FieldModel, allowed: Int32Array) -> tuple[Callable[[Int32Array], Problem] | None, str]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy.sparse import csr_matrix, vstack
 
 from fieldfit.models.base import Problem
 from fieldfit.policies.policy import BoundPolicy
@@ -53,8 +54,11 @@ def theory_moments(
     *,
     inside: bool = True,
     meat_weight: FloatArray | None = None,
+    centred: bool = False,
 ) -> tuple[FloatArray, FloatArray]:
     """Bread and meat with E over X as Σ_x w_x; ``formula`` is "exact" or "published" (see the package).
+
+    ``centred`` leaves E[Z] E[Z]ᵀ out of the meat: what is left is the selection noise.
 
     ``inside`` says that the weights are the model's own probabilities at θ, so that the information identity holds;
     ``meat_weight`` are other weights for the meat (importance weights enter it squared).
@@ -65,10 +69,14 @@ def theory_moments(
     squared = weight if meat_weight is None else meat_weight
     lam, beta = policy.mean(), policy.beta()
     bread = -compile_problem(weighted_selection(policy, beta * lam, n)).hessian_matrix(theta, weight)
+    if formula == "published" and centred:
+        return bread, np.zeros_like(bread)
     if formula == "published":
         return bread, _composite_meat([(1.0, beta * lam)], policy, compile_problem, theta, squared)
     factors, signs = policy.second_moment_factors()
     factors = factors.tocsr()
+    if centred:
+        factors, signs = _without_mean(factors, signs, lam)
     alone = (np.diff(factors.indptr) == 1) & inside
     diagonal = np.zeros(len(lam))
     np.add.at(diagonal, factors[alone].indices, signs[alone] * factors[alone].data ** 2)
@@ -85,6 +93,16 @@ def theory_moments(
     composites = [(float(signs[t]), factors[[t]].toarray()[0] * beta) for t in rows]
     composites = [(sign, values) for sign, values in composites if np.any(values != 0)]
     return bread, meat + _composite_meat(composites, policy, compile_problem, theta, squared)
+
+
+def _without_mean(factors: csr_matrix, signs: FloatArray, lam: FloatArray) -> tuple[csr_matrix, FloatArray]:
+    """(C, d) of E[ZZᵀ] − λλᵀ: the row of C that is λ is left out; where there is none, λλᵀ is subtracted."""
+    mean = csr_matrix(lam[None, :])
+    for row in np.flatnonzero(signs == 1.0):
+        if abs(factors[[row]] - mean).max() == 0:
+            kept = np.arange(len(signs)) != row
+            return factors[kept], signs[kept]
+    return vstack([factors, mean], format="csr"), np.append(signs, -1.0)
 
 
 def _composite_meat(
