@@ -224,8 +224,8 @@ def runaway(fit: FitState) -> str:
         f"The fitted model runs away from the data: in a Gibbs run of {sweeps} sweeps that starts from rows of the data, "
         f"the mean of {names[worst]!r} goes from {means[worst]:.3f} to {found[worst]:.3f}"
         + (f", and {far - 1} other means leave theirs too" if far > 1 else "")
-        + ". Do not simulate from it. A stronger penalty (a smaller sigma2) keeps it near the data, and so do a "
-        "second stage by simulation (>> FL~2000) and FL where it is possible."
+        + ". Do not simulate from it. A stronger penalty (a much smaller sigma2, or l1) keeps it near the data, and so "
+        "does FL where it is possible."
     )
 
 
