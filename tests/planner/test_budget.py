@@ -109,7 +109,8 @@ def test_an_uncertain_comparison_is_no_reason_to_take_the_cheaper_one():
     # Nothing is better than maximum likelihood where the model is right: what lies below it does so by chance.
     lucky = [*found, replace(found[0], policy="FL + 0.1*PL2", variance=0.97, error=0.003, n_terms=2)]
     assert choose(lucky, Target(seconds=10.0))[0].policy == "FL + 0.1*PL2"
-    assert choose(lucky, Target(seconds=10.0), least=1.0)[0].policy == "FL"
+    best, why = choose(lucky, Target(seconds=10.0), least=1.0)
+    assert (best.policy, why) == ("FL", "none within the budget is clearly more accurate")
 
 
 def test_where_nothing_is_affordable_the_most_accurate_of_the_cheapest_is_taken():
@@ -159,6 +160,18 @@ def test_words_fit_what_was_asked(five):
     assert "Plain pseudo-likelihood is the best choice" in plain
     assert "its squared error is" in plain
     assert "The next more accurate policy is 'FL'" in plain
+
+
+def test_a_variance_below_that_of_maximum_likelihood_is_no_promise(five):
+    model, _, x = five
+    plan = ff.plan(model, x, policies=["PL1", "FL"])
+    full = next(candidate for candidate in plan.candidates if candidate.policy == "FL")
+    lucky = replace(full, policy="PL1", variance=0.94, cost=2 * full.cost)
+    shown = replace(plan, candidates=[full, lucky], best_candidate=full)
+    assert shown.next_better is None
+    assert "Variances below 1 come from the pilot's samples" in shown.explain()
+    assert "more accurate policy" not in shown.explain()
+    assert "Variances below" not in replace(plan, candidates=[full], best_candidate=full).explain()
 
 
 @pytest.mark.parametrize(("wall", "left"), [(1.0, 1.0), (2.0, 1.0), (10.0, 0.4)])

@@ -411,10 +411,11 @@ def choose(
                 usable
             ), "too little of the budget is left after the pilot: the most accurate of the cheapest"
         return _cheapest(usable), "the budget is too small for any policy: the most accurate of the cheapest"
-    why = "the most accurate within the budget"
-    if math.isinf(target.limit):
-        why = f"the most accurate of the {len(candidates)} policies compared"
-    return _most_accurate(affordable, least), why
+    best = _most_accurate(affordable, least)
+    among = f"of the {len(candidates)} policies compared" if math.isinf(target.limit) else "within the budget"
+    if best.variance > (1 + ENOUGH) * min(candidate.variance for candidate in affordable):
+        return best, f"none {among} is clearly more accurate"
+    return best, f"the most accurate {among}"
 
 
 def _most_accurate(candidates: Sequence[Candidate], least: float) -> Candidate:

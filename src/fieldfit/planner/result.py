@@ -191,6 +191,8 @@ class Plan:
     def next_better(self) -> Candidate | None:
         """The cheapest policy that is clearly more accurate than the recommended one, or None."""
         limit = self.best_candidate.variance * (1 - _BETTER)
+        if self._possible is not None and limit <= self._possible:
+            return None
         better = [
             policy
             for policy in self.candidates
@@ -242,6 +244,12 @@ class Plan:
             lines.append(
                 f"Plain maximum likelihood is the best choice here: {compared} clearly more accurate"
                 + (", and it is within the budget." if math.isfinite(self.budget) else ".")
+            )
+        least = min(policy.variance for policy in self.candidates)
+        if self._possible is not None and least < self._possible * (1 - _BETTER):
+            lines.append(
+                f"Variances below {self._possible:g} come from the pilot's samples: where the model is right, no estimator "
+                f"is more accurate than maximum likelihood."
             )
         better = self.next_better
         if better is not None:
@@ -456,6 +464,11 @@ class Plan:
     def floor(self) -> float | None:
         """The smallest variance that is possible, where that is known."""
         return 1.0 if self.bounded else None
+
+    @property
+    def _possible(self) -> float | None:
+        """The floor, unless a penalty trades bias for variance."""
+        return None if self.squared_error else self.floor
 
     @property
     def axis_labels(self) -> tuple[str, str]:
