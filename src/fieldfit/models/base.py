@@ -326,6 +326,32 @@ class Model(ABC):
         if "kind" in cls.__dict__:
             Model.registry[cls.kind] = cls
 
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes that describe the model, as its ``repr`` and a notebook show them.
+
+        Returns
+        -------
+        dict
+            From words, such as "variables", to numbers.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.BoltzmannMachine(5, biases=True)
+        <BoltzmannMachine: 5 variables, 10 couplings, 5 biases>
+        """
+        return {"parameters": self.n_parameters}
+
+    def __repr__(self) -> str:
+        words = ", ".join(f"{count:,} {what}" for what, count in self.sizes().items())
+        return f"<{type(self).__name__}: {words}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><th scope="row">{what}</th><td>{count:,}</td></tr>' for what, count in self.sizes().items()
+        )
+        return f"<table><caption>{type(self).__name__}</caption><tbody>{rows}</tbody></table>"
+
     @property
     @abstractmethod
     def n_parameters(self) -> int:

@@ -115,6 +115,12 @@ class BoltzmannMachine(FieldModel):
             largest_table=largest_table,
         )
 
+    def sizes(self) -> dict[str, int]:
+        """Variables, couplings and biases; parameters where some are shared."""
+        parts = {"couplings": len(self.edge_array), "biases": self.m if self.biases else 0}
+        shared = {} if sum(parts.values()) == self.n_parameters else {"parameters": self.n_parameters}
+        return {"variables": self.m, **parts, **shared}
+
     @property
     def n_parameters(self) -> int:
         """The length r of θ."""

@@ -61,6 +61,10 @@ class ChainModel(Model):
     def n_inputs(self) -> int:
         """The number of features or symbols."""
 
+    def sizes(self) -> dict[str, int]:
+        """Labels, and features or symbols. The parameters may depend on training data."""
+        return {"labels": self.n_labels, self.inputs: self.n_inputs}
+
     @abstractmethod
     def _problem(self, sequences: Sequences, families: tuple[Windows, ...]) -> Problem:
         """The problem of these windows of the sequences."""

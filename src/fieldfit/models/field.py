@@ -97,6 +97,11 @@ class FieldModel(Model):
                     f"The model conditions on variable {variable}, but the variables are 0 to {self.m - 1}."
                 )
 
+    def sizes(self) -> dict[str, int]:
+        """Variables, those that are observed, and parameters."""
+        observed = {"observed": len(self.observed)} if self.observed else {}
+        return {"variables": self.m, **observed, **super().sizes()}
+
     def _name(self, names: Sequence[str]) -> None:
         self.names = checked_names(names, self.m)
         self.named = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import os
 from collections.abc import Callable
@@ -278,6 +279,13 @@ class Plan:
 
     def __str__(self) -> str:
         return self.explain()
+
+    def __repr__(self) -> str:
+        return f"<Plan: {self.best} of {len(self.candidates)} policies, {self.model_kind}, {self.n:,} samples>"
+
+    def _repr_html_(self) -> str:
+        words = "".join(f"<p>{html.escape(line)}</p>" for line in self.explain().split("\n") if line)
+        return words + self.plain_table(16).to_html()
 
     def _account(self) -> str:
         """What a cost consists of."""

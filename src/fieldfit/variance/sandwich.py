@@ -8,6 +8,7 @@ The second moments E[Z_i Z_j] carry the selection noise. Proposition 2 as printe
 
 from __future__ import annotations
 
+import html
 import math
 import textwrap
 from dataclasses import dataclass
@@ -170,6 +171,20 @@ class Asymptotics:
             error = f" ± {simulated[kind]:.1g}" if kind in simulated else ""
             lines.append(f"  {kind:<6}{self.efficiency(kind):.4f}{error}  ({what})")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        if self.mle_covariance is None:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        simulated = self.monte_carlo_error or {}
+        rows = "".join(
+            f'<tr><th scope="row">{kind}</th><td>{self.efficiency(kind):.4f}'
+            + (f" ± {simulated[kind]:.1g}" if kind in simulated else "")
+            + "</td></tr>"
+            for kind in ("det", "root", "trace")
+        )
+        caption = "Variance relative to maximum likelihood"
+        table = f"<table><caption>{caption}</caption><tbody>{rows}</tbody></table>"
+        return f"<p>{html.escape(repr(self)[1:-1])}</p>{table}<p>{html.escape(self.note)}</p>"
 
     def to_dict(self) -> Plain:
         """Return plain values.

@@ -1,0 +1,42 @@
+"""Models, plans and theory show themselves: a readable repr, and tables in notebooks."""
+
+import pytest
+
+import fieldfit as ff
+
+MODELS = {
+    "biases": ff.BoltzmannMachine(5, biases=True),
+    "couplings": ff.BoltzmannMachine(4, [(0, 1), (2, 3)]),
+    "shared": ff.BoltzmannMachine(3, edge_groups=["a", "a", "b"]),
+    "potts": ff.Potts(3, 2),
+    "crf": ff.ChainCRF(3, 1000),
+    "chain": ff.BoltzmannChain(2, 7),
+}
+TEXTS = {
+    "biases": "<BoltzmannMachine: 5 variables, 10 couplings, 5 biases>",
+    "couplings": "<BoltzmannMachine: 4 variables, 2 couplings, 0 biases>",
+    "shared": "<BoltzmannMachine: 3 variables, 3 couplings, 0 biases, 2 parameters>",
+    "potts": "<Potts: 3 variables, 18 parameters>",
+    "crf": "<ChainCRF: 3 labels, 1,000 features>",
+    "chain": "<BoltzmannChain: 2 labels, 7 symbols>",
+}
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_models(name):
+    model = MODELS[name]
+    assert repr(model) == TEXTS[name]
+    for what, count in model.sizes().items():
+        assert f'<th scope="row">{what}</th><td>{count:,}</td>' in model._repr_html_()
+
+
+def test_plans_and_theory():
+    model = ff.BoltzmannMachine(3)
+    data = model.sample([1.0, -1.0, 0.5], 200, random_state=0).values
+    plan = ff.plan(model, data, flops=1e6, policies=["PL1", "FL"])
+    assert repr(plan) == f"<Plan: {plan.best} of {len(plan.candidates)} policies, boltzmann, 200 samples>"
+    assert plan._repr_html_().count("<tr>") == 1 + len(plan.candidates)
+    theory = ff.asymptotics(model, [1.0, -1.0, 0.5], "PL1")
+    assert f'<th scope="row">root</th><td>{theory.efficiency():.4f}</td>' in theory._repr_html_()
+    drawn = ff.asymptotics(model, [1.0, -1.0, 0.5], "PL1", method="simulation", n_simulated=500)
+    assert drawn._repr_html_().count(" ± ") == 3
