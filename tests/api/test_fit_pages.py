@@ -1,13 +1,17 @@
 """Pages of fits, couplings, moments of data and model, and fields that run away."""
 
+import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import fieldfit as ff
 from fieldfit.api.moments import compare_moments, runaway
+from fieldfit.report.fit_charts import Coefficient, add_coefficients
 from fieldfit.report.frontier import FrontierPoint, Limits
+from fieldfit.report.page import Page
 from fieldfit.report.svg import Chart, Scale
 from fieldfit.types import ModelError, RunawayWarning
 
@@ -134,6 +138,18 @@ def test_a_page_says_how_to_make_it_again(tmp_path):
     assert "sigma2=2, random_state=7" in text
     assert re.search(r"fieldfit \d+\.\d+", text)
     assert len(text) < 100_000
+
+
+def test_the_table_of_estimates_promises_no_intervals_that_it_lacks():
+    lacking = [Coefficient(f"x{i}", 2.0 - i, math.nan, math.nan, math.nan) for i in range(2)]
+    page = Page("a page")
+    add_coefficients(page, lacking, 0.95, 5)
+    assert (
+        "<caption>Estimates without intervals. The 2 with the largest abs(estimate) of 5 are listed.<"
+        in page.parts[-1]
+    )
+    add_coefficients(page, [replace(lacking[0], lower=1.0, upper=3.0)], 0.95, 1)
+    assert "<caption>Estimates with 95% confidence intervals.<" in page.parts[-1]
 
 
 def test_scales_clip_and_have_round_ticks():

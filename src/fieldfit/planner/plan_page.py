@@ -43,7 +43,8 @@ def add_plan(page: Page, plan: Plan, fitted: str | None = None) -> None:
     page.heading("Cost and accuracy of estimators")
     recommendation, *details = plan.explain().split("\n")
     if plan.caution:
-        page.cautions([plan.caution])
+        caution = plan.caution.removeprefix("Caution: ")
+        page.cautions([caution[0].upper() + caution[1:]])
         recommendation, *details = details
     page.paragraph(recommendation)
     with one_blas_thread():

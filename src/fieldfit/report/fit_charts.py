@@ -60,13 +60,17 @@ def add_coefficients(page: Page, rows: Sequence[Coefficient], level: float, tota
             cells.append(f'<td class="number" data-value="{key}">{html.escape(text)}</td>')
         cells.append(f"<td>{_interval(row, reach)}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>")
-    more = "" if total == len(rows) else f" The {len(rows):,} with the largest abs(z) of {total:,} are listed."
+    has_intervals = any(math.isfinite(row.lower) for row in rows)
+    caption = f"Estimates with {level:.0%} confidence intervals." if has_intervals else "Estimates without intervals."
+    if total > len(rows):
+        size = "z" if has_intervals else "estimate"
+        caption += f" The {len(rows):,} with the largest abs({size}) of {total:,} are listed."
     page.parts.append(
         '<p class="search only-screen"><label>Search names: <input type="search" data-search="coefficients" '
         'placeholder="for example x0" autocomplete="off"></label> '
         f'<output id="coefficients-count" aria-live="polite"></output></p>'
         f'<div class="tall" tabindex="0" role="region" aria-label="Estimates"><table id="coefficients">'
-        f"<caption>Estimates with {level:.0%} confidence intervals.{more}</caption>"
+        f"<caption>{caption}</caption>"
         f"<thead><tr>{heads}</tr></thead>\n<tbody>{chr(10).join(lines)}</tbody></table></div>"
     )
 
