@@ -89,6 +89,7 @@ def test_hypotheses(run, refused, nested):
     same = run("test", nested[0], "b:d == c:d", "--json").json
     assert same["p"] == pytest.approx(fit.wald_test({"b:d": 1, "c:d": -1}).p)
     assert run("test", nested[0], "b:d==0.5", "--json").json["p"] == pytest.approx(fit.wald_test("b:d", 0.5).p)
+    assert same["caution"] is None
     assert "does not name a parameter" in refused("test", nested[0], "b:z")
     assert "where a number or a parameter should be" in refused("test", nested[0], "b:d==much")
 
@@ -142,3 +143,14 @@ def test_a_report_is_a_page_with_the_commands_that_made_it(run, refused, votes, 
     assert run("report", path).code == 0
     assert "does not hold its samples" in path.with_suffix(".html").read_text(encoding="utf-8")
     assert "--level is 2" in refused("report", path, "--level", "2")
+
+
+def test_a_wald_test_with_few_samples_has_a_caution(run, tmp_path):
+    rows = np.random.default_rng(3).integers(0, 2, (40, 6))
+    path, saved = tmp_path / "few.csv", tmp_path / "few.ff"
+    np.savetxt(path, rows, fmt="%d", delimiter=",", comments="", header="a,b,c,d,e,f")
+    assert run("fit", "boltzmann", path, "--sigma2", 1, "--out", saved).code == 0
+    told = ff.load(saved).wald_test("a:b").caution
+    assert "samples" in told
+    assert told in run("test", saved, "a:b").out
+    assert run("test", saved, "a:b", "--json").json["caution"] == told

@@ -502,3 +502,9 @@ def test_ctrl_c_inside_a_member_stays_ctrl_c_and_keeps_the_old_file(tmp_path, mo
         write_container(path, HEADER, {"x": np.arange(4)})
     assert path.read_bytes() == old
     assert os.listdir(tmp_path) == ["a.ff"]
+
+
+@pytest.mark.parametrize("path", [None, 3])
+def test_what_is_no_path_is_refused_with_a_sentence(path):
+    with pytest.raises(FileFormatError, match=f"is of type {type(path).__name__}; give its path"):
+        read_container(path)

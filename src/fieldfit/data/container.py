@@ -179,6 +179,10 @@ def read_container(
     With `kind`, a file of another kind is refused. No more than about `max_bytes` of memory is taken, whatever the
     file says of itself.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise FileFormatError(
+            f"The file to read is of type {type(path).__name__}; give its path, such as 'model.ff', as text or a Path."
+        )
     return _Reader(Path(path), max_bytes).read(kind)
 
 

@@ -30,7 +30,8 @@ def wald(
     result = fit.wald_test(rows, values)
     if json:
         print_json({"hypotheses": hypotheses, "test": result.name, "statistic": result.statistic,
-                    "degrees_of_freedom": result.degrees_of_freedom, "p": result.p})  # fmt: skip
+                    "degrees_of_freedom": result.degrees_of_freedom, "p": result.p,
+                    "caution": result.caution or None})  # fmt: skip
         return
     say(str(result))
 
