@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Means that differ by more than this, beyond three standard errors, say that a model has left the data.
 DRIFT = 0.1
-#: Pairs and triplets that are compared; where there are more, so many are drawn.
+#: Pairs and triplets that are compared; where there are more, this number is drawn.
 MOST_MOMENTS = 3000
 _MOST_ROWS, _MOST_COLUMNS = 20_000, 400
 #: Chains and sweeps of the check of a new fit, and the largest number of terms that it may add up: about half a second.

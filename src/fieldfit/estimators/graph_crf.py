@@ -146,7 +146,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _edges(self, nodes: int, edges: ArrayLike | None) -> Array:
-        """The edges of a graph with so many nodes: those given, those of the estimator, or those of the grid."""
+        """The edges of a graph with this number of nodes: those given, those of the estimator, or those of the grid."""
         if edges is not None or self.edges is not None:
             return np.asarray(edges if edges is not None else self.edges)
         if self.grid is None:

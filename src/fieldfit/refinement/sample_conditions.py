@@ -59,7 +59,7 @@ class SampleConditions:
         return total / self.total
 
     def some(self, most: int) -> SampleConditions:
-        """At most so many of the samples, evenly spread."""
+        """At most this number of the samples, evenly spread."""
         n = len(self.codes)
         return self if n <= most else self.subset(np.linspace(0, n - 1, most).astype(np.int64))
 
