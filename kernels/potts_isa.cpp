@@ -217,7 +217,7 @@ static void pass_on(const PottsTask<Real>& task) {
             scatter_residuals(task, task.fields + place, count);
         } else {
             sum_fields(task, task.field, task.rows, task.fields + place, count);
-            if (task.direction) sum_fields(task, task.field_direction, task.direction, task.moved + place, count);
+            if (task.moved) sum_fields(task, task.field_direction, task.direction, task.moved + place, count);
         }
     }
 }

@@ -69,3 +69,9 @@ def test_another_graph_and_three_classes():
         line.predict(X[:5])
     with pytest.raises(DataError, match="has 6 sites"):
         ff.GraphCRF(grid=(2, 3)).fit(X, y)
+    for pair in (6, (2, 3, 1)):
+        with pytest.raises(DataError, match="it must be a pair"):
+            ff.GraphCRF(grid=pair).fit(X, y)
+    for node in (-1, 5):
+        with pytest.raises(DataError, match="the nodes are the rows 0 to 4 of X"):
+            line.predict_proba(X[:5], edges=[(0, 1), (1, 2)], known={node: 0})

@@ -141,7 +141,22 @@ def test_what_does_not_fit_is_refused_with_its_bytes(monkeypatch):
     [
         (lambda: ff.TiedField.grid(2, 2, [[1.0]]), "expected one for each of the 4 nodes"),
         (lambda: ff.TiedField.grid(2, 2, [[np.nan]] * 4), "not finite"),
-        (lambda: ff.TiedField.grid(2, 2, [["a"]] * 4), "could not convert|must be numbers"),
+        (lambda: ff.TiedField.grid(2, 2, [["a"]] * 4), "must be numbers"),
+        # Equal names share one parameter: a column of that name would silently be added to the other.
+        (
+            lambda: ff.TiedField.grid(2, 2, [[1.0]] * 4, covariate_names=["bias"]),
+            "Two parameters have the name 'bias'",
+        ),
+        (lambda: ff.TiedField.grid(2, 2, [[1.0]] * 4, covariate_names=["vertical"]), "the name 'vertical'"),
+        (
+            lambda: ff.TiedField.grid(3, 3, [[1.0]] * 9, covariate_names=["triple"], triples=True),
+            "the name 'triple'",
+        ),
+        (lambda: ff.TiedField.pairwise([(0, 1)], m=2, edge_groups=["bias"]), "the name 'bias'"),
+        (lambda: ff.TiedField(2.5, [ff.Cliques([[0]], [0.0, 1.0], "a")]), "must be an integer"),
+        (lambda: ff.TiedField(2, [ff.Cliques([[0.6]], [0.0, 1.0], "a")]), "no integers"),
+        (lambda: ff.TiedField(2, [ff.Cliques([[0, 1], [1]], np.eye(2), "a")]), "no table of integers"),
+        (lambda: ff.TiedField(2, [ff.Cliques([[0]], ["x", "y"], "a")]), "no table of numbers"),
         (lambda: ff.TiedField.grid(2, 2, coupling="product", states=("a", "b")), "states that are numbers"),
         (lambda: ff.TiedField.pairwise([(0, 1)]), "number of nodes m"),
         (lambda: ff.TiedField.pairwise([(0, 1)], m=2, edge_covariates=[[1.0], [2.0]]), "one for each of 1 edges"),

@@ -5,7 +5,7 @@ The model is a `TiedField`: covariates of the nodes, and one coupling that makes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -151,6 +151,8 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return np.asarray(edges if edges is not None else self.edges)
         if self.grid is None:
             return np.empty((0, 2), dtype=np.int64)
+        if not isinstance(self.grid, Sequence) or len(self.grid) != 2:
+            raise DataError(f"grid is {self.grid!r}; it must be a pair, the rows and columns of the grid.")
         rows, columns = self.grid
         if nodes != rows * columns:
             raise DataError(f"X has {nodes} rows; a grid of {rows} × {columns} has {rows * columns} sites.")
@@ -198,7 +200,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         [1.0, 0.0]
         """
         model, theta = self._model(X, edges), self.fit_.theta
-        evidence = None if known is None else {int(node): _plain(label) for node, label in known.items()}
+        evidence = _evidence(known, model.m)
         with use_threads(threads_of(self.n_jobs)):
             try:
                 return np.stack(model.marginals(theta, evidence))
@@ -261,9 +263,19 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         [1, 1, 1, 1]
         """
         model = self._model(X, edges)
-        evidence = None if known is None else {int(node): _plain(label) for node, label in known.items()}
+        evidence = _evidence(known, model.m)
         with use_threads(threads_of(self.n_jobs)):
             return model.map_state(self.fit_.theta, evidence)
+
+
+def _evidence(known: Mapping[int, object] | None, nodes: int) -> dict[int, object] | None:
+    """The known labels by number of the node; DataError for a node that is not there."""
+    if known is None:
+        return None
+    for node in known:
+        if not isinstance(node, int | np.integer) or not 0 <= node < nodes:
+            raise DataError(f"known has a label for {node!r}; the nodes are the rows 0 to {nodes - 1} of X.")
+    return {int(node): _plain(label) for node, label in known.items()}
 
 
 def _plain(label: Any) -> object:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fieldfit.arguments import count_of
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import as_table
 from fieldfit.inference import FactorGraph
@@ -28,7 +29,7 @@ from fieldfit.inference.ragged import Ragged
 from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.models.field_problem import FieldProblem
-from fieldfit.models.graphs import check_edges, grid_edges
+from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges
 from fieldfit.models.state_problem import StateProblem, state_supports
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.selection import Selection
@@ -119,6 +120,7 @@ class TiedField(FieldModel):
         names: Sequence[str] | None = None,
         largest_table: int = LARGEST_TABLE,
     ) -> None:
+        m = count_of(m, "The number of variables m", 1, MOST_VARIABLES)
         self.n_labels = len(states)
         self.groups = tuple(_checked(group, self.n_labels) for group in cliques)
         if not self.groups:
@@ -135,11 +137,11 @@ class TiedField(FieldModel):
         indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         scopes = Ragged(indptr, np.concatenate([g.scopes.ravel() for g in self.groups]))
         super().__init__(
-            FactorGraph((self.n_labels,) * int(m), scopes),
+            FactorGraph((self.n_labels,) * m, scopes),
             None,
             None,
             names=names,
-            states=[tuple(states)] * int(m),
+            states=[tuple(states)] * m,
             largest_table=largest_table,
         )
 
@@ -227,7 +229,9 @@ class TiedField(FieldModel):
             raise ModelError(
                 f"edge_groups has {len(labels)} labels; expected one for each of the {len(pairs)} edges."
             )
-        for label in dict.fromkeys(labels.tolist()):
+        kinds = list(dict.fromkeys(labels.tolist()))
+        _refuse_repeated([*names, *(label + name for label in kinds for name in edge_names)])
+        for label in kinds:
             here = labels == label
             groups.append(Cliques(pairs[here], table, [label + name for name in edge_names], between[here]))
         return cls(m, groups, states, **options)
@@ -277,7 +281,7 @@ class TiedField(FieldModel):
         """
         edges, labels = grid_edges(rows, columns, neighbours)
         if covariates is not None:
-            array = np.asarray(covariates, dtype=np.float64)
+            array = _array(covariates, "covariates must be numbers, code categories as 0 and 1 first")
             covariates = array.reshape(rows * columns, -1) if array.shape[:2] == (rows, columns) else array
         options.setdefault("names", [f"r{i}c{j}" for i in range(rows) for j in range(columns)])
         names, largest = options.pop("names"), options.pop("largest_table", LARGEST_TABLE)
@@ -295,6 +299,7 @@ class TiedField(FieldModel):
             sites = np.arange(rows * columns).reshape(rows, columns)
             lines = [(sites[:, :-2], sites[:, 1:-1], sites[:, 2:]), (sites[:-2], sites[1:-1], sites[2:])]
             scopes = np.concatenate([np.stack([part.ravel() for part in line], axis=1) for line in lines])
+            _refuse_repeated([*model.parameter_names, "triple"])
             groups.append(Cliques(scopes, _coupling(coupling, states, 3), "triple"))
         return cls(rows * columns, groups, states, names=names, largest_table=largest)
 
@@ -440,20 +445,25 @@ class TiedField(FieldModel):
 
 def _checked(group: Cliques, q: int) -> Cliques:
     """The group as arrays: scopes (C, k), features (q, …, q, F), covariates (C, A), F·A names."""
-    scopes = np.asarray(group.scopes, dtype=np.int64)
     names = (group.parameters,) if isinstance(group.parameters, str) else tuple(map(str, group.parameters))
     title = f"The cliques of {names[0]!r}" if names else "A group of cliques"
+    scopes = _array(group.scopes, f"{title} have scopes that are no table of integers")
+    if not np.array_equal(scopes, np.rint(scopes)):
+        raise ModelError(f"{title} have scopes that are no integers; a scope is the numbers of its variables.")
+    scopes = scopes.astype(np.int64)
     if scopes.ndim != 2 or scopes.shape[1] < 1:
         raise ModelError(f"{title} have scopes of shape {scopes.shape}; expected (cliques, variables of each).")
     k = scopes.shape[1]
-    features = np.asarray(group.features, dtype=np.float64)
+    features = _array(group.features, f"{title} have features that are no table of numbers")
     if features.shape[:k] != (q,) * k or features.ndim > k + 1:
         raise ModelError(
             f"{title} have features of shape {features.shape}; with {q} states and {k} variables expected "
             f"{(q,) * k}, or {(q,) * k} and a last axis for the functions."
         )
     features = features.reshape(*(q,) * k, -1)
-    covariates = np.ones((len(scopes), 1)) if group.covariates is None else np.asarray(group.covariates, dtype=float)
+    covariates = np.ones((len(scopes), 1))
+    if group.covariates is not None:
+        covariates = _array(group.covariates, f"{title} have covariates that are no table of numbers")
     if covariates.ndim == 1:
         covariates = covariates[:, None]
     if covariates.ndim != 2 or len(covariates) != len(scopes):
@@ -469,6 +479,14 @@ def _checked(group: Cliques, q: int) -> Cliques:
             "of parameters; give one for each pair, the covariate fastest."
         )
     return Cliques(scopes, features, names, np.ascontiguousarray(covariates))
+
+
+def _array(values: ArrayLike, problem: str) -> FloatArray:
+    """Numbers as an array, or ModelError."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ModelError(f"{problem}; got {values!r:.80}.") from None
 
 
 def _columns(values: ArrayLike, what: str) -> FloatArray:
@@ -489,6 +507,16 @@ def _covariate_names(names: Sequence[str] | None, count: int, letter: str, what:
     if len(names) != count or len(set(names)) != count:
         raise ModelError(f"{what} has {len(names)} names; expected {count}, all different.")
     return list(map(str, names))
+
+
+def _refuse_repeated(names: Sequence[str]) -> None:
+    """ModelError if two parameters would have one name, and so be one parameter."""
+    if len(set(names)) < len(names):
+        name = next(name for place, name in enumerate(names) if name in names[:place])
+        raise ModelError(
+            f"Two parameters have the name {name!r}: a covariate, the bias, or a group of edges. Rename the "
+            "covariate or the group."
+        )
 
 
 def _coupling(coupling: str, states: Sequence[object], k: int = 2) -> FloatArray:
