@@ -134,6 +134,31 @@ def test_a_refined_estimate_of_one_sample_has_the_errors_of_the_model(policy, tm
     np.testing.assert_allclose(ff.load(tmp_path / "one.ff").standard_errors(), fit.standard_errors())
 
 
+@pytest.mark.parametrize(
+    ("n", "options"),
+    [
+        (1, {"groups": ["a"]}),
+        (1, {"sample_weight": [3], "weight_kind": "counts"}),
+        (1, {"sample_weight": [2.0]}),
+        (2, {"sample_weight": [1.0, 0.0]}),
+    ],
+)
+def test_one_sample_with_weights_or_groups_has_the_errors_of_the_model(n, options):
+    model = ff.TiedField.grid(3, 4)
+    fit = ff.fit(model, model.sample([-0.3, 0.4, 0.3], n, random_state=2), "PL1", **options)
+    np.testing.assert_array_equal(fit.standard_errors(), fit.standard_errors("model"))
+    assert (fit.standard_errors() > 0.02).all()
+    assert "one sample has no spread" in fit.summary()
+
+
+def test_one_sample_has_no_test_of_the_moment_conditions():
+    model = ff.TiedField.grid(3, 4)
+    fit = ff.fit(model, model.sample([-0.3, 0.4, 0.3], 1, random_state=2), "PL1 >> optimal(1)")
+    assert fit.refined
+    assert not fit.testable
+    assert "Hansen" not in fit.summary()
+
+
 def test_one_sequence_has_the_errors_of_the_model():
     random = np.random.default_rng(0)
     labels = ["a" if one else "b" for one in random.random(200) < 0.5]

@@ -91,6 +91,11 @@ class SampleSize:
             dataset.n_groups,
         )
 
+    @property
+    def single(self) -> bool:
+        """Whether all weight is on one row."""
+        return self.n == 1 or (self.weighted and not self.counts and self.total < 1 + 1e-9)
+
     def __str__(self) -> str:
         return self._samples() + ("" if self.groups is None else f" in {self.groups:,} groups")
 
@@ -298,12 +303,15 @@ class FitState:
     @property
     def has_no_spread(self) -> bool:
         """Whether one sample is all there is and no terms over its graph stand in: its score is 0 at the estimate."""
-        return self.size.n == 1 and (self.refined or not self.model.has_graph)
+        located = self.model.has_graph and not (self.refined or self.size.weighted or self.size.groups is not None)
+        return self.size.single and not located
 
     @property
     def testable(self) -> bool:
-        """Whether Hansen's test is at hand: dense weights, independent samples and no penalty."""
-        if not self.refined or self.refinement is None or self.penalised or self.size.groups is not None:
+        """Whether Hansen's test is at hand: dense weights, several independent samples and no penalty."""
+        if not self.refined or self.refinement is None or self.penalised:
+            return False
+        if self.size.groups is not None or self.size.single:
             return False
         working = self.refinement.working
         return self.refinement.saved_test is not None or (working is not None and working.testable)
