@@ -37,7 +37,7 @@ def fields():
 
 
 def test_signals_are_handled_while_a_field_is_evaluated():
-    """Signals that come during a call that does not look are handled once, after it; here several are, at one instruction."""
+    """Signals during a call that does not look are handled once, after it; here several are, at one instruction."""
     problem, theta = fields()
     places = Counter()
     before = signal.signal(signal.SIGALRM, lambda number, frame: places.update([(frame.f_code, frame.f_lasti)]))
