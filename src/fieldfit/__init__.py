@@ -45,6 +45,7 @@ _HOMES = {
     "project": "fieldfit.api.projection",
     "refine": "fieldfit.api.refine",
     "set_threads": "fieldfit.threads",
+    "show_progress": "fieldfit.steps",
     "update_weights": "fieldfit.api.update_weights",
     "use_threads": "fieldfit.threads",
 }
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
     from fieldfit.models.tied import TiedField as TiedField
     from fieldfit.optim.early_stopping import EarlyStopping as EarlyStopping
     from fieldfit.policies import Policy as Policy
+    from fieldfit.steps import show_progress as show_progress
     from fieldfit.threads import set_threads as set_threads
     from fieldfit.threads import use_threads as use_threads
     from fieldfit.weights import AutoWeights as AutoWeights

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from fieldfit.models.base import Problem
+from fieldfit.named import places_of_each
 from fieldfit.optim import Callback, Solution, minimise
 from fieldfit.optim.choose import Method
 from fieldfit.optim.keeping import Keeper
@@ -307,23 +308,20 @@ class _Kind:
 def by_parameter(given: ByParameter, names: Sequence[str], kind: _Kind) -> FloatArray:
     """A number for each parameter (r,).
 
-    ``given`` is one number, a sequence with one for each parameter, or a mapping from parameter names (or shell patterns
-    such as ``"x3*"``) to numbers, with the number of all others under the key ``None``.
+    ``given`` is one number, a sequence with one for each parameter, or a mapping from parameters, by name, pattern
+    (``"x3*"``) or number, to numbers, with the number of all others under the key ``None``. Later entries go before
+    earlier ones.
     """
     r = len(names)
     if isinstance(given, Mapping):
-        from fnmatch import fnmatchcase
-
         values = np.full(r, kind.number(given.get(None), "the default"))
-        for pattern, value in given.items():
-            if pattern is None:
-                continue
-            places = [place for place, name in enumerate(names) if fnmatchcase(name, pattern)]
-            if not places:
-                raise ModelError(
-                    f"{kind.name} names the parameters {pattern!r}, but the model has none of that name."
-                )
-            values[places] = kind.number(value, repr(pattern))
+        keys = [key for key in given if key is not None]
+        try:
+            found = places_of_each(keys, names)
+        except ModelError as error:
+            raise ModelError(f"{kind.name}: {error}") from None
+        for key, places in zip(keys, found, strict=True):
+            values[places] = kind.number(given[key], repr(key))
         return values
     if isinstance(given, np.ndarray) and given.shape == (r,) and given.dtype.kind in "fiu":
         return given.astype(np.float64)  # at once: there may be millions

@@ -102,7 +102,7 @@ def test_l1_by_parameter_and_on_fields():
     samples = machine.sample(np.array([1.0, 0, 0, 0, 0, -1.0]), 400, 0).values
     sparse = ff.fit(machine, samples, "PL1", l1=30.0, tol=1e-5)
     assert 0 < (sparse.theta == 0).sum() < 6
-    with pytest.raises(ModelError, match="has none of that name"):
+    with pytest.raises(ModelError, match="no parameter 'nothing'"):
         ff.fit(ff.ChainCRF(3, 6, pairs="all"), data, "FL", sigma2=4, l1={"nothing": 2.0})
     with pytest.raises(ModelError, match="l1 has shape"):
         ff.fit(ff.ChainCRF(3, 6, pairs="all"), data, "FL", sigma2=4, l1=[1.0, 2.0])

@@ -312,7 +312,7 @@ def test_bad_policies(policy):
         ({"sigma2": np.nan}, ModelError, "must be a positive number"),
         ({"sigma2": "strong"}, ModelError, "must be a positive number"),
         ({"sigma2": [1.0, 2.0]}, ModelError, "one for each of 10 parameters"),
-        ({"sigma2": {"q*": 1.0}}, ModelError, "has none of that name"),
+        ({"sigma2": {"q*": 1.0}}, ModelError, "No parameter has a name like"),
         ({"start": np.zeros(3)}, ModelError, "10 parameters"),
         ({"start": np.full(10, np.nan)}, ModelError, "must be finite"),
         ({"fixed": {"nobody": 0.0}}, ModelError, "'nobody'"),
@@ -444,3 +444,34 @@ def test_components_of_weight_0_cost_nothing():
 def test_draws_of_a_model_are_samples():
     draws = MODEL.sample(np.zeros(MODEL.n_parameters), 200, random_state=0)
     np.testing.assert_array_equal(ff.fit(MODEL, draws).theta, ff.fit(MODEL, draws.values).theta)
+
+
+def test_penalties_and_fixed_values_by_pattern_and_in_either_order():
+    model = ff.BoltzmannMachine(4, biases=True)
+    x = model.sample(np.zeros(10), 200, random_state=0).values
+    fit = ff.fit(model, x, "PL1", sigma2={"*:*": 0.1, "x2:x1": 0.5}, l1={"x1:*": 0.01}, fixed={"x3:*": 0.25})
+    names = fit.parameter_names
+    assert dict(zip(names, fit.sigma2, strict=True))["x1:x2"] == 0.5
+    assert np.isinf(fit.sigma2[6:]).all()
+    assert (fit.sigma2[:6] == [0.1, 0.1, 0.1, 0.5, 0.1, 0.1]).all()
+    assert [name for name, weight in zip(names, fit.l1, strict=True) if weight] == ["x0:x1", "x1:x2", "x1:x3"]
+    assert [name for name, free in zip(names, fit.free, strict=True) if not free] == ["x0:x3", "x1:x3", "x2:x3"]
+    assert (fit.theta[~fit.free] == 0.25).all()
+    with pytest.raises(ModelError, match=r"fixed: .*nearest names are 'x0:x1'"):
+        ff.fit(model, x, "PL1", fixed={"x0:y1": 0.0})
+
+
+def test_models_of_one_coupling_are_described_in_the_singular():
+    assert repr(ff.BoltzmannMachine(2)) == "<BoltzmannMachine: 2 variables, 1 coupling, 0 biases>"
+    assert repr(ff.BoltzmannMachine(1, biases=True)) == "<BoltzmannMachine: 1 variable, 0 couplings, 1 bias>"
+
+
+def test_variables_are_named_where_a_model_conditions_on_them():
+    model = ff.BoltzmannMachine(3).with_names(["a", "b", "c"])
+    x = [[0, 1, 1], [1, 1, 0]]
+    named = model.conditional([1.0, -1.0, 0.5], x, "a", ["c", "b"])
+    np.testing.assert_array_equal(named, model.conditional([1.0, -1.0, 0.5], x, [0], [2, 1]))
+    with pytest.raises(ModelError, match="no variable 'd'"):
+        model.conditional([1.0, -1.0, 0.5], x, "a", "d")
+    field = ff.MarkovRandomField([2, 2], [(0, 1)], names=["label", "input"], given="input")
+    assert field.observed == ff.MarkovRandomField([2, 2], [(0, 1)], given=[1]).observed

@@ -20,8 +20,9 @@ import numpy as np
 
 from fieldfit.api.accuracies import score_variance
 from fieldfit.api.cautions import few_samples
-from fieldfit.api.functionals import combination, places_of, unit_rows
+from fieldfit.api.functionals import combination, unit_rows
 from fieldfit.api.refinement import refuse_refined
+from fieldfit.named import places_of
 from fieldfit.types import DataError, FewSamplesWarning, FieldfitError, FloatArray, IntArray, ModelError
 from fieldfit.variance import DenseAccuracy, robust_moments, weighted_chi_square_tail
 from fieldfit.variance.range_inverse import range_inverse

@@ -98,7 +98,7 @@ def fit(
     start : array_like or None, default: None
         Starting value of θ. None: 0.
     fixed : dict or None, default: None
-        Mapping from parameter names to fixed values.
+        Mapping from names or patterns of names to fixed values: ``{"*:*": 0.0}`` fixes all couplings.
     method : {"auto", "lbfgs", "newton", "sgd"}, default: "auto"
         The optimiser. ``"sgd"`` (chains): averaged stochastic gradients, which come close to the optimum in a few passes
         over the data and then stop; iterations are passes.

@@ -5,21 +5,17 @@ Var g(θ̂) = ∇gᵀ Cov(θ̂) ∇g
 
 from __future__ import annotations
 
-import difflib
-import fnmatch
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fieldfit.named import places_of
 from fieldfit.types import FieldfitError, FloatArray, IntArray, ModelError
 
 #: Parameters up to which a gradient that is not given is found by differences (two evaluations for each).
 MOST_DIFFERENCES = 3_000
-#: Names that a misspelt one is compared with.
-_MOST_COMPARED = 20_000
 
 
 @dataclass(frozen=True)
@@ -65,70 +61,12 @@ class Estimate:
         return f"{text} ({self.caution})" if self.caution else text
 
 
-def places_of(parameters: object, names: Sequence[str]) -> IntArray:
-    """Indices of parameters given by names, patterns or numbers, one or many.
-
-    A pattern has ``*`` (any text) or ``?`` (any letter): ``"*:*"`` are all couplings of a field. A pair may be named in
-    either order.
-    """
-    r = len(names)
-    if isinstance(parameters, str | int | np.integer):
-        chosen = [parameters]
-    elif isinstance(parameters, Iterable):
-        chosen = list(parameters)
-    else:
-        raise ModelError(f"Parameters are names or numbers from 0 to {r - 1}, one or a list; got {parameters!r:.80}.")
-    asked = [name for name in chosen if isinstance(name, str)]
-    wanted = {spelling for name in asked for spelling in (name, turned(name))}
-    where = {name: place for place, name in enumerate(names) if name in wanted} if wanted else {}
-    places: list[int] = []
-    for item in chosen:
-        if isinstance(item, str):
-            if item in where or turned(item) in where:
-                places.append(where[item] if item in where else where[turned(item)])
-            else:
-                places += _matching(item, names)
-        elif isinstance(item, int | np.integer) and not isinstance(item, bool) and -r <= item < r:
-            places.append(int(item) % r)
-        else:
-            raise ModelError(f"A parameter is a name or a number from 0 to {r - 1}; got {item!r}.")
-    return np.array(places, dtype=np.int64)
-
-
 def combination(coefficients: Mapping[Any, Any], names: Sequence[str]) -> FloatArray:
     """The vector (r,) of a mapping {parameter or pattern: coefficient}; a pattern gives its coefficient to all that fit."""
     vector = np.zeros(len(names))
     for item, value in zip(coefficients, _coefficients(list(coefficients.values())), strict=True):
         np.add.at(vector, places_of(item, names), value)
     return vector
-
-
-def turned(name: str) -> str:
-    """The name of a pair in the other order; other names stay as they are."""
-    first, colon, second = name.partition(":")
-    return f"{second}:{first}" if colon and ":" not in second else name
-
-
-def _matching(pattern: str, names: Sequence[str]) -> list[int]:
-    """The places of the names that fit a pattern; ModelError, with the nearest names, where there are none."""
-    if "*" in pattern or "?" in pattern:
-        # Brackets are letters: names of factors have them.
-        fits = re.compile(fnmatch.translate(pattern.replace("[", "[[]"))).match
-        found = [place for place, name in enumerate(names) if fits(name)]
-        if found:
-            return found
-        raise ModelError(f"No parameter has a name like {pattern!r}; {_nearest(pattern.replace('*', ''), names)}.")
-    raise ModelError(f"The model has no parameter {pattern!r}; {_nearest(pattern, names)}.")
-
-
-def _nearest(name: str, names: Sequence[str]) -> str:
-    """The names that are spelt most like this one, or the first ones."""
-    some = [names[place] for place in range(min(len(names), _MOST_COMPARED))]
-    lowered = {text.lower(): text for text in some}
-    close = [lowered[text] for text in difflib.get_close_matches(name.lower(), list(lowered), 3, 0.6)]
-    if close:
-        return f"the nearest names are {', '.join(map(repr, close))}"
-    return f"the first ones are {some[:5]}"
 
 
 def some_places(parameters: object, names: Sequence[str]) -> IntArray:

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Cost, Model, Problem
+from fieldfit.named import places_of_each
 from fieldfit.objective import Objective, Penalty
 from fieldfit.policies import Policy
 from fieldfit.policies.policy import BoundPolicy
@@ -157,17 +158,14 @@ def starting_point(
     initial = np.zeros(model.n_parameters) if start is None else model.check_theta(start).copy()
     free = np.ones(model.n_parameters, dtype=bool)
     if fixed:
-        place = {name: index for index, name in enumerate(model.parameter_names)}
-        for name, value in fixed.items():
-            if name not in place:
-                raise ModelError(
-                    f"fixed names the parameter {name!r}, which the model does not have; "
-                    f"the first ones are {list(place)[:5]}."
-                )
+        try:
+            found = places_of_each(list(fixed), model.parameter_names)
+        except ModelError as error:
+            raise ModelError(f"fixed: {error}") from None
+        for (name, value), places in zip(fixed.items(), found, strict=True):
             if not np.isfinite(float(value)):
                 raise ModelError(f"fixed gives {name!r} the value {value}; it must be finite.")
-            initial[place[name]] = float(value)
-            free[place[name]] = False
+            initial[places], free[places] = float(value), False
         if not free.any():
             raise ModelError("All parameters are fixed; there is nothing to fit.")
     return initial, free

@@ -16,6 +16,7 @@ from fieldfit.api.standard_errors import SHARED, StandardErrors
 from fieldfit.docstrings import filled
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.types import FloatArray, Plain, PolicyError, RunawayWarning
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     import networkx
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from fieldfit.api.bootstrap import Bootstrap, Resampling
     from fieldfit.api.comparison import HypothesisTest
     from fieldfit.api.resampled_tests import ResampledTest
     from fieldfit.api.sensitivity import Sensitivity
@@ -281,6 +283,45 @@ class Fit(StandardErrors):
         if table.columns[0] == "displacement":
             axis = "displacement: 2 × loss of the objective\nwithout the sample"
         return plot_influence(table, k, axis=axis, ax=ax)
+
+    def bootstrap(
+        self,
+        resamples: int = 999,
+        *,
+        kind: Resampling | None = None,
+        random_state: int = 0,
+        n_jobs: int = 1,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Bootstrap:
+        """Fit resampled data in the same way: a check of the standard errors, and intervals for few samples.
+
+        Parameters
+        ----------
+        resamples : int, default: 999
+            Number of resamples, each as large as the data and with a selection of its own.
+        kind : {"rows", "groups", "parametric"} or None, default: None
+            Samples with replacement, whole groups with replacement, or data simulated from the fit. None: "groups" if the
+            data have groups, "parametric" for one sample, else "rows".
+        random_state : int, default: 0
+            Seed. The same seed gives the same result, whatever ``n_jobs``.
+        n_jobs : int, default: 1
+            Number of processes; -1: one for each processor.
+        progress : callable or None, default: None
+            Called with the number of resamples done and of all.
+
+        Returns
+        -------
+        Bootstrap
+
+        Examples
+        --------
+        %(fit)s
+        >>> fit.bootstrap(99).conf_int(parameters="x0:x1").round(2)
+        array([[0.56, 1.05]])
+        """
+        from fieldfit.api.bootstrap import bootstrap
+
+        return bootstrap(self, resamples, kind, random_state, n_jobs, progress)
 
     # --- comparison -------------------------------------------------------------------------------------------------
 
@@ -716,7 +757,7 @@ class Fit(StandardErrors):
 
     def __repr__(self) -> str:
         ended = "converged" if self.converged else "not converged"
-        size = f"{self.size}, {self.model.n_parameters:,} parameters"
+        size = f"{self.size}, {counted(self.model.n_parameters, 'parameters')}"
         return f"<Fit: {self.model.kind} by {self.estimator}, {size}, {ended}>"
 
     def _repr_html_(self) -> str:

@@ -18,10 +18,11 @@ from fieldfit.api.accuracies import (
     spatial_accuracy,
 )
 from fieldfit.api.cautions import few_samples, no_spread, pull_of, simulated, under_model
-from fieldfit.api.functionals import Estimate, check_level, places_of, unit_rows, value_and_gradient
+from fieldfit.api.functionals import Estimate, check_level, unit_rows, value_and_gradient
 from fieldfit.api.state import FitState
 from fieldfit.arguments import count_of
 from fieldfit.docstrings import filled
+from fieldfit.named import places_of
 from fieldfit.types import FieldfitError, FloatArray, ModelError
 from fieldfit.variance import Accuracy, DenseAccuracy
 

@@ -23,6 +23,7 @@ from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import Array, Arrays, BoolArray, FloatArray, IntArray, ModelError, Plain
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -343,7 +344,7 @@ class Model(ABC):
         return {"parameters": self.n_parameters}
 
     def __repr__(self) -> str:
-        words = ", ".join(f"{count:,} {what}" for what, count in self.sizes().items())
+        words = ", ".join(counted(count, what) for what, count in self.sizes().items())
         return f"<{type(self).__name__}: {words}>"
 
     def _repr_html_(self) -> str:

@@ -33,6 +33,7 @@ from fieldfit.models.field_compiler import FieldArrays
 from fieldfit.models.field_expectations import expected_states
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.located import LocatedScores
+from fieldfit.named import variables_of
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import FieldStructure
@@ -530,7 +531,11 @@ class FieldModel(Model):
         return values
 
     def conditional(
-        self, theta: ArrayLike, x: object, target: Sequence[int], given: Sequence[int] = ()
+        self,
+        theta: ArrayLike,
+        x: object,
+        target: Sequence[int | str] | str,
+        given: Sequence[int | str] | str = (),
     ) -> FloatArray:
         """Compute the log-likelihood component S_θ(A, B) = log p_θ(x_A | x_B) of each sample.
 
@@ -540,9 +545,9 @@ class FieldModel(Model):
             Parameters.
         x : array_like, DataFrame or Table
             Samples, as in `read`.
-        target : sequence of int
-            The variables A.
-        given : sequence of int, default: ()
+        target : str or sequence of str or int
+            The variables A, by name or number.
+        given : str or sequence of str or int, default: ()
             The variables B. Variables in neither set are summed out.
 
         Returns
@@ -552,12 +557,13 @@ class FieldModel(Model):
         Examples
         --------
         >>> import fieldfit as ff
-        >>> ff.BoltzmannMachine(2).conditional([1.0], [[0, 1], [1, 1]], target=[0], given=[1]).round(4)
+        >>> ff.BoltzmannMachine(2).conditional([1.0], [[0, 1], [1, 1]], target="x0", given="x1").round(4)
         array([-1.3133, -0.3133])
         """
         theta = self.check_theta(theta)
         table = self.read_new(x)
-        family = self.structure().bind_family(Components(((tuple(map(int, target)), tuple(map(int, given))),)))
+        component = (variables_of(target, self.names), variables_of(given, self.names))
+        family = self.structure().bind_family(Components((component,)))
         selection = Selection(len(table.codes), (FamilySelection(family, 1.0),))
         return FieldProblem(self.field_arrays, table.codes, selection).row_values(theta)
 

@@ -15,6 +15,7 @@ import numpy as np
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.models.field import FieldModel, checked_names
+from fieldfit.named import variables_of
 from fieldfit.types import Arrays, FloatArray, ModelError, Plain
 
 
@@ -66,8 +67,8 @@ class MarkovRandomField(FieldModel):
         Names of the variables. None: the names of the data's columns, or x0, x1, …
     states : sequence of sequences or None, default: None
         Values of the states of each variable. None: 0, 1, …
-    given : sequence of int, default: ()
-        Variables that the model conditions on.
+    given : str or sequence of str or int, default: ()
+        Variables that the model conditions on, by name or number.
     largest_table : int, default: 4194304
         Largest number of table entries in exact sums.
 
@@ -93,7 +94,7 @@ class MarkovRandomField(FieldModel):
         *,
         names: Sequence[str] | None = None,
         states: Sequence[Sequence[object]] | None = None,
-        given: Sequence[int] = (),
+        given: Sequence[int | str] | str = (),
         largest_table: int = LARGEST_TABLE,
     ) -> None:
         from scipy.sparse import csr_array
@@ -137,7 +138,7 @@ class MarkovRandomField(FieldModel):
             offset if np.any(offset) else None,
             names=names,
             states=states,
-            observed=given,
+            observed=variables_of(given, labels),
             largest_table=largest_table,
         )
 

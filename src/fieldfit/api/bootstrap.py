@@ -1,0 +1,335 @@
+"""The bootstrap of a fit: the same estimator on resampled or simulated data, and percentile intervals.
+
+Three kinds of resamples, each as large as the data:
+
+    rows         samples with replacement: valid also if the model is wrong
+    groups       whole groups with replacement (the cluster bootstrap): samples of one group may depend on each other
+    parametric   samples simulated from the fit: valid if the model is right, and for one sample too
+
+Rows are drawn as weights, and keep their selection Z: θ̂ is a function of the pairs (X_i, Z_i), so these are resampled. With
+a new Z the resamples would lie around the estimate of all components, not around θ̂. Simulated samples have a new Z.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fieldfit.api.functionals import Estimate, check_level, value_and_gradient
+from fieldfit.api.validation import fitted_like
+from fieldfit.arguments import seed, whole_number
+from fieldfit.data.dataset import Dataset
+from fieldfit.named import places_of
+from fieldfit.steps import Progress, steps
+from fieldfit.types import (
+    BoolArray,
+    ConvergenceWarning,
+    DataError,
+    FieldfitError,
+    FloatArray,
+    IntArray,
+    ModelError,
+    SeparationWarning,
+)
+from fieldfit.variance.expectations import replicate_seeds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fieldfit.api.result import Fit
+
+Resampling = Literal["rows", "groups", "parametric"]
+#: The share of resamples that may have no estimate.
+_MOST_FAILED = 0.5
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Bootstrap:
+    """The estimates of resampled data, with percentile intervals. `Fit.bootstrap` returns it.
+
+    Attributes
+    ----------
+    fit : Fit
+        The fit of the data themselves.
+    kind : str
+        How the data were resampled: "rows", "groups" or "parametric".
+    theta : ndarray of shape (resamples, r)
+        The estimate of each resample; NaN where it has none.
+    separated : ndarray of bool of shape (resamples, r)
+        Where a resample's optimum lies at infinity.
+    """
+
+    fit: Fit
+    kind: str
+    theta: FloatArray
+    separated: BoolArray = field(repr=False)
+
+    @property
+    def failed(self) -> int:
+        """The number of resamples without an estimate, because some parameter cannot be estimated from them."""
+        return int(np.isnan(self.theta).any(axis=1).sum())
+
+    @property
+    def _known(self) -> FloatArray:
+        return self.theta[~np.isnan(self.theta).any(axis=1)]
+
+    def standard_errors(self, parameters: object = None) -> FloatArray:
+        """Compute the standard deviation of each parameter over the resamples.
+
+        Parameters
+        ----------
+        parameters : str, sequence of str or int, or None, default: None
+            Parameters, by name, pattern or number. None: all.
+
+        Returns
+        -------
+        ndarray
+            0 for fixed parameters; NaN where a resample's optimum lies at infinity.
+        """
+        deviation = np.where(self.separated.any(axis=0), np.nan, self._known.std(axis=0, ddof=1))
+        return deviation if parameters is None else deviation[self._places(parameters)]
+
+    def conf_int(self, level: float = 0.95, parameters: object = None) -> FloatArray:
+        """Compute percentile intervals.
+
+        Parameters
+        ----------
+        level : float, default: 0.95
+            Confidence level.
+        parameters : str, sequence of str or int, or None, default: None
+            Parameters, by name, pattern or number. None: all.
+
+        Returns
+        -------
+        ndarray of shape (parameters, 2)
+            Infinite where that share of the resamples has its optimum there.
+        """
+        check_level(level)
+        return _percentiles(self._values()[:, self._places(parameters)], level).T
+
+    def table(self, level: float = 0.95, parameters: object = None) -> pd.DataFrame:
+        """Return estimates, bias, standard errors and percentile intervals as a table.
+
+        Parameters
+        ----------
+        level : float, default: 0.95
+            Confidence level.
+        parameters : str, sequence of str or int, or None, default: None
+            Parameters, by name, pattern or number. None: all.
+
+        Returns
+        -------
+        DataFrame
+            One row for each parameter. ``bias`` is the mean over the resamples minus the estimate.
+        """
+        import pandas as pd
+
+        places = self._places(parameters)
+        names = self.fit.model.parameter_names
+        errors = self.standard_errors()[places]
+        lower, upper = self.conf_int(level, parameters).T
+        estimate = self.fit.theta[places]
+        bias = np.where(np.isnan(errors), np.nan, self._known[:, places].mean(axis=0) - estimate)
+        return pd.DataFrame(
+            {"estimate": estimate, "bias": bias, "std_error": errors, "lower": lower, "upper": upper},
+            index=pd.Index([names[int(place)] for place in places], name="parameter"),
+        )
+
+    def functional(self, g: Any, *, level: float = 0.95, name: str | None = None) -> Estimate:
+        """Estimate a function g(θ) with its bootstrap error and percentile interval.
+
+        Parameters
+        ----------
+        g : str, int, dict, array_like or callable
+            As in `Fit.functional`; a function need not be smooth.
+        level : float, default: 0.95
+            Confidence level.
+        name : str or None, default: None
+            Name for printing.
+
+        Returns
+        -------
+        Estimate
+        """
+        check_level(level)
+        fit = self.fit
+        if callable(g):
+            default, value = getattr(g, "__name__", "g"), float(g(fit.theta.copy()))
+            values = np.array([float(g(theta.copy())) for theta in self._known])
+        else:
+            default, value, slope = value_and_gradient(g, None, fit.theta, fit.model.parameter_names)
+            values = self._known @ slope
+        lower, upper = _percentiles(values[:, None], level)[:, 0]
+        label = name or ("g(θ)" if default == "<lambda>" else default)
+        return Estimate(label, value, float(values.std(ddof=1)), float(lower), float(upper), level, str(self))
+
+    def _places(self, parameters: object) -> Any:
+        names = self.fit.model.parameter_names
+        return np.arange(len(names)) if parameters is None else places_of(parameters, names)
+
+    def _values(self) -> FloatArray:
+        """The estimates with an optimum at infinity where it is, without resamples that have none."""
+        at = np.where(self.separated, np.copysign(np.inf, self.theta), self.theta)
+        return np.asarray(at[~np.isnan(self.theta).any(axis=1)])
+
+    def __str__(self) -> str:
+        text = f"bootstrap of {self.kind}, {len(self.theta):,} resamples"
+        return text + (f", {self.failed} of them without an estimate" if self.failed else "")
+
+    def __repr__(self) -> str:
+        return f"<Bootstrap: {self.kind}, {len(self.theta):,} resamples of {self.fit.model.kind} by {self.fit.estimator}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self}</p>{self.table().round(4).to_html()}"
+
+
+def _percentiles(values: FloatArray, level: float) -> FloatArray:
+    """The lower and upper percentile (2, columns): order statistics, so that infinite values stay what they are."""
+    tail = (1 - level) / 2
+    return np.stack(
+        [
+            np.quantile(values, tail, axis=0, method="lower"),
+            np.quantile(values, 1 - tail, axis=0, method="higher"),
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class _Refit:
+    """Estimates θ from a resample; pickled for other processes, so it has no more of a fit than it needs."""
+
+    fit: Fit
+    draw: Callable[[Fit, Dataset, int], tuple[Dataset, int]]
+    dataset: Dataset
+
+    def __call__(self, seed: int) -> tuple[FloatArray, BoolArray, str]:
+        """θ (NaN where there is none), which parameters are separated, and why there is none."""
+        r = len(self.fit.theta)
+        samples, seed_of_selection = self.draw(self.fit, self.dataset, seed)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SeparationWarning)
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                again = fitted_like(self.fit, samples, seed_of_selection)
+        except (ModelError, DataError) as error:
+            return np.full(r, np.nan), np.zeros(r, dtype=bool), str(error)
+        if again.interrupted:
+            raise KeyboardInterrupt
+        return again.theta, again.at_infinity, ""
+
+
+def bootstrap(
+    fit: Fit,
+    resamples: int,
+    kind: Resampling | None,
+    random_state: int,
+    n_jobs: int,
+    progress: Progress | None,
+) -> Bootstrap:
+    """The bootstrap of a fit; seeds belong to resamples, so that the result does not depend on ``n_jobs``."""
+    resamples = whole_number(resamples, "resamples", 2)
+    dataset = fit.needed.dataset
+    if dataset.in_pieces:
+        raise DataError("The bootstrap needs the samples in this process, and these are in pieces elsewhere.")
+    chosen = _kind_for(dataset) if kind is None else kind
+    if chosen not in _DRAWS:
+        raise FieldfitError(f"A bootstrap is of the kind {', '.join(map(repr, _DRAWS))} or None; got {kind!r}.")
+    check, draw = _DRAWS[chosen]
+    dataset = check(dataset)
+    slim = replace(fit, prepared=None, refinement=fit.refinement and replace(fit.refinement, working=None))
+    refit = _Refit(slim, draw, dataset)
+    theta = np.empty((resamples, len(fit.theta)))
+    separated = np.zeros(theta.shape, dtype=bool)
+    reasons = []
+    seeds = replicate_seeds(seed(random_state), resamples)
+    with steps("bootstrap", resamples, progress) as step:
+        for line, (estimate, infinite, reason) in enumerate(_each(refit, seeds, n_jobs)):
+            theta[line], separated[line] = estimate, infinite
+            reasons += [reason] if reason else []
+            if len(reasons) > _MOST_FAILED * resamples:
+                raise ModelError(f"More than half of the resamples have no estimate: {reasons[0]}")
+            step()
+    return Bootstrap(fit, chosen, theta, separated)
+
+
+def _each(refit: _Refit, seeds: list[int], n_jobs: int) -> Iterator[tuple[FloatArray, BoolArray, str]]:
+    """The estimates in the order of the seeds."""
+    if n_jobs == 1:
+        yield from map(refit, seeds)
+        return
+    from joblib import Parallel, delayed
+
+    yield from Parallel(n_jobs=n_jobs, return_as="generator")(delayed(refit)(each) for each in seeds)
+
+
+def _kind_for(dataset: Dataset) -> Resampling:
+    """The kind that fits the data."""
+    if dataset.groups is not None:
+        return "groups"
+    return "parametric" if dataset.n_copies == 1 else "rows"
+
+
+def _drawn_rows(fit: Fit, dataset: Dataset, seed: int) -> tuple[Dataset, int]:
+    """As many samples with replacement; of counts, copies of them."""
+    random = np.random.default_rng(seed)
+    if dataset.has_counts and dataset.sample_weight is not None:
+        total = int(dataset.total_weight)
+        counts = random.multinomial(total, dataset.sample_weight / total)
+        return replace(dataset, sample_weight=counts.astype(np.float64)), fit.random_state
+    return _times(
+        dataset, np.bincount(random.integers(dataset.n, size=dataset.n), minlength=dataset.n)
+    ), fit.random_state
+
+
+def _drawn_groups(fit: Fit, dataset: Dataset, seed: int) -> tuple[Dataset, int]:
+    """As many groups with replacement, all samples of a group equally often."""
+    assert dataset.groups is not None
+    count = int(dataset.n_groups or 0)
+    times = np.bincount(np.random.default_rng(seed).integers(count, size=count), minlength=count)
+    return _times(dataset, times[dataset.groups]), fit.random_state
+
+
+def _times(dataset: Dataset, times: IntArray) -> Dataset:
+    """Each sample so many times. Weights that are importance, and not counts, keep one selection for all copies."""
+    weight = times.astype(np.float64) * (1.0 if dataset.sample_weight is None else dataset.sample_weight)
+    return replace(dataset, sample_weight=weight, groups=None)
+
+
+def _simulated(fit: Fit, dataset: Dataset, seed: int) -> tuple[Dataset, int]:
+    return fit.model.simulate(dataset, fit.theta, seed), seed
+
+
+def _several(dataset: Dataset) -> Dataset:
+    if dataset.n_copies < 2:
+        raise DataError("One sample cannot be resampled. Use kind='parametric'.")
+    if dataset.groups is not None:
+        raise DataError(
+            "Samples that come in groups may depend on each other, and are resampled by group: kind='groups'."
+        )
+    return dataset
+
+
+def _in_groups(dataset: Dataset) -> Dataset:
+    if dataset.groups is None:
+        raise DataError("There are no groups to resample. Fit with groups=…, or use kind='rows'.")
+    return dataset
+
+
+def _equally_weighted(dataset: Dataset) -> Dataset:
+    if dataset.groups is not None:
+        raise DataError("The model has independent samples, and these come in groups: use kind='groups'.")
+    equal = dataset.equally_weighted()
+    if equal is None:
+        raise DataError("Uneven importance weights do not say from which distribution to simulate. Use kind='rows'.")
+    return equal
+
+
+_DRAWS: dict[str, tuple[Callable[[Dataset], Dataset], Callable[[Fit, Dataset, int], tuple[Dataset, int]]]] = {
+    "rows": (_several, _drawn_rows),
+    "groups": (_in_groups, _drawn_groups),
+    "parametric": (_equally_weighted, _simulated),
+}

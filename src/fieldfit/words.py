@@ -1,0 +1,10 @@
+"""Numbers with their nouns."""
+
+from __future__ import annotations
+
+
+def counted(count: int, plural: str) -> str:
+    """``3 couplings``, ``1 coupling``; of the words in the plural that sizes use."""
+    if count != 1:
+        return f"{count:,} {plural}"
+    return f"1 {plural.removesuffix('es') if plural.endswith('ses') else plural.removesuffix('s')}"
