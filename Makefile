@@ -45,7 +45,9 @@ coverage: $(VENV)/.installed
 	$(BIN)/python -m pytest -n 2 -q -m "not slow" --cov --cov-report=html --cov-report=term:skip-covered
 
 # The source distribution and the wheel built from it, installed in an empty environment, where the fast tests pass.
+# A part of them: make package PACKAGE_TESTS="tests/api tests/cli".
 PACKAGED := .venv-package
+PACKAGE_TESTS := tests
 package:
 	rm -rf dist $(PACKAGED)
 	$(PYTHON) -m venv $(PACKAGED)
@@ -53,7 +55,7 @@ package:
 	$(PACKAGED)/bin/python -m build --outdir dist
 	$(PACKAGED)/bin/python -m pip install --quiet "$$(ls $(CURDIR)/dist/*.whl)[dev]"
 	mkdir -p $(PACKAGED)/elsewhere && cp -r tests docs benchmarks README.md pyproject.toml Makefile $(PACKAGED)/elsewhere/
-	cd $(PACKAGED)/elsewhere && ../bin/python -m pytest -n 2 -q -m "not slow"
+	cd $(PACKAGED)/elsewhere && ../bin/python -m pytest -n 2 -q -m "not slow" $(PACKAGE_TESTS)
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .
