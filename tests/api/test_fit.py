@@ -475,3 +475,28 @@ def test_variables_are_named_where_a_model_conditions_on_them():
         model.conditional([1.0, -1.0, 0.5], x, "a", "d")
     field = ff.MarkovRandomField([2, 2], [(0, 1)], names=["label", "input"], given="input")
     assert field.observed == ff.MarkovRandomField([2, 2], [(0, 1)], given=[1]).observed
+
+
+def _strong_loop(n):
+    """Samples of four variables in a loop of free tables whose entries differ by a factor of 100."""
+    tables = [(30, 5, 1, 10), (100, 1, 1, 100), (1, 100, 100, 1), (100, 1, 1, 100)]
+    scopes = [(0, 1), (1, 2), (2, 3), (3, 0)]
+    model = ff.MarkovRandomField([2] * 4, [ff.Factor(scope) for scope in scopes])
+    return model, model.sample(np.log(np.concatenate(tables)), n, random_state=1)
+
+
+@pytest.mark.parametrize("policy", ["PL1", "FL"])
+def test_separation_of_free_tables_is_seen_although_no_parameter_is_far_out(policy):
+    model, x = _strong_loop(1000)
+    with pytest.warns(SeparationWarning, match="optimum lies at infinity"):
+        fit = ff.fit(model, x, policy)
+    assert np.abs(fit.theta).max() < 6
+    assert np.isnan(fit.functional({"x2=0:x3=0": 1, "x2=0:x3=1": -1, "x2=1:x3=0": -1, "x2=1:x3=1": 1}).standard_error)
+    with pytest.raises(ModelError, match="finite estimate"):
+        ff.refine(fit, "optimal")
+
+
+@pytest.mark.parametrize("policy", ["PL1", "FL"])
+def test_free_tables_with_enough_samples_do_not_separate(policy):
+    model, x = _strong_loop(200_000)
+    assert ff.fit(model, x, policy).separated == ()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.types import FloatArray
+from fieldfit.types import BoolArray, FloatArray
 from fieldfit.variance import Accuracy, ImplicitAccuracy
 
 if TYPE_CHECKING:
@@ -47,6 +47,23 @@ def no_spread(fit: FitState, kind: Kind) -> str:
     if kind != "robust" or not fit.has_no_spread:
         return ""
     return "one sample has no spread: its errors are those expected under the fitted model"
+
+
+def without_spread(fit: FitState, kind: Kind) -> BoolArray:
+    """Which parameters (r,) have no errors of this kind, because only their penalty keeps them finite."""
+    return np.zeros(len(fit.theta), dtype=bool) if kind == "model" or fit.has_no_spread else fit.held
+
+
+def held_by_penalty(fit: FitState, kind: Kind) -> str:
+    """A clause where parameters have no errors because their statistic is the same in every sample, or nothing."""
+    count = int(without_spread(fit, kind).sum())
+    if not count:
+        return ""
+    what = "1 parameter has" if count == 1 else f"{count:,} parameters have"
+    return (
+        f"{what} the same statistic in every sample: only the penalty keeps the estimate finite, and there is no "
+        f"{kind} error (compare kind='model')"
+    )
 
 
 def under_model(fit: FitState, kind: Kind, pull: float) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fieldfit.api.accuracies import score_variance
-from fieldfit.api.cautions import few_samples
+from fieldfit.api.cautions import few_samples, without_spread
 from fieldfit.api.functionals import combination, unit_rows
 from fieldfit.api.refinement import refuse_refined
 from fieldfit.named import places_of
@@ -74,6 +74,7 @@ def wald_test(fit: Fit, hypothesis: object, value: object, kind: Kind) -> Hypoth
     """Test R θ = value; the restrictions that are not independent of the others count once."""
     rows = restrictions(fit, hypothesis)
     caution = _cautious(fit, len(rows), kind)
+    _refuse_held(fit, rows, kind)
     statistic, degrees = wald_statistic(fit, rows, value, kind)
     return replace(_chi_square("Wald", statistic, degrees), caution=caution)
 
@@ -96,6 +97,18 @@ def _cautious(fit: Fit, restrictions: int, kind: Kind) -> str:
         )
     few = few_samples(fit, kind)
     return f"{few}, and p-values too small; {instead}" if few else ""
+
+
+def _refuse_held(fit: Fit, rows: FloatArray, kind: Kind) -> None:
+    """Refuse restrictions on parameters that only the penalty keeps finite: they have no robust variance."""
+    held = np.flatnonzero(without_spread(fit, kind) & (rows != 0).any(axis=0))
+    if len(held):
+        names = [fit.model.parameter_names[place] for place in held[:10]]
+        more = f" and {len(held) - 10} more" if len(held) > 10 else ""
+        raise ModelError(
+            f"The statistic of {', '.join(names)}{more} is the same in every sample: only the penalty keeps the estimate "
+            f"finite, and the data have no spread for a {kind} test. Use kind='model', or test other parameters."
+        )
 
 
 def wald_statistic(fit: Fit, rows: FloatArray, value: object, kind: Kind) -> tuple[float, int]:

@@ -49,7 +49,8 @@ def debiased(fit: Fitted) -> Fitted:
             "Without the penalty some parameters are not determined, so there is no debiased estimate of θ. Ask for "
             "chosen functions, fit.functional(…, debias=True): those that are determined have one."
         )
-    return moved
+    away = [name for name, held in zip(fit.model.parameter_names, fit.held, strict=True) if held]
+    return replace(moved, separated=(*fit.separated, *away))
 
 
 def one_step(fit: Fitted) -> Fitted:

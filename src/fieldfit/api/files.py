@@ -62,7 +62,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         try:
             moments = fit.dense_accuracy().moments
             if np.isfinite(moments.meat).all():
-                arrays |= {"bread": moments.bread, "meat": moments.meat}
+                arrays |= {"bread": moments.bread, "meat": moments.meat, "held": fit.held}
                 total, method = moments.total, moments.method.removesuffix(_AS_SAVED)
         except DataError:  # these samples determine no robust standard errors: there is nothing to keep
             pass
@@ -177,6 +177,9 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
         l1 = arrays.get("l1")
         if l1 is not None and (l1.shape != (r,) or l1.dtype != np.float64 or not ((l1 >= 0) & np.isfinite(l1)).all()):
             raise FileFormatError(f"{path} has L1 weights that do not belong to its {r} parameters.")
+        held = arrays.get("held")
+        if held is not None and (held.shape != (r,) or held.dtype != np.bool_):
+            raise FileFormatError(f"{path} has arrays that do not belong to its {r} parameters.")
         moments = None
         if bread is not None and meat is not None:
             bread, meat = checked_matrix(bread, r, "bread"), checked_matrix(meat, r, "meat")
@@ -208,7 +211,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             dropped_rows=arrays["dropped_rows"],
             weights=weights,
             encoder=encoder,
-            saved=Saved(moments, str(header["fingerprint"]), cost),
+            saved=Saved(moments, str(header["fingerprint"]), cost, held),
             refinement=refinement,
             started_from=None if header["started_from"] is None else Policy.parse(header["started_from"]),
             runaway=checked_text(header["runaway"]),

@@ -321,7 +321,8 @@ def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping
         return ()
     product, free = prepared.objective.hessian_product, prepared.free
     penalised, names = prepared.penalty.penalised, prepared.model.parameter_names
-    return separated_parameters(product, free, solution.x, penalised, names, prepared.objective.units)
+    units, contrasts = prepared.objective.units, prepared.model.determined_contrasts
+    return separated_parameters(product, free, solution.x, penalised, names, units, contrasts)
 
 
 def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStopping | None) -> None:

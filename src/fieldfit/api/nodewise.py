@@ -117,7 +117,13 @@ def _fit_node(prepared: Prepared, node: int, own: BoolArray) -> tuple[FloatArray
     solution = solve(alone, Settings("auto", 1e-6 * dataset.total_weight, 1000))
     names = model.parameter_names
     separated = separated_parameters(
-        alone.objective.hessian_product, own, solution.x, np.zeros(len(own), dtype=bool), names, alone.objective.units
+        alone.objective.hessian_product,
+        own,
+        solution.x,
+        np.zeros(len(own), dtype=bool),
+        names,
+        alone.objective.units,
+        model.determined_contrasts,
     )
     if separated or not solution.converged:
         reason = f"its optimum is at infinity for {', '.join(separated[:3])}" if separated else solution.message

@@ -17,13 +17,13 @@ from fieldfit.api.accuracies import (
     robust_accuracy,
     spatial_accuracy,
 )
-from fieldfit.api.cautions import few_samples, no_spread, pull_of, simulated, under_model
+from fieldfit.api.cautions import few_samples, no_spread, pull_of, simulated, under_model, without_spread
 from fieldfit.api.functionals import Estimate, check_level, unit_rows, value_and_gradient
 from fieldfit.api.state import FitState
 from fieldfit.arguments import count_of
 from fieldfit.docstrings import filled
 from fieldfit.named import places_of
-from fieldfit.types import FieldfitError, FloatArray, ModelError
+from fieldfit.types import BoolArray, FieldfitError, FloatArray, ModelError
 from fieldfit.variance import Accuracy, DenseAccuracy
 
 if TYPE_CHECKING:
@@ -186,7 +186,8 @@ class StandardErrors(FitState):
         -------
         ndarray
             0 for fixed parameters. NaN for parameters that are not identified, that have their optimum at infinity,
-            or that the L1 penalty has set to 0.
+            or that the L1 penalty has set to 0. Robust and spatial errors are NaN also where only a penalty keeps a
+            parameter finite (two variables that are never 1 together): the data have no spread there.
 
         Examples
         --------
@@ -194,17 +195,20 @@ class StandardErrors(FitState):
         >>> fit.standard_errors().round(3)
         array([0.112, 0.143, 0.117])
         """
-        none = self.zeroed | self.at_infinity
         if parameters is None:
-            return np.where(none, np.nan, np.sqrt(self.dense_accuracy(kind).variances()))
+            variances = self.dense_accuracy(kind).variances()
+            return np.where(self._without_errors(kind), np.nan, np.sqrt(variances))
         places = places_of(parameters, self.model.parameter_names)
-        accuracy = self.accuracy(kind)
+        accuracy, none = self.accuracy(kind), self._without_errors(kind)
         if isinstance(accuracy, DenseAccuracy):
             return np.where(none, np.nan, np.sqrt(accuracy.variances()))[places]
         # One function at a time: the rows of all of them together could be too many.
         r = len(self.theta)
-        variances = [accuracy.covariance_of(unit_rows(places[[k]], r))[0, 0] for k in range(len(places))]
-        return np.where(none[places], np.nan, np.array([_root(variance) for variance in variances]))
+        each = [accuracy.covariance_of(unit_rows(places[[k]], r))[0, 0] for k in range(len(places))]
+        return np.where(none[places], np.nan, np.array([_root(variance) for variance in each]))
+
+    def _without_errors(self, kind: Kind) -> BoolArray:
+        return self.zeroed | self.at_infinity | without_spread(self, kind)
 
     def conf_int(self, level: float = 0.95, kind: Kind = "robust", parameters: object = None) -> FloatArray:
         """Compute normal confidence intervals.
@@ -328,12 +332,20 @@ class StandardErrors(FitState):
         if kind == "model" and not math.isnan(error):
             note = under_model(fit, kind, float(pull_of(fit, accuracy, slope[None])[0])) or note
         concerned = slope != 0
-        if debias and math.isnan(error):
-            value = math.nan  # only the penalty holds it
+        without = without_spread(self, kind)
+        # A smooth function of all parameters hardly depends on one at its limit.
+        held = np.any(concerned & without) and not (callable(g) and np.any(concerned & ~without))
+        if debias and (math.isnan(error) or held):
+            value = error = math.nan  # only the penalty holds it
         if not debias and bool(np.any(concerned & fit.zeroed)) and not np.any(concerned & ~fit.zeroed):
             error, note = math.nan, "set to 0 by the L1 penalty, which gives no interval"
         elif np.any(concerned & fit.at_infinity):
             error, note = math.nan, "its optimum lies at infinity"
+        elif held:
+            error, note = (
+                math.nan,
+                "only the penalty keeps it finite, the data have no spread there: use kind='model'",
+            )
         elif math.isnan(error):
             note = ""
         return Estimate(

@@ -109,11 +109,15 @@ class SampleSize:
 
 @dataclass(frozen=True)
 class Saved:
-    """What a file holds in the place of the samples: bread and meat (for few parameters), their fingerprint and cost."""
+    """What a file holds in the place of the samples.
+
+    Bread and meat (for few parameters), the samples' fingerprint and cost, and which parameters only a penalty holds.
+    """
 
     moments: Moments | None = None
     fingerprint: str = ""
     cost: Cost | None = None
+    held: BoolArray | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -350,6 +354,19 @@ class FitState:
         the bread, and a small change of the data does not move the zeros.
         """
         return self.free & ~self.zeroed
+
+    @cached_property
+    def held(self) -> BoolArray:
+        """Which parameters (r,) only their penalty keeps finite: their statistic is the same in every sample.
+
+        They have no robust standard error, since the samples have no spread there.
+        """
+        if self.saved.held is not None:
+            return self.saved.held
+        estimated = self.active & self.penalty.penalised
+        if self.prepared is None or not estimated.any():
+            return np.zeros(len(self.theta), dtype=bool)
+        return estimated & self.model.never_varying(self.prepared.dataset)
 
     @cached_property
     def at_infinity(self) -> BoolArray:

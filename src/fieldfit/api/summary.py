@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
-from fieldfit.api.cautions import few_samples, no_spread, pull_of, under_model
+from fieldfit.api.cautions import few_samples, held_by_penalty, no_spread, pull_of, under_model
 from fieldfit.report.shown import first_rows, frame_rows
 from fieldfit.report.table import PlainTable
 from fieldfit.variance import DenseAccuracy
@@ -111,6 +111,9 @@ def cautions_of(fit: Fit) -> list[str]:
     few = few_samples(fit, "robust") or no_spread(fit, "robust")
     if few:
         found.append(f"{few[0].upper()}{few[1:]}.")
+    held = held_by_penalty(fit, "robust")
+    if held:
+        found.append(f"{held[0].upper()}{held[1:]}.")
     if fit.penalised:
         found.append(
             "The fit has a penalty: estimates are shrunk towards 0, and intervals are for the limit of the penalised "
@@ -127,7 +130,12 @@ def cautions_of(fit: Fit) -> list[str]:
 
 
 def _cautions(fit: Fit, kind: Kind, pull: float = 0.0) -> list[str]:
-    cautions = [few_samples(fit, kind), no_spread(fit, kind), under_model(fit, kind, pull)]
+    cautions = [
+        few_samples(fit, kind),
+        no_spread(fit, kind),
+        held_by_penalty(fit, kind),
+        under_model(fit, kind, pull),
+    ]
     return [text for text in cautions if text]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldfit.api.cautions import few_samples, no_spread
+from fieldfit.api.cautions import few_samples, held_by_penalty, no_spread
 from fieldfit.api.summary import course
 from fieldfit.cli.output import print_table, say
 from fieldfit.cli.weighting import print_weights
@@ -93,6 +93,8 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> Non
         say(f"{what}: standard errors may be too small")
     if rows and no_spread(fit, "robust"):
         say(no_spread(fit, "robust"))
+    if rows and held_by_penalty(fit, "robust"):
+        say(textwrap.fill(held_by_penalty(fit, "robust"), 80))
     if len(fit.dropped_rows):
         shown = ", ".join(map(str, fit.dropped_rows[:10])) + (", …" if len(fit.dropped_rows) > 10 else "")
         say(f"dropped, too many missing values to sum out: {len(fit.dropped_rows)} rows ({shown})")

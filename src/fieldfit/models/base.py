@@ -291,8 +291,10 @@ QUESTIONS = frozenset(
         "as_field",
         "candidate_policies",
         "check_estimable",
+        "determined_contrasts",
         "expected_states",
         "located_scores",
+        "never_varying",
         "read_file",
         "refuse_constant",
         "sample_flops",
@@ -579,6 +581,14 @@ class Model(ABC):
         By default nothing is refused: chains have weights only for what was observed.
         """
         return
+
+    def never_varying(self, dataset: Dataset) -> BoolArray:
+        """Which parameters (r,) have a statistic that is the same in every sample; by default that is not known."""
+        return np.zeros(self.n_parameters, dtype=bool)
+
+    def determined_contrasts(self) -> FloatArray | None:
+        """What an over-complete model determines of θ, in units of the features (k, r); None: every parameter."""
+        return None
 
     @abstractmethod
     def structure(self, dataset: Dataset) -> Structure:

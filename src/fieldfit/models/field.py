@@ -33,11 +33,12 @@ from fieldfit.models.field_compiler import FieldArrays
 from fieldfit.models.field_expectations import expected_states
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.located import LocatedScores
+from fieldfit.models.never_varying import never_varying
 from fieldfit.named import variables_of
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import FieldStructure
-from fieldfit.types import Array, DataError, FloatArray, Int32Array, ModelError, WidthError
+from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, ModelError, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -289,6 +290,11 @@ class FieldModel(Model):
     states_at_once = field_candidates.states_at_once
     refuse_constant = identification.refuse_constant
     check_estimable = identification.check_estimable
+    determined_contrasts = identification.determined_contrasts
+
+    def never_varying(self, dataset: Dataset) -> BoolArray:
+        """Which parameters (r,) have a statistic that is the same in every sample; not known for samples in pieces."""
+        return super().never_varying(dataset) if dataset.in_pieces else never_varying(self, as_table(dataset))
 
     @property
     def n_states(self) -> float:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: Parameters up to which null spaces are computed.
 _MOST_CHECKED_PARAMETERS = 3_000
 _MOST_CHECKED_COMPONENTS = 20_000
+#: Parameters up to which an over-complete model is judged by its interactions.
+_MOST_CONTRASTED_PARAMETERS = 500
 
 
 def check_estimable(model: FieldModel, dataset: Dataset, bound: BoundPolicy, estimated: BoolArray) -> None:
@@ -101,6 +103,14 @@ def interactions(model: FieldModel) -> FloatArray:
     """The model's interactions as a linear map of θ in units of the features (interactions, r)."""
     matrix: FloatArray = model.interactions[0].toarray()
     return matrix if model.feature_units is None else matrix / model.feature_units
+
+
+def determined_contrasts(model: FieldModel) -> FloatArray | None:
+    """The interactions of an over-complete model as a map of θ (interactions, r); None where θ itself is determined."""
+    if model.n_parameters > _MOST_CONTRASTED_PARAMETERS:
+        return None
+    matrix = interactions(model)
+    return matrix if null_space(matrix).shape[1] else None
 
 
 def beyond(directions: FloatArray, gauge: FloatArray) -> BoolArray:

@@ -17,6 +17,8 @@ HessianProduct = Callable[[FloatArray, FloatArray], FloatArray]
 #: their way to infinity; where it is below the last number, relative to the largest, nearer to 0 too, it is a gauge
 #: freedom of the model.
 _FAR, _FLAT, _GAUGE = 4.0, 0.01, 1e-9
+#: Contrasts of parameters that are all this near to 0 are not looked at.
+_MODERATE = 1.0
 _MOST_CHECKED_PARAMETERS = 200
 
 
@@ -27,19 +29,26 @@ def separated_parameters(
     penalised: BoolArray,
     names: Sequence[str],
     units: FloatArray | None = None,
+    contrasts: Callable[[], FloatArray | None] | None = None,
 ) -> tuple[str, ...]:
     """Unpenalised parameters whose optimum is at infinity.
 
     Such an optimum is a direction along which the objective is flat far out. Several parameters may run away together
     (a bias to −∞ as a coupling goes to +∞), so the test uses the curvature over all parameters that are far out.
     ``hessian_product`` is that of the objective over the ``free`` parameters, whose values are ``x``; ``units`` (r,) are
-    the sizes of the features (all 1 if None).
+    the sizes of the features (all 1 if None). ``contrasts()`` (k, r) are what an over-complete model determines of θ in
+    those units, None for other models: its single parameters stay moderate while a contrast of them runs away.
     """
     places = np.flatnonzero(free)
     sizes = np.ones(len(x)) if units is None else units[free]
     relative = x * sizes
-    far = [k for k in np.flatnonzero(np.abs(relative) > _FAR).tolist() if not penalised[places[k]]]
-    far = sorted(far, key=lambda k: -abs(relative[k]))[:_MOST_CHECKED_PARAMETERS]
+    distances = np.abs(relative)
+    matrix = contrasts() if contrasts is not None and distances.max(initial=0.0) > _MODERATE else None
+    if matrix is not None:
+        estimated = matrix[:, free]
+        distances = ((estimated != 0) * np.abs(estimated @ relative)[:, None]).max(axis=0, initial=0.0)
+    far = [k for k in np.flatnonzero(distances > _FAR).tolist() if not penalised[places[k]]]
+    far = sorted(far, key=lambda k: -distances[k])[:_MOST_CHECKED_PARAMETERS]
     if not far:
         return ()
     values, vectors = np.linalg.eigh(_curvature(hessian_product, x, far, np.eye(len(far)), sizes))
@@ -51,7 +60,8 @@ def separated_parameters(
     moderate = x / max(1.0, float(np.abs(relative).max()))
     nearer, turns = np.linalg.eigh(_curvature(hessian_product, moderate, far, flat, sizes))
     runaway = flat @ turns[:, np.abs(nearer) > _GAUGE * max(float(np.abs(nearer).max()), 1.0)]
-    concerned = np.abs(runaway).max(axis=1, initial=0.0) > 0.1
+    parts = np.abs(runaway).max(axis=1, initial=0.0)
+    concerned = parts > 0.1 * parts.max()
     return tuple(names[places[k]] for k, is_one in zip(far, concerned, strict=True) if is_one)
 
 
