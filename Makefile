@@ -78,7 +78,7 @@ KERNEL_TESTS := tests/kernels tests/inference tests/models/test_pairwise.py test
 
 sanitize: $(SANITIZED)/.installed
 	cd tests && LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 ../$(SANITIZED)/bin/python -m pytest -q -n 2 \
+	ASAN_OPTIONS=detect_leaks=0 FIELDFIT_NUM_THREADS=2 ../$(SANITIZED)/bin/python -m pytest -q -n 2 \
 	$(addprefix ../,$(KERNEL_TESTS)) ../tests/models/test_chain_*.py
 
 $(SANITIZED)/.installed: $(SOURCES)

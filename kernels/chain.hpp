@@ -19,6 +19,8 @@
 namespace ff {
 
 constexpr int64_t chain_lane = 4;      // doubles in a vector
+constexpr int64_t chain_places = 2;    // blocks whose residuals several threads hold at once
+constexpr int64_t chain_piece = 512;   // features of a block that one task sums
 constexpr int64_t chain_batch = 4;     // segments that go through the recursion in step
 constexpr int64_t chain_windows = 32;  // windows of one sequence whose edges are summed in one product
 
@@ -60,7 +62,8 @@ struct ChainData {
     const int32_t* block_features;  // in increasing order within a block; ~feature where no earlier block has it
     const uint32_t* feature_ptr;    // (features of all blocks + 1)
     const int32_t* feature_tokens;
-    int64_t n_unused;  // features without an active token
+    const int64_t* task_ptr;  // (2 n_blocks + 1), a block's chunks and the pieces of its features: see team.hpp
+    int64_t n_unused;         // features without an active token
     const int32_t* unused_features;
     const double* feature_values;
     const int64_t* pair_ptr;  // (n_features + 1), labels of each feature; null: every label, row by row
@@ -95,7 +98,9 @@ struct ChainScratch {
     double* ends;             // n_chunks x 2 x padded
     double* column_gradient;  // n_chunks x n_columns
     double* column_factors;   // (n_columns)
-    double* residuals;        // max_block_tokens x padded, for gradients whose residuals nobody wants
+    double* residuals;        // places x max_block_tokens x padded, for gradients whose residuals nobody wants
+    int64_t places;           // blocks whose residuals are held at once
+    int64_t* block_places;    // (n_blocks)
     double* threads;          // n_threads x thread_size
     int64_t thread_size;
 };

@@ -71,9 +71,12 @@ void evaluate(const ChainTokens& tokens, const WeightArrays& weight_arrays,
     nb::gil_scoped_release release;
     const int used_threads = static_cast<int>(std::min<int64_t>(n_threads, d.n_chunks));
     ChainScratch scratch{};
+    scratch.places = used_threads > 1 ? std::min(chain_places, d.n_blocks) : 1;
+    std::vector<int64_t> block_places(gradient ? static_cast<size_t>(d.n_blocks) : 0);
+    scratch.block_places = block_places.data();
     const ScratchPool::Lease lease =
         lay_out(tokens, width, direction.has_value(), gradient || residuals ? d.n_chunks : 1,
-                gradient && !residuals ? d.max_block_tokens : 0, used_threads, scratch);
+                gradient && !residuals ? scratch.places * d.max_block_tokens : 0, used_threads, scratch);
     Interruption interruption;
     out.interruption = &interruption;
     FF_CALL(chain_evaluate)

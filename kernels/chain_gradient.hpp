@@ -4,6 +4,7 @@
 #include "chain.hpp"
 #include "chain_products.hpp"
 #include "chain_segment.hpp"
+#include "team.hpp"
 
 namespace ff::FF_ISA {
 namespace {
@@ -100,41 +101,36 @@ FF_INLINE void gather_gradient(const ChainData& data, const double* residuals, b
     }
 }
 
-// The cold features of a block; each thread of the team takes some of them.
-void block_gradient(const ChainData& data, const double* residuals, bool squares, int64_t block, double* state) {
-    constexpr int64_t together = 512;
-    const int64_t begin = data.block_ptr[block], end = data.block_ptr[block + 1], padded = data.padded;
-    const int64_t pieces = (end - begin + together - 1) / together, entries = data.feature_ptr[end];
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t piece = 0; piece < pieces; ++piece) {
-        const int64_t first = begin + piece * together, last = first + together < end ? first + together : end;
-        int64_t fetched = data.feature_ptr[first];
-        for (int64_t place = first; place < last; ++place) {
-            // Rows of the next entries, whichever features they belong to.
-            for (; fetched < data.feature_ptr[place] + 12 && fetched < entries; ++fetched) {
-                const double* row = residuals + data.feature_tokens[fetched] * padded;
-                for (int64_t j = 0; j < padded && j < 64; j += 8) __builtin_prefetch(row + j);
-            }
-            if (data.block_features[place] < 0)
-                gather_gradient<false>(data, residuals, squares, place, state);
-            else
-                gather_gradient<true>(data, residuals, squares, place, state);
+// One piece of the cold features of a block.
+void block_gradient(const ChainData& data, const double* residuals, bool squares, int64_t block, int64_t piece,
+                    double* state) {
+    const int64_t end = data.block_ptr[block + 1], entries = data.feature_ptr[end], padded = data.padded;
+    const int64_t first = data.block_ptr[block] + piece * chain_piece;
+    const int64_t last = first + chain_piece < end ? first + chain_piece : end;
+    int64_t fetched = data.feature_ptr[first];
+    for (int64_t place = first; place < last; ++place) {
+        // Rows of the next entries, whichever features they belong to.
+        for (; fetched < data.feature_ptr[place] + 12 && fetched < entries; ++fetched) {
+            const double* row = residuals + data.feature_tokens[fetched] * padded;
+            for (int64_t j = 0; j < padded && j < 64; j += 8) __builtin_prefetch(row + j);
         }
+        if (data.block_features[place] < 0)
+            gather_gradient<false>(data, residuals, squares, place, state);
+        else
+            gather_gradient<true>(data, residuals, squares, place, state);
     }
 }
 
 // The hot features: their sums over chunks, in order. Features that no token has get 0.
-void hot_gradient(const ChainData& data, const ChainScratch& scratch, double* state) {
+void hot_gradient(const ChainData& data, const ChainScratch& scratch, double* state, int n_threads) {
     const int64_t padded = data.padded;
-#pragma omp for schedule(static) nowait
     for (int64_t k = 0; k < data.n_unused; ++k) {
         const int64_t feature = data.unused_features[k], K = data.n_labels;
         const int64_t first = data.pair_ptr ? data.pair_ptr[feature] : feature * K;
         const int64_t last = data.pair_ptr ? data.pair_ptr[feature + 1] : first + K;
         for (int64_t place = first; place < last; ++place) state[place] = 0.0;
     }
-#pragma omp for schedule(static)
-    for (int64_t h = 0; h < data.n_hot; ++h) {
+    const auto sum = [&](int64_t h) {
         double* total = scratch.hot_gradient + h * padded;
         for (int64_t c = 1; c < data.n_chunks; ++c) {
             const double* row = scratch.hot_gradient + (c * data.n_hot + h) * padded;
@@ -147,7 +143,8 @@ void hot_gradient(const ChainData& data, const ChainScratch& scratch, double* st
         } else {
             for (int64_t j = 0; j < data.n_labels; ++j) state[feature * data.n_labels + j] = total[j];
         }
-    }
+    };
+    for_each_task(data.n_hot, n_threads, sum, 256);
 }
 
 // edges = by_row + by_columnᵀ - M ∘ outer, or the derivative of that; `sums` are the first `parts` of outer, by_row,

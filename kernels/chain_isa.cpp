@@ -1,6 +1,8 @@
 // One evaluation of a chain model: token scores, recursions, residuals, gradient or the score of each sequence.
+#include "chain_blocks.hpp"
 #include "chain_gradient.hpp"
 #include "chain_prepare.hpp"
+#include "team.hpp"
 
 namespace ff::FF_ISA {
 namespace {
@@ -33,74 +35,62 @@ void chain_evaluate(const ChainData& data, const ChainWeights& weights, const Ch
     if (direction) fill_hot_table(data, *direction, scratch.hot_tangent);
     const int64_t width = widest(data, families, n_families);
     const int64_t parts = edge_parts(data, chain, families, n_families);
-    (void)n_threads;
-    if (!out.residuals && !out.state) {  // values only: no block waits for another
-#pragma omp parallel for schedule(dynamic, 1) num_threads(n_threads)
-        for (int64_t c = 0; c < data.n_blocks * data.n_chunks; ++c) {
-            if (out.interruption && out.interruption->asked()) continue;
-            const Batch shared{data,
-                               weights,
-                               direction,
-                               families,
-                               n_families,
-                               row_weight,
-                               scratch,
-                               out,
-                               chain,
-                               {},
-                               nullptr,
-                               observed,
-                               observed && data.partial};
+    // The sequences of chunk c in a block; their residuals go to `residuals`.
+    const auto run = [&](int64_t block, int64_t c, double* residuals) {
+        if (out.interruption && out.interruption->asked()) return;
+        ChainOutput part = out;
+        part.residuals = residuals;
+        const Batch shared{data,
+                           weights,
+                           direction,
+                           families,
+                           n_families,
+                           row_weight,
+                           scratch,
+                           part,
+                           chain,
+                           {},
+                           nullptr,
+                           observed,
+                           observed && data.partial};
+        if (!residuals) {
             const Worker worker = worker_at(shared, width, scratch.edges, scratch.column_gradient);
-            run_chunk(data, worker, c, [](int64_t) {});
+            run_chunk(data, worker, block * data.n_chunks + c, [](int64_t) {});
+            return;
         }
+        double* edges = scratch.edges + c * 4 * square;
+        double* hot = scratch.hot_gradient + c * data.n_hot * padded;
+        double* ends = scratch.ends + c * 2 * padded;
+        double* columns = scratch.column_gradient + c * data.n_columns;
+        if (block == 0) {
+            clear(edges, parts * square);
+            clear(hot, data.n_hot * padded);
+            clear(ends, 2 * padded);
+            clear(columns, data.n_columns);
+        }
+        const Worker worker = worker_at(shared, width, edges, columns);
+        run_chunk(data, worker, block * data.n_chunks + c, [&](int64_t sequence) {
+            scatter_sequence(data, residuals, squares, sequence, hot, ends, ends + padded);
+        });
+    };
+    if (!out.residuals && !out.state) {  // values only: no block waits for another
+        for_each_task(data.n_blocks * data.n_chunks, n_threads,
+                      [&](int64_t k) { run(k / data.n_chunks, k % data.n_chunks, nullptr); });
         return;
     }
-#pragma omp parallel num_threads(n_threads)
-    {
-        for (int64_t block = 0; block < data.n_blocks; ++block) {
-            // Rows of a block that nobody wants lie where those of the block before did.
-            const int64_t first = data.block_offset[block];
-            ChainOutput part = out;
-            if (!out.residuals) part.residuals = scratch.residuals - first * padded;
-            const Batch shared{data,
-                               weights,
-                               direction,
-                               families,
-                               n_families,
-                               row_weight,
-                               scratch,
-                               part,
-                               chain,
-                               {},
-                               nullptr,
-                               observed,
-                               observed && data.partial};
-#pragma omp for schedule(dynamic, 1)
-            for (int64_t c = 0; c < data.n_chunks; ++c) {
-                if (out.interruption && out.interruption->asked()) continue;
-                double* edges = scratch.edges + c * 4 * square;
-                double* hot = scratch.hot_gradient + c * data.n_hot * padded;
-                double* ends = scratch.ends + c * 2 * padded;
-                double* columns = scratch.column_gradient + c * data.n_columns;
-                if (block == 0) {
-                    clear(edges, parts * square);
-                    clear(hot, data.n_hot * padded);
-                    clear(ends, 2 * padded);
-                    clear(columns, data.n_columns);
-                }
-                const Worker worker = worker_at(shared, width, edges, columns);
-                run_chunk(data, worker, block * data.n_chunks + c, [&](int64_t sequence) {
-                    scatter_sequence(data, part.residuals, squares, sequence, hot, ends, ends + padded);
-                });
-            }
-            if (out.state) block_gradient(data, part.residuals, squares, block, out.state);
-        }
-        if (out.state) hot_gradient(data, scratch, out.state);
+    if (!out.state) {
+        for_each_task(data.n_chunks, n_threads, [&](int64_t c) {
+            for (int64_t block = 0; block < data.n_blocks; ++block) run(block, c, out.residuals);
+        });
+    } else {
+        sum_in_blocks(data, scratch, out.residuals, n_threads, run,
+                      [&](int64_t block, int64_t piece, double* residuals) {
+                          block_gradient(data, residuals, squares, block, piece, out.state);
+                      });
+        hot_gradient(data, scratch, out.state, n_threads);
     }
     reduce_chunks(data, chain, parts, scratch, out);
 }
-
 void chain_sequence_scores(const ChainData& data, const ChainWeights& weights, const ChainFamily* families,
                            int64_t n_families, int64_t first, int64_t last, const ChainPlaces& places,
                            const ChainScratch& scratch, const ChainOutput& out, double* scores, int n_threads) {
@@ -109,9 +99,7 @@ void chain_sequence_scores(const ChainData& data, const ChainWeights& weights, c
     fill_hot_table(data, weights, scratch.hot_table);
     fill_column_factors(data, weights, scratch.column_factors);
     const int64_t width = widest(data, families, n_families);
-    (void)n_threads;
-#pragma omp parallel for schedule(dynamic, 4) num_threads(n_threads)
-    for (int64_t sequence = first; sequence < last; ++sequence)
+    const auto score = [&](int64_t sequence) {
         for (int64_t f = 0; f < n_families; ++f) {
             double* edges = scratch.edges + thread_number() * 4 * square;
             double* row = scores + ((sequence - first) * n_families + f) * r;
@@ -128,6 +116,8 @@ void chain_sequence_scores(const ChainData& data, const ChainWeights& weights, c
             worker.run_sequences(&sequence, 1);
             put_score_together(data, worker.chain, own.residuals, sequence, places, edges, row);
         }
+    };
+    for_each_task(last - first, n_threads, [&](int64_t k) { score(first + k); }, 4);
 }
 
 void chain_token_scores(const ChainData& data, const ChainWeights& weights, double* hot_table, double* scores,
@@ -136,11 +126,11 @@ void chain_token_scores(const ChainData& data, const ChainWeights& weights, doub
     fill_hot_table(data, weights, hot_table);
     double* last_row = hot_table + data.n_hot * padded;
     fill_last_row(data, weights, last_row);
-    (void)n_threads;
-#pragma omp parallel for schedule(dynamic, 64) num_threads(n_threads)
-    for (int64_t i = 0; i < data.n_sequences; ++i)
+    const auto score = [&](int64_t i) {
         score_tokens(data, weights, hot_table, last_row, data.offsets[i], data.offsets[i + 1],
                      scores + data.offsets[i] * padded);
+    };
+    for_each_task(data.n_sequences, n_threads, score, 64);
 }
 
 }  // namespace ff::FF_ISA

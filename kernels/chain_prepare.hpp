@@ -2,7 +2,7 @@
 #pragma once
 
 #include "chain_worker.hpp"
-#include "thread_number.hpp"
+#include "team.hpp"
 
 namespace ff::FF_ISA {
 namespace {

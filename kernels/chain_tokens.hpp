@@ -230,6 +230,7 @@ class ChainTokens {
         d.hot_features = hot_features_.data();
         d.block_ptr = transpose ? block_ptr_.data() : nullptr;
         d.block_features = block_features_.data();
+        d.task_ptr = task_ptr_.data();
         d.feature_ptr = feature_ptr_.data();
         d.n_unused = static_cast<int64_t>(unused_features_.size());
         d.unused_features = unused_features_.data();
@@ -289,6 +290,13 @@ class ChainTokens {
                 unused_features_.push_back(feature);
         block_features_.shrink_to_fit();
         feature_ptr_.shrink_to_fit();
+        task_ptr_.assign(1, 0);
+        for (int64_t block = 0; block < d.n_blocks; ++block) {
+            const int64_t features =
+                block_ptr_[static_cast<size_t>(block) + 1] - block_ptr_[static_cast<size_t>(block)];
+            task_ptr_.push_back(task_ptr_.back() + d.n_chunks);
+            task_ptr_.push_back(task_ptr_.back() + (features + chain_piece - 1) / chain_piece);
+        }
     }
 
     In<int64_t> offsets_;
@@ -301,7 +309,7 @@ class ChainTokens {
     Maybe<double> edge_values_;
     Maybe<int64_t> column_ptr_;
     Maybe<int32_t> columns_;
-    std::vector<int64_t> chunk_ptr_, order_, block_offset_, block_ptr_;
+    std::vector<int64_t> chunk_ptr_, order_, block_offset_, block_ptr_, task_ptr_;
     std::vector<uint32_t> hot_ptr_, cold_ptr_, feature_ptr_;
     std::vector<int32_t> hot_features_, hot_rows_, cold_places_, cold_labels_, block_features_, feature_tokens_,
         unused_features_;

@@ -11,7 +11,7 @@
 #include "elimination_wide_run.hpp"
 #include "interruption.hpp"
 #include "philox.hpp"
-#include "thread_number.hpp"
+#include "team.hpp"
 
 namespace ff {
 
@@ -79,37 +79,34 @@ int64_t eliminate_all(const Programs& programs, const Tables& tables, const Requ
         std::vector<double> partial;
         if (sums && n_chunks > 1) partial.assign(static_cast<size_t>(n_chunks * sums_size), 0.0);
         const int team = static_cast<int>(std::min<int64_t>(n_threads, n_chunks));
-        int64_t redone = 0;
+        std::vector<int64_t> redone(static_cast<size_t>(n_chunks), 0);
         // One piece for each thread, at a distance of whole cache lines; pages that nobody touches cost nothing.
         const int64_t piece = (work_size[way] + 7) / 8 * 8;
         std::unique_ptr<double[]> work(new double[static_cast<size_t>(team * piece)]);
-#pragma omp parallel num_threads(team) if (team > 1) reduction(+ : redone)
-        {
+        for_each_task(n_chunks, team, [&](int64_t chunk) {
             double* own_work = work.get() + thread_number() * piece;
-#pragma omp for schedule(dynamic, 1)
-            for (int64_t chunk = 0; chunk < n_chunks; ++chunk) {
-                Request part = request;
-                if (sums && n_chunks > 1) {
-                    double* own = partial.data() + chunk * sums_size;
-                    if (request.marginals) {
-                        part.marginals = own;
-                        own += table_size;
-                    }
-                    if (request.marginal_slope) part.marginal_slope = own;
+            int64_t& own_redone = redone[static_cast<size_t>(chunk)];
+            Request part = request;
+            if (sums && n_chunks > 1) {
+                double* own = partial.data() + chunk * sums_size;
+                if (request.marginals) {
+                    part.marginals = own;
+                    own += table_size;
                 }
-                const int64_t first = n_batches * chunk / n_chunks, last = n_batches * (chunk + 1) / n_chunks;
-                if (way == wide_tables)
-                    redone += eliminate_wide(programs, tables, part, batches[way].data(), first, last, message_memory,
+                if (request.marginal_slope) part.marginal_slope = own;
+            }
+            const int64_t first = n_batches * chunk / n_chunks, last = n_batches * (chunk + 1) / n_chunks;
+            if (way == wide_tables)
+                own_redone += eliminate_wide(programs, tables, part, batches[way].data(), first, last, message_memory,
                                              interruption);
-                else
-                    for (int64_t at = first; at < last && !interruption.asked(); at += at_once)
-                        redone += FF_CALL(eliminate)(programs, tables, part, batches[way].data(), at,
+            else
+                for (int64_t at = first; at < last && !interruption.asked(); at += at_once)
+                    own_redone += FF_CALL(eliminate)(programs, tables, part, batches[way].data(), at,
                                                      std::min(at + at_once, last),
                                                      way == eight_lanes ? static_cast<int>(wide_lanes) : 1, own_work);
-            }
-        }
+        });
         interruption.raise();
-        again += redone;
+        for (const int64_t count : redone) again += count;
         if (sums && n_chunks > 1) {
             for (int64_t chunk = 0; chunk < n_chunks; ++chunk) {
                 const double* own = partial.data() + chunk * sums_size;

@@ -10,7 +10,7 @@
 #include "checks.hpp"
 #include "interruption.hpp"
 #include "philox.hpp"
-#include "thread_number.hpp"
+#include "team.hpp"
 
 namespace ff {
 
@@ -145,8 +145,7 @@ void bind_gibbs(nb::module_& module) {
             const int team = static_cast<int>(std::clamp<int64_t>(chains, 1, n_threads));
             std::vector<double> weights(static_cast<size_t>(team) * static_cast<size_t>(most));
             Interruption interruption;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(team)
-            for (int64_t chain = 0; chain < chains; ++chain) {
+            for_each_task(chains, team, [&](int64_t chain) {
                 Philox random(seed, stream, static_cast<uint64_t>(chain));
                 int64_t* own_entry = entry.data() + chain * factors;
                 int32_t* own_state = state.data() + chain * m;
@@ -156,7 +155,7 @@ void bind_gibbs(nb::module_& module) {
                     sweep_chain(field, tables, m, own_entry, own_state, thin, random, weight);
                     std::copy(own_state, own_state + m, out + i * m);
                 }
-            }
+            });
             interruption.raise();
         },
         nb::kw_only(), nb::arg("log_tables"), nb::arg("cardinality"), nb::arg("factor_ptr"), nb::arg("factor"),
@@ -188,8 +187,7 @@ void bind_gibbs(nb::module_& module) {
             const int team = static_cast<int>(std::clamp<int64_t>(chains, 1, n_threads));
             std::vector<double> all_odds(static_cast<size_t>(team * m));
             std::vector<int32_t> states(start.data(), start.data() + chains * m);
-#pragma omp parallel for schedule(dynamic, 1) num_threads(team)
-            for (int64_t chain = 0; chain < chains; ++chain) {
+            for_each_task(chains, team, [&](int64_t chain) {
                 Philox random(seed, stream, static_cast<uint64_t>(chain));
                 int32_t* state = states.data() + chain * m;
                 double* odds = all_odds.data() + static_cast<int64_t>(thread_number()) * m;
@@ -199,7 +197,7 @@ void bind_gibbs(nb::module_& module) {
                     sweep_pairwise(field, m, state, thin, random, odds);
                     std::copy(state, state + m, out + i * m);
                 }
-            }
+            });
         },
         nb::kw_only(), nb::arg("constant"), nb::arg("indptr"), nb::arg("neighbour"), nb::arg("weight"),
         nb::arg("fixed"), nb::arg("start"), nb::arg("burn_in"), nb::arg("thin"), nb::arg("seed"), nb::arg("stream"),

@@ -3,6 +3,7 @@
 
 #include "bindings.hpp"
 #include "identity.hpp"
+#include "team.hpp"
 
 namespace ff {
 
@@ -24,9 +25,10 @@ void bind_identity(nb::module_& module) {
             }
             constexpr int64_t block = 64;
             const int64_t blocks = (n + block - 1) / block;
-#pragma omp parallel for num_threads(n_threads) schedule(dynamic, 1) if (n_threads > 1)
-            for (int64_t b = 0; b < blocks; ++b) FF_CALL(count_neighbours)
-            (left.data(), right.data(), n, padded, least, b * block, std::min((b + 1) * block, n), out.data());
+            for_each_task(blocks, n_threads, [&](int64_t b) {
+                FF_CALL(count_neighbours)
+                (left.data(), right.data(), n, padded, least, b * block, std::min((b + 1) * block, n), out.data());
+            });
         },
         nb::arg("codes"), nb::arg("least"), nb::arg("out").noconvert(), nb::arg("n_threads"),
         "Set out[i] to the number of rows of codes that equal row i in at least `least` columns, itself included.");

@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "interruption.hpp"
-#include "thread_number.hpp"
+#include "team.hpp"
 
 namespace ff {
 

@@ -4,6 +4,7 @@
 #include "checks.hpp"
 #include "interruption.hpp"
 #include "logistic_path.hpp"
+#include "team.hpp"
 
 namespace ff {
 
@@ -84,21 +85,18 @@ void bind_logistic_path(nb::module_& module) {
                                               most_deviance};
             nb::gil_scoped_release release;
             Interruption interruption;
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-            {
-                Workspace workspace;
-#pragma omp for schedule(dynamic, 1)
-                for (int64_t path = 0; path < static_cast<int64_t>(paths); ++path) {
-                    if (interruption.asked()) continue;
-                    const int64_t columns = static_cast<int64_t>(m), begin = path * static_cast<int64_t>(length);
-                    const LogisticData data = workspace.prepare(codes.data(), weights.data(), static_cast<int64_t>(n),
-                                                                columns, path / static_cast<int64_t>(chosen));
-                    counts.data()[path] = FF_CALL(logistic_path)(
-                        data, targets.data()[path % static_cast<int64_t>(chosen)], options, workspace.doubles.data(),
-                        workspace.integers.data(), coefficients.data() + begin * columns, lambdas_out.data() + begin,
-                        likelihood.data() + begin, failed.data() + path);
-                }
-            }
+            std::vector<Workspace> workspaces(static_cast<size_t>(n_threads));
+            for_each_task(static_cast<int64_t>(paths), n_threads, [&](int64_t path) {
+                if (interruption.asked()) return;
+                Workspace& workspace = workspaces[static_cast<size_t>(thread_number())];
+                const int64_t columns = static_cast<int64_t>(m), begin = path * static_cast<int64_t>(length);
+                const LogisticData data = workspace.prepare(codes.data(), weights.data(), static_cast<int64_t>(n),
+                                                            columns, path / static_cast<int64_t>(chosen));
+                counts.data()[path] = FF_CALL(logistic_path)(
+                    data, targets.data()[path % static_cast<int64_t>(chosen)], options, workspace.doubles.data(),
+                    workspace.integers.data(), coefficients.data() + begin * columns, lambdas_out.data() + begin,
+                    likelihood.data() + begin, failed.data() + path);
+            });
             interruption.raise();
         },
         nb::kw_only(), nb::arg("codes"), nb::arg("weights"), nb::arg("targets"), nb::arg("lambdas"), nb::arg("ratio"),

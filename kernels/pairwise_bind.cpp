@@ -14,7 +14,7 @@
 #include "elementwise.hpp"
 #include "interruption.hpp"
 #include "pairwise.hpp"
-#include "thread_number.hpp"
+#include "team.hpp"
 
 namespace ff {
 
@@ -310,18 +310,14 @@ double PairwiseBlocks::evaluate(const PairwisePoint& at) const {
     const int64_t scratch_size = (FF_CALL(pairwise_scratch)(plan) + 7) / 8 * 8;
     Buffer scratch = aligned(team * scratch_size);
     Interruption interruption;
-#pragma omp parallel num_threads(team) if (team > 1)
-    {
+    for_each_task(tasks, team, [&](int64_t t) {
         double* own = scratch.get() + thread_number() * scratch_size;
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t t = 0; t < tasks; ++t) {
-            PairwiseSums& task = sums[static_cast<size_t>(t)];
-            std::fill(task.edges, task.edges + sums_size, 0.0);
-            const int64_t last = std::min((t + 1) * chunks_of_task, chunks);
-            for (int64_t chunk = t * chunks_of_task; chunk < last && !interruption.asked(); ++chunk)
-                FF_CALL(pairwise_chunks)(plan, chunk, chunk + 1, own, &task);
-        }
-    }
+        PairwiseSums& task = sums[static_cast<size_t>(t)];
+        std::fill(task.edges, task.edges + sums_size, 0.0);
+        const int64_t last = std::min((t + 1) * chunks_of_task, chunks);
+        for (int64_t chunk = t * chunks_of_task; chunk < last && !interruption.asked(); ++chunk)
+            FF_CALL(pairwise_chunks)(plan, chunk, chunk + 1, own, &task);
+    });
     interruption.raise();
     double value = 0.0;
     for (const PairwiseSums& task : sums) value += task.value;

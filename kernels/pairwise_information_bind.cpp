@@ -5,7 +5,7 @@
 #include "checks.hpp"
 #include "interruption.hpp"
 #include "pairwise_information.hpp"
-#include "thread_number.hpp"
+#include "team.hpp"
 
 namespace ff {
 
@@ -71,14 +71,13 @@ void bind_pairwise_information(nb::module_& module) {
             std::vector<double> numbers(static_cast<size_t>(team * doubles));
             std::vector<int64_t> places(static_cast<size_t>(team * integers));
             Interruption interruption;
-#pragma omp parallel for num_threads(team) schedule(dynamic, 1)
-            for (int64_t range = 0; range < information_ranges; ++range) {
-                if (interruption.asked()) continue;
+            for_each_task(information_ranges, team, [&](int64_t range) {
+                if (interruption.asked()) return;
                 const int64_t thread = thread_number();
                 run(of, of.n * range / information_ranges, of.n * (range + 1) / information_ranges,
                     numbers.data() + thread * doubles, places.data() + thread * integers,
                     sums.data() + static_cast<size_t>(range) * size * size);
-            }
+            });
             interruption.raise();
             for (int64_t range = 0; range < information_ranges; ++range) {
                 const double* own = sums.data() + static_cast<size_t>(range) * size * size;

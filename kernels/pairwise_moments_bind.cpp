@@ -4,6 +4,7 @@
 #include "bindings.hpp"
 #include "checks.hpp"
 #include "pairwise_moments.hpp"
+#include "team.hpp"
 
 namespace ff {
 
@@ -39,12 +40,11 @@ void bind_pairwise_moments(nb::module_& module) {
             const auto run = FF_CALL(pairwise_moments);
             const int64_t chunks = (of.n_edges + EDGE_CHUNK - 1) / EDGE_CHUNK;
             std::vector<double> scores(static_cast<size_t>(n_threads) * count * EDGE_CHUNK);
-        // Thread t takes the chunks t, t + n_threads, …: no chunk is shared, so nothing is reduced.
-#pragma omp parallel for num_threads(n_threads) schedule(static, 1)
-            for (int thread = 0; thread < n_threads; ++thread)
-                for (int64_t chunk = thread; chunk < chunks; chunk += n_threads)
-                    run(of, chunk * EDGE_CHUNK, std::min(EDGE_CHUNK, of.n_edges - chunk * EDGE_CHUNK),
-                        scores.data() + static_cast<size_t>(thread) * count * EDGE_CHUNK, out.data());
+            // No edge is in two chunks, so nothing is reduced.
+            for_each_task(chunks, n_threads, [&](int64_t chunk) {
+                run(of, chunk * EDGE_CHUNK, std::min(EDGE_CHUNK, of.n_edges - chunk * EDGE_CHUNK),
+                    scores.data() + static_cast<size_t>(thread_number()) * count * EDGE_CHUNK, out.data());
+            });
         },
         nb::kw_only(), nb::arg("edges"), nb::arg("codes"), nb::arg("residual"), nb::arg("pair_terms"),
         nb::arg("weight"), nb::arg("state0"), nb::arg("gap"), nb::arg("families"), nb::arg("out").noconvert(),

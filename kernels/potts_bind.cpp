@@ -2,6 +2,7 @@
 #include <atomic>
 #include <limits>
 #include <memory>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -9,7 +10,7 @@
 #include "interruption.hpp"
 #include "potts.hpp"
 #include "potts_graph.hpp"
-#include "thread_number.hpp"
+#include "team.hpp"
 
 namespace ff {
 
@@ -161,9 +162,8 @@ class PottsField : private PottsGraph {
         const std::unique_ptr<std::atomic<int>[]> turn(new std::atomic<int>[static_cast<size_t>(n_edges_ + 1)]);
         for (int64_t e = 0; e < n_edges_; ++e) turn[static_cast<size_t>(e)].store(0, std::memory_order_relaxed);
         Interruption interruption;
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
-        for (int64_t t = 0; t < tasks; ++t) {
-            if (interruption.asked()) continue;
+        for_each_task(tasks, threads, [&](int64_t t) {
+            if (interruption.asked()) return;
             const int64_t j = t / slices_, slice = t % slices_;
             const int64_t begin = start_[static_cast<size_t>(j)], degree = start_[static_cast<size_t>(j) + 1] - begin;
             const Worker<Real> own = workers.at(thread_number());
@@ -209,13 +209,12 @@ class PottsField : private PottsGraph {
                     const int64_t half = half_[static_cast<size_t>(begin + k)];
                     std::atomic<int>& state = turn[static_cast<size_t>(half / 2)];
                     int before = 1;
-                    while ((before = state.exchange(1, std::memory_order_acquire)) == 1) {
-                    }
+                    while ((before = state.exchange(1, std::memory_order_acquire)) == 1) std::this_thread::yield();
                     take_block(half, gradient + k * width, by_edge, before == 2);
                     state.store(2, std::memory_order_release);
                 }
             }
-        }
+        });
         interruption.raise();
         double value = 0.0;
         for (const double part : values) value += part;
@@ -240,9 +239,8 @@ class PottsField : private PottsGraph {
         const int threads = static_cast<int>(std::min<int64_t>(n_threads, m_));
         const Workers<Real> workers(*this, threads, call.directed, false, false);
         Interruption interruption;
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
-        for (int64_t j = 0; j < m_; ++j) {
-            if (interruption.asked()) continue;
+        for_each_task(m_, threads, [&](int64_t j) {
+            if (interruption.asked()) return;
             PottsTask<Real> task = prepared(call, j, workers.at(thread_number()));
             task.first = first;
             task.count = count;
@@ -251,7 +249,7 @@ class PottsField : private PottsGraph {
                 FF_CALL(potts_task_double)(task);
             else
                 FF_CALL(potts_task_single)(task);
-        }
+        });
         interruption.raise();
     }
 

@@ -4,7 +4,7 @@
 #include "bindings.hpp"
 #include "potts_blocks.hpp"
 #include "potts_graph.hpp"
-#include "thread_number.hpp"
+#include "team.hpp"
 
 namespace ff {
 
@@ -70,12 +70,11 @@ class PottsBlocks : private PottsGraph {
             for (const std::vector<int64_t>& round : rounds_) {
                 const int64_t blocks = static_cast<int64_t>(round.size());
                 const int threads = static_cast<int>(std::min<int64_t>(n_threads, blocks));
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
-                for (int64_t i = 0; i < blocks; ++i) {
+                for_each_task(blocks, threads, [&](int64_t i) {
                     const int64_t b = round[static_cast<size_t>(i)];
                     values[static_cast<size_t>(b)] +=
                         buffers.run(b, start, start + size, thread_number(), by_edge, nullptr);
-                }
+                });
             }
             buffers.scatter(start, size, halves.data(), by_site.data());
         }
@@ -104,12 +103,11 @@ class PottsBlocks : private PottsGraph {
             buffers.fields(start, size);
             const int threads = static_cast<int>(std::min<int64_t>(n_threads, size));
             // Threads share samples, not blocks: the blocks of a sample are added in their order.
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-            for (int thread = 0; thread < threads; ++thread) {
-                const int64_t from = start + size * thread / threads, to = start + size * (thread + 1) / threads;
+            for_each_task(threads, threads, [&](int64_t share) {
+                const int64_t from = start + size * share / threads, to = start + size * (share + 1) / threads;
                 for (int64_t b = 0; b < n_blocks_; ++b)
                     buffers.run(b, from, to, thread_number(), nullptr, out.data() - first);
-            }
+            });
         }
     }
 
@@ -207,22 +205,23 @@ class PottsBlocks : private PottsGraph {
               numbers_(static_cast<size_t>(call.threads * scratch_)),
               words_(static_cast<size_t>(call.threads * potts_words(of.degree_))),
               columns_(static_cast<size_t>(call.threads * of.degree_)) {
-#pragma omp parallel for num_threads(call.threads) if (call.threads > 1)
-            for (int64_t j = 0; j < of.m_; ++j) {
-                const int64_t begin = of.start_[static_cast<size_t>(j)];
-                of.lay_out(j, call.couplings, rows_.data() + begin * width_);
-                of.lay_out_field(j, call.fields, field_.data() + j * of.padded_, 0.0);
-                if (!call.directed) continue;
-                of.lay_out(j, call.couplings_direction, direction_.data() + begin * width_);
-                of.lay_out_field(j, call.fields_direction, field_direction_.data() + j * of.padded_, 0.0);
-            }
+            for_each_task(
+                of.m_, call.threads,
+                [&](int64_t j) {
+                    const int64_t begin = of.start_[static_cast<size_t>(j)];
+                    of.lay_out(j, call.couplings, rows_.data() + begin * width_);
+                    of.lay_out_field(j, call.fields, field_.data() + j * of.padded_, 0.0);
+                    if (!call.directed) return;
+                    of.lay_out(j, call.couplings_direction, direction_.data() + begin * width_);
+                    of.lay_out_field(j, call.fields_direction, field_direction_.data() + j * of.padded_, 0.0);
+                },
+                8);
         }
 
         // The fields of all sites in blocks, for the samples start..start + size - 1; their residuals become 0.
         void fields(int64_t start, int64_t size) {
-#pragma omp parallel for num_threads(call_.threads) schedule(dynamic, 1) if (call_.threads > 1)
-            for (int64_t j = 0; j < of_.m_; ++j) {
-                if (!of_.used_[static_cast<size_t>(j)]) continue;
+            for_each_task(of_.m_, call_.threads, [&](int64_t j) {
+                if (!of_.used_[static_cast<size_t>(j)]) return;
                 PottsTask<double> task = site(PottsMode::fields, j, start, size);
                 task.fields = fields_.data() + j * chunk_;
                 task.field = field_.data() + j * of_.padded_;
@@ -237,20 +236,19 @@ class PottsBlocks : private PottsGraph {
                     double* residual = residuals_.data() + j * chunk_;
                     std::fill(residual, residual + size * of_.padded_, 0.0);
                 }
-            }
+            });
         }
 
         // Adds the residuals to the rows of all neighbours and to the sums of each site.
         void scatter(int64_t start, int64_t size, double* halves, double* by_site) {
-#pragma omp parallel for num_threads(call_.threads) schedule(dynamic, 1) if (call_.threads > 1)
-            for (int64_t j = 0; j < of_.m_; ++j) {
-                if (!of_.used_[static_cast<size_t>(j)]) continue;
+            for_each_task(of_.m_, call_.threads, [&](int64_t j) {
+                if (!of_.used_[static_cast<size_t>(j)]) return;
                 PottsTask<double> task = site(PottsMode::scatter, j, start, size);
                 task.fields = residuals_.data() + j * chunk_;
                 task.gradient = halves + of_.start_[static_cast<size_t>(j)] * width_;
                 task.field_gradient = by_site + j * of_.padded_;
                 FF_CALL(potts_task_double)(task);
-            }
+            });
         }
 
         // One block and its samples from `from` to before `to`, of the chunk whose fields are here.

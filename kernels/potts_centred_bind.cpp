@@ -3,6 +3,7 @@
 #include "bindings.hpp"
 #include "checks.hpp"
 #include "potts_centred.hpp"
+#include "team.hpp"
 
 namespace ff {
 
@@ -27,15 +28,17 @@ static void centred_couplings(In2<int32_t> edges, In2<double> frequencies, In<do
     checks.within("an edge joins sites that do not exist", ends, 2 * n_edges, 0, m);
     nb::gil_scoped_release release;
     std::vector<double> shifts(static_cast<size_t>(2 * n_edges * q));
-#pragma omp parallel for num_threads(n_threads) schedule(static) if (n_threads > 1)
-    for (int64_t e = 0; e < n_edges; ++e) {
-        const int64_t a = ends[2 * e], b = ends[2 * e + 1];
-        FF_CALL(centred_edge)
-        (CentredEdge{q, vector.data() + e * table, precision.data() + e * table, frequencies.data() + a * q,
-                     frequencies.data() + b * q, fields.data() + a * q, fields.data() + b * q,
-                     weight.data()[a] + weight.data()[b], floor, out.data() + e * table, shifts.data() + 2 * e * q,
-                     shifts.data() + (2 * e + 1) * q});
-    }
+    for_each_task(
+        n_edges, n_threads,
+        [&](int64_t e) {
+            const int64_t a = ends[2 * e], b = ends[2 * e + 1];
+            FF_CALL(centred_edge)
+            (CentredEdge{q, vector.data() + e * table, precision.data() + e * table, frequencies.data() + a * q,
+                         frequencies.data() + b * q, fields.data() + a * q, fields.data() + b * q,
+                         weight.data()[a] + weight.data()[b], floor, out.data() + e * table, shifts.data() + 2 * e * q,
+                         shifts.data() + (2 * e + 1) * q});
+        },
+        64);
     for (int64_t i = 0; i < m * q; ++i) shift.data()[i] = 0.0;
     for (int64_t e = 0; e < 2 * n_edges; ++e)
         for (int64_t s = 0; s < q; ++s) shift.data()[ends[e] * q + s] += shifts[static_cast<size_t>(e * q + s)];

@@ -3,7 +3,7 @@
 #include "bindings.hpp"
 #include "checks.hpp"
 #include "selection.hpp"
-#include "thread_number.hpp"
+#include "team.hpp"
 
 namespace ff {
 
@@ -40,15 +40,17 @@ void bind_selection(nb::module_& module) {
             int64_t* count = counts.data();
             const BernoulliRow row(lam, keep.shape(0) ? keep.data() : nullptr);
             nb::gil_scoped_release release;
-#pragma omp parallel for schedule(dynamic, 64) num_threads(n_threads) if (n > 64)
-            for (int64_t i = 0; i < n; ++i) {
-                int64_t found = 0;
-                if (!on || on[i]) {
-                    Philox random(seed, stream, static_cast<uint64_t>(first_row + i));
-                    row.draw(random, size[i], [&](int64_t) { ++found; });
-                }
-                count[i] = found;
-            }
+            for_each_task(
+                n, n_threads,
+                [&](int64_t i) {
+                    int64_t found = 0;
+                    if (!on || on[i]) {
+                        Philox random(seed, stream, static_cast<uint64_t>(first_row + i));
+                        row.draw(random, size[i], [&](int64_t) { ++found; });
+                    }
+                    count[i] = found;
+                },
+                64);
         },
         nb::kw_only(), nb::arg("seed"), nb::arg("stream"), nb::arg("first_row"), nb::arg("sizes"), nb::arg("lam"),
         nb::arg("keep"), nb::arg("active"), nb::arg("counts").noconvert(), nb::arg("n_threads"),
@@ -71,16 +73,18 @@ void bind_selection(nb::module_& module) {
             int64_t* index = indices.data();
             const BernoulliRow row(lam, keep.shape(0) ? keep.data() : nullptr);
             nb::gil_scoped_release release;
-#pragma omp parallel for schedule(dynamic, 64) num_threads(n_threads) if (n > 64)
-            for (int64_t i = 0; i < n; ++i) {
-                if (on && !on[i]) continue;
-                int64_t at = begin[i];
-                const int64_t end = begin[i + 1];
-                Philox random(seed, stream, static_cast<uint64_t>(first_row + i));
-                row.draw(random, size[i], [&](int64_t j) {
-                    if (at < end) index[at++] = j;
-                });
-            }
+            for_each_task(
+                n, n_threads,
+                [&](int64_t i) {
+                    if (on && !on[i]) return;
+                    int64_t at = begin[i];
+                    const int64_t end = begin[i + 1];
+                    Philox random(seed, stream, static_cast<uint64_t>(first_row + i));
+                    row.draw(random, size[i], [&](int64_t j) {
+                        if (at < end) index[at++] = j;
+                    });
+                },
+                64);
         },
         nb::kw_only(), nb::arg("seed"), nb::arg("stream"), nb::arg("first_row"), nb::arg("sizes"), nb::arg("lam"),
         nb::arg("keep"), nb::arg("active"), nb::arg("indptr"), nb::arg("indices").noconvert(), nb::arg("n_threads"),
@@ -100,12 +104,11 @@ void bind_selection(nb::module_& module) {
             int64_t* subset = out.data();
             nb::gil_scoped_release release;
             const int64_t chunk = 4096, chunks = (n + chunk - 1) / chunk;
-#pragma omp parallel for schedule(static) num_threads(n_threads) if (chunks > 1)
-            for (int64_t c = 0; c < chunks; ++c) {
+            for_each_task(chunks, n_threads, [&](int64_t c) {
                 int64_t hint = m - 1;
                 const int64_t end = std::min(n, (c + 1) * chunk);
                 for (int64_t i = c * chunk; i < end; ++i) numbers.unrank(rank[i], subset + i * k, hint);
-            }
+            });
         },
         nb::arg("ranks"), nb::arg("m"), nb::arg("k"), nb::kw_only(), nb::arg("out").noconvert(), nb::arg("n_threads"),
         "out[i] = the k-subset of 0..m-1 with this number in lexicographic order.");
@@ -123,8 +126,7 @@ void bind_selection(nb::module_& module) {
                     throw nb::value_error("rank_subsets: a subset does not increase within 0..m-1");
             int64_t* rank = out.data();
             nb::gil_scoped_release release;
-#pragma omp parallel for schedule(static) num_threads(n_threads) if (n > 4096)
-            for (int64_t i = 0; i < n; ++i) rank[i] = numbers.rank(subset + i * k);
+            for_each_task(n, n_threads, [&](int64_t i) { rank[i] = numbers.rank(subset + i * k); }, 4096);
         },
         nb::arg("subsets"), nb::arg("m"), nb::kw_only(), nb::arg("out").noconvert(), nb::arg("n_threads"),
         "out[i] = the number of this increasing subset of 0..m-1 in lexicographic order.");
@@ -146,27 +148,24 @@ void bind_selection(nb::module_& module) {
             nb::gil_scoped_release release;
             const int team = n > 64 ? n_threads : 1;
             std::vector<int32_t> orders(static_cast<size_t>(team) * static_cast<size_t>(m));
-#pragma omp parallel num_threads(team) if (team > 1)
-            {
+            const auto divide = [&](int64_t i) {
                 int32_t* order = orders.data() + thread_number() * m;
-#pragma omp for schedule(static)
-                for (int64_t i = 0; i < n; ++i) {
-                    for (int64_t v = 0; v < m; ++v) order[v] = static_cast<int32_t>(v);
-                    Philox random(seed, stream, static_cast<uint64_t>(row[i]));
-                    for (int64_t v = m - 1; v > 0; --v)
-                        std::swap(order[v], order[random.below(static_cast<uint32_t>(v + 1))]);
-                    int64_t* out = block + i * whole;
-                    for (int64_t b = 0; b < whole; ++b) {
-                        std::sort(order + b * k, order + (b + 1) * k);
-                        out[b] = full.rank(order + b * k);
-                    }
-                    std::sort(out, out + whole);
-                    if (left) {
-                        std::sort(order + whole * k, order + m);
-                        last[i] = rest.rank(order + whole * k);
-                    }
+                for (int64_t v = 0; v < m; ++v) order[v] = static_cast<int32_t>(v);
+                Philox random(seed, stream, static_cast<uint64_t>(row[i]));
+                for (int64_t v = m - 1; v > 0; --v)
+                    std::swap(order[v], order[random.below(static_cast<uint32_t>(v + 1))]);
+                int64_t* out = block + i * whole;
+                for (int64_t b = 0; b < whole; ++b) {
+                    std::sort(order + b * k, order + (b + 1) * k);
+                    out[b] = full.rank(order + b * k);
                 }
-            }
+                std::sort(out, out + whole);
+                if (left) {
+                    std::sort(order + whole * k, order + m);
+                    last[i] = rest.rank(order + whole * k);
+                }
+            };
+            for_each_task(n, team, divide, 64);
         },
         nb::kw_only(), nb::arg("seed"), nb::arg("stream"), nb::arg("rows"), nb::arg("m"), nb::arg("k"),
         nb::arg("blocks").noconvert(), nb::arg("remainder").noconvert(), nb::arg("n_threads"),

@@ -1,3 +1,4 @@
+#include "team.hpp"
 #include "vectors.hpp"
 
 namespace ff::FF_ISA {
@@ -6,11 +7,11 @@ namespace ff::FF_ISA {
 template <class Body>
 static inline void for_chunks(int64_t n, int threads, const Body& body) {
     const int64_t chunks = vector_chunks(n);
-#pragma omp parallel for schedule(static) num_threads(threads) if (chunks > 15 && threads > 1)
-    for (int64_t c = 0; c < chunks; ++c) {
+    const auto call = [&](int64_t c) {
         const int64_t first = c * vector_chunk;
         body(c, first, n - first < vector_chunk ? n - first : vector_chunk);
-    }
+    };
+    for_each_task(chunks, chunks > 15 ? threads : 1, call, 8);
 }
 
 static inline void add_in_order(const double* partial, int64_t chunks, int64_t width, double* sums) {

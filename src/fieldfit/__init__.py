@@ -6,7 +6,6 @@ Names are loaded when they are first used, so that `import fieldfit` (and the co
 from __future__ import annotations
 
 import importlib
-import os
 
 TYPE_CHECKING = False  # as type checkers read it; importing typing takes longer than all of this file
 
@@ -56,23 +55,6 @@ _PACKAGES = ("networks", "proteins")
 __all__ = ["__version__", *_HOMES]
 
 
-def _load_kernels() -> Any:
-    """Load the kernels with an OpenMP runtime whose idle threads sleep, unless the user has chosen otherwise.
-
-    It is called when a module first says ``from fieldfit import _kernels``. By default they spin for
-    milliseconds, which takes the processor from whoever has work: with another busy process two threads were two to three
-    times slower than one. The runtime reads the variable when it is loaded.
-    """
-    chosen = "OMP_WAIT_POLICY" in os.environ or "GOMP_SPINCOUNT" in os.environ
-    if not chosen:
-        os.environ["GOMP_SPINCOUNT"] = "1000"
-    try:
-        return importlib.import_module("fieldfit._kernels")
-    finally:
-        if not chosen:
-            del os.environ["GOMP_SPINCOUNT"]
-
-
 if TYPE_CHECKING:
     from typing import Any
 
@@ -120,8 +102,6 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
-    if name == "_kernels":
-        return _load_kernels()
     if name in _PACKAGES:
         return importlib.import_module(f"fieldfit.{name}")
     raise AttributeError(f"module 'fieldfit' has no attribute {name!r}")

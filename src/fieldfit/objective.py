@@ -22,6 +22,7 @@ from fieldfit.optim.keeping import Keeper
 from fieldfit.optim.newton import DENSE_BELOW
 from fieldfit.optim.preconditioner import InverseProduct, StagedPreconditioner
 from fieldfit.optim.stochastic import Batches, minimise_stochastic
+from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FieldfitError, FloatArray, IntArray, ModelError
 
 #: Parameters whose penalty is computed at a time.
@@ -123,15 +124,16 @@ class Objective:
         of stochastic gradients.
         """
         if method == "sgd":
-            return minimise_stochastic(
-                self.value_grad,
-                self._batches(l1),
-                self.start,
-                seed=seed,
-                gtol=gtol,
-                max_iter=max_iter,
-                callback=callback,
-            )
+            with one_blas_thread():
+                return minimise_stochastic(
+                    self.value_grad,
+                    self._batches(l1),
+                    self.start,
+                    seed=seed,
+                    gtol=gtol,
+                    max_iter=max_iter,
+                    callback=callback,
+                )
         plain = self.problem.optimiser == "lbfgs" and method != "newton"
         many = len(self.start) >= _MANY_PARAMETERS
         if l1 is not None or at_optimum:

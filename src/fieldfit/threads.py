@@ -87,7 +87,7 @@ def get_threads(work: float = float("inf")) -> int:
     """The number of threads: `use_threads`, else `set_threads`, else FIELDFIT_NUM_THREADS, else the processors.
 
     ``work`` is a rough number of operations: small work gets one thread. A process that was forked from one that had
-    already used several threads gets one thread too, because OpenMP's threads do not survive a fork and waiting for
+    already used several threads gets one thread too, because threads do not survive a fork and waiting for
     them would never end. Start such processes with "spawn" or "forkserver" if they should use several.
     """
     global _several_used

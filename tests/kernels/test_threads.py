@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 import fieldfit as ff
@@ -107,7 +109,23 @@ def test_more_threads_than_a_machine_can_start_are_not_asked_for():
     assert list(tagger.predict(words[:1])[0]) == ["x", "y", "x"]
 
 
-def test_loading_the_kernels_leaves_the_environment_alone():
-    code = "import os; before = dict(os.environ); import fieldfit; assert dict(os.environ) == before"
-    for given in ({}, {"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "active"}):
-        subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **given})
+def test_python_threads_share_the_kernels_threads_and_get_the_same_results():
+    """More calls at once than there are threads: each goes on by itself where nobody comes to help."""
+    model = ff.BoltzmannMachine(20)
+    x = np.random.default_rng(0).integers(0, 2, (4000, 20))
+    theta = np.random.default_rng(1).normal(size=model.n_parameters)
+    dataset = model.read(x)
+    selection = ff.Policy.parse("PL1 + PL2").bind(model.structure(dataset)).draw(0, 0, dataset.n)
+    problem = model.compile(dataset, selection)
+    with use_threads(1):
+        value, gradient = problem.value_grad(theta)
+
+    def evaluate(_):
+        with use_threads(3):
+            return [problem.value_grad(theta) for _ in range(10)]
+
+    with ThreadPoolExecutor(8) as pool:
+        for results in pool.map(evaluate, range(8)):
+            for other, other_gradient in results:
+                assert other == value
+                np.testing.assert_array_equal(other_gradient, gradient)
