@@ -21,12 +21,14 @@ from fieldfit.models.chain_problem import selected_windows as _windows
 from fieldfit.models.chain_segments import Segments
 from fieldfit.policies.policy import Policy, as_policy
 from fieldfit.policies.windows import SequenceStructure
+from fieldfit.shards.sentence_files import SentenceFiles
 
 __all__ = [
     "AttributeEncoder",
     "ColumnEncoder",
     "ColumnText",
     "Segments",
+    "SentenceFiles",
     "Sequences",
     "join_texts",
     "parse_columns",

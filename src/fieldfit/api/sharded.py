@@ -164,8 +164,8 @@ def prepare_shards(
 
 
 def shown(dataset: Dataset) -> Dataset:
-    """What models see of samples before a fit: the samples, or two rows that stand for all of them."""
-    return dataset.extremes if isinstance(dataset, ShardedDataset) else dataset
+    """What models see of samples before a fit: the samples, or a small dataset that stands for all of them."""
+    return dataset.seen if isinstance(dataset, ShardedDataset) else dataset
 
 
 def refuse_pieces(shards: int | None, automatic: bool) -> None:

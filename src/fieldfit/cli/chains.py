@@ -48,7 +48,12 @@ def read_sentences(path: Path, kind: Format, separator: str | None) -> ColumnTex
 
     if kind is Format.crfsuite:
         return read_crfsuite(path)
-    return read_columns(path, separator=None if separator is None else separator.replace("\\t", "\t"))
+    return read_columns(path, separator=as_separator(separator))
+
+
+def as_separator(text: str | None) -> str | None:
+    """--separator, with a tab for its escape sequence."""
+    return None if text is None else text.replace("\\t", "\t")
 
 
 def read_for(encoder: Encoder, path: Path, separator: str | None) -> ColumnText | AttributeText:

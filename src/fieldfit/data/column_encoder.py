@@ -115,6 +115,26 @@ class ColumnEncoder:
         columns = [look_up(block, reader, reader.inner) for block in self.pair_blocks]
         return self._sequences(text, [column for group in columns for column in group], self.pair_blocks, "mark")
 
+    def with_pairs(self, text: ColumnText, states: Sequences) -> Sequences:
+        """The encoded ``text`` with the features of label pairs after each token's own, coded from ``n_features`` on."""
+        if not self.n_pair_features:
+            return states
+        pairs = self.encode_pairs(text)
+        indices = np.empty(len(states.indices) + len(pairs.indices), dtype=np.int32)
+        state_places = np.arange(len(states.indices)) + np.repeat(pairs.indptr[:-1], np.diff(states.indptr))
+        more = np.arange(len(pairs.indices)) + np.repeat(states.indptr[1:], np.diff(pairs.indptr))
+        indices[state_places] = states.indices
+        indices[more] = pairs.indices + np.int32(self.n_features)
+        return Sequences(
+            offsets=states.offsets,
+            indptr=states.indptr + pairs.indptr,
+            indices=indices,
+            values=None,
+            labels=states.labels,
+            n_features=self.n_features + self.n_pair_features,
+            n_labels=states.n_labels,
+        )
+
     def feature_names(self, codes: Iterable[int] | None = None) -> list[str]:
         """The names of the state features with these codes (all of them by default)."""
         return self._names(self.state_blocks, codes)

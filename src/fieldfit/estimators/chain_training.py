@@ -16,7 +16,10 @@ from fieldfit.estimators.sequence_input import encode_sequences, gold_labels, sp
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.policies import Policy
-from fieldfit.types import FloatArray, Plain
+from fieldfit.shards.backend import Backend, LocalBackend
+from fieldfit.shards.pieces import Pieces
+from fieldfit.shards.sharded_dataset import read_pieces
+from fieldfit.types import DataError, FloatArray, Plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,16 +28,14 @@ if TYPE_CHECKING:
 SIGMA2_GRID = (0.1, 1.0, 10.0, 100.0)
 
 
-def chain_model(
-    encoder: Encoder, sequences: Sequences, *, all_pairs: bool, all_transitions: bool, start_end: bool
-) -> ChainCRF:
+def chain_model(encoder: Encoder, *, all_pairs: bool, all_transitions: bool, start_end: bool) -> ChainCRF:
     """The chain of the encoder's features and labels; templates without a B line have no transitions at all."""
     labels, names = names_of(encoder)
-    pairs = range(encoder.n_features, sequences.n_features)
+    pairs = range(encoder.n_features, len(names))
     without = getattr(getattr(encoder, "spec", None), "transitions", True) is False
     return ChainCRF(
-        sequences.n_labels,
-        sequences.n_features,
+        len(labels),
+        len(names),
         pairs="all" if all_pairs else "observed",
         transitions="none" if without else "all" if all_transitions else "observed",
         start=start_end and not without,
@@ -46,6 +47,17 @@ def chain_model(
     )
 
 
+def completed(model: ChainCRF, data: Sequences | Pieces, backend: Backend | None) -> ChainCRF:
+    """The model with the weights that occur in sentences at hand or in files."""
+    if isinstance(data, Pieces):
+        policy = Policy.parse("FL")
+        read = read_pieces(
+            model, data, policy, backend or LocalBackend(), sample_weight=None, weight_kind="importance", groups=None
+        )
+        return model.complete(read.seen)
+    return model.complete(data)
+
+
 def sigma2_grid(sigma2: object) -> list[float] | None:
     """The σ² to choose from by cross-validation; None where one is given."""
     if isinstance(sigma2, str) and sigma2 == "cv":
@@ -55,7 +67,7 @@ def sigma2_grid(sigma2: object) -> list[float] | None:
 
 def validated_sigma2(
     model: ChainCRF,
-    sequences: Sequences,
+    sequences: Sequences | Pieces,
     policy: Policy | str,
     grid: Sequence[float],
     folds: int,
@@ -63,6 +75,11 @@ def validated_sigma2(
     options: Plain,
 ) -> tuple[float | None, pd.DataFrame]:
     """The σ² of the least held-out negative log-likelihood, with the table of all; sentences count by their weights."""
+    if isinstance(sequences, Pieces):
+        raise DataError(
+            "sigma2 is chosen by cross-validation on sentences in this process, and these are in files. Give sigma2 as a "
+            "number, or read the files first."
+        )
     table = cross_validate(
         model, sequences.weighted(sample_weight), policy, sigma2=list(grid), folds=folds, **options
     )

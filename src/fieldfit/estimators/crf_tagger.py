@@ -18,10 +18,17 @@ from sklearn.utils.validation import check_is_fitted
 from fieldfit.api.files import load
 from fieldfit.api.fitting import fit as fit_model
 from fieldfit.api.result import Fit
+from fieldfit.api.sharded import as_backend
 from fieldfit.data.encoders import Encoder
 from fieldfit.data.features import preset_names
 from fieldfit.data.sequences import Sequences
-from fieldfit.estimators.chain_training import chain_model, development_stopping, sigma2_grid, validated_sigma2
+from fieldfit.estimators.chain_training import (
+    chain_model,
+    completed,
+    development_stopping,
+    sigma2_grid,
+    validated_sigma2,
+)
 from fieldfit.estimators.compaction import compacted
 from fieldfit.estimators.sequence_input import learn_sequences
 from fieldfit.estimators.sequence_predictor import SequencePredictor
@@ -33,6 +40,8 @@ from fieldfit.objective import ByParameter
 from fieldfit.optim import Progress
 from fieldfit.optim.choose import Method
 from fieldfit.policies import Policy
+from fieldfit.shards.backend import Backend
+from fieldfit.shards.pieces import Pieces
 from fieldfit.threads import use_threads
 from fieldfit.types import DataError, FileFormatError, ModelError, Plain
 from fieldfit.weights import AutoWeights
@@ -176,14 +185,16 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         sample_weight: ArrayLike | None = None,
         start: CRFTagger | Fit | None = None,
         progress: Callable[[Progress], object] | bool | None = None,
+        backend: object = None,
+        shards: int | None = None,
     ) -> CRFTagger:
         """Fit the tagger.
 
         Parameters
         ----------
-        X : list of sentences
+        X : list of sentences or SentenceFiles
             Feature dicts, feature names, words, columns or arrays; or the text of a file, which includes the
-            labels.
+            labels. `fieldfit.chains.SentenceFiles`: files that are read where they are held, and never brought together.
         y : list of lists or None, default: None
             The labels of each sentence. Not needed if X includes them.
         X_dev : list of sentences or None, default: None
@@ -197,6 +208,10 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
             Starting values, matched by the names of features and labels. None: 0.
         progress : callable, bool or None, default: None
             True prints each iteration; a function is called with the `Progress`. None: as ``verbose``.
+        backend : distributed.Client, Backend or None, default: None
+            Where the sentences are evaluated, as in `fieldfit.fit`. None: in this process.
+        shards : int or None, default: None
+            Number of pieces of the sentences, as in `fieldfit.fit`. With `SentenceFiles` each file is one.
 
         Returns
         -------
@@ -220,7 +235,8 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
             )
         seed = seed_of(self.random_state)
         with use_threads(threads_of(self.n_jobs)):
-            encoder, model, sequences = self.prepare(X, y)
+            place = None if backend is None else as_backend(backend)
+            encoder, model, sequences = self.prepare(X, y, backend=place)
             options: Plain = {
                 "l1": self.l1,
                 "weights": self.weights,
@@ -236,7 +252,9 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
                 sigma2, self.cv_results_ = validated_sigma2(
                     model, sequences, self.policy, grid, self.cv, sample_weight, options
                 )
-            observed = model.complete(sequences)
+            observed = model
+            if start is not None or X_dev is not None:
+                observed = completed(model, sequences, place)
             begin = None
             if start is not None:
                 begin = transferred(start.fit_ if isinstance(start, CRFTagger) else start, observed)
@@ -261,6 +279,8 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
                 sample_weight=sample_weight,
                 progress=self.verbose if progress is None else progress,
                 stopping=stopping,
+                backend=place,
+                shards=shards,
                 **options,
             )
         self.sigma2_ = sigma2
@@ -269,7 +289,9 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
             self.development_scores_ = stopping.history
         return self
 
-    def prepare(self, X: object, y: object = None) -> tuple[Encoder, ChainCRF, Sequences]:
+    def prepare(
+        self, X: object, y: object = None, *, backend: Backend | None = None
+    ) -> tuple[Encoder, ChainCRF, Sequences | Pieces]:
         """Return the encoder, the model and the encoded sentences that `fit` would use, for example for `fieldfit.plan`.
 
         Parameters
@@ -278,12 +300,14 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
             Sentences, as in `fit`.
         y : list of lists or None, default: None
             Labels. Not needed if X includes them.
+        backend : Backend or None, default: None
+            Where the files of `SentenceFiles` are read. None: in this process.
 
         Returns
         -------
         encoder : Encoder
         model : ChainCRF
-        sequences : Sequences
+        sequences : Sequences, or Pieces for `SentenceFiles`
 
         Examples
         --------
@@ -294,11 +318,10 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         >>> model.n_labels, sequences.n_sequences
         (3, 2)
         """
-        encoder, sequences = learn_sequences(X, y, self.features, self.min_count)
+        encoder, sequences = learn_sequences(X, y, self.features, self.min_count, backend)
         everywhere = not self.crfsuite_compatible
         model = chain_model(
             encoder,
-            sequences,
             all_pairs=self.all_pairs,
             all_transitions=everywhere if self.all_transitions is None else self.all_transitions,
             start_end=everywhere if self.start_end is None else self.start_end,

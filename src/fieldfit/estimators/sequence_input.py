@@ -7,6 +7,7 @@
 | sentences of words, without ``features`` | attributes, the word alone |
 | sentences as (tokens × features) arrays, dense or sparse | arrays |
 | `ColumnText`, `AttributeText` (files) | columns, attributes; labels come with the file |
+| `SentenceFiles` | the same for many files, read where they are held |
 """
 
 from __future__ import annotations
@@ -29,11 +30,26 @@ from fieldfit.data.features import load_stop_words, preset, preset_names
 from fieldfit.data.label_lists import encode_labels, flatten_labels
 from fieldfit.data.sequences import Sequences
 from fieldfit.data.templates import FeatureSpec, parse_templates, read_templates
+from fieldfit.shards.backend import Backend
+from fieldfit.shards.pieces import Pieces
+from fieldfit.shards.sentence_files import SentenceFiles
 from fieldfit.types import DataError, FieldfitWarning, IntArray
 
 
-def learn_sequences(X: Any, y: Any, features: Any, min_count: int) -> tuple[Encoder, Sequences]:
-    """Learn the features and labels of training data; returns the encoder and the sentences encoded."""
+def learn_sequences(
+    X: Any, y: Any, features: Any, min_count: int, backend: Backend | None = None
+) -> tuple[Encoder, Sequences | Pieces]:
+    """Learn the features and labels of training data; returns the encoder and the sentences encoded.
+
+    `SentenceFiles` are read where ``backend`` has them; None: in this process.
+    """
+    if isinstance(X, SentenceFiles):
+        if y is not None:
+            raise DataError("Files of sentences have their labels: leave y out.")
+        attributes = X.files[0].attributes
+        spec = None if attributes else feature_spec(features, X.width(backend))
+        learnt = X.learn(spec, min_count, backend)
+        return learnt, X.encoded(learnt)
     if isinstance(X, AttributeText):
         return AttributeEncoder.fit(X, y, min_count=min_count)
     if isinstance(X, ColumnText):
@@ -64,7 +80,7 @@ def encode_sequences(encoder: Encoder, X: Any, y: Any = None, *, unknown_labels:
                 [label for sentence in labels for label in sentence], lengths, encoder.labels, unknown_labels
             )
             text = columns_from_lists(*_columns(X, encoder.n_columns - 1), labels)
-        return _with_pairs(encoder, text, encoder.encode(text, unknown_labels=unknown_labels))
+        return encoder.with_pairs(text, encoder.encode(text, unknown_labels=unknown_labels))
     if isinstance(encoder, ArrayEncoder):
         return encoder.encode(X, y, unknown_labels=unknown_labels)
     assert isinstance(encoder, AttributeEncoder)
@@ -103,7 +119,7 @@ def _learn_columns(text: ColumnText, features: object, min_count: int) -> tuple[
                 f"'tagger', 'columns' or your own templates."
             ) from error
     encoder, sequences = ColumnEncoder.fit(text, spec, min_count=min_count)
-    return encoder, _with_pairs(encoder, text, sequences)
+    return encoder, encoder.with_pairs(text, sequences)
 
 
 def _tell_unused(spec: FeatureSpec, text: ColumnText) -> None:
@@ -223,24 +239,3 @@ def _with_labels(text: ColumnText, y: Any) -> ColumnText:
     flat = list(map(str, flatten_labels(y, lengths)))
     columns = [text.sentences(column) for column in range(text.n_columns)]
     return columns_from_lists(*columns, split_sentences(flat, text.offsets))
-
-
-def _with_pairs(encoder: ColumnEncoder, text: ColumnText, states: Sequences) -> Sequences:
-    """The features of label pairs after each token's own, with codes from ``encoder.n_features`` on."""
-    if not encoder.n_pair_features:
-        return states
-    pairs = encoder.encode_pairs(text)
-    indices = np.empty(len(states.indices) + len(pairs.indices), dtype=np.int32)
-    state_places = np.arange(len(states.indices)) + np.repeat(pairs.indptr[:-1], np.diff(states.indptr))
-    more = np.arange(len(pairs.indices)) + np.repeat(states.indptr[1:], np.diff(pairs.indptr))
-    indices[state_places] = states.indices
-    indices[more] = pairs.indices + np.int32(encoder.n_features)
-    return Sequences(
-        offsets=states.offsets,
-        indptr=states.indptr + pairs.indptr,
-        indices=indices,
-        values=None,
-        labels=states.labels,
-        n_features=encoder.n_features + encoder.n_pair_features,
-        n_labels=states.n_labels,
-    )

@@ -19,10 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
+from fieldfit.data.outline import Outline
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.threads import one_blas_thread
-from fieldfit.types import Array, Arrays, BoolArray, FloatArray, IntArray, ModelError, Plain
+from fieldfit.types import Array, Arrays, BoolArray, DataError, FloatArray, IntArray, ModelError, Plain
 from fieldfit.words import counted
 
 if TYPE_CHECKING:
@@ -295,7 +296,9 @@ QUESTIONS = frozenset(
         "expected_states",
         "located_scores",
         "never_varying",
+        "outline",
         "read_file",
+        "read_piece",
         "refuse_constant",
         "sample_flops",
         "selection_cost",
@@ -455,6 +458,14 @@ class Model(ABC):
         ['age:vote']
         """
         return self
+
+    def read_piece(self, data: object, *, sample_weight: str | None, weight_kind: str) -> Dataset:
+        """The samples of one piece of the data, where it is held. A column may be missing everywhere in a piece."""
+        raise DataError(f"A {self.kind} model reads its samples in this process, not in pieces.")
+
+    def outline(self, dataset: Dataset) -> Outline:
+        """What must be known of one piece of the data before a fit."""
+        raise DataError(f"A {self.kind} model reads its samples in this process, not in pieces.")
 
     def read_file(
         self,

@@ -18,6 +18,7 @@ from fieldfit.data.sequences import Sequences, as_sequences
 from fieldfit.docstrings import filled
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.chain_decoding import ScoredChains
+from fieldfit.models.chain_outline import KnownSequences, SequenceOutline
 from fieldfit.models.chain_problem import Windows, selected_windows
 from fieldfit.models.cost import SEQUENCE_POLICIES, sequence_flops
 from fieldfit.policies.policy import BoundPolicy
@@ -125,6 +126,16 @@ class ChainModel(Model):
             raise DataError(f"The {sequences.n} sequences have no tokens. Give at least one sequence with a token.")
         return sequences.weighted(sample_weight, weight_kind).grouped(groups)
 
+    def read_piece(self, data: object, *, sample_weight: str | None, weight_kind: str) -> Sequences:
+        """The encoded sequences of one piece."""
+        if sample_weight is not None:
+            raise DataError("Sentences in files have no weights: leave sample_weight out.")
+        return self._checked(data)
+
+    def outline(self, dataset: Dataset) -> SequenceOutline:
+        """The lengths of the sequences; the weights do not depend on what occurs."""
+        return SequenceOutline.of(self._checked(dataset), None)
+
     def candidate_policies(self, structure: Structure) -> tuple[str, ...]:
         """Windows of one to three tokens, whole sequences drawn at once, and the full likelihood."""
         return SEQUENCE_POLICIES
@@ -135,7 +146,9 @@ class ChainModel(Model):
 
     def structure(self, dataset: Dataset) -> SequenceStructure:
         """Return the lengths of the sequences, as policies need them."""
-        return SequenceStructure(np.diff(as_sequences(dataset).offsets))
+        if isinstance(dataset, KnownSequences):
+            return SequenceStructure(dataset.lengths)
+        return SequenceStructure(as_sequences(dataset).lengths)
 
     def compile(self, dataset: Dataset, selection: Selection) -> Problem:
         """Compile sequences and selected windows to read-only arrays."""

@@ -29,6 +29,7 @@ from fieldfit.models.chain import MOST_FEATURES, MOST_LABELS, SHARED, ChainModel
 from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import ChainLayout, ChainNames, feature_sizes, observed_columns
 from fieldfit.models.chain_layout_check import checked_layout
+from fieldfit.models.chain_outline import KnownSequences, SequenceOutline
 from fieldfit.models.chain_problem import ChainProblem, Windows, chain_tokens
 from fieldfit.models.chain_sampling import sample_labels
 from fieldfit.models.couplings import Couplings
@@ -295,6 +296,8 @@ class ChainCRF(ChainModel):
 
         Labels may be unknown (−1) in some tokens, but not in all.
         """
+        if isinstance(dataset, KnownSequences):
+            return self if dataset.layout is None else self._with(dataset.layout, self.labels, self.features)
         sequences = as_sequences(dataset)
         if sequences.n_tokens and int(sequences.labels.max()) < 0:
             raise DataError(
@@ -306,6 +309,12 @@ class ChainCRF(ChainModel):
         if self._layout.sizes is not None or (sizes := feature_sizes(self._checked(sequences))) is None:
             return self
         return self._with(replace(self._layout, sizes=sizes), self.labels, self.features)
+
+    def outline(self, dataset: Dataset) -> SequenceOutline:
+        """The lengths of the sequences, and the weights that occur in them."""
+        sequences = self._checked(dataset)
+        layout = self.observe(sequences).layout if self._layout is None else self._layout
+        return SequenceOutline.of(sequences, None if layout is self._layout and layout.sizes is not None else layout)
 
     def coupling_matrix(self, theta: ArrayLike) -> Couplings:
         """Return the weights of all transitions; row and column are the label before and after."""

@@ -207,9 +207,20 @@ def observed_columns(sequences: Sequences, chosen: IntArray | None) -> tuple[Int
 
 def feature_sizes(dataset: Sequences) -> FloatArray | None:
     """The power of two nearest to the largest absolute value of each feature (n_features,); None where all are 1."""
+    largest = largest_values(dataset)
+    return None if largest is None else powers_of_two(largest)
+
+
+def largest_values(dataset: Sequences) -> FloatArray | None:
+    """The largest absolute value of each feature (n_features,), 0 where it does not occur; None where all values are 1."""
     if dataset.values is None:
         return None
     largest = np.zeros(dataset.n_features)
     np.maximum.at(largest, dataset.indices, np.abs(dataset.values))
+    return largest
+
+
+def powers_of_two(largest: FloatArray) -> FloatArray | None:
+    """The power of two nearest to each value, 1 for 0; None where all are 1."""
     sizes: FloatArray = np.exp2(np.round(np.log2(np.where(largest > 0, largest, 1.0))))
     return sizes if np.any(sizes != 1.0) else None

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from fieldfit.arguments import count_of, seed
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
+from fieldfit.data.outline import TableOutline
 from fieldfit.data.samples import Table, as_table
 from fieldfit.inference import ExactInference, FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
@@ -246,6 +247,26 @@ class FieldModel(Model):
             header=header,
             rename=False,
         )
+
+    def read_piece(self, data: object, *, sample_weight: str | None, weight_kind: str) -> Table:
+        """The samples of one piece, with the model's states, or as they are where they have them."""
+        from fieldfit.data.table import read_table
+
+        if isinstance(data, Table) and data.states == tuple(map(tuple, self.states)) and not self.named:
+            return data
+        return read_table(
+            data,
+            states=self.states,
+            names=self.names if self.named else None,
+            sample_weight=sample_weight,
+            weight_kind=data.weight_kind if isinstance(data, Table) else weight_kind,
+            part=True,
+            rename=False,
+        )
+
+    def outline(self, dataset: Dataset) -> TableOutline:
+        """Names, states and ranges of the columns."""
+        return TableOutline.of(as_table(dataset))
 
     def as_field(self, what: str) -> FieldModel:
         """The model itself."""

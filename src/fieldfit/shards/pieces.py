@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
-from fieldfit.models.field import FieldModel
 from fieldfit.shards.folder import INDEX, ShardFolder, open_folder
 from fieldfit.types import DataError, FloatArray
 
@@ -80,25 +79,10 @@ class Reading:
     weight_kind: str
     copies: bool
 
-    def table(self, raw: Any) -> Dataset:
+    def samples(self, raw: object) -> Dataset:
         """The samples of one piece. A column may be missing everywhere in a piece, though not in all of them."""
-        from fieldfit.data.table import read_table
-
-        assert isinstance(self.model, FieldModel)
-        model = self.model
-        if isinstance(raw, Table) and raw.states == tuple(map(tuple, model.states)) and not model.named:
-            table = raw
-        else:
-            table = read_table(
-                raw,
-                states=model.states,
-                names=model.names if model.named else None,
-                sample_weight=self.sample_weight,
-                weight_kind=raw.weight_kind if isinstance(raw, Table) else self.weight_kind,
-                part=True,
-                rename=False,
-            )
-        return table.copies() if self.copies else table
+        dataset = self.model.read_piece(raw, sample_weight=self.sample_weight, weight_kind=self.weight_kind)
+        return dataset.copies() if self.copies else dataset
 
 
 @dataclass(frozen=True)
@@ -110,7 +94,7 @@ class PieceSource:
 
     def read(self) -> Dataset:
         """The samples."""
-        return self.reading.table(self.piece.load())
+        return self.reading.samples(self.piece.load())
 
     def weights(self, dataset: Dataset) -> FloatArray | None:
         """Their weights."""
@@ -127,6 +111,8 @@ class Pieces:
 
 def as_pieces(data: Any) -> Pieces | None:
     """Data that come in pieces, or None where a model's `read` takes them as they are."""
+    if isinstance(data, Pieces):
+        return data
     if isinstance(data, ShardFolder):
         return Pieces(tuple(FolderPiece(data, number) for number in range(len(data.files))), data)
     if isinstance(data, str | os.PathLike):
@@ -149,10 +135,15 @@ def _from_path(path: str) -> Pieces | None:
         return Pieces((FilePiece(path),))
     if not glob.has_magic(path) or os.path.exists(path):
         return None
-    found = sorted(glob.glob(path))
+    return Pieces(tuple(map(FilePiece, matching(path))))
+
+
+def matching(pattern: str) -> list[str]:
+    """The files that a pattern matches, in the order of their names."""
+    found = sorted(glob.glob(pattern))
     if not found:
-        raise DataError(f"No file matches {path}. Check the pattern.")
-    return Pieces(tuple(map(FilePiece, found)))
+        raise DataError(f"No file matches {pattern}. Check the pattern.")
+    return found
 
 
 def _partitions(collection: Any) -> Sequence[Any]:

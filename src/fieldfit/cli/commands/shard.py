@@ -1,4 +1,4 @@
-"""`fieldfit shard`: a table as a folder of shards, for fits that need less memory than their samples."""
+"""`fieldfit shard`: a table or a file of sentences in pieces, for fits on workers or with little memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from fieldfit.cli.output import print_json, say
 
 
 def shard(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV or TSV file with one sample per line.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="CSV or TSV file with one sample per line, or sentences.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="New folder for the shards.")],
     rows: Annotated[int, typer.Option("--rows", min=1, help="Number of rows in a shard.")] = 100_000,
     states: Annotated[
@@ -22,12 +24,30 @@ def shard(
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="A,B,…", help="Columns that are variables. Default: all.")
     ] = None,
+    sentences: Annotated[
+        int | None,
+        typer.Option(
+            "--sentences",
+            min=1,
+            metavar="N",
+            help="The file has sentences (one token per line, a blank line after each); N of them in a shard.",
+        ),
+    ] = None,
     header: HeaderOption = None,
     sample_weight: SampleWeight = None,
     weight_kind: KindOfWeight = WeightKind.importance,
     json: Json = False,
 ) -> None:
-    """Divide a table into shards for `fieldfit fit`."""
+    """Divide a table or a file of sentences into shards for `fieldfit fit`."""
+    if sentences is not None:
+        from fieldfit.shards.making_sentences import divide_sentences
+
+        count, files = divide_sentences(data, out, sentences)
+        if json:
+            print_json({"folder": str(out), "shards": files, "samples": count})
+        else:
+            say(f"{count:,} sentences in {files:,} files: {out}")
+        return
     from fieldfit.cli.values import as_list, as_states
     from fieldfit.shards.making import TextTable, make_shards
 

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fieldfit.cli.chain_training import TrainingOptions, say_fit
-from fieldfit.cli.chains import Format, LabelledFile, SeparatorOption, as_sigma2, load_tagger, read_sentences
+from fieldfit.cli.chains import (
+    Format,
+    LabelledFile,
+    SeparatorOption,
+    as_separator,
+    as_sigma2,
+    load_tagger,
+    read_sentences,
+)
+from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, opened_backend
 from fieldfit.cli.invocation import signed
 from fieldfit.cli.options import with_options
 from fieldfit.cli.planning import ChainPlanOptions, run_plan
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
     from fieldfit.data.sequences import Sequences
     from fieldfit.estimators.crf_tagger import CRFTagger
     from fieldfit.models.chain_crf import ChainCRF
+    from fieldfit.shards.sentence_files import SentenceFiles
     from fieldfit.types import Plain
 
 
@@ -93,9 +103,24 @@ class CRFOptions:
         """The sentences of a file."""
         return read_sentences(path, self.kind, self.separator)
 
+    def files(self, path: Path) -> SentenceFiles | None:
+        """The files of a folder or of a pattern; None for one file."""
+        from glob import has_magic
+
+        from fieldfit.shards.making_sentences import ENDING
+        from fieldfit.shards.sentence_files import SentenceFiles
+
+        pattern = str(path / f"*{ENDING}") if path.is_dir() else str(path)
+        if not has_magic(pattern) or path.is_file():
+            return None
+        return SentenceFiles.matching(pattern, separator=as_separator(self.separator), format=self.kind.value)
+
     def read(self, path: Path) -> tuple[ChainCRF, Sequences]:
         """The model, with the weights that the sentences show, and the sentences."""
-        _, model, sequences = self.tagger().prepare(self.text(path))
+        from fieldfit.data.sequences import as_sequences
+
+        _, model, data = self.tagger().prepare(self.text(path))
+        sequences = as_sequences(data)
         return model.complete(sequences), sequences
 
 
@@ -134,8 +159,16 @@ def fit(
     method: Annotated[
         ChainMethod, typer.Option("--method", help="Optimiser; sgd: stochastic gradients, good after few iterations.")
     ] = ChainMethod.auto,
+    workers: Workers = None,
+    cluster: Cluster = None,
+    worker_timeout: WorkerTimeout = None,
+    shards: ShardsOption = None,
 ) -> None:
-    """Fit a linear-chain CRF (a tagger) to sentences. The label is the last column of the file."""
+    """Fit a linear-chain CRF (a tagger) to sentences. The label is the last column of the file.
+
+    FILE may be a pattern such as 'data/*.conll', or a folder that `fieldfit shard --sentences` made: the files are then
+    read where they are evaluated, one piece each.
+    """
     from fieldfit.cli.output import collected_warnings, print_json
     from fieldfit.cli.progress import shown_progress
     from fieldfit.cli.weighting import weights_option
@@ -156,14 +189,18 @@ def fit(
         random_state=options.seed,
     )
     begin = None if stopping.start is None else load_tagger(stopping.start)
-    text = model.text(train)
+    data: SentenceFiles | ColumnText | AttributeText | None = model.files(train)
+    target = None
+    if data is None:
+        data = model.text(train)
+        target = options.tol * _count(data)
     development = None if stopping.dev is None else model.text(stopping.dev)
-    target = options.tol * _count(text)
     with (
+        opened_backend(workers, cluster, worker_timeout) as backend,
         collected_warnings() as warned,
         shown_progress(options.progress, options.json, options.max_iter, target) as progress,
     ):
-        tagger.fit(text, X_dev=development, start=begin, progress=progress)
+        tagger.fit(data, X_dev=development, start=begin, progress=progress, backend=backend, shards=shards)
     if options.out is not None:
         tagger.fit_ = signed(tagger.fit_)
         tagger.save(options.out)

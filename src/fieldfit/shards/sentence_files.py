@@ -1,0 +1,189 @@
+"""Files of sentences as pieces of one corpus: features are learnt where the files are read, and so are the sentences."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from glob import has_magic
+from typing import Any, NoReturn
+
+from fieldfit.data.attribute_encoder import AttributeEncoder
+from fieldfit.data.attributes import AttributeText
+from fieldfit.data.column_encoder import ColumnEncoder
+from fieldfit.data.columns import ColumnText, parse_columns, read_columns
+from fieldfit.data.crfsuite_text import read_crfsuite
+from fieldfit.data.dataset import Dataset
+from fieldfit.data.encoder_parts import AttributePart, ColumnPart
+from fieldfit.data.encoders import Encoder
+from fieldfit.data.features import load_stop_words
+from fieldfit.data.sequences import Sequences
+from fieldfit.data.templates import FeatureSpec
+from fieldfit.shards.backend import Backend, LocalBackend
+from fieldfit.shards.pieces import Pieces, matching
+from fieldfit.shards.shard import Shard
+from fieldfit.types import DataError, FileAccessError, FloatArray
+
+#: Bytes from which the number of columns is read.
+_FIRST = 1 << 16
+
+
+@dataclass(frozen=True)
+class SentenceFile:
+    """One file: columns, or CRFsuite's format."""
+
+    path: str
+    separator: str | None = None
+    attributes: bool = False
+
+    def read(self) -> ColumnText | AttributeText:
+        """The whole text."""
+        return read_crfsuite(self.path) if self.attributes else read_columns(self.path, separator=self.separator)
+
+    def width(self) -> int:
+        """The number of columns of the first token; 0 where there is none."""
+        try:
+            with open(self.path, "rb") as file:
+                packed = file.read(2) == b"\x1f\x8b"
+            with gzip.open(self.path) if packed else open(self.path, "rb") as file:
+                first = file.read(_FIRST).decode("utf-8", "ignore")
+        except (OSError, EOFError) as error:
+            raise FileAccessError(f"{self.path} cannot be read ({error}). Check the path.") from error
+        line = next((line for line in first.splitlines() if line.strip()), "")
+        text = parse_columns(line, separator=self.separator, source=self.path)
+        return text.n_columns if text.n_tokens else 0
+
+
+@dataclass(frozen=True)
+class SentencePiece:
+    """A file and the encoder of the corpus."""
+
+    file: SentenceFile
+    encoder: Encoder
+
+    def load(self) -> Sequences:
+        """The encoded sentences."""
+        text, encoder = self.file.read(), self.encoder
+        if isinstance(text, ColumnText):
+            assert isinstance(encoder, ColumnEncoder)
+            return encoder.with_pairs(text, encoder.encode(text))
+        assert isinstance(encoder, AttributeEncoder)
+        return encoder.encode(text)
+
+
+@dataclass(frozen=True)
+class SentenceFiles:
+    r"""Files of sentences with labels.
+
+    Parameters
+    ----------
+    files : tuple of SentenceFile
+        The files, in the order of the sentences.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import fieldfit as ff
+    >>> from fieldfit.chains import SentenceFiles
+    >>> for number, words in enumerate(["the D\ndog N\n", "a D\ncat N\n"]):
+    ...     length = Path(f"part-{number}.conll").write_text(words)
+    >>> tagger = ff.CRFTagger(sigma2=1).fit(SentenceFiles.matching("part-*.conll"))
+    >>> tagger.predict([[["the"], ["cat"]]])
+    [['D', 'N']]
+    """
+
+    files: tuple[SentenceFile, ...]
+
+    @classmethod
+    def matching(
+        cls,
+        pattern: str | os.PathLike[str] | Sequence[os.PathLike[str]],
+        *,
+        separator: str | None = None,
+        format: str = "columns",
+    ) -> SentenceFiles:
+        """The files that match a pattern such as ``"data/*.conll"``, in the order of their names, or listed files.
+
+        Parameters
+        ----------
+        pattern : str, Path or sequence of Path
+            A pattern, one file, or files in the order of their sentences.
+        separator : str or None, default: None
+            Text between columns. None: any run of spaces and tabs.
+        format : {"columns", "crfsuite"}, default: "columns"
+            Format of the files.
+
+        Returns
+        -------
+        SentenceFiles
+        """
+        if format not in ("columns", "crfsuite"):
+            raise DataError(f"The format of sentences is {format!r}; it must be 'columns' or 'crfsuite'.")
+        if isinstance(pattern, str | os.PathLike):
+            path = os.fspath(pattern)
+            paths = matching(path) if has_magic(path) and not os.path.exists(path) else [path]
+        else:
+            paths = [os.fspath(path) for path in pattern]
+        return cls(tuple(SentenceFile(path, separator, format == "crfsuite") for path in paths))
+
+    def width(self, backend: Backend | None = None) -> int:
+        """The number of columns."""
+        found = [width for width in self._ask(_Width(), backend) if width]
+        if not found:
+            raise DataError(f"The {len(self.files)} files have no tokens; there is nothing to learn features from.")
+        return int(found[0])
+
+    def learn(self, spec: FeatureSpec | None, min_count: int = 1, backend: Backend | None = None) -> Encoder:
+        """Learn features and labels: each file where it is read, joined here in the order of the files."""
+        if min_count < 1:
+            raise DataError(f"min_count must be at least 1; got {min_count}.")
+        words = load_stop_words() if spec is not None and spec.uses_stop_words else ()
+        parts = [part for part in self._ask(_Learn(spec, words), backend) if part is not None]
+        if not parts:
+            raise DataError(f"The {len(self.files)} files have no tokens; there is nothing to learn features from.")
+        encoder: Encoder = reduce(lambda first, second: first.joined(second), parts).finished(min_count)
+        return encoder
+
+    def encoded(self, encoder: Encoder) -> Pieces:
+        """The sentences as data for `fit`, encoded where they are read."""
+        return Pieces(tuple(SentencePiece(file, encoder) for file in self.files))
+
+    def _ask(self, question: _Width | _Learn, backend: Backend | None) -> list[Any]:
+        placed = (backend or LocalBackend()).place([_Elsewhere()] * len(self.files))
+        return placed.each(question, own=self.files)
+
+
+@dataclass(frozen=True)
+class _Elsewhere:
+    """The source of shards that are only asked about files."""
+
+    def read(self) -> NoReturn:
+        raise DataError("These shards have no samples.")
+
+    def weights(self, dataset: Dataset) -> FloatArray | None:
+        return None
+
+
+@dataclass(frozen=True)
+class _Width:
+    """How many columns a file has."""
+
+    def __call__(self, shard: Shard, shared: dict[str, Any], own: SentenceFile) -> int:
+        return own.width()
+
+
+@dataclass(frozen=True)
+class _Learn:
+    """What a file has of the features ``spec`` (None: its attributes); None for a file without tokens."""
+
+    spec: FeatureSpec | None
+    stop_words: tuple[str, ...]
+
+    def __call__(self, shard: Shard, shared: dict[str, Any], own: SentenceFile) -> ColumnPart | AttributePart | None:
+        text = own.read()
+        if isinstance(text, AttributeText):
+            return AttributePart.of(text) if text.labels else None
+        assert self.spec is not None
+        return ColumnPart.of(text, self.spec, self.stop_words) if text.n_tokens else None
