@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*)
 
-.PHONY: demo test test-fast reproduce docs check unit coverage package format stubs sanitize bench bench-quick clean
+.PHONY: demo test test-fast fuzz reproduce docs check unit coverage package format stubs sanitize bench bench-quick clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m fieldfit.demo --out demo-output
@@ -25,6 +25,14 @@ bench: $(VENV)/.installed
 
 bench-quick: $(VENV)/.installed
 	$(BIN)/python benchmarks/write_page.py --quick --keep
+
+# Every reader with changed input, at random and by coverage; hours. Cases that found new branches: FUZZED/TARGET.
+CASES := 1000000
+FUZZED := build/fuzzed
+fuzz: $(VENV)/.installed
+	$(BIN)/python -m tests.fuzz --cases $(CASES)
+	for target in $$($(BIN)/python -m tests.fuzz --list); do \
+	  $(BIN)/python -m tests.fuzz.guided $$target --cases $(CASES) --found $(FUZZED)/$$target || exit 1; done
 
 # The site, with warnings as errors: docs/_build/index.html.
 docs: $(VENV)/.installed

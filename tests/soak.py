@@ -2,7 +2,9 @@
 
 Fits, plans, saves and loads, Ctrl-C, checkpoints, forks, threads, taggers, sums over shards and damaged files follow each
 other at random. Each action compares its result with what it must be, mostly bit by bit. The memory of the process is
-measured after each action: a leak is a slope. Exits with 1 if an action failed.
+measured after each action, in three ways: pages that are resident, bytes that C code has allocated and not freed, and
+blocks that Python's own allocator has given out and not got back. A leak shows in the last two; resident pages also grow when
+freed memory lies between memory in use. Exits with 1 if an action failed.
 """
 
 import argparse
@@ -157,12 +159,44 @@ _seeds: dict = {}
 ACTIONS = [fits, fits, shards, plans, saves, interrupts, checkpoints, forks, threads, taggers, files]
 
 
-def resident():
-    """Megabytes of this process, without those that the C library keeps for its threads after they were freed."""
+class _Allocations(ctypes.Structure):
+    """What ``mallinfo2`` of the GNU C library returns."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+#: What is measured after each action.
+MEASURES = ("resident_mb", "resident_without_files_mb", "allocated_mb", "python_blocks")
+
+
+def memory(library=ctypes.CDLL("libc.so.6")):
+    """Resident megabytes, those that are not parts of files, megabytes that C code has allocated, and blocks of Python's allocator in use (MEASURES)."""
     gc.collect()
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+    library.malloc_trim(0)
+    library.mallinfo2.restype = _Allocations
+    info = library.mallinfo2()
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    resident, files = (int(status[name].split()[0]) / 1024 for name in ("VmRSS", "RssFile"))
+    return resident, resident - files, (info.uordblks + info.hblkhd) / 2**20, sys.getallocatedblocks()
+
+
+def course(at, used):
+    """Medians over tenths of the run, and the slope for an hour over its second half with its standard error."""
+    parts = [round(float(np.median(part)), 1) for part in np.array_split(used, 10)]
+    half = len(at) // 2
+    hours, late = at[half:] / 3600, used[half:]
+    blocks = np.array([(h.mean(), u.mean()) for h, u in zip(np.array_split(hours, 20), np.array_split(late, 20))]).T
+    (slope, _), covariance = np.polyfit(*blocks, 1, cov=True)
+    return {
+        "tenths": parts,
+        "most": round(float(used.max()), 1),
+        "slope_per_hour": [round(float(slope), 2), round(float(covariance[0, 0] ** 0.5), 2)],
+    }
 
 
 def main():
@@ -170,6 +204,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--report", type=Path, help="JSON file for the report")
+    parser.add_argument("--trace", type=Path, help="NumPy file for the time and the memory after each action")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     began, number, done, failures = time.monotonic(), 0, Counter(), []
@@ -186,21 +221,17 @@ def main():
                 traceback.print_exc(limit=-3)
             done[action.__name__] += 1
             number += 1
-            trace.append((time.monotonic() - began, resident()))
-    at, used = np.array(trace)[len(trace) // 4 :].T  # the first quarter fills caches
-    slope = float(np.polyfit(at / 3600, used, 1)[0])
+            trace.append((time.monotonic() - began, *memory()))
+            if options.trace and number % 50 == 0:
+                np.save(options.trace, np.array(trace))
+    at, *used = np.array(trace).T
     report = {
         "minutes": round((time.monotonic() - began) / 60, 1),
         "processor_minutes": round(time.process_time() / 60, 1),
         "actions": number,
         "by_action": dict(done),
         "failures": failures,
-        "resident_mb": {
-            "after a quarter": round(used[0], 1),
-            "end": round(used[-1], 1),
-            "most": round(used.max(), 1),
-        },
-        "slope_mb_per_hour": round(slope, 2),
+        **{name: course(at, values) for name, values in zip(MEASURES, used, strict=True)},
     }
     print(json.dumps(report, indent=1))
     if options.report:

@@ -5,7 +5,7 @@ import sys
 import time
 import traceback
 
-from tests.fuzz.targets import SEEDS, run_case
+from tests.fuzz.targets import SEEDS, beginnings, run_case
 
 
 def main():
@@ -13,12 +13,16 @@ def main():
     parser.add_argument("--cases", type=int, default=1_000_000, help="cases of each target")
     parser.add_argument("--first", type=int, default=0, help="number of the first case: cases are repeatable")
     parser.add_argument("--target", choices=[target.__name__ for target in SEEDS], help="only this target")
+    parser.add_argument("--list", action="store_true", help="print the names of the targets")
     options = parser.parse_args()
+    if options.list:
+        print("\n".join(target.__name__ for target in SEEDS))
+        return 0
     failed = 0
-    for target, make in SEEDS.items():
+    for target in SEEDS:
         if options.target not in (None, target.__name__):
             continue
-        seeds, refused, wrong, began = make(), 0, 0, time.perf_counter()
+        seeds, refused, wrong, began = beginnings(target), 0, 0, time.perf_counter()
         for number in range(options.first, options.first + options.cases):
             try:
                 refused += run_case(target, seeds, number)

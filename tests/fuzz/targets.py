@@ -1,8 +1,14 @@
-"""What comes from strangers, as functions of bytes: each must end well or with an error of fieldfit."""
+"""What comes from strangers, as functions of bytes: each must end well or with an error of fieldfit.
 
+``SEEDS`` has the targets with the contents from which cases are made. `guided` adds what it found in ``corpus``.
+"""
+
+import contextlib
+import functools
 import io
 import json
 import random
+import sqlite3
 import tempfile
 import zipfile
 from pathlib import Path
@@ -12,6 +18,8 @@ import numpy as np
 import fieldfit as ff
 from fieldfit.types import FieldfitError
 
+#: Cases that took branches of their own, in a folder for each target.
+CORPUS = Path(__file__).parent / "corpus"
 #: Fragments that mutations put in: separators, digits beyond any type, signs of the formats.
 FRAGMENTS = [
     b"", b"0", b"1", b"-1", b"9" * 30, b"9" * 5000, b"1e999", b"nan", b"inf", b"\x00", b"\xff", b"\n", b"\t", b",", b'"',
@@ -76,6 +84,109 @@ def shard_index(content):
         open_folder(folder)
 
 
+def sweep_file(content):
+    """The TOML file of a sweep."""
+    from fieldfit.sweep import read_sweep
+
+    read_sweep(_file(content, ".toml"))
+
+
+def sweep_store(content):
+    """The bytes of the store of a sweep."""
+    from fieldfit.sweep import open_sweep
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.sweep"
+        path.write_bytes(content)
+        sweep = open_sweep(path)
+        sweep.frame(unfinished=True)
+        sweep.summary()
+
+
+def store_values(content):
+    """A store whose values are changed (the content decides which), read, and then run to its end."""
+    from fieldfit.sweep import open_sweep, run_sweep
+
+    source = random.Random(content)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.sweep"
+        path.write_bytes(_store())
+        _change_store(path, source)
+        with contextlib.suppress(FieldfitError):
+            sweep = open_sweep(path)
+            sweep.frame(unfinished=True)
+            sweep.summary()
+        run_sweep(_sweep(), path, progress=False)
+
+
+def _sweep():
+    from fieldfit.sweep import Sweep
+
+    return Sweep(fuzz_cell, {"x": [1, 2, 3]}, name="a")
+
+
+def fuzz_cell(coordinates, seed):
+    """The experiment of `store_values`."""
+    return {"y": coordinates["x"] ** 2}
+
+
+@functools.cache
+def _store():
+    """A store with done and waiting cells, and a worker."""
+    from fieldfit.sweep import run_sweep
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.sweep"
+        run_sweep(_sweep(), path, progress=False)
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(
+                "UPDATE cells SET status = 'waiting', result = NULL, finished = NULL WHERE position = 1"
+            )
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA journal_mode = DELETE")
+        return path.read_bytes()
+
+
+def _change_store(path, source):
+    """Change, add or delete one to three values."""
+    values = [
+        None,
+        0,
+        1,
+        2,
+        -1,
+        2**62,
+        1.5,
+        "",
+        "x",
+        "waiting",
+        "running",
+        "done",
+        "failed",
+        "{}",
+        "[1]",
+        "NaN",
+        b"\xff",
+        "9" * 5000,
+    ]
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for _ in range(source.randint(1, 3)):
+            table = source.choice(tables)
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            rows = [row[0] for row in connection.execute(f"SELECT rowid FROM {table}")]
+            if not rows:
+                continue
+            with contextlib.suppress(sqlite3.Error), connection:
+                where = f"WHERE rowid = {source.choice(rows)}"
+                if source.random() < 0.1:
+                    connection.execute(f"DELETE FROM {table} {where}")
+                else:
+                    connection.execute(
+                        f"UPDATE {table} SET {source.choice(columns)} = ? {where}", [source.choice(values)]
+                    )
+
+
 def _file(content, suffix):
     path = Path(tempfile.gettempdir()) / f"fieldfit-fuzz-{random.getrandbits(48):x}{suffix}"
     path.write_bytes(content)
@@ -86,6 +197,7 @@ def _file(content, suffix):
 _made: list[Path] = []
 
 
+@functools.cache
 def saved_seeds():
     """A Boltzmann machine, a Potts model and a CRF with the encoder of its tagger."""
     machine, potts = ff.BoltzmannMachine(3), ff.Potts(3, 2)
@@ -115,7 +227,19 @@ SEEDS = {
             "total_weight": 3.0, "files": [{"name": "00000.shard", "rows": 3, "digest": "00"}],
         }).encode()
     ],
+    sweep_file: lambda: [
+        b'experiment = "fit-table"\n[axes]\npolicy = ["PL1", "FL"]\nn = { start = 1, stop = 9, count = 3 }\n'
+        b"[constants]\nm = 3\n"
+    ],
+    sweep_store: lambda: [_store()],
+    store_values: lambda: [bytes(8)],
 }  # fmt: skip
+
+
+def beginnings(target):
+    """The seeds of a target and its corpus."""
+    kept = sorted((CORPUS / target.__name__).glob("*"))
+    return [*SEEDS[target](), *(file.read_bytes() for file in kept)]
 
 
 def mutated(content, source):
@@ -193,7 +317,9 @@ def _change(value, source):
 
 
 def use(content):
-    """Load a saved fit and ask it for all that it can say without samples."""
+    """A saved fit that is changed (the content decides how), loaded and asked for all that it can say without samples."""
+    source = random.Random(content)
+    content = rearranged(source.choice(saved_seeds()), source)
     fit = ff.load(_file(content, ".ff"))
     str(fit.summary())
     fit.standard_errors(parameters=[0])
@@ -205,18 +331,22 @@ def use(content):
         CRFTagger.load(_file(content, ".ff")).predict([[{"w": "the"}, {"w": "dog"}]])
 
 
-def run_case(target, seeds, number):
-    """Run case ``number``: False if the input was accepted, True if it was refused. Anything else is an error."""
-    source = random.Random(number)
-    content = mutated(source.choice(seeds), source) if target is not use else rearranged(source.choice(seeds), source)
+def accepted(target, content):
+    """Whether a target accepts the content; False if it refuses it. Anything else is an error."""
     try:
         target(content)
     except FieldfitError:
-        return True
+        return False
     finally:
         while _made:
             _made.pop().unlink(missing_ok=True)
-    return False
+    return True
 
 
-SEEDS[use] = saved_seeds
+def run_case(target, seeds, number):
+    """Run case ``number``: False if the input was accepted, True if it was refused."""
+    source = random.Random(number)
+    return not accepted(target, mutated(source.choice(seeds), source))
+
+
+SEEDS[use] = lambda: [bytes(8)]
