@@ -3,8 +3,8 @@
 Fits, plans, saves and loads, Ctrl-C, checkpoints, forks, threads, taggers, sums over shards and damaged files follow each
 other at random. Each action compares its result with what it must be, mostly bit by bit. The memory of the process is
 measured after each action, in three ways: pages that are resident, bytes that C code has allocated and not freed, and
-blocks that Python's own allocator has given out and not got back. A leak shows in the last two; resident pages also grow when
-freed memory lies between memory in use. Exits with 1 if an action failed.
+blocks that Python's own allocator has given out and not got back. A leak shows in the last two; resident pages also grow
+when freed memory lies between memory in use. Exits with 1 if an action failed.
 """
 
 import argparse
@@ -174,9 +174,10 @@ class _Allocations(ctypes.Structure):
 MEASURES = ("resident_mb", "resident_without_files_mb", "allocated_mb", "python_blocks")
 
 
-def memory(library=ctypes.CDLL("libc.so.6")):
-    """Resident megabytes, those that are not parts of files, megabytes that C code has allocated, and blocks of Python's allocator in use (MEASURES)."""
+def memory():
+    """MEASURES: resident megabytes, those not of files, those that C code has allocated, blocks of Python in use."""
     gc.collect()
+    library = ctypes.CDLL("libc.so.6")
     library.malloc_trim(0)
     library.mallinfo2.restype = _Allocations
     info = library.mallinfo2()
@@ -190,7 +191,8 @@ def course(at, used):
     parts = [round(float(np.median(part)), 1) for part in np.array_split(used, 10)]
     half = len(at) // 2
     hours, late = at[half:] / 3600, used[half:]
-    blocks = np.array([(h.mean(), u.mean()) for h, u in zip(np.array_split(hours, 20), np.array_split(late, 20))]).T
+    pairs = zip(np.array_split(hours, 20), np.array_split(late, 20), strict=True)
+    blocks = np.array([(h.mean(), u.mean()) for h, u in pairs]).T
     (slope, _), covariance = np.polyfit(*blocks, 1, cov=True)
     return {
         "tenths": parts,
