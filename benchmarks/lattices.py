@@ -31,7 +31,7 @@ def cases(size: int) -> dict[str, tuple[ff.TiedField, list[float], list[str]]]:
     ising = {"states": (-1, 1), "coupling": "product"}
     return {
         "ising": (ff.TiedField.grid(size, size, **ising), [0.1, 0.3, 0.3], ["PL1", "PL2(connected)", rows, combs]),
-        "potts": (ff.TiedField.grid(size, size, states=(0, 1, 2)), [0.1, -0.1, 0.6, 0.6], ["PL1"]),
+        "potts": (ff.TiedField.grid(size, size, states=(0, 1, 2)), [0.1, -0.1, 0.6, 0.6], ["PL1", "PL2(connected)"]),
         "triples": (ff.TiedField.grid(size, size, triples=True), [-0.2, 0.4, 0.4, 0.2], ["PL1"]),
         "covariates": (
             ff.TiedField.grid(size, size, water, directions=False),
@@ -67,6 +67,7 @@ def main() -> None:
     parser.add_argument("models", nargs="*")
     parser.add_argument("--simulated", action="store_true", help="errors from simulation")
     parser.add_argument("--seed", type=int, default=7, help="seed of the lattices")
+    parser.add_argument("--policies", nargs="*", type=int, help="numbers of the policies of each model; default: all")
     chosen = parser.parse_args()
     ff.set_threads(1)
     kind = "model" if chosen.simulated else "robust"
@@ -76,8 +77,11 @@ def main() -> None:
             continue
         draws = model.sample(theta, chosen.replications, random_state=chosen.seed, method="gibbs", thin=50).values
         for number, policy in enumerate(policies):
+            if chosen.policies and number not in chosen.policies:
+                continue
             pairs, seconds = measure(model, theta, policy, draws, kind)
-            print(f"{name} | {names.get(number, policy)} | {pairs} | {seconds:.2f} s", flush=True)
+            label = names.get(number, policy)
+            print(f"{name} | {label} | {pairs} | {seconds:.2f} s", flush=True)
 
 
 if __name__ == "__main__":

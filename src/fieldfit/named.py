@@ -80,10 +80,15 @@ def _matching(pattern: str, names: Sequence[str]) -> list[int]:
 
 
 def nearest_names(name: str, names: Sequence[str]) -> str:
-    """The names that are spelt most like this one, or the first ones."""
-    some = [names[place] for place in range(min(len(names), _MOST_COMPARED))]
-    lowered = {text.lower(): text for text in some}
-    close = [lowered[text] for text in difflib.get_close_matches(name.lower(), list(lowered), 3, 0.6)]
+    """A clause with the names that are spelt most like this one, or the first ones."""
+    close = closest_names(name, names)
     if close:
         return f"the nearest names are {', '.join(map(repr, close))}"
-    return f"the first ones are {some[:5]}"
+    return f"the first ones are {[names[place] for place in range(min(len(names), 5))]}"
+
+
+def closest_names(name: str, names: Sequence[str]) -> list[str]:
+    """At most three names that are spelt like this one."""
+    some = [names[place] for place in range(min(len(names), _MOST_COMPARED))]
+    lowered = {text.lower(): text for text in some}
+    return [lowered[text] for text in difflib.get_close_matches(name.lower(), list(lowered), 3, 0.6)]

@@ -318,3 +318,23 @@ def test_an_interrupt_in_the_standard_errors_loses_no_fit(run, votes, tmp_path, 
     monkeypatch.setattr("fieldfit.api.accuracies.robust_moments", interrupt)
     ran = run("fit", "boltzmann", votes)
     assert (ran.code, "--out was not given" in ran.err) == (130, True)
+
+
+def test_l1_is_on_couplings_only(run, votes):
+    shown = run("fit", "boltzmann", votes, "--l1", "1000", "--json", "--tol", "1e-5").json["parameter"]
+    couplings = {entry["name"]: entry["estimate"] for entry in shown if ":" in entry["name"]}
+    biases = {entry["name"]: entry["estimate"] for entry in shown if ":" not in entry["name"]}
+    assert len(couplings) == 6
+    assert set(couplings.values()) == {0.0}
+    assert all(value != 0 for value in biases.values())
+    tables = run("fit", "potts", votes, "--l1", "1000", "--sigma2", "10", "--json").json["parameter"]
+    assert all((entry["estimate"] == 0) == (":" in entry["name"]) for entry in tables)
+
+
+def test_the_shell_completes_models_and_options():
+    for words, place, expected in (("fieldfit fit po", 2, "potts"), ("fieldfit fit potts --si", 3, "--sigma2")):
+        asked = {**os.environ, "_FIELDFIT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(place)}
+        ran = subprocess.run(
+            [sys.executable, "-m", "fieldfit"], env=asked, capture_output=True, text=True, check=False
+        )
+        assert ran.stdout.split() == [expected]

@@ -6,6 +6,8 @@ import sys
 import numpy as np
 import pytest
 
+from fieldfit.cli.wording import in_options
+
 
 def test_unknown_commands_and_options(refused):
     assert "No such command 'fitt'" in refused("fitt")
@@ -14,6 +16,36 @@ def test_unknown_commands_and_options(refused):
     assert "--method" in refused("fit", "boltzmann", "x.csv", "--method", "magic")
     assert "DATA" in refused("fit", "boltzmann")
     assert "See: fieldfit show --help" in refused("show")
+
+
+def test_the_nearest_name_is_suggested(refused, tmp_path):
+    assert "Did you mean 'fit'? See" in refused("fitt")
+    assert "Did you mean 'potts'?" in refused("fit", "potss", "x")
+    assert "--rows" in refused("show", "x.ff", "--rowz", "3")
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join(f"item{k}" for k in range(20)) + "\n" + ",".join("01" * 10) + "\n" + ",".join("10" * 10))
+    assert "Did you mean 'item17'" in refused("fit", path, "--columns", "itm17,item2")
+
+
+@pytest.mark.parametrize(
+    ("python", "options"),
+    [
+        ("Give more iterations (max_iter).", "Give more iterations (--max-iter)."),
+        ("a penalty (sigma2), or check the data", "a penalty (--sigma2), or check the data"),
+        ("Leave those rows out (wide_rows=\"drop\").", "Leave those rows out (--wide-rows drop)."),
+        ("or with counts (weight_kind='counts').", "or with counts (--weight-kind counts)."),
+        ("random_state is -1; it must", "--seed is -1; it must"),
+        ("fit again with sigma2=None, or", "fit again with no --sigma2, or"),
+        ("Give them again: load(path, data).", "Name their file in the command (--data)."),
+        ("There is no column 'sigma2x'.", "There is no column 'sigma2x'."),
+    ],
+)  # fmt: skip
+def test_messages_speak_of_options(python, options):
+    assert in_options(python) == options
+
+
+def test_penalties_are_named_as_options(refused, votes):
+    assert "--sigma2 of all parameters is -1.0" in refused("fit", votes, "--sigma2=-1")
 
 
 def test_a_command_alone_shows_its_help(run):

@@ -57,6 +57,17 @@ def test_any_coordinates_have_a_seed_that_numpy_and_sqlite_can_hold(coordinates,
     assert seed_of(seed, coordinates) == seed_of(seed, dict(reversed(coordinates.items())))
 
 
+def test_paired_axes_do_not_change_the_seed():
+    axes = {"replicate": [0, 1, 2], "policy": ["PL1", "PL2"]}
+    cells = list(Sweep(numbers, axes, paired=["policy"]).cells())
+    seeds = {(cell.coordinates["replicate"], cell.coordinates["policy"]): cell.seed for cell in cells}
+    assert all(seeds[k, "PL1"] == seeds[k, "PL2"] == seed_of(0, {"replicate": k}) for k in range(3))
+    assert len(set(seeds.values())) == 3
+    assert len({cell.key for cell in cells}) == 6
+    assert Sweep(numbers, axes, paired=["policy"]).definition() != Sweep(numbers, axes).definition()
+    assert "paired" not in Sweep(numbers, axes).definition()
+
+
 def test_arrays_missing_values_and_times_come_back(tmp_path):
     run_sweep(Sweep(numbers, {"a": [1]}), tmp_path / "s")
     row = open_sweep(tmp_path / "s").frame().iloc[0]
@@ -249,6 +260,8 @@ def test_a_damaged_store_or_one_of_another_version_says_so(tmp_path):
         ("experiment = 'sweep_cells:slow'\nwarm_start_axis = 'a'\n[axes]\na = [1]", "has no parameter 'start'"),
         ("experiment = 'fit-table'\nwarm_start_axis = 'b'\n[axes]\na = [1]", "which is not an axis"),
         ("experiment = 'fit-table'\n[axes]\na = {start = 0, stop = 2, count = 2000000}", "at most 1,000,000"),
+        ("experiment = 'fit-table'\npaired = ['b']\n[axes]\na = [1]", "must be a list of axes"),
+        ("experiment = 'fit-table'\npaired = 'a'\n[axes]\na = [1]", "must be a list of axes"),
         ("experiment = ", "is not a TOML file"),
     ],
 )

@@ -25,7 +25,7 @@ def build() -> typer.Typer:
         name="fieldfit",
         help="Markov and conditional random fields by stochastic composite likelihood.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=True,
         rich_markup_mode=None,  # plain help: no colours to lose in a pipe, and it starts faster
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -86,7 +86,8 @@ def _tell(error: Exception) -> int:
         message = error.format_message()
         if message and type(error).__name__ != "NoArgsIsHelpError":
             context = getattr(error, "ctx", None)
-            complain(message.rstrip(".") + "." + (f" See: {context.command_path} --help" if context else ""))
+            ended = message if message.endswith("?") else message.rstrip(".") + "."
+            complain(ended + (f" See: {context.command_path} --help" if context else ""))
         elif message:
             print(message, file=sys.stderr)
         return ERROR

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fieldfit.data.samples import Table
     from fieldfit.models.base import Model
     from fieldfit.shards.folder import ShardFolder
+    from fieldfit.types import FloatArray
 
 
 class Method(StrEnum):
@@ -44,6 +45,10 @@ class FitOptions:
     policy: Annotated[str, typer.Option("--policy", "-p", help="Policy, such as 'PL1 + 0.2*PL2'.")] = "PL1"
     sigma2: Annotated[
         float | None, typer.Option("--sigma2", help="Variance of the Gaussian penalty. Default: no penalty.")
+    ] = None
+    l1: Annotated[
+        float | None,
+        typer.Option("--l1", min=0, help="Weight of the L1 penalty on couplings (not on biases). Default: none."),
     ] = None
     weights: Annotated[
         str | None,
@@ -109,6 +114,7 @@ def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder]], options: FitO
                 table,
                 policy,
                 sigma2=options.sigma2,
+                l1=None if not options.l1 else on_couplings(model, options.l1),
                 weights=betas,
                 random_state=options.seed,
                 method=options.method.value,
@@ -121,6 +127,13 @@ def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder]], options: FitO
                 checkpoint=checkpoint,
             )
         _save_and_show(result, told + warned, options)
+
+
+def on_couplings(model: Model, l1: float) -> FloatArray:
+    """The weight of each parameter: that of ``--l1`` for couplings, 0 for biases and fields, which hold the means."""
+    import numpy as np
+
+    return np.where(model.as_field("--l1").coupling_parameters, l1, 0.0)
 
 
 def _save_and_show(result: Fit, warned: list[str], options: FitOptions) -> None:

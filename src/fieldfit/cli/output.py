@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fieldfit.cli.wording import in_options
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -32,7 +34,7 @@ def prepare_streams() -> None:
 
 def complain(message: str) -> None:
     """One line on stderr."""
-    print("fieldfit:", " ".join(message.split()), file=sys.stderr, flush=True)
+    print("fieldfit:", in_options(" ".join(message.split())), file=sys.stderr, flush=True)
 
 
 def say(message: str) -> None:
@@ -111,7 +113,7 @@ def collected_warnings() -> Iterator[list[str]]:
         try:
             yield messages
         finally:
-            messages += dict.fromkeys(str(warning.message) for warning in caught)
+            messages += dict.fromkeys(in_options(str(warning.message)) for warning in caught)
     for message in messages:
         complain(f"warning: {message}")
 

@@ -28,6 +28,7 @@ from fieldfit.data.labels import (
 )
 from fieldfit.data.rawtable import ADVICE, RawTable, default_names, raw_array, raw_frame, raw_rows
 from fieldfit.data.samples import Table, constant_columns
+from fieldfit.named import closest_names
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 
 __all__ = ["Table", "constant_columns", "read_table"]
@@ -234,7 +235,9 @@ def _position(raw: RawTable, place: Mapping[str, int], column: str | int) -> int
     if isinstance(column, int | np.integer) and 0 <= column < raw.m:
         return int(column)
     some = ", ".join(repr(name) for name in raw.names[:10]) + (", …" if raw.m > 10 else "")
-    raise DataError(f"There is no column {column!r} in {raw.source}. It has {some or 'no columns'}.")
+    near = closest_names(str(column), raw.names) if raw.m > 10 else []
+    meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise DataError(f"There is no column {column!r} in {raw.source}.{meant} It has {some or 'no columns'}.")
 
 
 def _group_column(raw: RawTable, j: int) -> NDArray[np.object_]:

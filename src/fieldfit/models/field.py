@@ -396,6 +396,14 @@ class FieldModel(Model):
         return pair_couplings(self.graph, self.log_tables(theta), tuple(self.names), self.coupling_unit)
 
     @property
+    def coupling_parameters(self) -> BoolArray:
+        """Which parameters (r,) belong to factors of at least two variables."""
+        sizes = np.array([len(scope) for scope in self.graph.scopes])
+        entries = np.repeat(sizes > 1, np.diff(self.graph.offsets))
+        used = self.features[np.flatnonzero(entries)].indices
+        return np.bincount(used, minlength=self.n_parameters) > 0
+
+    @property
     def fits_means(self) -> bool:
         """Whether every variable has parameters of its own, so that a good fit has the data's means."""
         return False

@@ -42,7 +42,7 @@ def state_supports(part: FamilySelection, q: int) -> bool:
     size = getattr(family, "block_size", None)
     if size is None:
         size = int(np.diff(family.blocks(np.arange(family.size))[0]).max(initial=0))
-    return bool(float(q) ** size <= MOST_STATES)
+    return bool(size <= MOST_STATES.bit_length() and q**size <= MOST_STATES)  # at least two labels
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ Coordinates and constants that it knows (those with a value here need not be giv
     policy          a policy's text; {lam}, {beta}, {1-beta} and any other {name} are coordinates
     sigma2          prior variance; 0, "none" or nothing is no penalty
     folds, fold     the table in ``folds`` parts, ``fold`` (0, 1, …) of which is the test part; 1 is no test part
+    replicate       changes nothing but the seed of the selection: repetitions, paired over the axes named in ``paired``
     split_seed      which rows are in which part: the same for all cells, so that they are compared on the same data
     tol, max_iter   of the optimiser
 """
@@ -24,7 +25,19 @@ import numpy as np
 from fieldfit.sweep.experiment import experiment
 from fieldfit.types import BoolArray, FileAccessError, FloatArray, Plain, SweepError, WidthError
 
-_KNOWN = {"data", "model", "biases", "policy", "sigma2", "folds", "fold", "split_seed", "tol", "max_iter"}
+_KNOWN = {
+    "data",
+    "model",
+    "biases",
+    "policy",
+    "sigma2",
+    "folds",
+    "fold",
+    "replicate",
+    "split_seed",
+    "tol",
+    "max_iter",
+}
 _NAME = re.compile(r"\{(1-)?([A-Za-z_]\w*)\}")
 
 

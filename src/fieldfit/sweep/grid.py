@@ -1,6 +1,6 @@
 """A sweep: one experiment at every point of a grid of named axes.
 
-    cells = axis_1 × axis_2 × …,    seed of a cell = hash(seed of the sweep, coordinates of the cell)
+    cells = axis_1 × axis_2 × …,    seed of a cell = hash(seed of the sweep, coordinates without paired axes)
 
 The seed depends on nothing else, so that results depend neither on the order of the cells nor on who computes them. A
 sweep is a Python object or a small TOML file; see docs/sweeps.md.
@@ -27,7 +27,7 @@ from fieldfit.types import FileAccessError, Plain, SweepError
 #: What a coordinate may be.
 Scalar = str | int | float | bool | None
 
-_KEYS = {"name", "experiment", "seed", "version", "warm_start_axis", "constants", "axes"}
+_KEYS = {"name", "experiment", "seed", "version", "warm_start_axis", "paired", "constants", "axes"}
 _RANGE_KEYS = {"start", "stop", "count", "scale"}
 _MOST_CELLS = 1_000_000
 
@@ -84,6 +84,8 @@ class Sweep:
     version : change it when the experiment's meaning has changed in a way that its own source does not show
     warm_start_axis : cells that differ in this axis only form a path, each starts from the state that the one before
         it returned; for experiments that take ``start``
+    paired : axes that do not change the seed: cells that differ only in these draw the same numbers, so that policies are
+        compared on the same samples; a ``replicate`` axis that is not paired gives independent repetitions
     folder : where relative paths in the constants begin
     """
 
@@ -93,6 +95,7 @@ class Sweep:
     seed: int = 0
     version: int | str = 1
     warm_start_axis: str | None = None
+    paired: Sequence[str] = ()
     name: str = "sweep"
     folder: Path = field(default_factory=Path)
 
@@ -120,6 +123,7 @@ class Sweep:
             ) from None
         if self.warm_start_axis is not None:
             self._check_warm_start(self.warm_start_axis)
+        self._check_paired()
 
     def _check_warm_start(self, axis: str) -> None:
         if axis not in self.axes:
@@ -129,6 +133,12 @@ class Sweep:
                 f"The experiment {self.experiment.name!r} has no parameter 'start', so it cannot start from a "
                 f"neighbour's state: leave warm_start_axis out."
             )
+
+    def _check_paired(self) -> None:
+        known = isinstance(self.paired, list | tuple) and all(axis in list(self.axes) for axis in self.paired)
+        if not known:
+            raise SweepError(f"paired is {self.paired!r}; it must be a list of axes, which are {list(self.axes)}.")
+        object.__setattr__(self, "paired", tuple(axis for axis in self.axes if axis in self.paired))
 
     @property
     def size(self) -> int:
@@ -146,7 +156,8 @@ class Sweep:
             if path is not None and places[path] > 0:
                 before = (*places[:path], places[path] - 1, *places[path + 1 :])
                 predecessor = digest(self._at(before))
-            yield Cell(digest(coordinates), position, coordinates, seed_of(self.seed, coordinates), predecessor)
+            drawn = {name: value for name, value in coordinates.items() if name not in self.paired}
+            yield Cell(digest(coordinates), position, coordinates, seed_of(self.seed, drawn), predecessor)
 
     def _at(self, places: Sequence[int]) -> dict[str, Scalar]:
         return {name: self.axes[name][place] for name, place in zip(self.axes, places, strict=True)}
@@ -162,6 +173,7 @@ class Sweep:
             "seed": self.seed,
             "version": self.version,
             "warm_start_axis": self.warm_start_axis,
+            **({"paired": list(self.paired)} if self.paired else {}),
         }
 
     def resolved_constants(self) -> Plain:
