@@ -4,6 +4,7 @@ import io
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import fieldfit as ff
@@ -83,3 +84,48 @@ def test_a_notebook_shows_a_bar(clock, monkeypatch):
     _shown(monkeypatch, clock, 3.0)
     assert shown[0] == '<progress value="0.250" max="1"></progress> standard errors: 1 of 4, about 9 s left'
     assert shown[-1] == ""
+
+
+def _spoken(monkeypatch, clock, work):
+    """What a piece of the library's own work shows, with a clock that moves by a second at each reading."""
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+
+    def later():
+        clock[0] += 1.0
+        return clock[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stream)
+        patch.setattr(time, "perf_counter", later)
+        work()
+    return stream.getvalue()
+
+
+MODEL = ff.BoltzmannMachine(4)
+X = MODEL.sample([0.5, -0.5, 0.2, 0.1, 0.3, -0.2], 60, random_state=0).values
+
+
+def test_fits_tests_and_checks_show_theirs(clock, monkeypatch):
+    fit = ff.fit(MODEL, X, "PL1")
+    assert "fit: iteration" in _spoken(monkeypatch, clock, lambda: ff.fit(MODEL, X, "PL1"))
+    assert "bootstrap: 5 of 9" in _spoken(monkeypatch, clock, lambda: fit.bootstrap(9))
+    assert "goodness of fit: 5 of 9" in _spoken(monkeypatch, clock, lambda: fit.goodness_of_fit(n_simulated=9))
+    assert "bootstrap test: 5 of 9" in _spoken(monkeypatch, clock, lambda: fit.bootstrap_test("x0:x1", n_simulated=9))
+    folds = _spoken(monkeypatch, clock, lambda: ff.cross_validate(MODEL, X, "PL1", folds=4))
+    assert "cross-validation of PL1: 4 of 4" in folds
+
+
+def test_theory_and_plans_show_theirs(clock, monkeypatch):
+    wide = ff.BoltzmannMachine.grid(5, 5)
+    theta = 0.1 * np.ones(wide.n_parameters)
+    text = _spoken(monkeypatch, clock, lambda: ff.asymptotics(wide, theta, "PL1", n_simulated=200))
+    assert "theory: 5 of " in text
+    text = _spoken(monkeypatch, clock, lambda: ff.plan(MODEL, X, flops=1e9))
+    assert "plan: cost of each family" in text
+
+
+def test_model_based_errors_show_theirs(clock, monkeypatch):
+    wide = ff.BoltzmannMachine.grid(5, 5)
+    fit = ff.fit(wide, wide.sample(0.1 * np.ones(wide.n_parameters), 5000, random_state=0).values, "PL1")
+    assert "standard errors: 4 of 4" in _spoken(monkeypatch, clock, lambda: fit.standard_errors("model"))

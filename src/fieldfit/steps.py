@@ -5,6 +5,8 @@
             …
             step()
 
+    for part in stepped("standard errors", parts): …
+
 Nothing appears in the first two seconds. Steps inside other steps are not shown: the time left is that of the whole.
 """
 
@@ -12,10 +14,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 #: Seconds before anything is shown, and between two changes of what is shown.
 _PATIENCE, _PAUSE = 2.0, 0.2
@@ -24,6 +26,7 @@ _wanted: bool | None = None
 _inside: ContextVar[bool] = ContextVar("inside counted steps", default=False)
 
 Progress = Callable[[int, int], object]
+Item = TypeVar("Item")
 
 
 def show_progress(shown: bool | None) -> None:
@@ -79,7 +82,8 @@ class NotebookBar:
 
     def show(self, text: str, share: float) -> None:
         """Change the bar."""
-        self._handle.update(self._html(f'<progress value="{share:.3f}" max="1"></progress> {text}'))
+        bar = f'<progress value="{share:.3f}" max="1"></progress> ' if share else ""
+        self._handle.update(self._html(f"{bar}{text}"))
 
     def close(self) -> None:
         """Take the bar away."""
@@ -122,5 +126,36 @@ def steps(title: str, total: int, progress: Progress | None = None) -> Iterator[
         yield step
     finally:
         _inside.reset(token)
+        if display is not None:
+            display.close()
+
+
+def stepped(title: str, items: Sequence[Item]) -> Iterator[Item]:
+    """The items one by one, each a step."""
+    with steps(title, len(items)) as step:
+        for item in items:
+            yield item
+            step()
+
+
+@contextmanager
+def shown_line() -> Iterator[Callable[[str], None]]:
+    """What this yields shows a line, for work whose number of steps is not known; under the same conditions."""
+    began = shown_at = time.perf_counter()
+    display: Display | None = None
+    silent = _inside.get()
+
+    def show(text: str) -> None:
+        nonlocal shown_at, display
+        now = time.perf_counter()
+        if silent or now < began + _PATIENCE or now < shown_at + _PAUSE:
+            return
+        display, shown_at = display or find_display(), now
+        if display is not None:
+            display.show(text, 0.0)
+
+    try:
+        yield show
+    finally:
         if display is not None:
             display.close()

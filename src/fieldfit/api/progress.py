@@ -41,6 +41,12 @@ class TimeLeft:
                 iterations = min(iterations, missing / fall)
         return iterations * (last[2] - first[2]) / steps
 
+    def line(self, state: Progress) -> str:
+        """The iteration in words, with the time left."""
+        seconds = self(state)
+        rest = "" if seconds is None else f", at most {seconds:,.0f} s left"
+        return f"fit: iteration {state.iteration:,}, gradient {state.gradient_norm:.2g}{rest}"
+
 
 class ProgressLines:
     """Makes the line of each iteration of one fit; `HEAD` names its columns."""

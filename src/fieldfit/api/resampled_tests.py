@@ -18,6 +18,7 @@ from fieldfit.api.validation import fitted_like
 from fieldfit.arguments import whole_number
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import as_table
+from fieldfit.steps import stepped
 from fieldfit.types import DataError, FieldfitError, FloatArray, ModelError
 from fieldfit.variance.expectations import replicate_seeds
 
@@ -110,7 +111,7 @@ def _compared(
     rows = restrictions(fit, hypothesis)
     observed, _ = wald_statistic(fit, rows, value, kind)
     values = np.empty(n_simulated)
-    for line, seed in enumerate(replicate_seeds(random_state, n_simulated)):
+    for line, seed in enumerate(stepped(f"{name.lower()} test", replicate_seeds(random_state, n_simulated))):
         try:
             again = fitted_like(fit, draw(seed), seed)
             values[line], _ = wald_statistic(again, rows, value, kind)

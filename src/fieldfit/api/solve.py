@@ -9,11 +9,13 @@ import numpy as np
 
 from fieldfit.api.checkpoint import Checkpoint, file_keeper
 from fieldfit.api.prepare import Prepared
+from fieldfit.api.progress import TimeLeft
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.optim.l1_penalty import L1Penalty
 from fieldfit.refinement.statistical import CountedObjective, StatisticalStop
+from fieldfit.steps import shown_line
 from fieldfit.types import ClusterError, FieldfitError, FloatArray
 
 
@@ -68,24 +70,27 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
         near_enough = StatisticalStop(objective, prepared.random_state, gtol=settings.gtol, calls=counted.calls)
         objective = counted
 
+    left = TimeLeft(settings.max_iter, settings.gtol)
+
     def report(state: Progress, x: FloatArray) -> object:
-        told = None if settings.tell is None else settings.tell(state)
+        told = show(left.line(state)) if settings.tell is None else settings.tell(state)
         if near_enough is not None and near_enough(state, x):
             return True
         return (stopping is not None and stopping(state, objective.full(x))) or told
 
     keeper = None if settings.checkpoint is None else file_keeper(settings.checkpoint, prepared, settings.method)
     try:
-        solution = objective.minimise(
-            gtol=settings.gtol,
-            max_iter=settings.max_iter,
-            method=settings.method,
-            l1=l1,
-            at_optimum=at_optimum,
-            callback=report,
-            keeper=keeper,
-            seed=prepared.random_state,
-        )
+        with shown_line() as show:
+            solution = objective.minimise(
+                gtol=settings.gtol,
+                max_iter=settings.max_iter,
+                method=settings.method,
+                l1=l1,
+                at_optimum=at_optimum,
+                callback=report,
+                keeper=keeper,
+                seed=prepared.random_state,
+            )
     except ClusterError as error:
         if keeper is None:
             raise

@@ -23,6 +23,7 @@ from fieldfit.api.state import FitState
 from fieldfit.arguments import count_of
 from fieldfit.docstrings import filled
 from fieldfit.named import places_of
+from fieldfit.steps import stepped
 from fieldfit.types import BoolArray, FieldfitError, FloatArray, ModelError
 from fieldfit.variance import Accuracy, DenseAccuracy
 
@@ -204,7 +205,10 @@ class StandardErrors(FitState):
             return np.where(none, np.nan, np.sqrt(accuracy.variances()))[places]
         # One function at a time: the rows of all of them together could be too many.
         r = len(self.theta)
-        each = [accuracy.covariance_of(unit_rows(places[[k]], r))[0, 0] for k in range(len(places))]
+        each = [
+            accuracy.covariance_of(unit_rows(places[[k]], r))[0, 0]
+            for k in stepped("standard errors", range(len(places)))
+        ]
         return np.where(none[places], np.nan, np.array([_root(variance) for variance in each]))
 
     def _without_errors(self, kind: Kind) -> BoolArray:

@@ -18,6 +18,7 @@ from fieldfit.policies import Policy, Staged, as_estimator
 from fieldfit.policies.families import Full
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.steps import stepped
 from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError, WidthError
 from fieldfit.variance import Asymptotics, theory_moments
 from fieldfit.variance.common_draws import CommonDraws
@@ -126,7 +127,7 @@ def asymptotics(
     span = _Span.of(model, bound, None if full is None else full(batches[0][:1]))
     error = reference = None
     if full is None:
-        parts = [moments(codes, np.full(size, 1.0 / size)) for codes in batches]
+        parts = [moments(codes, np.full(size, 1.0 / size)) for codes in stepped("theory", batches)]
         bread, meat = (np.mean(part, axis=0) for part in zip(*parts, strict=True))
         covariance, _ = span.covariance(bread, meat)
     else:

@@ -12,6 +12,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
 from fieldfit.policies import Policy, as_policy
+from fieldfit.steps import stepped
 from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray
 from fieldfit.variance.expectations import replicate_seeds
 
@@ -100,7 +101,7 @@ def cross_validate(
         for text in policies:
             for penalty in penalties:
                 loss = np.empty(n)
-                for fold in range(folds):
+                for fold in stepped(f"cross-validation of {text}", range(folds)):
                     inside = np.flatnonzero(member != fold)
                     fitted = fit(
                         candidate,
@@ -263,7 +264,7 @@ def goodness_of_fit(
         raise FieldfitError(f"There are {len(observed)} statistics but {len(labels)} names.")
     simulated = np.empty((n_simulated, len(observed)))
     *seeds, other = replicate_seeds(random_state, n_simulated + 1)
-    for line, seed in enumerate(seeds):
+    for line, seed in enumerate(stepped("goodness of fit", seeds)):
         samples = fit.model.simulate(dataset, fit.theta, seed)
         if refit:
             theta = fitted_like(fit, samples, seed).theta

@@ -13,6 +13,7 @@ import typer
 import fieldfit
 from fieldfit.cli.invocation import remember
 from fieldfit.cli.output import InterruptedFitError, complain, prepare_streams
+from fieldfit.steps import show_progress
 
 ERROR, INTERRUPTED = 2, 130
 
@@ -55,6 +56,7 @@ def run(arguments: list[str] | None = None) -> int:
     prepare_streams()
     given = sys.argv[1:] if arguments is None else arguments
     remember(given)
+    show_progress(False if {"--json", "--no-progress"} & set(given) else None)
     try:
         command = typer.main.get_command(build())
         code = command.main(args=given, prog_name="fieldfit", standalone_mode=False)

@@ -22,6 +22,7 @@ from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.outline import Outline
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import BoundFamily, Structure
+from fieldfit.steps import stepped
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import Array, Arrays, BoolArray, DataError, FloatArray, IntArray, ModelError, Plain
 from fieldfit.words import counted
@@ -203,7 +204,7 @@ class Problem(ABC):
         r = self.n_parameters
         result = np.empty((r, r))
         unit = np.zeros(r)
-        for column in range(r):
+        for column in stepped("second derivatives", range(r)):
             unit[column] = 1.0
             result[:, column] = self.hessian_product(theta, unit, row_weight)
             unit[column] = 0.0

@@ -27,6 +27,7 @@ from fieldfit.policies.laws.base import Law, Noise
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import Structure
+from fieldfit.steps import stepped
 from fieldfit.types import DataError, FieldfitError, FloatArray, PolicyError, WidthError
 from fieldfit.variance.expected_problem import expected_problem
 
@@ -206,7 +207,7 @@ class Builder:
     def build(self, laws: Sequence[Law]) -> list[Ingredient]:
         """The ingredients that can be made, in order; ``skipped`` says why the others cannot."""
         made = []
-        for law in laws:
+        for law in stepped("plan: cost of each family", laws):
             ingredient = self._ingredient(law)
             if isinstance(ingredient, Skipped):
                 self.skipped[str(law)] = ingredient

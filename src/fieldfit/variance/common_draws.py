@@ -22,6 +22,7 @@ from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
+from fieldfit.steps import stepped
 from fieldfit.types import FloatArray, Int32Array
 from fieldfit.variance.moments import theory_moments, weighted_selection
 
@@ -54,7 +55,7 @@ class CommonDraws:
         """The moments of draws of the model at θ; ``full`` is the likelihood of draws."""
         n = len(batches[0])
         bread, noise, both = [], [], []
-        for codes in batches:
+        for codes in stepped("theory", batches):
             table = Table(codes, model.names, model.states)
 
             def compiled(chosen: Selection, table: Table = table) -> Problem:

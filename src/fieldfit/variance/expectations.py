@@ -8,6 +8,7 @@ Hessians and score products have the right expectations, selection noise include
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, Problem
 from fieldfit.policies.policy import BoundPolicy
+from fieldfit.steps import stepped
 from fieldfit.types import FloatArray, PolicyError
 from fieldfit.variance.accuracy import Moments
 from fieldfit.variance.meat import ScoreVariance
@@ -77,12 +79,15 @@ def model_moments(fit: Estimated) -> Moments:
         if weight is not None and not dataset.has_counts:
             meat = -problem.hessian_matrix(fit.theta, weight**2) / total
         return Moments(bread, identity * meat, total, "the information identity")
+    problems: Iterable[Problem]
     if isinstance(dataset, Table) and dataset.n == 1 and weight is None:
-        problems = simulated_copies(fit, dataset)
-        method = f"{sum(problem.n_samples for problem in problems)} simulated samples"
+        copies = simulated_copies(fit, dataset)
+        problems = stepped("standard errors", copies)
+        method = f"{sum(problem.n_samples for problem in copies)} simulated samples"
     else:
-        problems = simulated_problems(fit, max(_FEWEST_DATASETS, math.ceil(SIMULATED / fit.dataset.n)))
-        method = f"{len(problems)} simulated datasets of {dataset.n} samples"
+        seeds = replicate_seeds(fit.random_state, max(_FEWEST_DATASETS, math.ceil(SIMULATED / fit.dataset.n)))
+        problems = (simulated_problem(fit, seed) for seed in stepped("standard errors", seeds))
+        method = f"{len(seeds)} simulated datasets of {dataset.n} samples"
     variance = ScoreVariance(weight, dataset.has_counts)
     parts = [robust_moments(problem, fit.theta, variance) for problem in problems]
     bread = np.mean([part[0] for part in parts], axis=0)
@@ -121,10 +126,10 @@ def information_identity(fit: Estimated) -> float | None:
 
 def simulated_problems(fit: Estimated, count: int) -> list[Problem]:
     """Datasets drawn at θ̂, each with a selection of its own, compiled."""
-    dataset = fit.dataset
-    bound = fit.bound
-    problems = []
-    for seed in replicate_seeds(fit.random_state, count):
-        simulated = fit.model.simulate(dataset, fit.theta, seed)
-        problems.append(fit.model.compile(simulated, bound.draw(seed, 0, fit.dataset.n)))
-    return problems
+    return [simulated_problem(fit, seed) for seed in replicate_seeds(fit.random_state, count)]
+
+
+def simulated_problem(fit: Estimated, seed: int) -> Problem:
+    """One of them."""
+    simulated = fit.model.simulate(fit.dataset, fit.theta, seed)
+    return fit.model.compile(simulated, fit.bound.draw(seed, 0, fit.dataset.n))

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from fieldfit.policies.laws.base import Noise
+from fieldfit.steps import stepped
 from fieldfit.types import FloatArray
 from fieldfit.variance.mixture_moments import MixtureMoments
 
@@ -188,7 +189,7 @@ def sampled_moments(
     squared = breads = np.stack([_bread(part, theta, basis, weight) / n for part in problems])
     if weight is not None:
         squared = np.stack([_bread(part, theta, basis, weight**2) / n for part in problems])
-    scores = np.stack([_scores(part, theta, basis, weight) for part in problems])
+    scores = np.stack([_scores(part, theta, basis, weight) for part in stepped("moments of the families", problems)])
     drawn = {}
     for f, term in enumerate(terms):
         free = term.noise is Noise.EACH
