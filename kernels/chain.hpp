@@ -144,3 +144,8 @@ FF_DECLARE_LEVELS(void chain_sequence_scores(const ff::ChainData& data, const ff
                                              double* scores, int n_threads))
 FF_DECLARE_LEVELS(void chain_token_scores(const ff::ChainData& data, const ff::ChainWeights& weights, double* hot_table,
                                           double* scores, int n_threads))
+// The gradient of state, start and end weights from residuals that are there already. Of `scratch` hot_gradient and
+// ends are used.
+FF_DECLARE_LEVELS(void chain_state_gradient(const ff::ChainData& data, const double* residuals, bool squares,
+                                            const ff::ChainScratch& scratch, double* state, double* start, double* end,
+                                            int n_threads))

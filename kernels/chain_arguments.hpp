@@ -37,9 +37,8 @@ static inline ChainWeights check_weights(const ChainTokens& tokens, const Weight
     return {state.data(), tokens.n_state(), transitions.data(), base.data(), start.data(), end.data(), columns.data()};
 }
 
-static inline std::vector<ChainFamily> check_families(const ChainTokens& tokens,
-                                                      const std::vector<FamilyArrays>& families) {
-    const ChainData& d = tokens.data();
+// Of the data only the sequences are used.
+static inline std::vector<ChainFamily> check_families(const ChainData& d, const std::vector<FamilyArrays>& families) {
     std::vector<ChainFamily> result;
     for (const auto& [width, beta, rows, indptr, indices] : families) {
         need(width >= 0, "chains: a window's width must be positive, or 0 for the whole sequence");

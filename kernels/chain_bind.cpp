@@ -25,7 +25,7 @@ void evaluate(const ChainTokens& tokens, const WeightArrays& weight_arrays,
     const ChainWeights weights = check_weights(tokens, weight_arrays);
     std::optional<ChainWeights> direction;
     if (direction_arrays) direction = check_weights(tokens, *direction_arrays);
-    const std::vector<ChainFamily> families = check_families(tokens, family_arrays);
+    const std::vector<ChainFamily> families = check_families(tokens.data(), family_arrays);
     const int64_t width = widest(d, families);
     const bool windows =
         std::any_of(families.begin(), families.end(), [](const ChainFamily& f) { return f.width > 0; });
@@ -91,7 +91,7 @@ void sequence_scores(const ChainTokens& tokens, const WeightArrays& weight_array
                      int n_threads) {
     const ChainData& d = tokens.data();
     const ChainWeights weights = check_weights(tokens, weight_arrays);
-    const std::vector<ChainFamily> families = check_families(tokens, family_arrays);
+    const std::vector<ChainFamily> families = check_families(tokens.data(), family_arrays);
     const int64_t last = first + static_cast<int64_t>(scores.shape(0)), square = d.padded * d.padded;
     ChainPlaces places{};
     places.n_parameters = static_cast<int64_t>(scores.shape(2));
@@ -158,6 +158,30 @@ void bind_chain(nb::module_& module) {
         },
         nb::arg("tokens"), nb::arg("weights"), nb::kw_only(), nb::arg("scores").noconvert(), nb::arg("n_threads"),
         "Scores of all tokens, start and end weights included.");
+    module.def(
+        "chain_state_gradient",
+        [](const ChainTokens& tokens, In2<double> residuals, bool squares, Out<double> state, Out<double> start,
+           Out<double> end, int n_threads) {
+            const ChainData& d = tokens.data();
+            need(d.block_ptr != nullptr, "chains: these tokens were made for decoding, without features by token");
+            need(static_cast<int64_t>(residuals.shape(0)) == d.n_tokens &&
+                     static_cast<int64_t>(residuals.shape(1)) == d.padded && n_threads >= 1,
+                 "chain_state_gradient: residuals must be n_tokens x padded");
+            need(static_cast<int64_t>(state.shape(0)) == tokens.n_state() &&
+                     static_cast<int64_t>(start.shape(0)) == d.padded && static_cast<int64_t>(end.shape(0)) == d.padded,
+                 "chain_state_gradient: the gradient's arrays must have the shapes of the weights");
+            nb::gil_scoped_release release;
+            ChainScratch scratch{};
+            const int64_t hot = d.n_chunks * d.n_hot * d.padded;
+            const ScratchPool::Lease lease = tokens.scratch().take(hot + d.n_chunks * 2 * d.padded);
+            scratch.hot_gradient = lease.data();
+            scratch.ends = lease.data() + hot;
+            FF_CALL(chain_state_gradient)
+            (d, residuals.data(), squares, scratch, state.data(), start.data(), end.data(), n_threads);
+        },
+        nb::arg("tokens"), nb::kw_only(), nb::arg("residuals"), nb::arg("squares"), nb::arg("state").noconvert(),
+        nb::arg("start").noconvert(), nb::arg("end").noconvert(), nb::arg("n_threads"),
+        "The gradient of state, start and end weights from residuals of tokens.");
     module.def("chain_sequence_scores", &sequence_scores, nb::arg("tokens"), nb::arg("weights"), nb::kw_only(),
                nb::arg("families"), nb::arg("first"), nb::arg("transition_places"), nb::arg("start"), nb::arg("end"),
                nb::arg("scores").noconvert(), nb::arg("n_threads"),

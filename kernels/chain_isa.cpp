@@ -91,6 +91,35 @@ void chain_evaluate(const ChainData& data, const ChainWeights& weights, const Ch
     }
     reduce_chunks(data, chain, parts, scratch, out);
 }
+
+void chain_state_gradient(const ChainData& data, const double* residuals, bool squares, const ChainScratch& scratch,
+                          double* state, double* start, double* end, int n_threads) {
+    const int64_t padded = data.padded;
+    for_each_task(data.n_chunks, n_threads, [&](int64_t c) {
+        double* hot = scratch.hot_gradient + c * data.n_hot * padded;
+        double* ends = scratch.ends + c * 2 * padded;
+        clear(hot, data.n_hot * padded);
+        clear(ends, 2 * padded);
+        for (int64_t block = 0; block < data.n_blocks; ++block) {
+            const int64_t chunk = block * data.n_chunks + c;
+            for (int64_t q = data.chunk_ptr[chunk]; q < data.chunk_ptr[chunk + 1]; ++q)
+                scatter_sequence(data, residuals, squares, data.order[q], hot, ends, ends + padded);
+        }
+    });
+    for (int64_t block = 0; block < data.n_blocks; ++block) {
+        const int64_t features = data.block_ptr[block + 1] - data.block_ptr[block];
+        for_each_task((features + chain_piece - 1) / chain_piece, n_threads,
+                      [&](int64_t piece) { block_gradient(data, residuals, squares, block, piece, state); });
+    }
+    hot_gradient(data, scratch, state, n_threads);
+    for (int64_t j = 0; j < padded; ++j) start[j] = end[j] = 0.0;
+    for (int64_t c = 0; c < data.n_chunks; ++c)
+        for (int64_t j = 0; j < padded; ++j) {
+            start[j] += scratch.ends[c * 2 * padded + j];
+            end[j] += scratch.ends[(c * 2 + 1) * padded + j];
+        }
+}
+
 void chain_sequence_scores(const ChainData& data, const ChainWeights& weights, const ChainFamily* families,
                            int64_t n_families, int64_t first, int64_t last, const ChainPlaces& places,
                            const ChainScratch& scratch, const ChainOutput& out, double* scores, int n_threads) {

@@ -46,7 +46,7 @@ void stochastic_pass(const ChainTokens& tokens, const GradientArrays& weights, I
     need(!row_weight || static_cast<int64_t>(row_weight->shape(0)) == d.n_sequences,
          "chains: row_weight needs one entry a sequence");
     need(visits.shape(0) == rates.shape(0), "chains: every visit needs a rate");
-    const std::vector<ChainFamily> families = check_families(tokens, family_arrays);
+    const std::vector<ChainFamily> families = check_families(tokens.data(), family_arrays);
     const std::vector<int64_t> begins = batches_of(d);
     const int64_t n_batches = static_cast<int64_t>(begins.size()) - 1;
     std::vector<uint8_t> allowed(static_cast<size_t>(square), 0);

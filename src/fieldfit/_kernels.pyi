@@ -139,6 +139,18 @@ def chain_scores(
 ) -> None:
     """Scores of all tokens, start and end weights included."""
 
+def chain_state_gradient(
+    tokens: ChainTokens,
+    *,
+    residuals: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    squares: bool,
+    state: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    start: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    end: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """The gradient of state, start and end weights from residuals of tokens."""
+
 def chain_sequence_scores(
     tokens: ChainTokens,
     weights: tuple[
@@ -244,6 +256,73 @@ def chain_stochastic_pass(
     """
     One stochastic gradient step for each visited batch; the weights change in place.
     """
+
+class LabelTriples:
+    """The allowed triples of labels as arcs between pairs of labels."""
+
+    def __init__(
+        self,
+        *,
+        n_labels: int,
+        label: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        pairs: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+        from_state: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        to_state: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ) -> None: ...
+    @property
+    def n_states(self) -> int: ...
+    @property
+    def n_arcs(self) -> int: ...
+
+def triple_evaluate(
+    triples: LabelTriples,
+    *,
+    offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    labels: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    scores: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    weights: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    tangent_scores: Annotated[
+        NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ]
+    | None,
+    tangent_weights: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    | None,
+    families: Sequence[
+        tuple[
+            int,
+            float,
+            Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+            Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+            Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+        ]
+    ],
+    row_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    | None,
+    squares: bool,
+    chunk_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    order: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    values: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    tangents: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")] | None,
+    residuals: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")] | None,
+    arcs: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")] | None,
+    states: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")] | None,
+    n_threads: int,
+) -> None:
+    """
+    Log-likelihood of each sequence, residuals of tokens and of arcs; without labels minus log Z.
+    """
+
+def triple_n_best(
+    triples: LabelTriples,
+    *,
+    offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    scores: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    weights: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    labels: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu")],
+    best: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """The best paths of each sequence, best first, and their scores."""
 
 class Programs:
     """Compiled eliminations, whose indices are checked here once."""

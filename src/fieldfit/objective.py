@@ -171,7 +171,7 @@ class Objective:
         batches = self.problem.batches(precision, self.row_weight)
         if batches is None:
             raise FieldfitError(
-                "method='sgd' is available for chains without features of label pairs, in one process; use "
+                "method='sgd' is available for chains of first order without features of label pairs, in one process; use "
                 "method='auto'."
             )
         return batches

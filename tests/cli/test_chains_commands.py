@@ -44,6 +44,18 @@ def model(run, train, tmp_path):
     return path
 
 
+def test_second_order(run, train, tmp_path):
+    out = tmp_path / "model.ff"
+    assert run("fit", "crf", train, "--order", 2, "--forbid-unseen", "--sigma2", 10, "--out", out).code == 0
+    direct = ff.CRFTagger(sigma2=10, order=2, unseen_transitions="forbidden", features="columns")
+    direct.fit(parse_columns(SENTENCES * 5))
+    np.testing.assert_array_equal(ff.load(out).theta, direct.fit_.theta)
+    assert "dog NN I-NP" in run("predict", out, train).out.replace("\t", " ")
+    refused = run("fit", "crf", train, "--forbid-unseen")
+    assert refused.code != 0
+    assert "order=2" in refused.err
+
+
 def test_fit_is_that_of_the_tagger(run, train, tmp_path):
     out = tmp_path / "model.ff"
     policy = "PL1@0.5 + 0.2*FL@0.5"

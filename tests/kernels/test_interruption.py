@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.data.sequences import Sequences
 
 MODEL = ff.BoltzmannMachine(30, biases=True)
 
@@ -36,9 +37,20 @@ def fields():
     return problem, np.zeros(MODEL.n_parameters)
 
 
-def test_signals_are_handled_while_a_field_is_evaluated():
+def triples():
+    """A second-order chain of 20 labels, every triple allowed: a good part of a second for each evaluation."""
+    K, n = 20, 60_000
+    labels = np.random.default_rng(0).integers(0, K, n).astype(np.int32)
+    data = Sequences(np.arange(0, n + 1, 50), np.arange(n + 1), labels, None, labels, K, K)
+    model = ff.ChainCRF(K, K, order=2).observe(data)
+    selection = ff.Policy.parse("FL").bind(model.structure(data)).draw(0, 0, data.n)
+    return model.compile(data, selection), np.zeros(model.n_parameters)
+
+
+@pytest.mark.parametrize("make", [fields, triples])
+def test_signals_are_handled_while_a_problem_is_evaluated(make):
     """Signals during a call that does not look are handled once, after it; here several are, at one instruction."""
-    problem, theta = fields()
+    problem, theta = make()
     places = Counter()
     before = signal.signal(signal.SIGALRM, lambda number, frame: places.update([(frame.f_code, frame.f_lasti)]))
     try:
@@ -51,8 +63,9 @@ def test_signals_are_handled_while_a_field_is_evaluated():
     assert max(places.values()) > 1
 
 
-def test_one_evaluation_of_a_field_is_interrupted(handler):
-    problem, theta = fields()
+@pytest.mark.parametrize("make", [fields, triples])
+def test_one_evaluation_is_interrupted(handler, make):
+    problem, theta = make()
     with ff.use_threads(2):
         whole = problem.value_grad(theta)
         signal.setitimer(signal.ITIMER_REAL, 0.1)

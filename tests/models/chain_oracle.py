@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +24,16 @@ def random_sequences(seed=0, lengths=LENGTHS, n_labels=K, n_features=5, valued=T
     return Sequences(
         offsets, indptr, indices, values, rng.integers(0, n_labels, n).astype(np.int32), n_features, n_labels
     )
+
+
+def without_runs(data) -> Sequences:
+    """The same sequences without a label three times in a row."""
+    labels = data.labels.copy()
+    for first, last in itertools.pairwise(data.offsets.tolist()):
+        for t in range(first + 2, last):
+            if labels[t - 2] == labels[t - 1] == labels[t]:
+                labels[t] = (labels[t] + 1) % data.n_labels
+    return replace(data, labels=labels)
 
 
 def random_symbols(seed=0, lengths=LENGTHS, n_labels=K, n_symbols=4) -> Sequences:
@@ -60,13 +71,34 @@ def crf_tables(model, theta, data, sequence):
     return nodes, edges
 
 
+def triple_tables(model, theta, data, sequence):
+    """Token scores (T, K) and scores of triples (T, K + 1, K + 1, K) of one sequence, -inf where they are forbidden."""
+    nodes, pairs = crf_tables(model, theta, data, sequence)
+    weight = dict(zip(list(model.parameter_names), theta.tolist(), strict=True))
+    K, names = model.n_labels, [*(f"y{y}" for y in range(model.n_labels)), "^"]
+    unseen = -np.inf if model.unseen_transitions == "forbidden" else 0.0
+    edges = np.zeros((len(nodes), K + 1, K + 1, K))
+    for a, b, c in itertools.product(range(K + 1), range(K + 1), range(K)):
+        free = unseen if model.start or a < K else 0.0
+        edges[:, a, b, c] = weight.get(f"{names[a]},{names[b]}->{names[c]}", free)
+    edges[:, :K, :K] += pairs[:, None]
+    edges[:, K, :K] += pairs
+    return nodes, edges
+
+
 def path_score(nodes, edges, path):
+    """``edges`` are those of pairs (T, K, K), or of triples (T, K + 1, K + 1, K) with K as the start symbol."""
     total = sum(nodes[t, y] for t, y in enumerate(path))
+    if edges.ndim == 4:
+        before = [edges.shape[3]] * 2 + list(path)
+        return total + sum(edges[t, before[t], before[t + 1], y] for t, y in enumerate(path))
     return total + sum(edges[t, path[t - 1], path[t]] for t in range(1, len(path)))
 
 
 def log_sum(values):
     values = np.asarray(values)
+    if values.max() == -np.inf:
+        return -np.inf
     return values.max() + np.log(np.exp(values - values.max()).sum())
 
 
@@ -81,10 +113,14 @@ def windows_of(width, length):
 def window_log_likelihood(nodes, edges, labels, window):
     """log p(known labels of the window | known labels outside): all sequences that agree with what is known.
 
-    0 where a label beside the window is unknown (-1): such windows do not count.
+    0 where a label that the window is conditioned on is unknown (-1): such windows do not count.
     """
     first, last = window
-    if (first > 0 and labels[first - 1] < 0) or (last < len(labels) and labels[last] < 0):
+    reach = 2 if edges.ndim == 4 else 1
+    if (
+        min([0, *labels[max(0, first - reach) : first], *labels[last : last + reach]]) < 0
+        or max(labels[first:last]) < 0
+    ):
         return 0.0
     choices = [range(nodes.shape[1]) if y < 0 else [y] for y in labels]
     above = [path_score(nodes, edges, path) for path in itertools.product(*choices)]

@@ -13,7 +13,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from chain_oracle import composite, crf_tables, joint_rows, random_sequences, random_symbols
+from chain_oracle import (
+    composite,
+    crf_tables,
+    joint_rows,
+    random_sequences,
+    random_symbols,
+    triple_tables,
+    without_runs,
+)
 from oracle import central_gradient, joint_states, log_conditional
 
 import fieldfit as ff
@@ -224,8 +232,8 @@ class ChainExample(Example):
         "Unless(0.3*FL, PL1)",
     )
 
-    def __init__(self, make, draw):
-        self.training = draw(0, LENGTHS * 9)
+    def __init__(self, make, draw, training=LENGTHS * 9):
+        self.training = draw(0, training)
         super().__init__(make(self.training))
         self.make, self.draw = make, draw
 
@@ -283,6 +291,21 @@ class CRFExample(ChainExample):
         labels = many.labels.copy().reshape(len(values), -1)
         labels[:, window] = values
         return replace(many, labels=labels.reshape(-1))
+
+
+class TripleExample(CRFExample):
+    """Labels given inputs, with weights for triples of labels. The data have no label three times in a row."""
+
+    def __init__(self, **options):
+        ChainExample.__init__(
+            self,
+            lambda data: ff.ChainCRF(data.n_labels, data.n_features, order=2, **options).complete(data),
+            lambda seed, lengths: without_runs(random_sequences(seed, lengths, n_features=4)),
+            training=LENGTHS * 40,
+        )
+
+    def rows(self, dataset, families, theta):
+        return composite(lambda i: triple_tables(self.model, theta, dataset, i), dataset, families)
 
 
 class JointChainExample(ChainExample):

@@ -30,7 +30,8 @@ def test_the_factor_has_the_curvature_as_its_mean(policy, pairs):
     assert isinstance(problem, ChainProblem)
     weight = np.array([1.0, 0.5, 2.0, 0.0])
     scored = model.scored(theta, data)
-    chains = ScoredChains(data.offsets, scored.scores, scored.edges, 3)
+    assert isinstance(scored, ScoredChains)
+    chains = ScoredChains(data.offsets, scored.scores, 3, scored.edges)
     total = 0.0
     for seed, family in enumerate(problem.families):
         factor = window_factor(model.layout, data, chains, family, weight, 1_000, seed)

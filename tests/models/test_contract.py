@@ -6,7 +6,7 @@ A new model must add an example here: `test_every_model_has_an_example` fails ot
 import contract
 import numpy as np
 import pytest
-from contract import CRFExample, FieldExample, JointChainExample
+from contract import CRFExample, FieldExample, JointChainExample, TripleExample
 
 import fieldfit as ff
 from fieldfit.api import find_models
@@ -92,6 +92,8 @@ EXAMPLES = {
         CRFExample(),
         CRFExample(pairs="all", label_pairs=True),
         CRFExample(transitions="observed", start=False, end=False),
+        TripleExample(),
+        TripleExample(transitions="none", end=False, unseen_transitions="forbidden"),
     ],
     "boltzmann_chain": [JointChainExample()],
 }

@@ -19,7 +19,7 @@ from fieldfit.policies import Policy
 from fieldfit.shards.backend import Backend, LocalBackend
 from fieldfit.shards.pieces import Pieces
 from fieldfit.shards.sharded_dataset import read_pieces
-from fieldfit.types import DataError, FloatArray, Plain
+from fieldfit.types import DataError, FloatArray, ModelError, Plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,16 +28,28 @@ if TYPE_CHECKING:
 SIGMA2_GRID = (0.1, 1.0, 10.0, 100.0)
 
 
-def chain_model(encoder: Encoder, *, all_pairs: bool, all_transitions: bool, start_end: bool) -> ChainCRF:
+def chain_model(
+    encoder: Encoder,
+    *,
+    all_pairs: bool,
+    all_transitions: bool,
+    start_end: bool,
+    order: int,
+    unseen_transitions: str,
+) -> ChainCRF:
     """The chain of the encoder's features and labels; templates without a B line have no transitions at all."""
     labels, names = names_of(encoder)
     pairs = range(encoder.n_features, len(names))
     without = getattr(getattr(encoder, "spec", None), "transitions", True) is False
+    if without and order == 2:
+        raise ModelError("These templates have no B line, so the model has no transitions: order must be 1.")
     return ChainCRF(
         len(labels),
         len(names),
         pairs="all" if all_pairs else "observed",
         transitions="none" if without else "all" if all_transitions else "observed",
+        order=order,
+        unseen_transitions=unseen_transitions,
         start=start_end and not without,
         end=start_end and not without,
         label_pairs=pairs if len(pairs) else False,

@@ -49,8 +49,10 @@ class Compaction:
 def compacted(fit: Fit, model: ChainCRF, threshold: float, sequences: Sequences) -> tuple[Fit, Compaction]:
     """The smaller fit and its report; the loss is that on ``sequences``."""
     layout, theta = model.layout, fit.theta
-    a, b, _, d, _ = layout.bounds
+    a, b, _, d, e = layout.bounds
     kept = np.abs(theta) > threshold
+    if layout.forbidden:
+        kept[e:] = True  # a triple without a weight would be impossible
     kept[b:d] = True  # start and end are as many as labels: all or none
     features, labels = state_places(layout)
     column_features = None
@@ -59,7 +61,7 @@ def compacted(fit: Fit, model: ChainCRF, threshold: float, sequences: Sequences)
     used = np.zeros(layout.n_features, dtype=bool)
     used[features[kept[:a]]] = True
     if column_features is not None:
-        used[column_features[kept[d:]]] = True
+        used[column_features[kept[d:e]]] = True
     encoder = fit.encoder
     smaller_encoder = None if encoder is None else _without(encoder, used)
     if smaller_encoder is None:
@@ -74,8 +76,10 @@ def compacted(fit: Fit, model: ChainCRF, threshold: float, sequences: Sequences)
         labels[kept[:a]].astype(np.int32),
         layout.start,
         layout.end,
-        None if column_features is None else _pointer(code[column_features[kept[d:]]], n_features),
-        None if layout.column_pairs is None else layout.column_pairs[kept[d:]],
+        None if column_features is None else _pointer(code[column_features[kept[d:e]]], n_features),
+        None if layout.column_pairs is None else layout.column_pairs[kept[d:e]],
+        triples=None if layout.triples is None else layout.triples[kept[e:]],
+        forbidden=layout.forbidden,
     )
     kept_encoder = encoder if smaller_encoder is None else smaller_encoder
     names = (model.labels, model.features) if kept_encoder is None else names_of(kept_encoder)
@@ -89,6 +93,8 @@ def compacted(fit: Fit, model: ChainCRF, threshold: float, sequences: Sequences)
         n_features,
         pairs="observed",
         transitions="none" if model.transitions == "none" else "observed",
+        order=model.order,
+        unseen_transitions=model.unseen_transitions,
         start=model.start,
         end=model.end,
         label_pairs=label_pairs,

@@ -34,7 +34,7 @@ from fieldfit.estimators.sequence_input import learn_sequences
 from fieldfit.estimators.sequence_predictor import SequencePredictor
 from fieldfit.estimators.settings import seed_of, threads_of
 from fieldfit.estimators.transfer import transferred
-from fieldfit.estimators.weight_tables import top_features, transition_table
+from fieldfit.estimators.weight_tables import top_features, transition_table, triple_table
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.objective import ByParameter
 from fieldfit.optim import Progress
@@ -78,6 +78,11 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         Whether all pairs of labels have weights. None: True, or False if ``crfsuite_compatible``.
     start_end : bool or None, default: None
         Whether first and last labels have weights. None: True, or False if ``crfsuite_compatible``.
+    order : {1, 2}, default: 1
+        2: triples of adjacent labels that occur in training have weights too (a second-order chain).
+    unseen_transitions : {"zero", "forbidden"}, default: "zero"
+        With ``order=2``, whether other triples have weight 0 or are impossible. "forbidden" is much faster, but a
+        sentence may be left without possible labels.
     crfsuite_compatible : bool, default: False
         Use exactly CRFsuite's model.
     method : {"auto", "lbfgs", "newton", "sgd"}, default: "auto"
@@ -138,6 +143,8 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         all_pairs: bool = False,
         all_transitions: bool | None = None,
         start_end: bool | None = None,
+        order: int = 1,
+        unseen_transitions: str = "zero",
         crfsuite_compatible: bool = False,
         method: Method = "auto",
         max_iter: int = 1000,
@@ -160,6 +167,8 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         self.all_pairs = all_pairs
         self.all_transitions = all_transitions
         self.start_end = start_end
+        self.order = order
+        self.unseen_transitions = unseen_transitions
         self.crfsuite_compatible = crfsuite_compatible
         self.method = method
         self.max_iter = max_iter
@@ -246,15 +255,17 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
                 "max_iter": self.max_iter,
             }
             grid = sigma2_grid(self.sigma2)
+            forbids = self.unseen_transitions == "forbidden"
+            observed = model
+            if start is not None or X_dev is not None or (grid is not None and forbids):
+                observed = completed(model, sequences, place)
             if grid is None:
                 sigma2 = cast(ByParameter, self.sigma2)
             else:
+                # A fold must not forbid what the others have.
                 sigma2, self.cv_results_ = validated_sigma2(
-                    model, sequences, self.policy, grid, self.cv, sample_weight, options
+                    observed if forbids else model, sequences, self.policy, grid, self.cv, sample_weight, options
                 )
-            observed = model
-            if start is not None or X_dev is not None:
-                observed = completed(model, sequences, place)
             begin = None
             if start is not None:
                 begin = transferred(start.fit_ if isinstance(start, CRFTagger) else start, observed)
@@ -325,6 +336,8 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
             all_pairs=self.all_pairs,
             all_transitions=everywhere if self.all_transitions is None else self.all_transitions,
             start_end=everywhere if self.start_end is None else self.start_end,
+            order=self.order,
+            unseen_transitions=self.unseen_transitions,
         )
         return encoder, model, sequences
 
@@ -384,7 +397,8 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         -------
         DataFrame
             Rows are previous labels and columns next labels; NaN if the model has no weight. The row ``^`` has the
-            weights of first labels, and the column ``$`` those of last labels.
+            weights of first labels, and the column ``$`` those of last labels. The weights of label triples
+            (``order=2``) are in `label_triples`.
 
         Examples
         --------
@@ -396,6 +410,33 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         {'D': -0.2, 'N': 0.8, 'V': -0.3, '$': -0.3}
         """
         return transition_table(self.model_, self.fit_.theta)
+
+    def label_triples(self) -> pd.DataFrame:
+        """Return the weights of label triples of a second-order tagger as a table.
+
+        Returns
+        -------
+        DataFrame
+            With the columns before (two labels; ``^`` is the start of a sentence), label and weight.
+
+        Raises
+        ------
+        ModelError
+            If the tagger has ``order=1``.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
+        >>> tagger = ff.CRFTagger(sigma2=1, order=2).fit(X, y)
+        >>> tagger.label_triples().round(2)
+          before label  weight
+        0    D,N     V    0.44
+        1    ^,D     N    0.44
+        2    ^,^     D    0.44
+        """
+        return triple_table(self.model_, self.fit_.theta)
 
     def compact(self, threshold: float = 0.0, X: object = None, y: object = None) -> CRFTagger:
         """Return a smaller tagger without small weights.
@@ -524,6 +565,8 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
             all_pairs=model.pairs == "all",
             all_transitions=model.transitions == "all",
             start_end=model.start,
+            order=model.order,
+            unseen_transitions=model.unseen_transitions,
             random_state=fitted.random_state,
         )
         tagger.sigma2_ = sigma2

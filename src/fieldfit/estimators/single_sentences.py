@@ -31,7 +31,12 @@ def _compiled(fit: Fit, encoder: Encoder, classes: list[Any]) -> _kernels.Senten
     if not isinstance(model, ChainCRF) or not isinstance(encoder, AttributeEncoder):
         return None
     layout = model.layout
-    if layout.column_ptr is not None or layout.n_features != encoder.n_features or layout.n_labels < 2:
+    if (
+        layout.triples is not None
+        or layout.column_ptr is not None
+        or layout.n_features != encoder.n_features
+        or layout.n_labels < 2
+    ):
         return None
     state, transitions, base, start, end, _ = layout.unpack(model.check_theta(fit.theta))
     pair_ptr, pair_labels = layout.kernel_pairs()

@@ -71,7 +71,7 @@ class SymbolTagger:
         scores[first, :K] += start
         edges = np.zeros((1, scores.shape[1], scores.shape[1]))
         edges[0, :K, :K] = A
-        return ScoredChains(sequences.offsets, scores, edges, K)
+        return ScoredChains(sequences.offsets, scores, K, edges)
 
     def predict(self, X: object, *, decoding: str = "viterbi") -> list[list[Any]]:
         """The labels of each sentence: the best sequence ("viterbi"), or the best label of each token ("posterior")."""

@@ -19,8 +19,8 @@ def transferred(fit: Fit, model: ChainCRF) -> FloatArray:
     feature = _matched(old.features, model.features, old.n_features, model.n_features, "features")
     theta = np.zeros(model.n_parameters)
     source, target = old.layout, model.layout
-    a, b, c, d, _ = source.bounds
-    A, B, C, D, _ = target.bounds
+    a, b, c, d, e = source.bounds
+    A, B, C, D, E = target.bounds
     K, old_K = target.n_labels, source.n_labels
 
     features, labels = state_places(source)
@@ -42,8 +42,20 @@ def transferred(fit: Fit, model: ChainCRF) -> FloatArray:
         pairs = _keys(label[before], label[after], K)
         features = np.repeat(np.arange(source.n_features), np.diff(source.column_ptr))
         owners = np.repeat(np.arange(target.n_features), np.diff(target.column_ptr))
-        _place(owners * K * K + target.column_pairs, _keys(feature[features], pairs, K * K), fit.theta[d:], theta[D:])
+        _place(
+            owners * K * K + target.column_pairs, _keys(feature[features], pairs, K * K), fit.theta[d:e], theta[D:E]
+        )
+    if source.triples is not None and target.triples is not None:
+        codes = _keys(*_triple_parts(source.triples, np.append(label, K), old_K), K)
+        _place(target.triples, codes, fit.theta[e:], theta[E:])
     return theta
+
+
+def _triple_parts(triples: IntArray, label: IntArray, n_labels: int) -> tuple[IntArray, IntArray]:
+    """The two labels before and the label of each triple, in the target's codes; −1 where one is unknown."""
+    left, last = np.divmod(triples, n_labels)
+    first, second = np.divmod(left, n_labels + 1)
+    return _keys(label[first], label[second], int(label[-1]) + 1), label[last]
 
 
 def _matched(

@@ -8,8 +8,8 @@ import numpy as np
 
 from fieldfit.data.encoders import FeatureNames
 from fieldfit.models.chain_crf import ChainCRF
-from fieldfit.models.chain_layout import ChainLayout
-from fieldfit.types import FloatArray, IntArray
+from fieldfit.models.chain_layout import ChainLayout, label_name
+from fieldfit.types import FloatArray, IntArray, ModelError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,5 +65,20 @@ def transition_table(model: ChainCRF, theta: FloatArray) -> pd.DataFrame:
     )
 
 
+def triple_table(model: ChainCRF, theta: FloatArray) -> pd.DataFrame:
+    """The weights of label triples: the two labels before, the label and the weight."""
+    import pandas as pd
+
+    layout = model.layout
+    if layout.triples is None:
+        raise ModelError("A first-order chain has no weights for triples of labels; fit with order=2.")
+    first = layout.bounds[-1]
+    names = [model.parameter_names[place] for place in range(first, layout.n_parameters)]
+    parts = [name.rpartition("->") for name in names]
+    return pd.DataFrame(
+        {"before": [part[0] for part in parts], "label": [part[2] for part in parts], "weight": theta[first:]}
+    )
+
+
 def _label(model: ChainCRF, code: int) -> str:
-    return f"y{code}" if model.labels is None else str(model.labels[int(code)])
+    return label_name(model.labels, int(code))

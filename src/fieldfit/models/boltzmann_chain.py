@@ -169,7 +169,7 @@ class BoltzmannChain(ChainModel):
         scores[first, :K] += start
         edges = np.zeros((1, padded, padded))
         edges[0, :K, :K] = A
-        return ScoredChains(dataset.offsets, scores, edges, K)
+        return ScoredChains(dataset.offsets, scores, K, edges)
 
     def simulate(self, dataset: Dataset, theta: ArrayLike, random_state: int = 0) -> Sequences:
         """Draw labels and symbols from p_θ(x, y | y_0), for sequences of the same lengths."""
@@ -177,7 +177,7 @@ class BoltzmannChain(ChainModel):
 
         sequences = self._checked(dataset)
         random = np.random.Generator(np.random.Philox(random_state))
-        chains = self.scored(self.check_theta(theta), sequences)
+        chains = self._scored(self.check_theta(theta), sequences)
         K, B = self.n_labels, self.split(self.check_theta(theta))[2].copy()
         # Summing the symbols out leaves each label with the same score everywhere, in place of that of its symbol.
         scores = chains.scores.copy()
@@ -185,7 +185,7 @@ class BoltzmannChain(ChainModel):
         B[:, -1] += np.log(self.unseen)
         highest = B.max(axis=1, keepdims=True)
         scores[:, :K] += (highest[:, 0] + np.log(np.exp(B - highest).sum(axis=1))) - observed
-        chains = ScoredChains(chains.offsets, scores, chains.edges, K)
+        chains = ScoredChains(chains.offsets, scores, K, chains.edges)
         labels = sample_labels(chains, random.random(sequences.n_tokens))
         symbols = np.empty(sequences.n_tokens, dtype=np.int32)
         uniforms = random.random(sequences.n_tokens)

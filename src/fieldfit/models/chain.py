@@ -1,7 +1,7 @@
 """What all models of label sequences share: how they read data, which policies suit them, and how they predict.
 
-A chain model gives scores to the labels of tokens and to pairs of adjacent labels (`ScoredChains`); the most probable
-labels and all probabilities given the observations follow from these.
+A chain model gives scores to the labels of tokens and to pairs (or triples) of adjacent labels (`ScoredLabels`); the
+most probable labels and all probabilities given the observations follow from these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.data.sequences import Sequences, as_sequences
 from fieldfit.docstrings import filled
 from fieldfit.models.base import Model, Problem
-from fieldfit.models.chain_decoding import ScoredChains
+from fieldfit.models.chain_decoding import ScoredLabels
 from fieldfit.models.chain_outline import KnownSequences, SequenceOutline
 from fieldfit.models.chain_problem import Windows, selected_windows
 from fieldfit.models.cost import SEQUENCE_POLICIES, sequence_flops
@@ -71,8 +71,13 @@ class ChainModel(Model):
         """The problem of these windows of the sequences."""
 
     @abstractmethod
-    def _scored(self, theta: FloatArray, sequences: Sequences) -> ScoredChains:
+    def _scored(self, theta: FloatArray, sequences: Sequences) -> ScoredLabels:
         """The scores of checked sequences at a checked θ."""
+
+    @property
+    def _n_edges(self) -> int:
+        """Edges between two tokens that a recursion goes through."""
+        return self.n_labels**2
 
     @property
     def _tokens_at_once(self) -> int | None:
@@ -142,7 +147,7 @@ class ChainModel(Model):
 
     def sample_flops(self, bound: BoundPolicy, dataset: Dataset) -> float:
         """The multiply–adds of the textbook recursions for one sequence."""
-        return sequence_flops(self.n_labels, bound, as_sequences(dataset))
+        return sequence_flops(self.n_labels, self._n_edges, bound, as_sequences(dataset))
 
     def structure(self, dataset: Dataset) -> SequenceStructure:
         """Return the lengths of the sequences, as policies need them."""
@@ -159,7 +164,7 @@ class ChainModel(Model):
 
     # Prediction -----------------------------------------------------------------------------------------------------
 
-    def scored(self, theta: FloatArray, dataset: Sequences) -> ScoredChains:
+    def scored(self, theta: FloatArray, dataset: Sequences) -> ScoredLabels:
         """Compute the scores of the labels given the observations, from which all predictions follow.
 
         Parameters
@@ -169,7 +174,7 @@ class ChainModel(Model):
 
         Returns
         -------
-        ScoredChains
+        ScoredLabels
 
         Examples
         --------
@@ -181,7 +186,7 @@ class ChainModel(Model):
         """
         return self._scored(self.check_theta(theta), self._checked(dataset))
 
-    def _blocks(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None) -> Iterator[ScoredChains]:
+    def _blocks(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None) -> Iterator[ScoredLabels]:
         """The scores of all sequences at once, or of some at a time where that would be too many."""
         as_sequences(dataset)
         if given is not None and np.shape(given) != (dataset.n_tokens,):
@@ -208,7 +213,7 @@ class ChainModel(Model):
         theta: FloatArray,
         dataset: Sequences,
         given: Int32Array | None,
-        answer: Callable[[ScoredChains], NDArray[S]],
+        answer: Callable[[ScoredLabels], NDArray[S]],
     ) -> NDArray[S]:
         return np.concatenate([answer(chains) for chains in self._blocks(theta, dataset, given)])
 

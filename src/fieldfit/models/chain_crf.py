@@ -7,6 +7,9 @@ summed out: FL is then the log-probability of the known ones, log Z(known labels
 a window beside an unknown label is left out: there is nothing to condition on. With
 ``transitions="observed", start=False, end=False`` it is CRFsuite's model, and with ``pairs="all"`` that with all
 possible states.
+
+With ``order=2`` the score has Σ_t U(y_{t−2}, y_{t−1}, y_t) besides, for the label triples that occur in training, and a
+window of PLk is conditioned on two labels on each side. Two start symbols come before the first label.
 """
 
 from __future__ import annotations
@@ -26,13 +29,15 @@ from fieldfit.data.packing import pack_text, unpack_text
 from fieldfit.data.sequences import Sequences, as_sequences
 from fieldfit.docstrings import filled
 from fieldfit.models.chain import MOST_FEATURES, MOST_LABELS, SHARED, ChainModel
-from fieldfit.models.chain_decoding import ScoredChains
-from fieldfit.models.chain_layout import ChainLayout, ChainNames, feature_sizes, observed_columns
+from fieldfit.models.chain_decoding import ScoredChains, ScoredLabels
+from fieldfit.models.chain_layout import ChainLayout, ChainNames, feature_sizes, label_name, observed_columns
 from fieldfit.models.chain_layout_check import checked_layout
 from fieldfit.models.chain_outline import KnownSequences, SequenceOutline
 from fieldfit.models.chain_problem import ChainProblem, Windows, chain_tokens
-from fieldfit.models.chain_sampling import sample_labels
 from fieldfit.models.couplings import Couplings
+from fieldfit.models.label_triples import observed_triples, triple_name
+from fieldfit.models.triple_decoding import ScoredTriples
+from fieldfit.models.triple_problem import TripleProblem
 from fieldfit.threads import get_threads
 from fieldfit.types import Arrays, DataError, FloatArray, Int32Array, IntArray, ModelError, Plain
 
@@ -54,8 +59,13 @@ class ChainCRF(ChainModel):
         Which (feature, label) pairs have a weight: those that occur in training, or all.
     transitions : {"all", "observed", "none"}, default: "all"
         Which pairs of adjacent labels have a weight. The others have weight 0.
+    order : {1, 2}, default: 1
+        2: triples of adjacent labels that occur in training have weights too (a second-order chain).
+    unseen_transitions : {"zero", "forbidden"}, default: "zero"
+        With ``order=2``, whether other triples have weight 0 or are impossible. Impossible ones save most of the time:
+        K labels have K³ triples, and few of them occur.
     start : bool, default: True
-        Whether the first label of a sequence has a weight.
+        Whether the first label of a sequence has a weight. With ``order=2``: whether triples with start symbols have.
     end : bool, default: True
         Whether the last label of a sequence has a weight.
     label_pairs : bool or sequence of int, default: False
@@ -74,7 +84,8 @@ class ChainCRF(ChainModel):
     Notes
     -----
     The distribution is p_θ(y | x) = exp(Σ_t Σ_f x_tf w(f, y_t) + Σ_t T(y_{t−1}, y_t) + start(y_1) + end(y_T) − log
-    Z(x)). FL is log p(y | x) of a sequence, and PLk is log p(y_w | y_left, y_right, x) of its windows of k tokens.
+    Z(x)), with Σ_t U(y_{t−2}, y_{t−1}, y_t) besides if ``order=2``. FL is log p(y | x) of a sequence, and PLk is
+    log p(y_w | y_left, y_right, x) of its windows of k tokens, given the label (``order=2``: two labels) on each side.
     Unknown labels (−1) are summed out.
 
     Examples
@@ -98,6 +109,8 @@ class ChainCRF(ChainModel):
         *,
         pairs: str = "observed",
         transitions: str = "all",
+        order: int = 1,
+        unseen_transitions: str = "zero",
         start: bool = True,
         end: bool = True,
         label_pairs: bool | Sequence[int] = False,
@@ -112,11 +125,20 @@ class ChainCRF(ChainModel):
             raise ModelError(f"pairs must be 'observed' or 'all'; got {pairs!r}.")
         if transitions not in ("observed", "all", "none"):
             raise ModelError(f"transitions must be 'observed', 'all' or 'none'; got {transitions!r}.")
+        if order not in (1, 2):
+            raise ModelError(f"order must be 1 or 2; got {order!r}.")
+        if unseen_transitions not in ("zero", "forbidden"):
+            raise ModelError(f"unseen_transitions must be 'zero' or 'forbidden'; got {unseen_transitions!r}.")
+        if order == 1 and unseen_transitions == "forbidden":
+            raise ModelError("unseen_transitions='forbidden' is about label triples: use it with order=2.")
+        if order == 2 and label_pairs is not False:
+            raise ModelError("Features of label pairs (label_pairs) need order=1.")
         for what, names, size in (("labels", labels, n_labels), ("features", features, n_features)):
             if names is not None and len(names) != size:
                 raise ModelError(f"There are {size} {what} but {len(names)} names of {what}; give one for each.")
         self.n_labels, self.n_features = n_labels, n_features
         self.pairs, self.transitions = pairs, transitions
+        self.order, self.unseen_transitions = int(order), unseen_transitions
         self.start, self.end = bool(start), bool(end)
         self.label_pairs: bool | tuple[int, ...] = (
             label_pairs
@@ -127,7 +149,7 @@ class ChainCRF(ChainModel):
         self.state_features = count_of(chosen, "state_features", 0, n_features)
         self.labels, self.features = labels, features
         everything = pairs == "all" and transitions == "all" and self.state_features == n_features
-        if layout is None and everything and label_pairs is False:
+        if layout is None and everything and label_pairs is False and order == 1:
             layout = ChainLayout(self.n_labels, self.n_features, np.arange(n_labels**2), start=start, end=end)
         self._layout = layout
 
@@ -168,11 +190,13 @@ class ChainCRF(ChainModel):
             seen.astype(np.int64),
             pair_ptr,
             pair_labels,
-            self.start,
+            self.start and self.order == 1,
             self.end,
             column_ptr,
             column_pairs,
             feature_sizes(dataset),
+            observed_triples(dataset, self.start) if self.order == 2 else None,
+            self.unseen_transitions == "forbidden",
         )
         return self._with(layout, self.labels, self.features)
 
@@ -195,6 +219,8 @@ class ChainCRF(ChainModel):
             self.n_features,
             pairs=self.pairs,
             transitions=self.transitions,
+            order=self.order,
+            unseen_transitions=self.unseen_transitions,
             start=self.start,
             end=self.end,
             label_pairs=self.label_pairs,
@@ -253,6 +279,8 @@ class ChainCRF(ChainModel):
             len(kept),
             pairs=self.pairs,
             transitions=self.transitions,
+            order=self.order,
+            unseen_transitions=self.unseen_transitions,
             start=self.start,
             end=self.end,
             state_features=int(np.searchsorted(kept, self.state_features)),
@@ -288,7 +316,10 @@ class ChainCRF(ChainModel):
 
     @property
     def parameter_names(self) -> Sequence[str]:
-        """``feature:label``, ``label->label``, ``^->label``, ``label->$``. Each name is created on access."""
+        """``feature:label``, ``label->label``, ``^->label``, ``label->$``, ``label,label->label``.
+
+        Each name is created on access.
+        """
         return ChainNames(self.layout, self.labels, self.features)
 
     def complete(self, dataset: Dataset) -> ChainCRF:
@@ -306,9 +337,22 @@ class ChainCRF(ChainModel):
             )
         if self._layout is None:
             return self.observe(sequences)
+        if self._layout.forbidden:
+            self._refuse_forbidden(sequences)
         if self._layout.sizes is not None or (sizes := feature_sizes(self._checked(sequences))) is None:
             return self
         return self._with(replace(self._layout, sizes=sizes), self.labels, self.features)
+
+    def _refuse_forbidden(self, sequences: Sequences) -> None:
+        """Refuse training data with a label triple that the model does not allow."""
+        codes = observed_triples(sequences, start=True)
+        absent = codes[~np.isin(codes, self.layout.arcs.codes)]
+        if len(absent):
+            name = triple_name(int(absent[0]), self.n_labels, lambda code: label_name(self.labels, code))
+            raise DataError(
+                f"The training data have {len(absent)} label triples that the model forbids, for example {name}: their "
+                "probability is 0. Let the model observe these sequences, or use unseen_transitions='zero'."
+            )
 
     def outline(self, dataset: Dataset) -> SequenceOutline:
         """The lengths of the sequences, and the weights that occur in them."""
@@ -318,8 +362,13 @@ class ChainCRF(ChainModel):
 
     def coupling_matrix(self, theta: ArrayLike) -> Couplings:
         """Return the weights of all transitions; row and column are the label before and after."""
+        if self.order == 2:
+            raise ModelError(
+                "A second-order chain has weights for triples of labels, so it has no matrix of couplings of pairs. "
+                "model.parameter_names and theta have its weights."
+            )
         K = self.n_labels
-        names = tuple(f"y{code}" if self.labels is None else str(self.labels[code]) for code in range(K))
+        names = tuple(label_name(self.labels, code) for code in range(K))
         transitions = self.layout.unpack(self.check_theta(theta))[1][:K, :K]
         return Couplings(names, transitions.copy(), "transition weight", directed=True)
 
@@ -335,19 +384,29 @@ class ChainCRF(ChainModel):
     # Prediction -----------------------------------------------------------------------------------------------------
 
     @property
+    def _n_edges(self) -> int:
+        return self.n_labels**2 if self.order == 1 else self.layout.arcs.n_arcs
+
+    @property
     def _tokens_at_once(self) -> int | None:
-        """Tokens whose scores are held at once where each has edge scores of its own."""
+        """Tokens whose scores are held at once where each has edge scores of its own, or many states."""
+        if self.order == 2:
+            return max(1, _MOST_EDGE_SCORES // self.layout.arcs.n_states)
         return None if self.layout.column_ptr is None else max(1, _MOST_EDGE_SCORES // self.layout.padded**2)
 
     def _problem(self, sequences: Sequences, families: tuple[Windows, ...]) -> ChainProblem:
-        return ChainProblem(self.layout, sequences, families)
+        kind = ChainProblem if self.order == 1 else TripleProblem
+        return kind(self.layout, sequences, families)
 
-    def _scored(self, theta: FloatArray, dataset: Sequences) -> ScoredChains:
+    def _scored(self, theta: FloatArray, dataset: Sequences) -> ScoredLabels:
         weights = self.layout.unpack(theta)
         tokens = chain_tokens(self.layout, dataset, transpose=False)
         scores = np.empty((dataset.n_tokens, self.layout.padded))
         n_threads = get_threads(float(len(dataset.indices)) * self.layout.padded)
         _kernels.chain_scores(tokens, weights, scores=scores, n_threads=n_threads)
+        if self.order == 2:
+            arcs = self.layout.arcs
+            return ScoredTriples(dataset.offsets, scores, self.n_labels, arcs, self.layout.arc_scores(theta))
         edges = weights[1][None]
         if self.layout.column_ptr is not None and self.layout.kernel_columns is not None:
             edges = np.repeat(edges, dataset.n_tokens, axis=0)
@@ -361,10 +420,10 @@ class ChainCRF(ChainModel):
                 values = values * np.repeat(dataset.values, counts)
             places = token * self.layout.padded**2 + self.layout.kernel_columns[columns]
             np.add.at(edges.reshape(-1), places, values)
-        return ScoredChains(dataset.offsets, scores, edges, self.n_labels)
+        return ScoredChains(dataset.offsets, scores, self.n_labels, edges)
 
     def _marginals(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None) -> FloatArray:
-        if given is None and self.layout.column_ptr is None:
+        if given is None and self.layout.column_ptr is None and self.order == 1:
             return -self._expectations(theta, dataset)[0][:, : self.n_labels]
         return super()._marginals(theta, dataset, given)
 
@@ -397,12 +456,21 @@ class ChainCRF(ChainModel):
             self.check_theta(theta),
             sequences,
             None,
-            lambda chains: sample_labels(chains, random.random(len(chains.scores))),
+            lambda chains: chains.sample(random.random(len(chains.scores))),
         )
         unknown = sequences.labels < 0
         if not unknown.all():
             labels = np.where(unknown, sequences.labels, labels)
         return replace(sequences, labels=labels)
+
+    def expected_counts(
+        self, theta: FloatArray, sentence: Sequences, given: Int32Array
+    ) -> tuple[FloatArray, FloatArray]:
+        """p(y_t | x, given) of one sequence, and the expected numbers of its label pairs (``order=2``: of its arcs)."""
+        scored = self.scored(theta, sentence).fix(given)
+        if isinstance(scored, ScoredTriples):
+            return scored.expectations()[:2]
+        return scored.marginals()[0], scored.edge_marginals().sum(axis=0)
 
     def _expectations(self, theta: FloatArray, dataset: Sequences) -> tuple[FloatArray, FloatArray]:
         """Minus the node marginals (n_tokens, padded), and −log Z (n_sequences,), in probability space."""
@@ -438,6 +506,8 @@ class ChainCRF(ChainModel):
             "n_features": self.n_features,
             "pairs": self.pairs,
             "transitions": self.transitions,
+            "order": self.order,
+            "unseen_transitions": self.unseen_transitions,
             "start": self.start,
             "end": self.end,
             "label_pairs": self.label_pairs if isinstance(self.label_pairs, bool) else None,
@@ -450,7 +520,7 @@ class ChainCRF(ChainModel):
                 pack_text(arrays, name, list(map(str, names)))
         if not isinstance(self.label_pairs, bool):
             arrays["label_pairs"] = np.array(self.label_pairs, dtype=np.int64)
-        for name in ("pair_ptr", "pair_labels", "column_ptr", "column_pairs", "sizes"):
+        for name in ("pair_ptr", "pair_labels", "column_ptr", "column_pairs", "sizes", "triples"):
             if getattr(layout, name) is not None:
                 arrays[name] = getattr(layout, name)
         return header, arrays
@@ -464,12 +534,16 @@ class ChainCRF(ChainModel):
             arrays["transition_pairs"],
             arrays.get("pair_ptr"),
             arrays.get("pair_labels"),
-            header["start"],
+            header["start"] and header["order"] == 1,
             header["end"],
             arrays.get("column_ptr"),
             arrays.get("column_pairs"),
             arrays.get("sizes"),
+            arrays.get("triples"),
+            header["unseen_transitions"] == "forbidden",
         )
+        if (layout.triples is None) == (header["order"] == 2):
+            raise ModelError("A second-order chain has label triples with weights, a first-order chain none.")
         names: Plain = {
             name: unpack_text(arrays, name) if f"{name}.ends" in arrays else None for name in ("labels", "features")
         }

@@ -68,7 +68,7 @@ def window_factor(
     scores[heads[left]] += transitions[labels[first[left] - 1]]
     scores[ends[right]] += transitions[:, labels[(first + length)[right]]].T
     random = np.random.Generator(np.random.Philox([seed, 1]))
-    pieces = ScoredChains(offsets, scores, chains.edges, chains.n_labels)
+    pieces = ScoredChains(offsets, scores, chains.n_labels, chains.edges)
     drawn = sample_labels(pieces, random.random((draws, len(tokens))))
     differ: BoolArray = np.asarray((drawn != drawn[0]).any(axis=0))
     before = np.where(left, labels[first - 1], -1)

@@ -5,12 +5,15 @@ A score of −∞ rules a label out; that is how given labels are fixed. All res
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from fieldfit import _kernels
 from fieldfit.arguments import whole_number
+from fieldfit.models.chain_sampling import sample_labels
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 
@@ -18,25 +21,49 @@ from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 _MOST_PATH_LABELS = 1 << 31
 
 
-@dataclass(frozen=True, eq=False)
-class ScoredChains:
-    """Sequences with the scores of their labels.
+def checked_count(count: int, n_tokens: int) -> int:
+    """The number of best paths of sequences with this many tokens."""
+    count = whole_number(count, "The number of paths", 1, error=DataError)
+    if count * n_tokens > _MOST_PATH_LABELS:
+        raise DataError(
+            f"{count:,} paths of {n_tokens:,} tokens have {count * n_tokens:,} labels; the limit is "
+            f"{_MOST_PATH_LABELS:,}. Ask for fewer paths, or for fewer sentences at a time."
+        )
+    return count
 
-    offsets (n_sequences + 1,); scores (n_tokens, padded) with −∞ in the padding; edges (1, padded, padded) for all
-    tokens or (n_tokens, padded, padded), the scores of the edge into each token.
+
+@dataclass(frozen=True, eq=False)
+class ScoredLabels(ABC):
+    """Sequences with the scores of their labels: offsets (n_sequences + 1,), scores (n_tokens, padded).
+
+    The padding has the score −∞.
     """
 
     offsets: IntArray
     scores: FloatArray
-    edges: FloatArray
     n_labels: int
 
-    @property
-    def _threads(self) -> int:
-        """One for a few sentences: waking another takes longer than decoding them."""
-        return get_threads(float(self.scores.size) * self.n_labels)
+    @abstractmethod
+    def viterbi(self) -> tuple[Int32Array, FloatArray]:
+        """The best path (n_tokens,) and its score (n_sequences,)."""
 
-    def fix(self, given: Int32Array) -> ScoredChains:
+    @abstractmethod
+    def n_best(self, count: int) -> tuple[Int32Array, FloatArray]:
+        """The ``count`` best paths (count, n_tokens) and their scores (n_sequences, count), best first."""
+
+    @abstractmethod
+    def marginals(self) -> tuple[FloatArray, FloatArray]:
+        """p(y_t | x) (n_tokens, n_labels) and log Z (n_sequences,)."""
+
+    @abstractmethod
+    def edge_marginals(self) -> FloatArray:
+        """p(y_{t−1}, y_t | x) (n_tokens, n_labels, n_labels); 0 at the first token of a sequence."""
+
+    @abstractmethod
+    def sample(self, uniforms: FloatArray) -> Int32Array:
+        """Draws of the labels of every sequence from a uniform number for each token (n_tokens,)."""
+
+    def fix(self, given: Int32Array) -> Self:
         """The same sequences with the labels ``given`` (n_tokens,) fixed wherever they are not −1."""
         labels = np.asarray(given)
         if labels.shape != (len(self.scores),) or labels.dtype.kind not in "iu":
@@ -51,7 +78,26 @@ class ScoredChains:
         kept = scores[tokens, labels[tokens]]
         scores[tokens] = -np.inf
         scores[tokens, labels[tokens]] = kept
-        return ScoredChains(self.offsets, scores, self.edges, self.n_labels)
+        return replace(self, scores=scores)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredChains(ScoredLabels):
+    """Sequences with the scores of their labels and of adjacent labels.
+
+    edges (1, padded, padded) for all tokens or (n_tokens, padded, padded), the scores of the edge into each token.
+    """
+
+    edges: FloatArray
+
+    @property
+    def _threads(self) -> int:
+        """One for a few sentences: waking another takes longer than decoding them."""
+        return get_threads(float(self.scores.size) * self.n_labels)
+
+    def sample(self, uniforms: FloatArray) -> Int32Array:
+        """Draws of the labels, one (n_tokens,) or several (draws, n_tokens): see `chain_sampling`."""
+        return sample_labels(self, uniforms)
 
     def viterbi(self) -> tuple[Int32Array, FloatArray]:
         """The best path (n_tokens,) and its score (n_sequences,); ties go to the smaller label."""
@@ -73,12 +119,7 @@ class ScoredChains:
 
         A sequence with fewer paths has labels −1 and scores −∞ for the rest.
         """
-        count = whole_number(count, "The number of paths", 1, error=DataError)
-        if count * len(self.scores) > _MOST_PATH_LABELS:
-            raise DataError(
-                f"{count:,} paths of {len(self.scores):,} tokens have {count * len(self.scores):,} labels; the limit is "
-                f"{_MOST_PATH_LABELS:,}. Ask for fewer paths, or for fewer sentences at a time."
-            )
+        count = checked_count(count, len(self.scores))
         labels = np.empty((count, len(self.scores)), dtype=np.int32)
         best = np.empty((len(self.offsets) - 1, count))
         _kernels.chain_n_best(

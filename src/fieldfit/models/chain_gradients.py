@@ -35,10 +35,10 @@ def marginal_gradient(
             f"{label}."
         )
     given = np.full(sentence.n_tokens, -1, dtype=np.int32)
-    free = model.marginals(theta, sentence, given), model.edge_marginals(theta, sentence, given).sum(axis=0)
+    free = model.expected_counts(theta, sentence, given)
     probability = float(free[0][token, label])
     given[token] = label
-    fixed = model.marginals(theta, sentence, given), model.edge_marginals(theta, sentence, given).sum(axis=0)
+    fixed = model.expected_counts(theta, sentence, given)
     nodes, edges = (after - before for after, before in zip(fixed, free, strict=True))
     gradient = np.zeros(layout.n_parameters)
     K = layout.n_labels
@@ -48,6 +48,9 @@ def marginal_gradient(
         places = state_columns(layout, sentence.indices, np.full(len(rows), state, dtype=np.int32))
         known = places >= 0
         np.add.at(gradient, places[known], values[known] * nodes[rows[known], state])
+    if layout.triples is not None:
+        layout.pack_arcs(gradient, edges, nodes[-1])
+        return probability, probability * gradient
     a, b, c, d, _ = layout.bounds
     gradient[a:b] = edges.reshape(-1)[layout.transition_pairs]
     if layout.start:

@@ -3,7 +3,8 @@
     score(y | x) = Σ_t Σ_f x_tf w(f, y_t) + Σ_t T(y_{t−1}, y_t) + start(y_1) + end(y_T) + Σ_t Σ_f x_tf u(f, y_{t−1}, y_t)
 
 θ = state weights w (feature by feature, then by label: every pair, or those seen), transitions T (row by row), start,
-end, and weights u of label pairs with features. A weight that the layout leaves out is 0.
+end, weights u of label pairs with features, and for a second-order chain weights U of label triples, which add
+Σ_t U(y_{t−2}, y_{t−1}, y_t) to the score. A weight that the layout leaves out is 0, or its triple is forbidden.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from fieldfit.data.lazy_names import LazyNames
 from fieldfit.data.sequences import Sequences
+from fieldfit.models.label_triples import LabelTriples, every_triple, triple_name
 from fieldfit.types import FloatArray, Int32Array, IntArray
 
 LANE = 4
@@ -33,6 +35,9 @@ class ChainLayout:
     ``transition_pairs`` are the pairs i·K + j that have a weight. ``column_ptr`` (n_features + 1,) and
     ``column_pairs`` (i·K + j) are the label pairs that have a weight with each feature (None: none). ``sizes``
     (n_features,) are the powers of two nearest to the largest absolute value of each feature in training (None: all 1).
+    ``triples`` are the codes of the label triples that have a weight (None: a first-order chain), ascending; see
+    `label_triples`. If ``forbidden``, no other triples are possible; triples with a start symbol only count where some
+    of them have a weight.
     """
 
     n_labels: int
@@ -45,6 +50,8 @@ class ChainLayout:
     column_ptr: IntArray | None = None
     column_pairs: IntArray | None = None
     sizes: FloatArray | None = None
+    triples: IntArray | None = None
+    forbidden: bool = False
 
     @property
     def units(self) -> FloatArray | None:
@@ -56,7 +63,7 @@ class ChainLayout:
         columns = np.empty(0) if self.column_ptr is None else np.repeat(self.sizes, np.diff(self.column_ptr))
         units = np.ones(self.n_parameters)
         units[: len(state)] = state
-        units[len(units) - len(columns) :] = columns
+        units[self.bounds[3] : self.bounds[4]] = columns
         return units
 
     @property
@@ -90,7 +97,7 @@ class ChainLayout:
     @property
     def n_parameters(self) -> int:
         """The length of θ."""
-        return self.bounds[-1]
+        return self.bounds[-1] + (0 if self.triples is None else len(self.triples))
 
     @cached_property
     def transition_places(self) -> IntArray:
@@ -137,12 +144,60 @@ class ChainLayout:
         if self.end:
             gradient[c:d] = end[: self.n_labels]
 
+    @cached_property
+    def arcs(self) -> LabelTriples:
+        """The triples that are possible in a second-order chain."""
+        assert self.triples is not None
+        K = self.n_labels
+        if not self.forbidden:
+            return LabelTriples.of(K, every_triple(K))
+        codes = self.triples
+        if not np.any(codes >= K * (K + 1) * K):
+            codes = np.concatenate([codes, every_triple(K, start_only=True)])
+        return LabelTriples.of(K, codes)
+
+    @cached_property
+    def arc_places(self) -> tuple[IntArray, IntArray]:
+        """The transition and the triple whose weights each arc has, as places in their blocks of θ; −1: none."""
+        assert self.triples is not None
+        K = self.n_labels
+        _, b, c = self.arcs.labels
+        transition = np.full((K + 1) * K, -1)
+        transition[self.transition_pairs] = np.arange(len(self.transition_pairs))
+        triple = np.full(self.arcs.n_arcs, -1)
+        if len(self.triples):
+            place = np.minimum(np.searchsorted(self.triples, self.arcs.codes), len(self.triples) - 1)
+            triple = np.where(self.triples[place] == self.arcs.codes, place, -1)
+        return transition[b * K + c], triple
+
+    def arc_scores(self, theta: FloatArray) -> FloatArray:
+        """T(y_{t−1}, y_t) + U(y_{t−2}, y_{t−1}, y_t) of each arc."""
+        a, b, _, _, e = self.bounds
+        transition, triple = self.arc_places
+        scores: FloatArray = np.append(theta[a:b], 0.0)[transition] + np.append(theta[e:], 0.0)[triple]
+        return scores
+
+    def pack_arcs(self, gradient: FloatArray, arcs: FloatArray, end: FloatArray) -> None:
+        """Put sums over arcs, and over last labels, into a gradient whose state block is filled already."""
+        a, b, c, d, e = self.bounds
+        transition, triple = self.arc_places
+        for block, places in ((gradient[a:b], transition), (gradient[e:], triple)):
+            known = places >= 0
+            block[:] = np.bincount(places[known], arcs[known], len(block))
+        if self.end:
+            gradient[c:d] = end[: self.n_labels]
+
     def state_place(self, index: int) -> tuple[int, int]:
         """Feature and label of a state weight."""
         if self.pair_ptr is None or self.pair_labels is None:
             feature, label = divmod(index, self.n_labels)
             return feature, label
         return int(np.searchsorted(self.pair_ptr, index, side="right")) - 1, int(self.pair_labels[index])
+
+
+def label_name(labels: Sequence[str] | None, code: int) -> str:
+    """The name of a label; labels without names are y0, y1, …"""
+    return f"y{code}" if labels is None else str(labels[code])
 
 
 class ChainNames(LazyNames):
@@ -155,15 +210,15 @@ class ChainNames(LazyNames):
         return self._layout.n_parameters
 
     def _label(self, code: int) -> str:
-        return f"y{code}" if self._labels is None else str(self._labels[code])
+        return label_name(self._labels, code)
 
     def _feature(self, code: int) -> str:
         return f"x{code}" if self._features is None else str(self._features[code])
 
     def at(self, place: int) -> str:
-        """State features, transitions, first and last labels, then label-pair features."""
+        """State features, transitions, first and last labels, label-pair features, then label triples."""
         layout = self._layout
-        a, b, c, d, _ = layout.bounds
+        a, b, c, d, e = layout.bounds
         if place < a:
             feature, label = layout.state_place(place)
             return f"{self._feature(feature)}:{self._label(label)}"
@@ -174,6 +229,8 @@ class ChainNames(LazyNames):
             return f"^->{self._label(place - b)}"
         if place < d:
             return f"{self._label(place - c)}->$"
+        if layout.triples is not None and place >= e:
+            return triple_name(int(layout.triples[place - e]), layout.n_labels, self._label)
         assert layout.column_ptr is not None
         assert layout.column_pairs is not None
         column = place - d

@@ -24,6 +24,13 @@ def checked_layout(layout: ChainLayout) -> ChainLayout:
         raise ModelError("transition_pairs must increase.")
     _check_lists("pair", layout.pair_ptr, layout.pair_labels, np.int32, features, labels)
     _check_lists("column", layout.column_ptr, layout.column_pairs, np.int64, features, labels**2)
+    if layout.triples is not None:
+        _check_places("triples", layout.triples, np.int64, (labels + 1) ** 2 * labels)
+        left = layout.triples // labels
+        if np.any(np.diff(layout.triples) <= 0) or np.any(
+            (left % (labels + 1) == labels) & (left < (labels + 1) * labels)
+        ):
+            raise ModelError("triples must increase, and a start symbol cannot follow a label.")
     sizes = layout.sizes
     if sizes is not None and (sizes.shape != (features,) or sizes.dtype != np.float64):
         raise ModelError("sizes must be one number for each feature.")

@@ -76,6 +76,7 @@ def joined_layouts(layouts: Sequence[ChainLayout]) -> ChainLayout:
     pair_ptr, pair_labels = _joined_rows([(layout.pair_ptr, layout.pair_labels) for layout in layouts], K)
     column_ptr, column_pairs = _joined_rows([(layout.column_ptr, layout.column_pairs) for layout in layouts], K * K)
     transitions = np.unique(np.concatenate([layout.transition_pairs for layout in layouts]))
+    triples = [layout.triples for layout in layouts if layout.triples is not None]
     return replace(
         first,
         transition_pairs=transitions,
@@ -84,6 +85,7 @@ def joined_layouts(layouts: Sequence[ChainLayout]) -> ChainLayout:
         column_ptr=column_ptr,
         column_pairs=column_pairs,
         sizes=None,
+        triples=np.unique(np.concatenate(triples)) if triples else None,
     )
 
 

@@ -260,7 +260,7 @@ class ChainProblem(Problem):
         weights = self.layout.unpack(self._vector(theta))
         scores = np.empty((self.dataset.n_tokens, self.layout.padded))
         _kernels.chain_scores(self.tokens, weights, scores=scores, n_threads=self._threads)
-        chains = ScoredChains(self.dataset.offsets, scores, weights[1][None], self.layout.n_labels)
+        chains = ScoredChains(self.dataset.offsets, scores, self.layout.n_labels, weights[1][None])
         factors = [
             window_factor(self.layout, self.dataset, chains, family, _maybe(row_weight), _DRAWS, seed)
             for seed, family in enumerate(self.used)

@@ -8,10 +8,14 @@ All sequences go together, one position at a time.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.types import FloatArray, Int32Array
+
+if TYPE_CHECKING:
+    from fieldfit.models.chain_decoding import ScoredChains
 
 
 def sample_labels(chains: ScoredChains, uniforms: FloatArray) -> Int32Array:

@@ -84,10 +84,11 @@ def sample_flops(model: FieldModel, bound: BoundPolicy, dataset: Dataset | None 
 SEQUENCE_POLICIES = ("PL1", "PL1/sentence", "FL", "PL2", "PL3")
 
 
-def sequence_flops(n_labels: int, policy: BoundPolicy, sequences: Sequences) -> float:
+def sequence_flops(n_labels: int, edges: int, policy: BoundPolicy, sequences: Sequences) -> float:
     """The multiply–adds of the textbook recursions for one sequence, in the mean over Z.
 
-    A window of k tokens with L labels: 6 k L² (forward, backward, expectations) + 4 k L for each feature of a token.
+    A window of k tokens with L labels and E edges between two tokens (L² in a first-order chain): 6 k E (forward,
+    backward, expectations) + 4 k L for each feature of a token.
     """
     tokens = max(1, sequences.n_tokens)
     features = len(sequences.indices) / tokens
@@ -96,5 +97,5 @@ def sequence_flops(n_labels: int, policy: BoundPolicy, sequences: Sequences) -> 
         sizes = family.sizes(0, sequences.n).astype(float)
         width = float(getattr(family, "width", 1))
         covered = float(tokens) if width == 0 else float(sizes.sum()) * width
-        total += share.lam * covered * (6 * n_labels**2 + 4 * features * n_labels)
+        total += share.lam * covered * (6 * edges + 4 * features * n_labels)
     return float(total / max(1, sequences.n))

@@ -81,6 +81,16 @@ class CRFOptions:
         bool | None,
         typer.Option("--start-end/--no-start-end", help="Weights of the first and the last label. Default: yes."),
     ] = None
+    order: Annotated[
+        int, typer.Option("--order", min=1, max=2, help="2: weights for triples of adjacent labels too.")
+    ] = 1
+    forbid_unseen: Annotated[
+        bool,
+        typer.Option(
+            "--forbid-unseen/--allow-unseen",
+            help="With --order 2: label triples that do not occur in the file are impossible. Faster.",
+        ),
+    ] = False
     crfsuite: Annotated[
         bool, typer.Option("--crfsuite", help="CRFsuite's weights: observed transitions, no start and end.")
     ] = False
@@ -94,6 +104,8 @@ class CRFOptions:
             all_pairs=self.all_pairs,
             all_transitions=self.all_transitions,
             start_end=self.start_end,
+            order=self.order,
+            unseen_transitions="forbidden" if self.forbid_unseen else "zero",
             crfsuite_compatible=self.crfsuite,
             features=self.features if self.kind is Format.columns else None,
             **training,
