@@ -49,6 +49,12 @@ class ChainData:
         K, F = self.features.n_labels, self.features.n_features
         return ff.ChainCRF(K, F, pairs=self.pairs, end=False).observe(self.features)
 
+    def second_order(self, unseen: str) -> ff.ChainCRF:
+        """The CRF of all features and of all label triples; triples that do not occur are "forbidden", or have "zero"."""
+        K, F = self.features.n_labels, self.features.n_features
+        model = ff.ChainCRF(K, F, pairs=self.pairs, transitions="none", order=2, unseen_transitions=unseen, end=False)
+        return model.observe(self.features)
+
     @property
     def n_pairs(self) -> int:
         """The number of (feature, label) pairs that have a weight."""

@@ -20,7 +20,9 @@ from fieldfit.chains import Segments, Sequences, selected_windows
 from fieldfit.types import DataError, FloatArray, IntArray, ModelError
 from fieldfit_paper.chain_data import ChainData, chain_data, draw_fold
 
-MODELS = ("boltzmann-chain", "crf")
+MODELS = ("boltzmann-chain", "crf", "second-order-forbidden", "second-order-zero")
+#: What becomes of label triples that do not occur, by the name of a second-order CRF.
+UNSEEN = {"second-order-forbidden": "forbidden", "second-order-zero": "zero"}
 
 #: The formulas, as printed under figures and tables.
 FLOPS = {
@@ -71,13 +73,16 @@ class ChainFold:
         return sum(window_flops(windows, n_labels, self.per_token) for windows, b in terms if b > 0) + self.once
 
 
-def crf_fold(data: ChainData, train: IntArray, test: IntArray) -> ChainFold:
-    """The features that training has, with the pairs that have a weight in the whole data."""
+def crf_fold(data: ChainData, train: IntArray, test: IntArray, unseen: str | None = None) -> ChainFold:
+    """The features that training has, with the pairs that have a weight in the whole data; ``unseen``: a chain of order 2.
+
+    The FLOPs are those of a first-order chain.
+    """
     whole = data.features.subset(train)
     active = np.unique(whole.indices)
     codes = np.full(whole.n_features, -1, dtype=np.int64)
     codes[active] = np.arange(len(active))
-    model = data.crf.keep_features(active)
+    model = (data.crf if unseen is None else data.second_order(unseen)).keep_features(active)
     per_token = len(whole.indices) / max(whole.n_tokens, 1)
     tested = data.features.subset(test).recode(codes, len(active))
     return ChainFold(model, whole.recode(codes, len(active)), tested, np.ones(model.n_parameters), per_token, 0.0)
@@ -105,6 +110,8 @@ def chain_fold(source: str, model: str, fold: int, seed: int, n_train: int, n_te
     drawn = draw_fold(data, fold, seed, n_train, n_test)
     if model == "crf":
         return crf_fold(data, drawn.train, drawn.test)
+    if model in UNSEEN:
+        return crf_fold(data, drawn.train, drawn.test, UNSEEN[model])
     if model == "boltzmann-chain":
         return boltzmann_chain_fold(data, drawn.train, drawn.test)
     raise ModelError(f"There is no chain model {model!r}; there are {', '.join(MODELS)}.")

@@ -19,6 +19,7 @@ from fieldfit.sweep import Sweep, open_sweep, run_sweep
 from fieldfit.types import FloatArray, SweepError
 from fieldfit_paper.beta_heuristic import heuristic_cell
 from fieldfit_paper.chain_data import need_data
+from fieldfit_paper.chain_folds import UNSEEN
 from fieldfit_paper.chunking import chain_cell, chain_row
 from fieldfit_paper.tables import check_scale
 
@@ -143,6 +144,19 @@ def pure_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
     return Sweep(chain_cell, axes, constants, SEED, name=f"{model} {higher} alone")
 
 
+def second_order_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
+    """(fold, model, σ²) of ``higher`` alone, by CRFs with the label triples that occur as transitions."""
+    size = SCALES[check_scale(scale)]
+    axes: dict[str, list[Any]] = {
+        "fold": list(range(size.folds)),
+        "model": list(UNSEEN),
+        "sigma2": [250.0, 500.0, 1000.0] if scale == "paper" else [500.0],
+    }
+    constants = _constants(source, model, higher, size.n_train, size)
+    del constants["model"]
+    return Sweep(chain_cell, axes, constants, SEED, name=f"{model} of second order, {higher} alone")
+
+
 def _constants(source: str, model: str, higher: str, n_train: int, size: Scale) -> dict[str, Any]:
     return {
         "source": source,
@@ -163,6 +177,7 @@ KINDS: dict[str, Callable[[str, str, str, str], Sweep]] = {
     "heuristic-means": partial(heuristic_sweep, reading="means"),
     "interplay": interplay_sweep,
     "pure": pure_sweep,
+    "second-order": second_order_sweep,
 }
 
 

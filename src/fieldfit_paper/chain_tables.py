@@ -66,6 +66,12 @@ class SweepTables:
         """One family alone over a wide range of σ², fold by fold."""
         return records_of("pure", "conll2000", model, higher, self.scale, self.out)
 
+    def second_order(self) -> Records:
+        """FL alone by the CRFs of second order: means over folds by model and σ²."""
+        return averaged(
+            records_of("second-order", "conll2000", "crf", "FL", self.scale, self.out), ("model", "sigma2")
+        )
+
     def _kept(self, kind: str, source: str, model: str, higher: str) -> bool:
         if self.out is None or self.scale != "paper" or kind in ("means", "heuristic-means"):
             return False

@@ -18,5 +18,5 @@ def test_examples(tmp_path, monkeypatch):
         if remark:
             assert eval(call, names) == ast.literal_eval(remark)
             compared += 1
-    assert len(BLOCKS) == 6
-    assert compared == 6
+    assert len(BLOCKS) == 7
+    assert compared == 7

@@ -432,8 +432,8 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         >>> tagger = ff.CRFTagger(sigma2=1, order=2).fit(X, y)
         >>> tagger.label_triples().round(2)
           before label  weight
-        0    D,N     V    0.44
-        1    ^,D     N    0.44
+        0    D,N     V    0.83
+        1    ^,D     N    0.64
         2    ^,^     D    0.44
         """
         return triple_table(self.model_, self.fit_.theta)
