@@ -53,7 +53,15 @@ def test_encoder_of_the_pieces_is_that_of_one_text(folder, min_count, monkeypatc
             assert ours[name].tobytes() == array.tobytes(), name
 
 
-@pytest.mark.parametrize("options", [{}, {"crfsuite_compatible": True}, {"all_pairs": True, "min_count": 2}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"crfsuite_compatible": True},
+        {"all_pairs": True, "min_count": 2},
+        {"order": 2, "unseen_transitions": "forbidden", "features": "U:%x[0,0]\nB"},
+    ],
+)
 def test_tagger_of_files_is_the_tagger_of_their_text(folder, options):
     settings = {"sigma2": 1.0, "features": TEMPLATES, "tol": 1e-9, **options}
     one = ff.CRFTagger("PL1 + 0.5*FL", **settings).fit(whole(folder))
