@@ -10,6 +10,8 @@ biased upwards; the first error does not know that, the jackknife corrects it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fieldfit.refinement.pseudo_inverse import bread_inverse, bread_solve, root
@@ -36,8 +38,10 @@ def is_worse(
 
     ``derivative`` (p, r) is D̂, at one of both estimates.
     """
+    from scipy.sparse import csr_array
+
     keep = np.flatnonzero(free)
-    both = (matrix[keep], first[keep])
+    both = (matrix[keep], csr_array(first[keep]))
     if not _is_above(_differences(samples, both, derivative[:, keep], theta, information)):
         return False
     blocks = min(_BLOCKS, len(samples.codes))
@@ -50,22 +54,23 @@ def _is_above(terms: FloatArray) -> bool:
 
 def _differences(
     samples: SampleConditions,
-    both: tuple[FloatArray, FloatArray],
+    both: tuple[FloatArray, Any],
     derivative: FloatArray,
     theta: FloatArray,
     information: FloatArray,
 ) -> FloatArray:
     """What each sample adds to tr(I·Cov_refined) − tr(I·Cov_first) (n,), in random directions where these are many."""
     z = random_directions(root(information))
-    turned = [bread_solve(weights @ derivative, z).T @ weights for weights in both]
-    influence = np.concatenate([block for _, block in samples.scores(theta, np.concatenate(turned))]) ** 2
+    turned = np.concatenate([bread_solve(weights @ derivative, z).T @ weights for weights in both])
+    blocks = [block for _, block in samples.scores(theta, turned.astype(np.float32))]
+    influence = np.concatenate(blocks).astype(np.float64) ** 2
     lengths: FloatArray = influence[:, : z.shape[1]].sum(axis=1) - influence[:, z.shape[1] :].sum(axis=1)
     return lengths if samples.weight is None else lengths * samples.weight**2
 
 
 def _worse_by_jackknife(
     samples: SampleConditions,
-    both: tuple[FloatArray, FloatArray],
+    both: tuple[FloatArray, Any],
     theta: FloatArray,
     keep: IntArray,
     information: FloatArray,

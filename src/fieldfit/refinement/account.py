@@ -29,14 +29,16 @@ class Account:
 
     def lines(self, second: str) -> list[str]:
         """The second stage in words."""
-        ridge = f", ridge {self.ridge:g}" if self.ridge else ""
+        ridge = f", ridge {self.ridge:g}" if self.ridge and not math.isinf(self.ridge) else ""
         text = [
             f"second stage {second}: {self.conditions:,} moment conditions up to graph distance {self.distance}, weights "
             f"from {self.source}{ridge}; {self.steps} steps, {self.seconds:.2f} s"
         ]
         if not self.accepted:
             text.append(f"the estimate is the first stage's: {self.message}")
-        elif not math.isnan(self.predicted):
+        elif self.message:
+            text.append(self.message)
+        if self.accepted and not math.isnan(self.predicted):
             text.append(
                 f"predicted variance relative to maximum likelihood: {self.predicted:.3f} (first stage {self.first:.3f})"
             )

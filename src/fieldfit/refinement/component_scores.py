@@ -71,8 +71,11 @@ class ScoreConditions:
     def _problem(self, codes: NDArray[Any], parts: Sequence[FamilySelection]) -> FieldProblem:
         return FieldProblem(self._arrays, np.ascontiguousarray(codes), Selection(len(codes), tuple(parts)))
 
-    def value_blocks(self, codes: NDArray[Any], theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+    def value_blocks(
+        self, codes: NDArray[Any], theta: FloatArray, *, single: bool = False
+    ) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p))."""
+        del single
         problem, untied, rows = self._problem(codes, self._parts), self._ties.T @ theta, self.rows_per_block()
         for start in range(0, len(codes), rows):
             samples = slice(start, min(start + rows, len(codes)))
@@ -146,13 +149,15 @@ class StackedConditions:
         """Samples in a block."""
         return min(part.rows_per_block() for part in self.parts)
 
-    def value_blocks(self, codes: NDArray[Any], theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+    def value_blocks(
+        self, codes: NDArray[Any], theta: FloatArray, *, single: bool = False
+    ) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p))."""
         rows = self.rows_per_block()
         for start in range(0, len(codes), rows):
             samples = slice(start, min(start + rows, len(codes)))
             part_blocks = [
-                np.concatenate([block for _, block in part.value_blocks(codes[samples], theta)])
+                np.concatenate([block for _, block in part.value_blocks(codes[samples], theta, single=single)])
                 for part in self.parts
             ]
             yield samples, np.concatenate(part_blocks, axis=1)

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 _BLOCK, _EVALUATED = 1_000_000, 2_000_000
 #: θ ↦ the sums of conditions (p,) over samples.
 Sums = Callable[[FloatArray], FloatArray]
+#: Pairs of instruments are summed for all components at once where their blocks have this many times as many entries; and
+#: the samples in a block then.
+_PAIRS_WORTH, _PAIR_ROWS = 4, 512
 #: Entries up to which all products of a residual with an instrument are summed at once.
 _MOST_PRODUCTS = 4_000_000
 
@@ -83,8 +86,10 @@ class Conditions(Protocol):
     def rows_per_block(self) -> int:
         """Samples in a block."""
 
-    def value_blocks(self, codes: NDArray[Any], theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
-        """Stream g as (samples, block (k, p))."""
+    def value_blocks(
+        self, codes: NDArray[Any], theta: FloatArray, *, single: bool = False
+    ) -> Iterator[tuple[slice, FloatArray]]:
+        """Stream g as (samples, block (k, p)); ``single``: in single precision where that is faster."""
 
     def summed(self, codes: NDArray[Any], weight: FloatArray | None = None, mask: Any = None) -> Sums:
         """θ ↦ Σ_i w_i Z_ic g_i (p,). ``mask`` (n, components) holds Z, None is all ones."""
@@ -184,6 +189,17 @@ class NodeConditions:
         ends = np.searchsorted(self.component, np.arange(len(self.nodes) + 1))
         return tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
 
+    def grows(self, distance: int) -> bool:
+        """Whether instruments up to this graph distance add conditions: functions of one variable that are not there."""
+        counts = [functions.shape[1] for functions in self.functions]
+        alone = np.array([len(product) == 1 for product in self.products])
+        there = np.bincount(self.component[alone[self.instrument]], minlength=len(self.nodes))
+        structure = self.model.structure()
+        return any(
+            counts[node] * sum(counts[other] for other in balls(structure, node, distance)) > number
+            for node, number in zip(self.nodes.tolist(), there.tolist(), strict=True)
+        )
+
     def alone(self, place: int) -> NodeConditions:
         """The conditions of one component."""
         conditions, node = self.slices[place], self.nodes[[place]]
@@ -268,13 +284,19 @@ class NodeConditions:
             samples = slice(start, min(start + rows, len(codes)))
             yield samples, self.evaluate(codes[samples], theta)
 
-    def value_blocks(self, codes: NDArray[Any], theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+    def value_blocks(
+        self, codes: NDArray[Any], theta: FloatArray, *, single: bool = False
+    ) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p))."""
-        rows = self.rows_per_block()
         for samples, evaluated in self.blocks(codes, theta, self._rows_evaluated):
-            for start in range(0, samples.stop - samples.start, rows):
-                part = slice(start, min(start + rows, samples.stop - samples.start))
-                values = self.values(Evaluated(evaluated.residuals[part], evaluated.instruments[part]))
+            size = samples.stop - samples.start
+            rows = -(-size // -(-size // self.rows_per_block()))  # parts of the same size
+            for start in range(0, size, rows):
+                part = slice(start, min(start + rows, size))
+                residuals, instruments = evaluated.residuals[part], evaluated.instruments[part]
+                if single:
+                    residuals, instruments = residuals.astype(np.float32), instruments.astype(np.float32)
+                values = self.values(Evaluated(residuals, instruments))
                 yield slice(samples.start + part.start, samples.start + part.stop), values
 
     @property
@@ -344,6 +366,34 @@ class NodeConditions:
                 block[np.ix_(left, right)] = (instruments[:, left] * scale[:, None]).T @ instruments[:, right]
         return block
 
+    @cached_property
+    def _pairs_of_instruments(self) -> tuple[IntArray, IntArray] | None:
+        """All pairs of instruments where they are fewer than the entries of all blocks: on dense graphs; else None."""
+        pairs = np.triu_indices(len(self.products))
+        entries = sum((s.stop - s.start) ** 2 for s in self.slices)
+        return pairs if len(pairs[0]) * _PAIRS_WORTH <= entries else None
+
+    def _add_by_pairs(
+        self,
+        blocks: list[FloatArray],
+        pairs: tuple[IntArray, IntArray],
+        evaluated: Evaluated,
+        scale: FloatArray | None,
+    ) -> None:
+        """Add Σ_i w_i C_j h hᵀ of all components to ``blocks``: one product of variances with pairs of instruments."""
+        lines = np.ascontiguousarray(evaluated.instruments.T)
+        variances = evaluated.variances
+        assert variances is not None
+        if scale is not None:
+            variances = variances * (scale if scale.ndim == 2 else scale[:, None])
+        products = (lines[pairs[0]] * lines[pairs[1]]) @ variances
+        square = np.empty((len(self.products), len(self.products), len(self.nodes)))
+        square[pairs] = products
+        square[pairs[::-1]] = products
+        for place, conditions in enumerate(self.slices):
+            columns = self.instrument[conditions]
+            blocks[place] += square[columns[:, None], columns, place]
+
     def derivative(
         self,
         codes: NDArray[Any],
@@ -354,12 +404,22 @@ class NodeConditions:
         """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters), exact for any samples."""
         total = np.zeros((self.size, self.n_parameters))
         blocks = [np.zeros((s.stop - s.start, s.stop - s.start)) for s in self.slices]
-        for samples, evaluated in self.blocks(codes, theta, self._rows_evaluated):
+        pairs = self._pairs_of_instruments
+        for samples, evaluated in self.blocks(codes, theta, self._rows_evaluated if pairs is None else _PAIR_ROWS):
+            if pairs is not None and evaluated.variances is not None:
+                self._add_by_pairs(blocks, pairs, evaluated, _scale(samples, weight, mask, slice(None)))
+                continue
             for place in range(len(self.nodes)):
-                scale = None if weight is None else weight[samples]
-                if mask is not None:
-                    scale = mask[samples][:, place] if scale is None else scale * mask[samples][:, place]
-                blocks[place] += self.node_block(evaluated, place, scale)
+                blocks[place] += self.node_block(evaluated, place, _scale(samples, weight, mask, place))
         for block, conditions in zip(blocks, self.slices, strict=True):
             total[conditions] = -(self.score_coefficients[:, conditions] @ block).T
         return total
+
+
+def _scale(samples: slice, weight: FloatArray | None, mask: Any, place: int | slice) -> FloatArray | None:
+    """w_i Z_ic of these samples and components, None where all are 1."""
+    scale = None if weight is None else weight[samples]
+    if mask is None:
+        return scale
+    chosen: FloatArray = mask[samples][:, place]
+    return chosen if scale is None else (chosen.T * scale).T

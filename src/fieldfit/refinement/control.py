@@ -66,8 +66,11 @@ class ControlConditions:
             for p in self._policies
         ]
 
-    def value_blocks(self, codes: NDArray[Any], theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+    def value_blocks(
+        self, codes: NDArray[Any], theta: FloatArray, *, single: bool = False
+    ) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g without Z as (samples, block (k, p))."""
+        del single
         first, second = self._problems(codes)
         rows = self.rows_per_block()
         for start in range(0, len(codes), rows):

@@ -54,18 +54,21 @@ def expand_scores(model: FieldModel, functions: tuple[FloatArray, ...]) -> Expan
     values: list[FloatArray] = []
     entries = np.flatnonzero(np.diff(expanded.indptr))
     factors = np.searchsorted(graph.offsets, entries, side="right") - 1
+    scopes, offsets, states = list(graph.scopes), graph.offsets.tolist(), list(graph.cardinalities)
+    indices, indptr = expanded.indices.astype(np.int64), expanded.indptr.tolist()
     for entry, factor in zip(entries.tolist(), factors.tolist(), strict=True):
-        scope = graph.scopes[factor]
-        shape = [graph.cardinalities[v] for v in scope]
-        place = np.unravel_index(entry - int(graph.offsets[factor]), shape)
-        members = [(v, int(b)) for v, b in zip(scope, place, strict=True) if b]
-        stored = slice(expanded.indptr[entry], expanded.indptr[entry + 1])
+        members, rest = [], entry - offsets[factor]
+        for v in reversed(scopes[factor]):  # the last variable varies fastest
+            rest, b = divmod(rest, states[v])
+            if b:
+                members.append((v, b))
+        stored = slice(indptr[entry], indptr[entry + 1])
         for member in members:
             if member[0] in observed:
                 continue
             product = tuple(sorted(other for other in members if other != member))
             number = pairs.setdefault((member, product), len(pairs))
-            rows.append(expanded.indices[stored].astype(np.int64))
+            rows.append(indices[stored])
             values.append(expanded.data[stored])
             columns.extend([number] * (stored.stop - stored.start))
     row = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)

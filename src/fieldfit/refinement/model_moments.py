@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fieldfit.data.table import Table
 
 #: Draws of the model behind the weights: at least, for each condition, and at most.
-FEWEST_DRAWS, DRAWS_PER_CONDITION, MOST_DRAWS = 4_000, 8, 30_000
-#: Products (draws × conditions) at most, if there are 8 draws for each condition: 9 million.
+FEWEST_DRAWS, DRAWS_PER_CONDITION, MOST_DRAWS = 4_000, 4, 30_000
+#: Products (draws × conditions) at most, if there are 4 draws for each condition: 9 million.
 _MOST_PRODUCTS = 9_000_000
 #: More draws are made while the weights' own noise adds more than this to the predicted relative variance.
 NOISE = 0.01

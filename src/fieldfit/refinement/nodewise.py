@@ -105,8 +105,11 @@ class SeparateConditions:
     def _nodes(self) -> tuple[NodeConditions, ...]:
         return tuple(self.together.alone(place) for place in range(len(self.together.nodes)))
 
-    def value_blocks(self, codes: NDArray[Any], theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+    def value_blocks(
+        self, codes: NDArray[Any], theta: FloatArray, *, single: bool = False
+    ) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p))."""
+        del single
         rows = self.rows_per_block()
         for start in range(0, len(codes), rows):
             samples = slice(start, min(start + rows, len(codes)))

@@ -7,6 +7,7 @@ the first stage are not used.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -24,11 +25,11 @@ from fieldfit.refinement.conditions import NodeConditions
 from fieldfit.refinement.model_moments import ModelMoments
 from fieldfit.refinement.newton_root import Solve, newton_root
 from fieldfit.refinement.points import MOST_SUMMED_STATES, is_exact
-from fieldfit.refinement.pseudo_inverse import bread_inverse
+from fieldfit.refinement.pseudo_inverse import bread_solver
 from fieldfit.refinement.refined import Refined
 from fieldfit.refinement.regression import RIDGES, WORTH, Weights, choose_weights
 from fieldfit.refinement.sample_conditions import SampleConditions
-from fieldfit.refinement.score_moments import ScoreMoments, together
+from fieldfit.refinement.score_moments import ScoreMoments, information_of
 from fieldfit.refinement.stacking import Stack, stack
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, PolicyError
@@ -44,8 +45,9 @@ MOST_CONDITIONS_TRIED, _LARGEST_DISTANCE_TRIED = 2_000, 3
 SMALL_EXCESS = 0.005
 #: Samples behind the derivative of the equations, and on which refined and first estimate are compared.
 _SOME_SAMPLES = 4_000
-#: Step, in standard errors, at which the estimate is stable.
-_STABLE = 1e-4
+#: Step, in standard errors, at which the estimate is stable; and where steps take a pass over many samples, with the
+#: derivative of a part of them: what remains after such a step is smaller still, and adds less than 1e-4 to the variance.
+_STABLE, _STABLE_OF_MANY = 1e-4, 1e-2
 
 
 def model_weights(
@@ -61,13 +63,16 @@ def model_weights(
     most_states: int = MOST_SUMMED_STATES,
     given: Stack | None = None,
     exact_ridge: float = 0.0,
+    least_excess: float = 0.0,
 ) -> tuple[Stack, Weights, Sequence[ScoreMoments], str]:
     """The best weights at θ, the moments they come from (two halves of the draws, or exact) and how those were made.
 
     ``distance=None`` increases the graph distance while that reduces the predicted variance by `WORTH`, and up to 2,000
-    conditions. ``draws`` is a fixed number of draws; by default there are 8 for each condition and at least 4,000, and more
+    conditions. ``draws`` is a fixed number of draws; by default there are 4 for each condition and at least 4,000, and more
     (up to 30,000) while their noise matters. ``given`` are other conditions than those of the policy.
     ``exact_ridge`` is the ridge where the moments are exact: 0 for theory, small for the finite samples of a fit.
+    ``least_excess``: where draws predict that the first stage has no more variance than this above maximum likelihood, the
+    weights are its own, with an infinite ridge.
     """
     with one_blas_thread(with_scipy=True):
         best: tuple[Stack, Weights, Sequence[ScoreMoments], str] | None = None
@@ -75,6 +80,12 @@ def model_weights(
         if given is not None:
             tried = [1]
         for limit in tried:
+            if (
+                best is not None
+                and isinstance(best[0].conditions, NodeConditions)
+                and not best[0].conditions.grows(limit)
+            ):
+                break
             conditions = stack(model, bound, limit) if given is None else given
             p = conditions.conditions.size
             if p > MOST_CONDITIONS:
@@ -84,17 +95,19 @@ def model_weights(
                     f"'{bound.policy} >> optimal({limit})' has {p:,} moment conditions; dense weights take at most "
                     f"{MOST_CONDITIONS:,}."
                 )
-            if best is not None and (p > MOST_CONDITIONS_TRIED or p == best[0].conditions.size):
+            if best is not None and p > MOST_CONDITIONS_TRIED:
                 break
             coefficients = conditions.first if free is None else conditions.first[free]
-            weigh = partial(choose_weights, coefficients=coefficients, exact_ridge=exact_ridge)
+            weigh = partial(
+                choose_weights, coefficients=coefficients, exact_ridge=exact_ridge, least_excess=least_excess
+            )
             at = ModelMoments(model, theta, conditions, dataset, random_state, free)
             exact = draws is None and is_exact(model, most_states)
             weights, halves, source = at.weighed(weigh, draws, exact)
             if best is not None and weights.predicted > best[1].predicted * (1 - WORTH):
                 break
             best = (conditions, weights, halves, source)
-            if weights.predicted < 1 + SMALL_EXCESS:
+            if weights.predicted < 1 + SMALL_EXCESS or math.isinf(weights.ridge):
                 break
         assert best is not None
         return best
@@ -125,7 +138,7 @@ def refine(
     began = time.perf_counter()
     conditions, weights, halves, source = model_weights(
         model, theta, bound, distance=distance, dataset=dataset, free=free, random_state=random_state, draws=draws,
-        given=given, exact_ridge=RIDGES[0],
+        given=given, exact_ridge=RIDGES[0], least_excess=WORTH if given is None else 0.0,
     )  # fmt: skip
     matrix = np.zeros((model.n_parameters, conditions.conditions.size))
     matrix[free] = weights.matrix
@@ -136,18 +149,23 @@ def refine(
         if problem is not None and mask is None and isinstance(conditions.conditions, NodeConditions):
             compiled = conditions.conditions.summed_by(problem, row_weight)
         samples = SampleConditions(conditions.conditions, dataset.codes, mask, row_weight, compiled)
-        some, information = samples.some(_SOME_SAMPLES), together(halves).information
-        derivative = some.derivative(theta)
-        refined_theta, converged, steps = _solve(
-            samples, some, derivative, matrix, theta, free, precision, information
-        )
-        message = ""
-        accepted = converged
-        if not converged:
-            message = "the moment conditions have no solution near the first estimate"
-        elif is_worse(some, derivative, matrix, conditions.first, refined_theta, free, information):
-            accepted = False
-            message = "over the data the refined estimate would be less accurate than the first"
+        refined_theta, steps, accepted, message = theta, 0, True, ""
+        if math.isinf(weights.ridge):
+            message = (
+                f"the weights are the first stage's own: its variance is predicted to be at most {WORTH:.0%} above that of "
+                f"maximum likelihood, so there is next to nothing to gain"
+            )
+        else:
+            some, information = samples.some(_SOME_SAMPLES), information_of(halves)
+            derivative = some.derivative(theta)
+            refined_theta, accepted, steps = _solve(
+                samples, some, derivative, matrix, theta, free, precision, information
+            )
+            if not accepted:
+                message = "the moment conditions have no solution near the first estimate"
+            elif is_worse(some, derivative, matrix, conditions.first, refined_theta, free, information):
+                accepted = False
+                message = "over the data the refined estimate would be less accurate than the first"
     account = Account(
         distance=int(conditions.conditions.distance.max(initial=1)) if distance is None else distance,
         conditions=conditions.conditions.size,
@@ -188,10 +206,10 @@ def _solve(
 
     def solver_at(at: FloatArray) -> Solve:
         slope = known.pop() if known else some.derivative(at)
-        bread = bread_inverse(weights @ slope[:, keep] - np.diag(precision[keep]) / total, tolerance=1e-9)
-        return lambda value: -bread @ value
+        solver = bread_solver(weights @ slope[:, keep] - np.diag(precision[keep]) / total, tolerance=1e-9)
+        return lambda value: -solver(value)
 
     def length_of(move: FloatArray) -> float:
         return float(np.sqrt(np.maximum(move @ information @ move, 0.0) * total / max(1, len(keep))))
 
-    return newton_root(theta, free, equations, solver_at, length_of, _STABLE)
+    return newton_root(theta, free, equations, solver_at, length_of, _STABLE if some is samples else _STABLE_OF_MANY)

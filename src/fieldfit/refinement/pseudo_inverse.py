@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 import numpy as np
 
 from fieldfit.types import FloatArray
@@ -24,18 +27,26 @@ def pseudo_inverse(matrix: FloatArray, tolerance: float = 1e-10) -> tuple[FloatA
 
 def inverse_root(matrix: FloatArray, tolerance: float = 1e-10) -> FloatArray:
     """B (r, rank) with BBᵀ the inverse of a covariance matrix on its range."""
+    regular = inverse_root_times(matrix, np.eye(len(matrix)))
+    if regular is not None:
+        return regular
     diagonal = np.diag(matrix)
-    factor = _cholesky(matrix)
-    if factor is not None:
-        from scipy.linalg import solve_triangular
-
-        inverse: FloatArray = solve_triangular(factor, np.eye(len(matrix)), lower=True, trans=1, check_finite=False)
-        return inverse / np.sqrt(diagonal)[:, None]
     scale = np.where(diagonal > 0, 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2 * scale[:, None] * scale)
     good = values > tolerance * max(float(values[-1]), 0.0) if len(values) else values > 0
     root: FloatArray = (vectors[:, good] / np.sqrt(values[good])) * scale[:, None]
     return root
+
+
+def inverse_root_times(matrix: FloatArray, right: FloatArray) -> FloatArray | None:
+    """B · right for a B with BBᵀ the inverse of a covariance matrix; None where that is nearly singular."""
+    from scipy.linalg import solve_triangular
+
+    factor = _cholesky(matrix)
+    if factor is None:
+        return None
+    solved: FloatArray = solve_triangular(factor, right, lower=True, trans=1, check_finite=False)
+    return solved / np.sqrt(np.diag(matrix))[:, None]
 
 
 def root(matrix: FloatArray) -> FloatArray:
@@ -44,16 +55,16 @@ def root(matrix: FloatArray) -> FloatArray:
     return matrix @ inverse_root(matrix) if factor is None else factor * np.sqrt(np.diag(matrix))[:, None]
 
 
-def solve_covariance(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """matrix⁺ · right for a covariance matrix: by a Cholesky factor, or on the range where it is nearly singular."""
+def covariance_solver(matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """b ↦ matrix⁺ b for a covariance matrix: by a Cholesky factor, or on the range where it is nearly singular."""
     from scipy.linalg import cho_solve
 
     factor = _cholesky(matrix)
     if factor is None:
-        return pseudo_inverse(matrix, tolerance=1e-12)[0] @ right
+        inverse = pseudo_inverse(matrix, tolerance=1e-12)[0]
+        return lambda right: inverse @ right
     scale = 1.0 / np.sqrt(np.diag(matrix))[:, None]
-    solved: FloatArray = cho_solve((factor, True), right * scale, check_finite=False)
-    return solved * scale
+    return lambda right: cho_solve((factor, True), right * scale, check_finite=False) * scale
 
 
 def _cholesky(matrix: FloatArray) -> FloatArray | None:
@@ -72,7 +83,19 @@ def _cholesky(matrix: FloatArray) -> FloatArray | None:
 
 
 def bread_solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """M⁻ᵀ · right for a bread M: by an LU factorisation, or by the Moore–Penrose inverse where it is nearly singular."""
+    """M⁻ᵀ · right for a bread M."""
+    return bread_solver(matrix)(right, transposed=True)
+
+
+class BreadSolver(Protocol):
+    """M⁻¹ · right for a bread M, or M⁻ᵀ · right."""
+
+    def __call__(self, right: FloatArray, *, transposed: bool = False) -> FloatArray:
+        """The solution."""
+
+
+def bread_solver(matrix: FloatArray, tolerance: float = 1e-10) -> BreadSolver:
+    """By an LU factorisation, or by the Moore–Penrose inverse where the bread is nearly singular."""
     from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
 
     diagonal = np.abs(np.diag(matrix))
@@ -80,9 +103,14 @@ def bread_solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
     scaled = matrix * scale[:, None] * scale
     factor, pivots, singular = dgetrf(scaled)
     if not singular and dgecon(factor, np.abs(scaled).sum(axis=0).max(initial=0.0))[0] > _SMALL_CONDITION:
-        solved: FloatArray = dgetrs(factor, pivots, right * scale[:, None], trans=1)[0]
-        return solved * scale[:, None]
-    return bread_inverse(matrix).T @ right
+
+        def by_factors(right: FloatArray, *, transposed: bool = False) -> FloatArray:
+            solved: FloatArray = dgetrs(factor, pivots, (right.T * scale).T, trans=int(transposed))[0]
+            return (solved.T * scale).T
+
+        return by_factors
+    inverse = bread_inverse(matrix, tolerance)
+    return lambda right, *, transposed=False: (inverse.T if transposed else inverse) @ right
 
 
 def bread_inverse(matrix: FloatArray, tolerance: float = 1e-10) -> FloatArray:

@@ -23,9 +23,10 @@ import numpy as np
 from fieldfit.refinement.pseudo_inverse import (
     bread_inverse,
     bread_solve,
+    covariance_solver,
     inverse_root,
+    inverse_root_times,
     pseudo_inverse,
-    solve_covariance,
 )
 from fieldfit.refinement.score_moments import ScoreMoments, together
 from fieldfit.types import FloatArray
@@ -90,13 +91,13 @@ class Regression:
     def __init__(self, moments: ScoreMoments, coefficients: csr_array) -> None:
         self._K, self._coefficients = moments.K, coefficients
         self._product = coefficients @ moments.V
-        self._covariance = self._product @ coefficients.T  # E[ψψᵀ]
+        self._solve = covariance_solver(self._product @ coefficients.T)  # by E[ψψᵀ]
         self._ridge = Ridge(moments.V)
 
     def weights(self, ridge: float, directions: FloatArray | None = None) -> FloatArray:
         """A (r, p) for a ridge, or Bᵀ A (k, p) for the columns of ``directions`` B (r, k); A₀ for an infinite ridge."""
         K = self._K if directions is None else self._K @ directions
-        first = solve_covariance(self._covariance, self._coefficients @ K)
+        first = self._solve(self._coefficients @ K)
         start: FloatArray = first.T @ self._coefficients
         if math.isinf(ridge):
             return start
@@ -117,52 +118,74 @@ def relative_variance(covariance: FloatArray, information: FloatArray) -> float:
     return float(np.sum(information * covariance) / max(rank, 1))
 
 
-def choose_weights(halves: Sequence[ScoreMoments], coefficients: FloatArray, exact_ridge: float = 0.0) -> Weights:
+def choose_weights(
+    halves: Sequence[ScoreMoments], coefficients: FloatArray, exact_ridge: float = 0.0, least_excess: float = 0.0
+) -> Weights:
     """The weights of least predicted variance over ridges.
 
     ``halves`` are the moments of two halves of the draws, or the exact moments alone; ``coefficients`` are Λ (r, p).
-    ``exact_ridge`` is the ridge of exact moments.
+    ``exact_ridge`` is the ridge of exact moments. Where the draws predict that the first stage has at most ``least_excess``
+    more variance than maximum likelihood, the weights are the first stage's own (an infinite ridge).
     """
     from scipy.sparse import csr_array
 
     everything, Lambda = together(halves), csr_array(coefficients)
-    directions = random_directions(inverse_root(everything.information))
+    directions, all_directions = inverse_directions(everything.information)
     first = _relative(Lambda, everything, directions)
     if len(halves) == 1:
         matrix = Regression(everything, Lambda).weights(exact_ridge)
         return Weights(matrix, _relative(matrix, everything, directions), first, 0.0, exact_ridge)
+    if first <= 1 + least_excess:
+        return Weights(np.asarray(coefficients), first, first, 0.0, math.inf)
     half, other = Regression(halves[0], Lambda), halves[1]
-    ridge, rows = _best_ridge(half, other, directions)
+    ridge, rows, error = _best_ridge(half, other, directions)
     # What weights gain over the first stage's in the draws that made them is as much too large as their gain in other draws
     # is too small. A half's weights have twice the noise of both halves' weights.
     start = half.weights(math.inf, directions)
-    inside, outside = (_error(start, part, directions) - _error(rows, part, directions) for part in halves)
+    inside = _error(start, halves[0], directions) - _error(rows, halves[0], directions)
+    outside = _error(start, other, directions) - error
     noise = (inside - outside) / (4 * _size(everything, directions))
-    gain = _relative(Lambda, other, directions) - _relative(half.weights(ridge), other, directions)
-    return Weights(Regression(everything, Lambda).weights(ridge), first - gain, first, noise, ridge)
+    if all_directions:
+        predicted = first - _relative(Lambda, other, directions) + _relative(half.weights(ridge), other, directions)
+    else:  # 1/R² of the prediction, which is the relative variance of one parameter, and near it for many
+        predicted = 1.0 / (1.0 / first + outside / _size(other, directions))
+    return Weights(Regression(everything, Lambda).weights(ridge), predicted, first, noise, ridge)
 
 
-def _best_ridge(regression: Regression, tested: ScoreMoments, directions: FloatArray) -> tuple[float, FloatArray]:
-    """The ridge that predicts the other half best, the largest first while smaller ones do better; and its Bᵀ A."""
-    best: tuple[float, float, FloatArray] | None = None
+def _best_ridge(
+    regression: Regression, tested: ScoreMoments, directions: FloatArray
+) -> tuple[float, FloatArray, float]:
+    """The ridge that predicts the other half best, the largest first while smaller ones do better; its Bᵀ A and error."""
+    best: tuple[float, FloatArray, float] | None = None
     for ridge in reversed(RIDGES):
         rows = regression.weights(ridge, directions)
         error = _error(rows, tested, directions)
-        if best is not None and error >= best[0]:
+        if best is not None and error >= best[2]:
             break
-        best = error, ridge, rows
+        best = ridge, rows, error
     assert best is not None
-    return best[1], best[2]
+    return best
 
 
 def random_directions(root: FloatArray) -> FloatArray:
-    """B (r, k) with BBᵀ = I⁺, or on average where there are many: random combinations."""
+    """B (r, k) with BBᵀ = RRᵀ for the columns of ``root`` R, or on average where there are many: random combinations."""
     rank = root.shape[1]
-    if rank <= _MOST_DIRECTIONS:
-        return root
+    return root if rank <= _MOST_DIRECTIONS else np.asarray(root @ _signs(rank))
+
+
+def inverse_directions(information: FloatArray) -> tuple[FloatArray, bool]:
+    """The same for BBᵀ = I⁺, and whether these are all directions."""
+    r = len(information)
+    few = inverse_root_times(information, _signs(r)) if r > _MOST_DIRECTIONS else None
+    if few is not None:
+        return few, False
+    root = inverse_root(information)
+    return random_directions(root), root.shape[1] <= _MOST_DIRECTIONS
+
+
+def _signs(rank: int) -> FloatArray:
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (rank, _RANDOM_DIRECTIONS))
-    combined: FloatArray = root @ signs / np.sqrt(_RANDOM_DIRECTIONS)
-    return combined
+    return np.asarray(signs / np.sqrt(_RANDOM_DIRECTIONS))
 
 
 def _error(rows: FloatArray, moments: ScoreMoments, directions: FloatArray) -> float:

@@ -44,8 +44,9 @@ class SampleConditions:
         return self.conditions.derivative(self.codes, theta, self.weight, self.mask) / self.total
 
     def scores(self, theta: FloatArray, matrix: Any) -> Iterator[tuple[slice, FloatArray]]:
-        """Stream A g_i, without the sample's weight, as (samples, block (k, rows of A))."""
-        for samples, block in self.conditions.value_blocks(self.codes, theta):
+        """Stream A g_i, without the sample's weight, as (samples, block (k, rows of A)), in the precision of A."""
+        single = matrix.dtype == np.float32
+        for samples, block in self.conditions.value_blocks(self.codes, theta, single=single):
             if self.mask is not None:
                 block = block * self.mask[samples][:, self.conditions.component]
             yield samples, block @ matrix.T

@@ -22,7 +22,7 @@ from fieldfit.types import FloatArray, IntArray
 if TYPE_CHECKING:
     from fieldfit.refinement.conditions import Conditions
 
-#: Rows of a product in single precision.
+#: Rows of a product in single precision, at most.
 _ROWS = 1_024
 
 
@@ -56,6 +56,14 @@ def pooled(first: ScoreMoments, second: ScoreMoments) -> ScoreMoments:
     )
 
 
+def information_of(halves: Sequence[ScoreMoments]) -> FloatArray:
+    """I of exact moments, or of all draws."""
+    if len(halves) == 1:
+        return halves[0].information
+    counts = [half.draws or 1 for half in halves]
+    return np.asarray(sum(c * half.information for c, half in zip(counts, halves, strict=True)) / sum(counts))
+
+
 def together(halves: Sequence[ScoreMoments]) -> ScoreMoments:
     """Exact moments, or those of all draws."""
     return halves[0] if len(halves) == 1 else pooled(halves[0], halves[1])
@@ -71,7 +79,7 @@ def score_moments(conditions: Conditions, points: Points, theta: FloatArray) -> 
     V, K, information = np.zeros((p, p)), np.zeros((p, r)), np.zeros((r, r))
     mean_g, mean_f = np.zeros(p), np.zeros(r)
     centre = _centre(conditions, points)
-    for samples, g in conditions.value_blocks(points.codes, theta):
+    for samples, g in conditions.value_blocks(points.codes, theta, single=not points.exact):
         f = model.statistics(points.codes[samples])
         f -= centre if centre.ndim == 1 else centre[np.arange(samples.start, samples.stop) % len(centre)]
         if points.exact:
@@ -81,11 +89,11 @@ def score_moments(conditions: Conditions, points: Points, theta: FloatArray) -> 
             root = np.sqrt(weight)[:, None]
             g, f = g * root, f * root
         else:
-            mean_g += g.sum(axis=0) / len(points.codes)
+            mean_g += g.sum(axis=0, dtype=np.float64) / len(points.codes)
             mean_f += f.sum(axis=0) / len(points.codes)
-            g, f = g.astype(np.float32), f.astype(np.float32)
-        for start in range(0, len(g), _ROWS):
-            some_g, some_f = g[start : start + _ROWS], f[start : start + _ROWS]
+            g, f = g.astype(np.float32, copy=False), f.astype(np.float32)
+        parts = -(-len(g) // _ROWS)
+        for some_g, some_f in zip(np.array_split(g, parts), np.array_split(f, parts), strict=True):
             V += some_g.T @ some_g
             K += some_g.T @ some_f
             information += some_f.T @ some_f
