@@ -88,8 +88,9 @@ def extend(case: Case, folder: Path, replications: int, end: float) -> None:
     path = folder / case.file
     if not path.exists():
         path.write_text(",".join(COLUMNS) + "\n")
-    done = len(path.read_text().splitlines()) - 1
-    for seed in range(done, replications):
+    rows = read(case, folder)
+    done = set() if rows is None else set(rows[:, 0].astype(int).tolist())
+    for seed in sorted(set(range(replications)) - done):
         if time.process_time() > end:
             return
         row = replicate(case, seed)
@@ -98,10 +99,12 @@ def extend(case: Case, folder: Path, replications: int, end: float) -> None:
 
 
 def read(case: Case, folder: Path) -> FloatArray | None:
-    """The results so far (replications, columns)."""
+    """The results so far (replications, columns), each seed once."""
     path = folder / case.file
-    rows = np.genfromtxt(path, delimiter=",", skip_header=1).reshape(-1, len(COLUMNS)) if path.exists() else None
-    return rows if rows is not None and len(rows) > 1 else None
+    if not path.exists() or len(path.read_text().splitlines()) < 3:
+        return None
+    rows = np.genfromtxt(path, delimiter=",", skip_header=1).reshape(-1, len(COLUMNS))
+    return np.asarray(rows[np.unique(rows[:, 0], return_index=True)[1]])
 
 
 def ratio(errors: FloatArray, full: FloatArray) -> tuple[float, float]:

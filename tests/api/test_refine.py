@@ -98,6 +98,19 @@ def test_size_and_power_of_the_specification_test() -> None:
     assert found >= 25
 
 
+def test_a_first_stage_with_nothing_to_gain_keeps_its_weights() -> None:
+    """16 weakly coupled variables, with more states than are summed: estimate and errors are PL1's."""
+    model = ff.BoltzmannMachine(16, biases=True, states=(-1, 1))
+    theta = np.random.default_rng(0).normal(size=model.n_parameters) * 0.05
+    first = ff.fit(model, data(model, theta, 3000, 1), "PL1")
+    fit = ff.refine(first, "optimal")
+    np.testing.assert_array_equal(fit.theta, first.theta)
+    np.testing.assert_allclose(fit.standard_errors(), first.standard_errors(), rtol=1e-6)
+    assert "next to nothing to gain" in fit.summary()
+    assert fit.refinement is not None
+    assert fit.refinement.account.predicted < 1.01
+
+
 def test_summary_file_and_functionals(tmp_path: Path) -> None:
     model = ff.BoltzmannMachine.grid(3, 3, biases=True, states=(-1, 1))
     theta = np.r_[np.full(12, 0.4), np.full(9, 0.2)]

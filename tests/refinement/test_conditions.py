@@ -120,6 +120,32 @@ def test_sums_of_dense_fields_come_from_the_kernel_of_pl1(states: tuple[int, int
     assert NodeConditions(sparse, sparse.structure().free).summed_by(problem) is None
 
 
+def test_derivatives_of_dense_fields_by_pairs_of_instruments() -> None:
+    """One product for all variables gives the derivatives of one block for each of them, with weights and Z."""
+    random = np.random.default_rng(1)
+    model = ff.BoltzmannMachine(7, biases=True, states=(-1, 1))
+    theta = random.normal(size=model.n_parameters) * 0.4
+    codes = random.integers(0, 2, (700, 7)).astype(np.int32)
+    by_pairs, one_by_one = (NodeConditions(model, model.structure().free) for _ in range(2))
+    assert by_pairs._pairs_of_instruments is not None
+    one_by_one.__dict__["_pairs_of_instruments"] = None
+    for weight in (None, random.uniform(0.5, 2.0, 700)):
+        for mask in (None, random.integers(0, 2, (700, 7)).astype(float)):
+            found, expected = (c.derivative(codes, theta, weight, mask) for c in (by_pairs, one_by_one))
+            np.testing.assert_allclose(found, expected, atol=1e-9)
+    sparse = ff.BoltzmannMachine.grid(6, 6)
+    assert NodeConditions(sparse, sparse.structure().free)._pairs_of_instruments is None
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_whether_a_larger_distance_adds_conditions(name: str) -> None:
+    """Known without building them."""
+    model = MODELS[name]
+    for distance in (1, 2):
+        near, far = (NodeConditions(model, model.structure().free, d) for d in (distance, distance + 1))
+        assert near.grows(distance + 1) == (far.size > near.size)
+
+
 @pytest.mark.parametrize("name", ["dense", "tied", "triples"])
 def test_products_of_draws_in_single_precision(name: str) -> None:
     """They differ from products in double precision by less than the smallest ridge (1e-5); the noise is about 1e-2."""
