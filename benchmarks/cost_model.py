@@ -24,8 +24,7 @@ from fieldfit.data.sequences import Sequences
 from fieldfit.models.boltzmann_chain import BoltzmannChain
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.work import clock
-from fieldfit.planner.calibration import calibration
-from fieldfit.planner.calibration_runs import CalibrationRun, random_samples, runs
+from fieldfit.planner.calibration import CalibrationRun, calibration, random_samples, runs
 from fieldfit.planner.costs import policy_work, timed_work
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Share

@@ -14,9 +14,18 @@ from fieldfit.models.work import Line
 from fieldfit.optim.solution import Progress, Solution, Status
 from fieldfit.planner import request
 from fieldfit.planner.candidates import Candidate, Origin, choose
-from fieldfit.planner.convergence import Steps, growth, pilot_evaluations, to_the_end
+from fieldfit.planner.convergence import (
+    Steps,
+    TooLateError,
+    growth,
+    maximise,
+    penalised,
+    pilot_evaluations,
+    to_the_end,
+)
 from fieldfit.planner.pilot import MOMENTS, PILOT, affordable_effort, usual_effort
 from fieldfit.planner.request import Allowance, Target, parse_seconds
+from fieldfit.planner.search import Search
 from fieldfit.types import FieldfitError
 
 
@@ -88,6 +97,19 @@ def test_a_fit_that_is_stopped_early_is_extrapolated():
     assert to_the_end(solution([1.0] * 21), 1e-4) == 1000 / 20  # it never would
 
 
+def test_a_pilot_finishes_its_iteration_however_late_it_is(monkeypatch):
+    """Another family is given up in the middle of it. By a clock that moves on by a second with each reading."""
+    model = ff.MarkovRandomField([2, 3, 2], [(0, 1), (1, 2), (0, 1, 2)])
+    x = model.sample(np.linspace(-1, 1, model.n_parameters), 200, random_state=0).values
+    policy = ff.Policy.parse("PL1").bind(model.structure())
+    objective = penalised(model.compile(model.read(x), policy.draw(0, 0, len(x))), len(x), None)
+    readings = count()
+    monkeypatch.setattr("fieldfit.planner.convergence.clock", lambda: float(next(readings)))
+    assert maximise(objective, len(x), deadline=1.5, grace=np.inf).iterations == 1
+    with pytest.raises(TooLateError):
+        maximise(objective, len(x), deadline=next(readings) + 1.5)
+
+
 def test_evaluations_grow_with_sentences_within_bounds():
     assert growth(100, 100, 4) == 0.0
     assert growth(50, 100, 4) == 0.0
@@ -129,23 +151,23 @@ def test_all_of_the_data_is_not_called_a_part_of_it(five):
 
 def test_the_search_counts_the_runs_that_it_made(five, monkeypatch):
     """Where time allows one joint optimum only, its seconds are not taken for a quarter of what they are."""
-    from fieldfit.planner import candidates
-
     model, _, x = five
-    slow: Any = vars(candidates)["joint_optimum"]
-    budgets = []
+    slow: Any = vars(Search)["joint"]
+    budgets, ends = [], []
 
-    def delayed(criterion, cost, budget, *rest, **options):
+    def delayed(search, budget, **options):
         budgets.append(budget)
         time.sleep(0.6)
-        return slow(criterion, cost, budget, *rest, **options)
+        best = slow(search, budget, **options)
+        ends.append(time.perf_counter())
+        return best
 
-    monkeypatch.setattr(candidates, "joint_optimum", delayed)
+    monkeypatch.setattr(Search, "joint", delayed)
     plan = ff.plan(model, x, budget="20s")
     # One run takes 0.6 s, more than half of a twentieth of the budget: no other before that at the budget, which leaves
     # room for three of them.
     assert len(budgets) == 2
-    assert budgets[-1] <= 20 - plan.spent + 0.6 - 3 * 0.6 + 0.3
+    assert budgets[-1] <= 20 - (ends[0] - plan.survey.request.began) - 3 * 0.6
 
 
 def test_words_fit_what_was_asked(five):

@@ -180,13 +180,13 @@ def test_hessians_of_short_blocks_are_cheap(grid):
 def test_steps_of_a_fit_that_was_not_tried_are_counted_on_an_expansion(grid):
     model, _, x = grid
     plan = ff.plan(model, x, policies=["PL1", "FL"])
-    survey = vars(plan)["again"].args[0]
+    survey = plan.survey
     place = [part.name for part in survey.ingredients].index("FL")
     part, raw = survey.ingredients[place], survey.moments.raw
     assert counted_steps(part, place, raw, survey.request, survey.pilot) is part
     untried = part.with_steps(usual_steps(model.n_parameters))
-    counted = counted_steps(untried, place, raw, survey.request, survey.pilot).fit_work(everything=True).steps
-    taken = part.fit_work(everything=True).steps
+    counted = counted_steps(untried, place, raw, survey.request, survey.pilot).together.steps
+    taken = part.together.steps
     assert taken.count / 2.5 < counted.count < 2.5 * taken.count
 
 

@@ -10,7 +10,6 @@ import fieldfit as ff
 from fieldfit.data.samples import Table
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.planner import calibration as calibrating
-from fieldfit.planner import calibration_runs
 from fieldfit.planner.costs import policy_work
 from fieldfit.policies import Policy
 
@@ -73,8 +72,8 @@ def test_samples_without_components_are_left_out_and_change_nothing(m, text):
 
 @pytest.mark.slow
 def test_calibration_is_cached_and_read_again(measured, tmp_path, monkeypatch):
-    runs = calibration_runs.runs()
-    monkeypatch.setattr(calibration_runs, "runs", lambda: [runs[0], runs[14], runs[17]])
+    runs = calibrating.runs()
+    monkeypatch.setattr(calibrating, "runs", lambda: [runs[0], runs[14], runs[17]])
     monkeypatch.setattr(calibrating, "_BUSY", np.inf)
     monkeypatch.setattr(calibrating, "_WORTH_KEEPING", np.inf)
     first = calibrating.calibration()
@@ -102,8 +101,8 @@ def test_a_cache_that_cannot_be_written_is_no_error(measured, tmp_path, monkeypa
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     monkeypatch.setenv("FIELDFIT_CACHE", str(blocked))
-    runs = calibration_runs.runs()
-    monkeypatch.setattr(calibration_runs, "runs", lambda: [runs[0]])
+    runs = calibrating.runs()
+    monkeypatch.setattr(calibrating, "runs", lambda: [runs[0]])
     assert calibrating.calibration().source == "measured now"
     assert blocked.read_text() == "not a folder"
 
@@ -111,7 +110,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(measured, tmp_path, monkeypa
 @pytest.mark.parametrize(("error", "waited", "kept"), [(0.05, 0.1, True), (0.6, 0.1, False), (0.05, 2.0, False)])
 def test_rates_from_a_busy_machine_are_not_kept(measured, tmp_path, monkeypatch, error, waited, kept):
     found = calibrating.Calibration({"call": 1e-5}, error, "measured now", waited=waited)
-    monkeypatch.setattr(calibration_runs, "measure", lambda: found)
+    monkeypatch.setattr(calibrating, "measure", lambda: found)
     assert calibrating.calibration() is found
     assert calibrating.calibration() is found  # known to the process
     assert len(list((tmp_path / "cache").glob("*.json"))) == int(kept)

@@ -12,8 +12,9 @@ from fieldfit.models.sum_problem import SumProblem
 from fieldfit.objective import Objective
 from fieldfit.policies import Policy
 from fieldfit.types import PolicyError
+from fieldfit.variance.criterion import Criterion
 from fieldfit.weights import AutoWeights, automatic_weights
-from fieldfit.weights.choice import Exact, diagonal_form
+from fieldfit.weights.choice import Exact
 from fieldfit.weights.groups import groups_of
 from fieldfit.weights.statistics import DataStatistics
 
@@ -58,7 +59,7 @@ def test_weights_of_a_chain(chain, form):
     mixed = SumProblem([model.compile(data, z) for z in groups.drawn(selection)], weights=np.ones(2))
     statistics = DataStatistics(mixed, groups.names, objective.free)
     dense, diagonals = statistics.dense(found.theta), statistics.diagonal(found.theta)
-    criterion = Exact.of(dense) if form == "exact" else diagonal_form(diagonals)
+    criterion = Exact.of(dense) if form == "exact" else Criterion.log_diagonal(diagonals).over_weights()
     for beta in (np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([0.5, 0.5])):
         assert criterion.value(found.beta) <= criterion.value(beta) + 1e-9
 

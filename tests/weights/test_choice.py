@@ -41,7 +41,7 @@ def test_the_best_of_the_simple_policies_is_taken_where_beta_is_worse(seed):
         assert taken.J_exact == exact.value(taken.beta)
         assert taken.fell_back == (min(values.values()) < own)
         assert bool(taken.note) == taken.fell_back
-    best = best_beta(exact.criterion, ridge)
+    best = best_beta(exact, ridge)
     assert not judge(exact, best, GROUPS, ridge, fallback=True, best=best).fell_back
 
 

@@ -8,8 +8,9 @@ from oracle import central_gradient
 
 import fieldfit as ff
 from fieldfit.types import IdentifiabilityError, ModelError, PolicyError
+from fieldfit.variance.criterion import Criterion
 from fieldfit.variance.mixture_moments import MixtureMoments
-from fieldfit.weights.choice import Exact, Ridge, best_beta, diagonal_form
+from fieldfit.weights.choice import Exact, Ridge, best_beta
 from fieldfit.weights.gershgorin import discs
 
 MODEL = ff.BoltzmannMachine(5)
@@ -21,11 +22,11 @@ def moments_of(bread, meat):
 
 
 def exact_form(bread, meat):
-    return Exact.of(moments_of(bread, meat)).criterion
+    return Exact.of(moments_of(bread, meat))
 
 
 def diagonals(bread, meat):
-    return diagonal_form(moments_of(bread, meat))
+    return Criterion.log_diagonal(moments_of(bread, meat)).over_weights()
 
 
 def random_statistics(seed, groups, r, singular=False):

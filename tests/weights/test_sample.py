@@ -8,7 +8,8 @@ from fieldfit.data.sequences import Sequences
 from fieldfit.policies import Policy
 from fieldfit.threads import use_threads
 from fieldfit.types import ModelError
-from fieldfit.weights.choice import Exact, Ridge, best_beta, diagonal_form
+from fieldfit.variance.criterion import Criterion
+from fieldfit.weights.choice import Exact, Ridge, best_beta
 from fieldfit.weights.groups import DrawnPolicy, groups_of
 from fieldfit.weights.statistics import DataStatistics, restricted, samples_needed
 
@@ -98,8 +99,8 @@ def exact_criterion(fit, policy):
     statistics = DataStatistics(
         drawn.by_group(np.ones(groups.count), "exact"), groups.names, np.ones(WIDE.n_parameters, dtype=bool)
     )
-    exact = Exact.of(statistics.dense(fit.theta)).criterion
-    return groups, exact, diagonal_form(statistics.diagonal(fit.theta))
+    exact = Exact.of(statistics.dense(fit.theta))
+    return groups, exact, Criterion.log_diagonal(statistics.diagonal(fit.theta)).over_weights()
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ def best_weights(model: FieldModel, theta: ArrayLike, policy: Policy | str, **op
     beta0 = groups.written() if chosen.beta0 is None else check_betas(groups, chosen.beta0)
     ridge = Ridge(chosen.gamma, beta0, groups.normaliser)
     form = "diagonal" if chosen.form == "diagonal" else "exact"
-    criterion = exact.diagonal if form == "diagonal" else exact.criterion
+    criterion = exact.diagonal if form == "diagonal" else exact
     verdict = judge(exact, best_beta(criterion, ridge), groups, ridge, fallback=chosen.fallback and chosen.gamma == 0)
     return WeightsResult(
         beta=verdict.beta, names=groups.names, policy=groups.policy(verdict.beta), history=(), converged=True,

@@ -11,7 +11,7 @@ import numpy as np
 from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.moments import compare_moments
 from fieldfit.api.summary import cautions_of, course
-from fieldfit.planner.plan_page import add_plan
+from fieldfit.planner.result import add_plan
 from fieldfit.report.fit_charts import (
     MOST_NODES,
     MOST_SIDES,

@@ -19,7 +19,7 @@ from fieldfit.models.base import Problem
 from fieldfit.refinement.second_stage import EstimatingScores
 from fieldfit.types import DataError, FloatArray, IntArray, ModelError
 from fieldfit.variance import DenseAccuracy, range_inverse
-from fieldfit.variance.expected_problem import expected_problem
+from fieldfit.variance.moments import expected_problem
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -2,8 +2,8 @@
 
 Two dozen small problems are compiled and evaluated on one thread; the rates are the non-negative numbers that explain
 their times best in relative error (`fieldfit.models.work` counts the operations). Times are medians (of set-ups the
-least) of several passes over all runs,
-in CPU time of the thread: other programs can only add to them. What threads bring is measured on its own:
+least) of several passes over all runs, in CPU time of the thread: other programs can only add to them. What threads
+bring is measured on its own:
 
     seconds = Σ serial + Σ parallel / s(tasks) + fork,     s(t) = 1 + (t/⌈t/threads⌉ − 1) × gain
 
@@ -16,27 +16,42 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 import os
 import platform
 import sys
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fieldfit.data.atomic import atomic_writer
-from fieldfit.models.work import ELIMINATION, SERIAL, TASKS, Work
-from fieldfit.threads import get_threads
-from fieldfit.types import FieldfitError
+import numpy as np
 
-#: Raised when the kinds of operations or the runs of `calibration_runs` change.
+from fieldfit.data.atomic import atomic_writer
+from fieldfit.data.samples import Table
+from fieldfit.models.base import Problem
+from fieldfit.models.boltzmann import BoltzmannMachine
+from fieldfit.models.field import FieldModel
+from fieldfit.models.mrf import MarkovRandomField
+from fieldfit.models.potts import Potts
+from fieldfit.models.work import ELIMINATION, SERIAL, TASKS, Work, clock
+from fieldfit.planner.costs import policy_work
+from fieldfit.policies import Policy
+from fieldfit.policies.policy import BoundPolicy
+from fieldfit.threads import get_threads, one_blas_thread, use_threads
+from fieldfit.types import FieldfitError, FloatArray
+
+#: Raised when the kinds of operations or the runs change.
 _FORMAT = 5
 _KNOWN: dict[str, Calibration] = {}
 #: Median relative error over the calibration's own runs up to which it is kept.
 _WORTH_KEEPING = 0.25
 #: Share of waiting for other programs above which it is not kept: what threads bring cannot be seen then.
 _BUSY = 0.3
+#: Passes over all runs; most evaluations of a run in a pass, and seconds after which there are no more.
+_PASSES, _REPEATS, _SECONDS = 3, 5, 0.003
 
 
 @dataclass(frozen=True)
@@ -85,8 +100,6 @@ def calibration(*, fresh: bool = False) -> Calibration:
     path = cache_folder() / f"calibration-{key}.json"
     rates = None if fresh else _read(path)
     if rates is None:
-        from fieldfit.planner.calibration_runs import measure
-
         rates = measure()
         if rates.error <= _WORTH_KEEPING and rates.waited <= _BUSY:
             _write(path, rates)
@@ -123,13 +136,7 @@ def _processor() -> str:
 
 
 def _write(path: Path, rates: Calibration) -> None:
-    document = {
-        "rates": dict(rates.rates),
-        "error": rates.error,
-        "threads": rates.threads,
-        "gain": rates.gain,
-        "fork": rates.fork,
-    }
+    document = {name: getattr(rates, name) for name in ("rates", "error", "threads", "gain", "fork")}
     with contextlib.suppress(OSError, FieldfitError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_writer(path) as file:
@@ -145,8 +152,138 @@ def _read(path: Path) -> Calibration | None:
         threads = int(document["threads"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    if not rates or any(not 0 <= rate < 1 for kind, rate in rates.items() if not kind.endswith("seconds")):
-        return None
-    if not (0 <= gain <= 1 and 0 <= fork < 1 and threads >= 1):
+    sound = rates and all(0 <= rate < 1 for kind, rate in rates.items() if not kind.endswith("seconds"))
+    if not (sound and 0 <= gain <= 1 and 0 <= fork < 1 and threads >= 1):
         return None
     return Calibration(rates, error, str(path), threads, gain, fork)
+
+
+def runs() -> list[tuple[FieldModel, int, str]]:
+    """Small problems that together use every kind of operation; the same kind at several sizes."""
+    ten, thirty, grid = BoltzmannMachine(10), BoltzmannMachine(30, biases=True), BoltzmannMachine.grid(7, 7)
+    wide, potts = BoltzmannMachine(100), Potts.grid(3, 3, 3)
+    return [
+        (ten, 64, "PL1"), (ten, 10_000, "PL1"), (thirty, 2000, "PL1"), (grid, 2000, "PL1"), (wide, 600, "PL1"),
+        (BoltzmannMachine.grid(8, 8, neighbours=8), 1000, "PL1"),
+        (thirty, 1000, "PL2"), (ten, 2000, "PL2"), (grid, 300, "PL2"), (grid, 1000, "PL2(connected)"),
+        (ten, 200, "PL3"), (ten, 100, "PL4"),
+        (thirty, 1500, "0.3*PL1"), (ten, 4000, "0.3*PL1"), (thirty, 600, "0.1*PL2"), (grid, 200, "0.1*PL2"),
+        (thirty, 800, "Partition(2)"), (thirty, 500, "Partition(4)"), (BoltzmannMachine(60), 300, "Partition(3)"),
+        (wide, 1500, "0.1*PL1/row"), (BoltzmannMachine(3), 100, "FL"), (BoltzmannMachine(13), 200, "FL"),
+        (BoltzmannMachine.grid(5, 5), 2000, "FL"), (Potts.grid(1, 16, 6), 100, "FL"), (Potts.grid(3, 3, 2), 50, "PL1"),
+        (potts, 300, "PL1"), (potts, 300, "PL2(connected)"), (Potts.grid(2, 4, 4), 600, "PL2(connected)"),
+        (Potts.grid(2, 3, 4), 200, "0.5*PL1"), (BoltzmannMachine(7), 20_000, "PL1"), (_mixed(), 500, "PL1"),
+        (_mixed(), 500, "PL2"), (BoltzmannMachine.grid(4, 5), 6000, "PL2"),
+    ]  # fmt: skip
+
+
+def _mixed() -> FieldModel:
+    """Variables of several sizes, with cliques of two and of three."""
+    pairs = [(place, place + 1) for place in range(5)]
+    return MarkovRandomField([2, 3, 2, 3, 2, 4], [*pairs, (0, 2, 4)])
+
+
+@dataclass
+class CalibrationRun:
+    """A policy on random samples: its counted work, and the seconds measured so far."""
+
+    work: Work
+    model: FieldModel
+    table: Table
+    bound: BoundPolicy
+    theta: FloatArray
+    problem: Problem
+    setups: list[float] = field(default_factory=list)
+    evaluations: list[float] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, model: FieldModel, n: int, text: str) -> CalibrationRun:
+        """The run, compiled once."""
+        table, theta = random_samples(model, n)
+        bound = Policy.parse(text).bind(model.structure(table))
+        began = clock()
+        problem = model.compile(table, bound.draw(0, 0, table.n))
+        first = clock() - began
+        work = policy_work(model, table, text, theta, problem)
+        return cls(work, model, table, bound, theta, problem, [first])
+
+    def compile_again(self) -> None:
+        """Draw and compile once more, timed."""
+        began = clock()
+        self.problem = self.model.compile(self.table, self.bound.draw(0, 0, self.table.n))
+        self.setups.append(clock() - began)
+
+    def evaluate(self, repeats: int = _REPEATS, most_seconds: float = _SECONDS) -> None:
+        """A few evaluations, timed; one before them brings the data back into the cache."""
+        self.problem.value_grad(self.theta)
+        began = clock()
+        for _ in range(repeats):
+            start = clock()
+            self.problem.value_grad(self.theta)
+            now = clock()
+            self.evaluations.append(now - start)
+            if now - began > most_seconds:
+                break
+
+
+def random_samples(model: FieldModel, n: int, seed: int = 1) -> tuple[Table, FloatArray]:
+    """Uniform samples and a θ near 0."""
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.integers(0, c, n) for c in model.graph.cardinalities], axis=1).astype(np.int32)
+    return Table(codes, model.names, model.states), rng.normal(size=model.n_parameters) * 0.1
+
+
+def measure() -> Calibration:
+    """Time the runs and solve for the rates, and time what threads bring.
+
+    That is the gain on a problem of many tasks and the start on one of few, in every pass over the runs: the second
+    processor may be away for a moment, and the least of times that lie apart does not know of it.
+    """
+    threads = get_threads()
+    wall, busy, waiting = time.perf_counter(), time.thread_time(), 0.0
+    sizes = ((60, 8192), (30, 512 * threads)) if threads > 1 else ()
+    shared = [CalibrationRun.of(BoltzmannMachine(m), n, "PL1") for m, n in sizes]
+    times: dict[tuple[int, int], list[float]] = {}
+    with use_threads(1), one_blas_thread():
+        timed = [CalibrationRun.of(*arguments) for arguments in runs()]
+        for _ in range(_PASSES):
+            for run in timed:
+                run.compile_again()
+            for run in timed:
+                run.evaluate()
+            began = time.perf_counter() - time.thread_time()
+            for _, (place, run), count in itertools.product(range(4), enumerate(shared), (1, threads)):
+                with use_threads(count):
+                    run.problem.value_grad(run.theta)
+                    start = time.perf_counter()
+                    run.problem.value_grad(run.theta)
+                    times.setdefault((place, count), []).append(time.perf_counter() - start)
+            waiting += time.perf_counter() - time.thread_time() - began
+    wait = (time.perf_counter() - wall - waiting) / max(time.thread_time() - busy, 1e-9) - 1
+    rates, error = _solve_rates(timed, setup=False)
+    setup_rates, setup_error = _solve_rates(timed, setup=True)
+    rates = rates | setup_rates | {"seconds": 1.0, "setup_seconds": 1.0}
+    measured = Calibration(rates, max(error, setup_error), "measured now", waited=max(wait, 0.0))
+    if not shared:
+        return measured
+    (wide, wide_shared), (small, small_shared) = ((min(times[k, 1]), min(times[k, threads])) for k in (0, 1))
+    gain = min(max((wide / wide_shared - 1) / (threads - 1), 0.0), 1.0)
+    fork = min(max(small_shared - small / (1 + (threads - 1) * gain), 0.0), 1e-4)
+    return replace(measured, threads=threads, gain=gain, fork=fork)
+
+
+def _solve_rates(timed: list[CalibrationRun], *, setup: bool) -> tuple[dict[str, float], float]:
+    """Non-negative rates with the least squared relative errors, and the median relative error."""
+    from scipy.optimize import nnls
+
+    kinds = sorted(
+        {kind for run in timed for kind in run.work if kind.startswith("setup") == setup and kind not in TASKS}
+    )
+    design = np.array([[run.work.get(kind, 0.0) for kind in kinds] for run in timed])
+    measured = np.array([min(run.setups) if setup else float(np.median(run.evaluations)) for run in timed])
+    # Each row divided by its time, columns scaled for the solver.
+    relative = design / measured[:, None]
+    scale = np.maximum(np.abs(relative).max(axis=0), 1e-300)
+    rates = nnls(relative / scale, np.ones(len(measured)))[0] / scale
+    error = float(np.median(np.abs(np.log(np.maximum(design @ rates, 1e-300) / measured))))
+    return {kind: float(rate) for kind, rate in zip(kinds, rates, strict=True)}, error

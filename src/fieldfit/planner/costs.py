@@ -1,4 +1,4 @@
-"""What a whole fit with a mixture of ingredients costs: seconds here, the paper's FLOPs, and counted operations.
+"""What a whole fit costs: seconds here, the paper's FLOPs, and counted operations.
 
     cost = setting up (reading, drawing Z, compiling) + evaluations × cost of one evaluation
 
@@ -22,14 +22,15 @@ from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.models.work import TASKS, FamilyWork, Line, TimedWork, Work, clock, combine, typical_seconds
-from fieldfit.planner.calibration import Calibration
+from fieldfit.planner.convergence import Steps
 from fieldfit.policies import Policy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import BoundFamily
+from fieldfit.refinement.planned import StageWork
 from fieldfit.types import FloatArray
 
 if TYPE_CHECKING:
-    from fieldfit.planner.convergence import Steps
+    from fieldfit.planner.calibration import Calibration
     from fieldfit.planner.ingredients import Ingredient
 
 #: λ at which a family of sequences is timed beside λ = 1, and at which drawing and compiling is timed besides.
@@ -38,6 +39,16 @@ _PART, _MORE = 0.3, 0.7
 _MOST_TIMED, _FEWEST_TIMED, _FEWER = 1500, 600, 3
 #: Evaluations of all timed sequences that the timing takes in a hurry, and how often one is timed then.
 TIMED_PASSES, _HURRIED_REPEATS = 7, 2
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a fit, or one stage of it, costs."""
+
+    seconds: float
+    flops: float
+    evaluations: float  # everything that the optimiser does counted in them
+    operations: float = 0.0  # that the kernels do in the evaluations, of all kinds together
 
 
 @dataclass(frozen=True)
@@ -51,47 +62,59 @@ class FitCosts:
     rates: Calibration
     reading: float = 0.0  # seconds to read the data, which every fit does
 
-    def _used(self, lam: FloatArray) -> tuple[list[tuple[Ingredient, float]], bool]:
-        """The ingredients that are used, each with its λ, and whether everything is selected."""
-        used = [(part, float(share)) for part, share in zip(self.ingredients, lam, strict=True) if share > 0]
-        return used, all(share == 1.0 and part.certain for part, share in used)
+    def _everything(self, lam: FloatArray) -> bool:
+        return all(share in (0.0, 1.0) and (share == 0 or self.ingredients[k].certain) for k, share in enumerate(lam))
 
-    def work(self, lam: FloatArray) -> Work:
-        """Operations of setting up once and of one evaluation, by kind."""
-        used, everything = self._used(lam)
-        works = []
-        for part, share in used:
-            families = part.fit_work(everything).families
-            works += [family.work(drawn) for family, drawn in zip(families, part.bound.shares(share), strict=True)]
-        return combine(works)
-
-    def _steps(self, lam: FloatArray) -> list[Steps]:
-        used, everything = self._used(lam)
-        return [part.fit_work(everything).steps for part, _ in used]
-
-    def steps(self, lam: FloatArray) -> float:
-        """Evaluations of a fit, everything that it does counted in them."""
-        return max((steps.equivalents for steps in self._steps(lam)), default=0)
+    def _work(self, lam: FloatArray) -> tuple[Work, list[Steps]]:
+        """Operations of setting up once and of one evaluation, by kind, and the steps of each ingredient alone."""
+        works, steps, everything = [], [], self._everything(lam)
+        for place in np.flatnonzero(lam).tolist():
+            part = self.ingredients[place]
+            alone = part.together if everything else part.selected
+            shares = part.bound.shares(float(lam[place]))
+            works += [family.work(share) for family, share in zip(alone.families, shares, strict=True)]
+            steps.append(alone.steps)
+        return combine(works), steps
 
     def seconds(self, lam: FloatArray, steps: Steps | None = None) -> float:
         """Seconds of a fit on this machine; ``steps`` are other steps than those from 0."""
-        work = self.work(lam)
-        taken = self._steps(lam) if steps is None else [steps]
+        work, taken = self._work(lam)
+        taken = taken if steps is None else [steps]
         setup = self.reading + self.rates.setup_seconds(work) + max((s.overhead for s in taken), default=0.0)
         return setup + max((s.equivalents for s in taken), default=0.0) * self.rates.evaluation_seconds(work)
 
     def flops(self, lam: FloatArray) -> float:
         """The paper's FLOPs of a fit."""
-        each = np.array([part.flops for part in self.ingredients])
-        n = self.n if self._used(lam)[1] else self.copies
-        return float(self.evaluations * n * (each @ lam))
+        n = self.n if self._everything(lam) else self.copies
+        each = sum(part.flops * float(share) for part, share in zip(self.ingredients, lam, strict=True))
+        return self.evaluations * n * each
 
-    def operations(self, lam: FloatArray) -> float:
-        """The operations that the kernels do in the evaluations of a fit, of all kinds together."""
+    def of(self, lam: FloatArray, second: Cost | None = None) -> Cost:
+        """All costs of a fit; ``second`` is what a second stage takes besides."""
+        more = second or Cost(0.0, 0.0, 0.0)
+        work, steps = self._work(lam)
         skipped = ("call", "field_call", "seconds", *TASKS)
-        work = self.work(lam).items()
-        counted = math.fsum(amount for kind, amount in work if not kind.startswith("setup") and kind not in skipped)
-        return float(max((steps.count for steps in self._steps(lam)), default=0) * counted)
+        counted = math.fsum(n for kind, n in work.items() if not kind.startswith("setup") and kind not in skipped)
+        return Cost(
+            self.seconds(lam) + more.seconds,
+            self.flops(lam) + more.flops,
+            max((s.equivalents for s in steps), default=0.0) + more.evaluations,
+            max((s.count for s in steps), default=0) * counted,
+        )
+
+    def second_stage(self, work: StageWork) -> Cost:
+        """What a second stage takes beside the first."""
+        seconds, flops, evaluations = work.seconds, work.flops, float(work.evaluations)
+        if work.term is not None:
+            unit = np.eye(len(self.ingredients))[work.term]
+            alone = self.ingredients[work.term].together.steps
+            evaluations += alone.product * work.products
+            count = work.evaluations + work.products
+            seconds += self.seconds(unit, Steps(count, evaluations, 0.0, True)) - self.reading
+            # FLOPs charge every policy with the evaluations of PL1, so a second stage is charged with its share of the
+            # whole fit.
+            flops += self.flops(unit) * count / max(alone.count, 1)
+        return Cost(seconds, flops, evaluations)
 
 
 def family_work(
@@ -107,9 +130,7 @@ def family_work(
     Problems that do not count their work are timed, on at most ``most_rows`` samples.
     """
     counted = problem.family_work(family, dataset)
-    if counted is not None:
-        return counted
-    return timed_work(model, dataset, family.name, theta, most_rows)
+    return timed_work(model, dataset, family.name, theta, most_rows) if counted is None else counted
 
 
 def timed_work(
@@ -121,41 +142,33 @@ def timed_work(
     order = np.random.default_rng(0).permutation(n)[:most]
     rows = dataset if n <= most else dataset.subset(np.sort(order))
     fewer = dataset.subset(np.sort(order[: max(1, len(order) // _FEWER)]))
-    few, whole, part, more = (
-        _Timed(model, *run)
-        for run in ((fewer, name), (rows, name), (rows, f"{_PART}*{name}"), (rows, f"{_MORE}*{name}"))
-    )
-    for run in (few, whole, part, more):
-        run.set_up()
+    runs = ((rows, name), (fewer, name), (rows, f"{_PART}*{name}"), (rows, f"{_MORE}*{name}"))
+    problems: list[Problem] = []
+    setups = [math.inf] * len(runs)
+
+    def set_up() -> None:
+        """Draw and compile, timed. A family of sequences knows their lengths: it is bound to each part anew."""
+        problems.clear()
+        for place, (samples, text) in enumerate(runs):
+            bound = Policy.parse(text).bind(model.structure(samples))
+            began = clock()
+            problems.append(model.compile(samples, bound.draw(0, 0, samples.n)))
+            setups[place] = min(setups[place], clock() - began)
+
+    set_up()
     repeats = 7 if most_rows is None else _HURRIED_REPEATS
-    seconds = [typical_seconds(run.problem, theta, repeats) for run in (whole, few, part)]
-    for run in (whole, few, part, more):
-        run.set_up()
-    evaluation = Line.through(rows.n, seconds[0], fewer.n, seconds[1])
-    setup = Line.through(rows.n, whole.least, fewer.n, few.least)
-    base = (seconds[2] / seconds[0] - _PART) / (1 - _PART)
+    whole, few, part = (typical_seconds(problem, theta, repeats) for problem in problems[:3])
+    set_up()
+    base = (part / whole - _PART) / (1 - _PART)
     # With a random Z drawing comes on top, in proportion to what is drawn.
-    slope = max(more.least - part.least, 0.0) / (_MORE - _PART)
-    drawing = Line(max(part.least - _PART * slope, 0.0) / rows.n, slope / rows.n)
-    return TimedWork(n, evaluation, setup, min(max(base, 0.0), 1.0), drawing)
-
-
-class _Timed:
-    """A policy on some sequences; ``least`` are the fewest seconds that drawing and compiling took."""
-
-    problem: Problem
-
-    def __init__(self, model: Model, rows: Dataset, text: str) -> None:
-        # A family of sequences knows their lengths: it is bound to each part anew.
-        self._model, self._rows, self._text = model, rows, text
-        self.least = math.inf
-
-    def set_up(self) -> None:
-        """Draw and compile, timed."""
-        bound = Policy.parse(self._text).bind(self._model.structure(self._rows))
-        began = clock()
-        self.problem = self._model.compile(self._rows, bound.draw(0, 0, self._rows.n))
-        self.least = min(self.least, clock() - began)
+    slope = max(setups[3] - setups[2], 0.0) / (_MORE - _PART)
+    return TimedWork(
+        n,
+        Line.through(rows.n, whole, fewer.n, few),
+        Line.through(rows.n, setups[0], fewer.n, setups[1]),
+        min(max(base, 0.0), 1.0),
+        Line(max(setups[2] - _PART * slope, 0.0) / rows.n, slope / rows.n),
+    )
 
 
 def policy_work(

@@ -21,8 +21,8 @@ from fieldfit.planner.ingredients import Ingredient
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray, ModelError
 from fieldfit.variance.criterion import Criterion, LogTrace
-from fieldfit.variance.expected_problem import expected_problem
 from fieldfit.variance.mixture_moments import MixtureMoments
+from fieldfit.variance.moments import expected_problem
 
 #: Relative residual of a solve, and the fewest steps that it gets however late it is: a few more hardly change a ratio of
 #: variances, many fewer do.
@@ -86,22 +86,20 @@ def random_directions(
     structure = model.structure(others)
     compile_problem = partial(model.compile, others)
     whole = expected_problem(Policy((reference.law,)).bind(structure), n, compile_problem)
-    directions = []
-    if not reference.free:
-        for seed in seeds[:-1]:
-            signs = np.random.default_rng(int(seed)).choice((-1.0, 1.0), n)
-            directions.append(whole.value_grad(theta, signs * root)[1] / math.sqrt(n))
-        return np.stack(directions)
-    half = Policy((reference.law.at(0.5, 1.0),)).bind(structure)
     total = whole.value_grad(theta, root)[1]
-    for seed in seeds[:-1]:
-        drawn = compile_problem(half.draw(int(seed), 0, n)).value_grad(theta, root)[1]
-        directions.append((2 * drawn - total) / math.sqrt(n))
-    return np.stack(directions)
+    directions = []
+    for seed in seeds[:-1].tolist():
+        if reference.free:
+            half = Policy((reference.law.at(0.5, 1.0),)).bind(structure).draw(seed, 0, n)
+            directions.append(2 * compile_problem(half).value_grad(theta, root)[1] - total)
+        else:
+            signs = np.random.default_rng(seed).choice((-1.0, 1.0), n)
+            directions.append(whole.value_grad(theta, signs * root)[1])
+    return np.stack(directions) / math.sqrt(n)
 
 
 def solved_basis(
-    ingredients: Sequence[Ingredient],
+    problems: Sequence[Problem],
     theta: FloatArray,
     directions: FloatArray,
     weight: FloatArray | None,
@@ -119,25 +117,46 @@ def solved_basis(
     deadline. It starts from the same direction's solution for the family before (cheap ones come first), which is nearly
     that of this one up to its length: what is left takes few steps.
     """
-    problems: list[Problem] = list({id(own): own for part in ingredients for _, own in part.parts}.values())
+    problems = list({id(problem): problem for problem in problems}.values())
     columns: list[FloatArray] = []
     known: list[FloatArray | None] = [None] * len(directions)
-    products, left = 0, len(problems) * len(directions)
+    products, left, seconds = 0, len(problems) * len(directions), 0.0
     for problem in problems:
-        operator = _Curvature(problem, theta, weight, ridge)
+        diagonal = problem.hessian_diagonal(theta, weight)
+        scale = np.ones(len(theta)) if diagonal is None else diagonal / problem.n_samples
+        # A trace of a ridge: parameters that the samples never show have no curvature.
+        least = np.full(len(theta), 1e-6 * float(scale.max()))
+        added = least if ridge is None else np.maximum(ridge, least)
+
+        def curvature(v: FloatArray, problem: Problem = problem, added: FloatArray = added) -> FloatArray:
+            nonlocal seconds
+            began = clock()
+            image = -problem.hessian_product(theta, v, weight) / problem.n_samples + added * v
+            seconds = clock() - began
+            return np.asarray(image)
+
         for place, direction in enumerate(directions):
-            start, rest = operator.nearest(known[place], direction)
+            start, rest = known[place], direction
+            if start is not None:
+                image = curvature(start)
+                bent = float(start @ image)
+                length = float(start @ direction) / bent if bent > 0 else 0.0
+                start, rest = length * start, direction - length * image
             slot = (deadline - clock()) / left
             most = steps
-            if math.isfinite(slot) and operator.seconds > 0:
-                most = min(steps, max(_FEWEST_STEPS, int(slot / operator.seconds)))
+            if math.isfinite(slot) and seconds > 0:
+                most = min(steps, max(_FEWEST_STEPS, int(slot / seconds)))
             far = float(np.linalg.norm(rest)) / max(float(np.linalg.norm(direction)), 1e-300)
             more, account = conjugate_gradients(
-                operator, rest, tol=min(_TOLERANCE / max(far, 1e-300), 1.0), max_iter=most,
-                preconditioner=operator.diagonal,
-            )  # fmt: skip
-            known[place] = start + more
-            columns.append(start + more)
+                curvature,
+                rest,
+                tol=min(_TOLERANCE / max(far, 1e-300), 1.0),
+                max_iter=most,
+                preconditioner=scale + added,
+            )
+            solution = more if start is None else start + more
+            known[place] = solution
+            columns.append(solution)
             products += account.products + 1
             left -= 1
     return _orthonormal(np.stack(columns, axis=1)), products
@@ -148,36 +167,6 @@ def _orthonormal(matrix: FloatArray) -> FloatArray:
     sizes = np.linalg.norm(matrix, axis=0)
     left_vectors, spread, _ = np.linalg.svd(matrix / np.where(sizes > 0, sizes, 1.0), full_matrices=False)
     return np.ascontiguousarray(left_vectors[:, spread > 1e-6 * spread[0]])
-
-
-class _Curvature:
-    """v ↦ (J + P) v for a family, with a trace of a ridge: parameters that the samples never show have no curvature."""
-
-    def __init__(
-        self, problem: Problem, theta: FloatArray, weight: FloatArray | None, ridge: FloatArray | None
-    ) -> None:
-        self._problem, self._theta, self._weight, self._n = problem, theta, weight, problem.n_samples
-        diagonal = problem.hessian_diagonal(theta, weight)
-        scale = np.ones(len(theta)) if diagonal is None else diagonal / self._n
-        least = 1e-6 * float(scale.max())
-        self._ridge = np.full(len(theta), least) if ridge is None else np.maximum(ridge, least)
-        self.diagonal = scale + self._ridge
-        self.seconds = 0.0  # of the last product
-
-    def __call__(self, v: FloatArray) -> FloatArray:
-        began = clock()
-        result = -self._problem.hessian_product(self._theta, v, self._weight) / self._n + self._ridge * v
-        self.seconds = clock() - began
-        return np.asarray(result)
-
-    def nearest(self, start: FloatArray | None, direction: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The multiple of ``start`` that is nearest to the solution for ``direction``, and what it leaves of that."""
-        if start is None:
-            return np.zeros_like(direction), direction
-        image = self(start)
-        curvature = float(start @ image)
-        length = float(start @ direction) / curvature if curvature > 0 else 0.0
-        return length * start, direction - length * image
 
 
 def determined(moments: MixtureMoments, reference: int) -> FloatArray:

@@ -12,35 +12,34 @@ budget that is too small for the smallest effort is refused.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, Problem
-from fieldfit.models.work import Line, clock
+from fieldfit.models.work import Line, clock, least_seconds
 from fieldfit.optim import Solution
 from fieldfit.planner.convergence import (
     PILOT_ITERATIONS,
     USUAL_GROWTH,
     Steps,
-    account,
     growth,
-    maximise,
     penalised,
     pilot_evaluations,
+    timed_fit,
 )
-from fieldfit.planner.request import Request
+from fieldfit.planner.request import Request, Target
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError, FloatArray, ModelError
 
-#: What a pilot fits.
-PILOT_POLICY = Policy.parse("PL1")
+#: What a pilot fits, and maximum likelihood.
+PILOT_POLICY, FULL = Policy.parse("PL1"), Policy.parse("FL")
 #: Shares of a budget: for the pilot's fits, for the moments, and for all that a plan does.
 PILOT, MOMENTS, SURVEY = 0.06, 0.08, 0.2
-#: Share of a budget in FLOPs for the pilot and the moments.
+#: Share of a budget in FLOPs for the pilot and the moments, and of one in seconds that the smallest effort may take.
 SURVEY_FLOPS = 0.3
 #: Parameters up to which moments may be dense matrices: where the Hessian of PL1 takes no longer than solves in a few
 #: directions, and always up to the second number.
@@ -53,7 +52,7 @@ _FIXED = 0.02
 _FAMILIES = 6.0
 #: Fewest samples of a pilot and of moments.
 _FEWEST = 40
-#: Fewest evaluations of a pilot.
+#: Fewest evaluations of a pilot with a budget in FLOPs.
 _FEWEST_EVALUATIONS = 8
 #: Fewest steps of a solve, and steps that one usually takes.
 _FEWEST_STEPS, _USUAL_STEPS = 20, 50
@@ -101,10 +100,10 @@ def affordable_effort(
     ``directions`` is the number of functionals that were named: they are the directions then.
     """
     best = usual_effort(r, hessian)
-    rows = _largest(
-        min(best.rows, total),
-        lambda n: pilot_evaluations(r) * (speed.at(n) + 0.6 * speed.at(n / 4)) <= PILOT * budget,
-    )
+    rows = most = min(best.rows, total)
+    while rows > _FEWEST and pilot_evaluations(r) * (speed.at(rows) + 0.6 * speed.at(rows / 4)) > PILOT * budget:
+        rows = max(math.floor(0.8 * rows), _FEWEST)
+    rows = min(rows, most)
     for part in (1.0, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1):
         moment_rows = max(_FEWEST, round(best.moment_rows * part))
         probes = best.probes if part > 0.6 else max(2, best.probes // 2)
@@ -123,64 +122,32 @@ def moment_passes(probes: int, cg_steps: int) -> float:
     return probes * (1.4 * min(cg_steps, _USUAL_STEPS) + 12)
 
 
-def refuse_if_too_small(effort: Effort, r: int, seconds: float, speed: Line, gone: float) -> None:
-    """FieldfitError where a plan with the smallest effort would take more than 0.3 of the budget."""
-    pilot = pilot_evaluations(r) * speed.at(effort.rows)
-    moments = effort.passes(None) * speed.at(effort.moment_rows)
-    least = gone + _FIXED + pilot + moments
-    if least > 0.3 * seconds:
-        raise FieldfitError(
-            f"The budget of {seconds:.3g} s is too small for a plan: the pilot alone needs about {least:.2g} s. Fit PL1 "
-            "without a plan; or plan without a budget and use plan.within(…) for the fit alone; or give "
-            f"{4 * least:.2g} s or more."
-        )
+def check_budget(effort: Effort, r: int, target: Target, speed: Line, gone: float) -> float:
+    """The evaluations that a pilot may make; FieldfitError where its smallest effort takes more than its share of a budget.
 
-
-def refuse_flops_if_too_small(effort: Effort, n: int, r: int, flops: float, each: float) -> int:
-    """The evaluations that a pilot may make within its share of ``flops``; FieldfitError where they are too few.
-
-    ``each`` are the FLOPs of PL1 for one sample.
+    ``gone`` are the seconds that were used before.
     """
-    rows = min(effort.rows, n)
-    share = SURVEY_FLOPS * flops - effort.passes(None) * effort.moment_rows * each
-    most = int(share / (rows * each))
-    if most < _FEWEST_EVALUATIONS:
-        smallest = replace(effort, probes=1, cg_steps=_FEWEST_STEPS)
-        least = (smallest.passes(None) + pilot_evaluations(r)) * _FEWEST * each
+    seconds, each = target.flops is None, speed.at(effort.rows)
+    moments = effort.passes(None) * speed.at(effort.moment_rows)
+    least = moments + (gone + _FIXED + pilot_evaluations(r) * each if seconds else _FEWEST_EVALUATIONS * each)
+    if least > SURVEY_FLOPS * target.limit:
+        unit, argument = ("s", "") if seconds else ("FLOPs", "flops=")
         raise FieldfitError(
-            f"The budget of {flops:.3g} FLOPs is too small for a plan: the pilot alone needs about {least:.2g} FLOPs. Fit "
-            "PL1 without a plan; or plan without a budget and use plan.within(flops=…) for the fit alone; or give "
-            f"{least / SURVEY_FLOPS:.2g} FLOPs or more."
+            f"The budget of {target.limit:.3g} {unit} is too small for a plan: the pilot alone needs about {least:.2g} "
+            f"{unit}. Fit PL1 without a plan; or plan without a budget and use plan.within({argument}…) for the fit alone; "
+            f"or give {4 * least:.2g} {unit} or more."
         )
-    return min(most, PILOT_ITERATIONS)
+    return PILOT_ITERATIONS if seconds else min((SURVEY_FLOPS * target.limit - moments) // each, PILOT_ITERATIONS)
 
 
 def evaluation_speed(model: Model, rows: Dataset) -> Line:
     """Seconds of an evaluation of PL1 by the number of samples, from two short runs."""
-    sizes = sorted({min(rows.n, 40), min(rows.n, 160)})
-    theta = np.zeros(model.n_parameters)
-    seconds = []
-    for size in sizes:
-        some = rows.subset(np.arange(size))
-        problem = model.compile(some, PILOT_POLICY.bind(model.structure(some)).draw(0, 0, size))
-        problem.value_grad(theta)
-        times: list[float] = []
-        while len(times) < 2 or (len(times) < 5 and sum(times) < 0.01):
-            began = clock()
-            problem.value_grad(theta)
-            times.append(clock() - began)
-        seconds.append(min(times))
-    if len(sizes) == 1:
-        return Line(0.0, seconds[0] / max(sizes[0], 1))
-    return Line.through(sizes[1], seconds[1], sizes[0], seconds[0])
-
-
-def _largest(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest of ``most``, 0.8·``most``, … that fits, or the fewest."""
-    n = most
-    while n > _FEWEST and not fits(n):
-        n = max(math.floor(0.8 * n), _FEWEST)
-    return min(n, most)
+    few, more = min(rows.n, 40), min(rows.n, 160)
+    less, seconds = (
+        least_seconds(plain_problem(model, rows.subset(np.arange(size))), np.zeros(model.n_parameters), 5)
+        for size in (few, more)
+    )
+    return Line.through(more, seconds, few, less) if more > few else Line(0.0, seconds / more)
 
 
 @dataclass(frozen=True)
@@ -193,19 +160,12 @@ class Pilot:
 
     theta: FloatArray
     rows: Dataset
-    n: int
-    evaluations: int  # evaluations and Hessian products to convergence
     converged: bool
     effort: Effort
     fewer: Dataset
     steps: Steps  # of PL1 on ``fewer``
     spent: float  # evaluations of PL1 on all of the pilot's samples that were made
     scaling: float = 1.0
-
-    @property
-    def expected_evaluations(self) -> int:
-        """Evaluations of PL1 on all samples."""
-        return max(1, self.steps.times(self.scaling).count)
 
 
 def moment_rows(model: Model, pilot: Pilot, random_state: int) -> tuple[Dataset, bool]:
@@ -215,23 +175,17 @@ def moment_rows(model: Model, pilot: Pilot, random_state: int) -> tuple[Dataset,
     parameter its own samples look better than they are (θ̂ has adapted to them): then their values are simulated
     from the model at θ̂, given what it conditions on and, of importance weights, the weights.
     """
-    most = pilot.effort.moment_rows
-    if pilot.n >= ENOUGH_SAMPLES * model.n_parameters:
-        return _some(pilot, most, random_state), False
-    seed = int(np.random.SeedSequence([random_state, 0x93]).generate_state(1)[0])
-    try:
+    rows, most = pilot.rows, pilot.effort.moment_rows
+    if rows.n < ENOUGH_SAMPLES * model.n_parameters:
+        seed = int(np.random.SeedSequence([random_state, 0x93]).generate_state(1)[0])
         # As many as needed: simulated samples are not limited by the data.
-        return model.simulate(pilot.rows.subset(np.resize(np.arange(pilot.n), most)), pilot.theta, seed), True
-    except ModelError:
-        return _some(pilot, most, random_state), False
-
-
-def _some(pilot: Pilot, most: int, random_state: int) -> Dataset:
-    if pilot.n <= most:
-        return pilot.rows
-    return pilot.rows.subset(
-        np.sort(np.random.default_rng([random_state, 0x92]).choice(pilot.n, most, replace=False))
-    )
+        with contextlib.suppress(ModelError):
+            return model.simulate(rows.subset(np.resize(np.arange(rows.n), most)), pilot.theta, seed), True
+    if rows.n <= most:
+        return rows, False
+    return rows.subset(
+        np.sort(np.random.default_rng([random_state, 0x92]).choice(rows.n, most, replace=False))
+    ), False
 
 
 def run_pilot(request: Request) -> Pilot:
@@ -243,55 +197,46 @@ def run_pilot(request: Request) -> Pilot:
     model, dataset, target = request.model, request.dataset, request.target
     r, random = model.n_parameters, np.random.default_rng([request.random_state, 0x91])
     sample = dataset.draw(_FEWEST, np.random.default_rng([request.random_state, 0x94]))
-    hessian = _plain_problem(model, sample).hessian_evaluations
+    hessian = plain_problem(model, sample).hessian_evaluations
     effort = usual_effort(r, hessian)
     rows = dataset.draw(effort.rows, random)
-    deadline, most = math.inf, PILOT_ITERATIONS
-    if target.seconds is not None:
-        speed = evaluation_speed(model, rows)
-        effort = affordable_effort(r, hessian, rows.n, target.seconds, speed, request.n_functionals)
-        refuse_if_too_small(effort, r, target.seconds, speed, clock() - started)
-        deadline = clock() + 1.5 * PILOT * target.seconds
-    elif target.flops is not None:
-        each = model.sample_flops(PILOT_POLICY.bind(model.structure(rows)), rows)
-        # The paper's FLOPs know no cheap Hessian: it takes a product for each parameter.
-        effort = affordable_effort(r, float(r), rows.n, target.flops, Line(0.0, each), request.n_functionals)
-        most = refuse_flops_if_too_small(effort, rows.n, r, target.flops, each)
+    deadline, most = math.inf, float(PILOT_ITERATIONS)
+    if math.isfinite(target.limit):
+        if target.flops is None:
+            speed = evaluation_speed(model, rows)
+        else:
+            # The paper's FLOPs know no cheap Hessian: it takes a product for each parameter.
+            hessian, speed = float(r), Line(0.0, model.sample_flops(PILOT_POLICY.bind(model.structure(rows)), rows))
+        effort = affordable_effort(r, hessian, rows.n, target.limit, speed, request.n_functionals)
+        most = check_budget(effort, r, target, speed, clock() - started)
+        if target.flops is None:
+            deadline = clock() + 1.5 * PILOT * target.limit
     if effort.rows < rows.n:
         rows = rows.subset(np.sort(random.choice(rows.n, effort.rows, replace=False)))
-    n = rows.n
-    problem = _plain_problem(model, rows)
-    if problem.optimiser != "lbfgs" or n < 2 * _QUARTER:
-        solution, theta, steps, spent = _fit(problem, rows, request, deadline, most)
-        return Pilot(theta, rows, n, steps.count, solution.converged, effort, rows, steps, spent)
-    fewer = rows.subset(np.arange(0, n, _QUARTER))
-    now = clock()
-    early = now + _FIRST * (deadline - now)
-    first, _, few, first_spent = _fit(_plain_problem(model, fewer), fewer, request, early, most)
-    solution, theta, steps, spent = _fit(problem, rows, request, deadline, most)
-    ratio = n / fewer.n
-    if first.converged and solution.converged:
-        gamma, grown = growth(steps.count, few.count, ratio), max(steps.count / few.count, 1.0)
-    else:
+
+    def fit(problem: Problem, samples: Dataset, until: float) -> tuple[Solution, Steps, float]:
+        scale = samples.total_weight
+        objective = penalised(problem, scale, request.precision, samples.sample_weight, model.feature_units)
+        solution, steps = timed_fit(objective, scale, request.tol, until, most, grace=math.inf)
+        return solution, steps, float(solution.evaluations + solution.hessian_products)
+
+    problem, fewer, scaling, before = plain_problem(model, rows), rows, 1.0, 0.0
+    sequences = problem.optimiser == "lbfgs" and rows.n >= 2 * _QUARTER
+    if sequences:
+        fewer = rows.subset(np.arange(0, rows.n, _QUARTER))
+        now = clock()
+        first, few, before = fit(plain_problem(model, fewer), fewer, now + _FIRST * (deadline - now))
+    solution, steps, spent = fit(problem, rows, deadline)
+    if sequences:
+        ratio = rows.n / fewer.n
         gamma, grown = USUAL_GROWTH, ratio**USUAL_GROWTH
-    scaling = grown * max(dataset.n_copies / n, 1.0) ** gamma
-    spent += first_spent / _QUARTER
-    return Pilot(theta, rows, n, round(grown * few.count), solution.converged, effort, fewer, few, spent, scaling)
+        if first.converged and solution.converged:
+            gamma, grown = growth(steps.count, few.count, ratio), max(steps.count / few.count, 1.0)
+        scaling, steps = grown * max(dataset.n_copies / rows.n, 1.0) ** gamma, few
+    theta = np.array(solution.x, dtype=np.float64)
+    return Pilot(theta, rows, solution.converged, effort, fewer, steps, spent + before / _QUARTER, scaling)
 
 
-def _plain_problem(model: Model, rows: Dataset) -> Problem:
+def plain_problem(model: Model, rows: Dataset) -> Problem:
     """PL1 with everything selected."""
     return model.compile(rows, PILOT_POLICY.bind(model.structure(rows)).draw(0, 0, rows.n))
-
-
-def _fit(
-    problem: Problem, rows: Dataset, request: Request, deadline: float, most: int
-) -> tuple[Solution, FloatArray, Steps, float]:
-    """The fit of PL1, its θ̂, its steps to convergence, and the evaluations that it took."""
-    scale = rows.total_weight
-    objective = penalised(problem, scale, request.precision, rows.sample_weight, request.model.feature_units)
-    began = clock()
-    solution = maximise(objective, scale, request.tol, deadline, most)
-    steps = account(objective, solution, scale, request.tol, clock() - began)
-    theta = objective.full(np.asarray(solution.x, dtype=np.float64)).copy()
-    return solution, theta, steps, float(solution.evaluations + solution.hessian_products)

@@ -101,6 +101,7 @@ class Request:
     model: Model
     dataset: Dataset
     target: Target
+    fitted: Callable[..., Any]  # fits a policy to the same samples with the same penalty
     policies: tuple[Policy | Staged, ...] | None = None
     functionals: Functionals | None = None
     n_functionals: int | None = None
@@ -108,7 +109,6 @@ class Request:
     tol: Tolerance = TOL
     random_state: int = 0
     reading: float = 0.0
-    fitted: Callable[..., Any] | None = None  # fits a policy to the same samples with the same penalty
     began: float = field(default_factory=time.perf_counter)
 
     @property

@@ -5,33 +5,35 @@ from __future__ import annotations
 import html
 import math
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from fieldfit.docstrings import filled
 from fieldfit.planner.candidates import Candidate
-from fieldfit.planner.pilot import PILOT_POLICY
-from fieldfit.planner.refined import FULL
+from fieldfit.planner.pilot import FULL, PILOT_POLICY
 from fieldfit.planner.request import Target
 from fieldfit.planner.search import Edge, least_at
+from fieldfit.planner.survey import Survey
 from fieldfit.report.frontier import FrontierPoint, draw_frontier
-from fieldfit.report.frontier_chart import MixtureTable
+from fieldfit.report.frontier_chart import add_frontier
+from fieldfit.report.page import Page
 from fieldfit.report.panels import Level, Panel, Series, draw_panels
+from fieldfit.report.provenance import add_citation, add_versions
 from fieldfit.report.table import PlainTable
 from fieldfit.threads import one_blas_thread
-from fieldfit.types import FieldfitError, FloatArray
+from fieldfit.types import FloatArray, Plain
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-#: (family, policy, λ, variance) rows, computed when they are asked for.
-Curves = Callable[[], list[tuple[str, str, float, float]]]
-#: The edge of what can be reached, computed when it is asked for.
-Reachable = Callable[[], Edge]
-#: The same plan for another target; the pilot's cost is already spent.
-Again = Callable[[Target], "Plan"]
+#: What the examples of methods begin with.
+_EXAMPLE = """\
+>>> import fieldfit as ff
+>>> model = ff.BoltzmannMachine(3)
+>>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+>>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])"""
 #: A policy counts as better if its variance is at least this much lower.
 _BETTER = 0.01
 #: Relative difference from the reference that is not written.
@@ -40,6 +42,7 @@ _EQUAL = 5e-5
 _ACROSS = 2
 
 
+@filled({"example": _EXAMPLE})
 @dataclass(frozen=True)
 class Plan:
     """A recommended policy and its alternatives. `fieldfit.plan` returns it.
@@ -83,34 +86,24 @@ class Plan:
     ('FL', 'FL')
     """
 
+    survey: Survey = field(repr=False)
     candidates: tuple[Candidate, ...] = field(repr=False)
     best_candidate: Candidate
     reason: str
     unit: str
     budget: float
     spent: float
-    wanted_efficiency: float | None
     reference: str
     relative: str
     kind: str
     method: str
     n: int
-    n_parameters: int
-    model_kind: str
-    pilot_rows: int
-    pilot_seconds: float
     evaluations: int
     theta: FloatArray = field(repr=False)
-    curves: Curves = field(repr=False)
-    mixtures: Callable[[], list[MixtureTable]] = field(repr=False)
-    reachable: Reachable = field(repr=False)
-    again: Again = field(repr=False)
-    fitted: Callable[..., Any] | None = field(default=None, repr=False)
-    calibration_error: float = float("nan")
-    notes: tuple[str, ...] = ()
-    caution: str = ""  # said before the recommendation
-    squared_error: bool = False  # the criterion is a squared error under the penalty's prior, not a variance
-    bounded: bool = False  # no policy can be more accurate than maximum likelihood
+    notes: tuple[str, ...]
+    caution: str  # said before the recommendation
+    squared_error: bool  # the criterion is a squared error under the penalty's prior, not a variance
+    floor: float | None  # the smallest variance that is possible, where that is known
 
     @property
     def best(self) -> str:
@@ -152,14 +145,15 @@ class Plan:
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        %(example)s
         >>> plan.within(flops=1e7).unit
         'flops'
         """
-        return self.again(Target.of(budget, flops, efficiency))
+        from fieldfit.planner.planning import recommend
+
+        target = replace(Target.of(budget, flops, efficiency), pilot_spent=True)
+        with one_blas_thread():
+            return recommend(replace(self.survey, target=target))
 
     def fit(self, policy: str | None = None, **options: Any) -> Any:
         """Fit the recommended policy to the plan's samples, with its penalty, sample weights and tolerance.
@@ -184,15 +178,18 @@ class Plan:
         >>> str(plan.fit("PL1 >> optimal(1)").estimator)
         'PL1 >> optimal(1)'
         """
-        if self.fitted is None:
-            raise FieldfitError("This plan has no samples; call fieldfit.fit(model, data, plan.best).")
-        return self.fitted(policy or self.best, **options)
+        return self.survey.request.fitted(policy or self.best, **options)
+
+    @property
+    def _least(self) -> float | None:
+        """The floor, unless a penalty trades bias for variance."""
+        return None if self.squared_error else self.floor
 
     @property
     def next_better(self) -> Candidate | None:
         """The cheapest policy that is clearly more accurate than the recommended one, or None."""
         limit = self.best_candidate.variance * (1 - _BETTER)
-        if self._possible is not None and limit <= self._possible:
+        if self._least is not None and limit <= self._least:
             return None
         better = [
             policy
@@ -215,10 +212,7 @@ class Plan:
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        %(example)s
         >>> print(plan.explain())  # doctest: +ELLIPSIS
         Fit '...
         """
@@ -233,7 +227,7 @@ class Plan:
         if best.policy == self.reference:
             accuracy = f"it is the reference of the comparison ({relative})"
         lines.append(
-            f"It costs about {self.cost_text(best.cost)} and {accuracy}"
+            f"It costs about {self._cost_text(best.cost)} and {accuracy}"
             + (f" (± {100 * best.error:.2g}% from the pilot's sample)." if best.error > 1e-6 else ".")
         )
         compared = f"none of the {len(self.candidates)} policies compared is"
@@ -247,76 +241,44 @@ class Plan:
                 + (", and it is within the budget." if math.isfinite(self.budget) else ".")
             )
         least = min(policy.variance for policy in self.candidates)
-        if self._possible is not None and least < self._possible * (1 - _BETTER):
+        if self._least is not None and least < self._least * (1 - _BETTER):
             lines.append(
-                f"Variances below {self._possible:g} come from the pilot's samples: where the model is right, no estimator "
-                f"is more accurate than maximum likelihood."
+                f"Variances below {self._least:g} come from the pilot's samples: where the model is right, no estimator "
+                "is more accurate than maximum likelihood."
             )
         better = self.next_better
         if better is not None:
             ratio = better.cost / best.cost
             times = "about the same cost" if ratio < 1.05 else f"{ratio:.3g} times as much"
-            lines.append(
-                f"The next more accurate policy is '{better.policy}': {better.variance:.4g} for "
-                f"about {self.cost_text(better.cost)}, "
-                f"{times}."
-            )
+            cost = f"{better.variance:.4g} for about {self._cost_text(better.cost)}, {times}"
+            lines.append(f"The next more accurate policy is '{better.policy}': {cost}.")
         elif best.policy != str(FULL):
             lines.append(f"{compared.capitalize()} clearly more accurate at a higher cost.")
-        if math.isfinite(self.budget) and self.spent == 0:
-            lines.append(
-                f"The pilot's cost is already spent: all of the budget of {self.cost_text(self.budget)} is for the fit."
-            )
-        elif math.isfinite(self.budget):
-            lines.append(
-                f"The pilot has used {self.cost_text(self.spent)} of the budget of {self.cost_text(self.budget)}."
-            )
-        lines.append(
-            f"Variance: {self.kind}, {self.method}, with the selection noise, for these {self.n:,} samples. "
-            f"Cost: {self._account()}."
-        )
+        if math.isfinite(self.budget):
+            budget = f"of the budget of {self._cost_text(self.budget)}"
+            used = f"The pilot has used {self._cost_text(self.spent)} {budget}."
+            lines.append(used if self.spent else f"The pilot's cost is already spent: all {budget} is for the fit.")
+        pilot, count = f"{self.survey.pilot.rows.n:,} samples", self.best_candidate.evaluations
+        account = f"setting up + the work of {count:.0f} evaluations, as much as a fit to at most {pilot} took"
+        if self.unit == "flops":
+            account = f"{self.evaluations} evaluations, as many as the pilot on {pilot}"
+        accuracy = f"{self.kind}, {self.method}, with the selection noise, for these {self.n:,} samples"
+        lines.append(f"Variance: {accuracy}. Cost: {account}.")
         return "\n".join([*lines, *self.notes])
 
     def __str__(self) -> str:
         return self.explain()
 
     def __repr__(self) -> str:
-        return f"<Plan: {self.best} of {len(self.candidates)} policies, {self.model_kind}, {self.n:,} samples>"
+        kind = self.survey.request.model.kind
+        return f"<Plan: {self.best} of {len(self.candidates)} policies, {kind}, {self.n:,} samples>"
 
     def _repr_html_(self) -> str:
         words = "".join(f"<p>{html.escape(line)}</p>" for line in self.explain().split("\n") if line)
         return words + self.plain_table(16).to_html()
 
-    def _account(self) -> str:
-        """What a cost consists of."""
-        if self.unit == "flops":
-            return f"{self.evaluations} evaluations, as many as the pilot on {self.pilot_rows:,} samples"
-        return (
-            f"setting up + the work of {self.best_candidate.evaluations:.0f} evaluations, as much as a fit to at most "
-            f"{self.pilot_rows:,} samples took"
-        )
-
-    def cost_text(self, value: float) -> str:
-        """Write a cost with its unit.
-
-        Parameters
-        ----------
-        value : float
-            Seconds or FLOPs, as ``unit`` says.
-
-        Returns
-        -------
-        str
-
-        Examples
-        --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
-        >>> plan.cost_text(123456.0)
-        '1.23e+05 FLOPs'
-        """
+    def _cost_text(self, value: float) -> str:
+        """A cost with its unit."""
         return format_seconds(value) if self.unit == "seconds" else f"{value:.3g} FLOPs"
 
     def plain_table(self, most: int | None = None) -> PlainTable:
@@ -333,10 +295,7 @@ class Plan:
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        %(example)s
         >>> plan.plain_table(1).columns
         ('policy', 'time', 'FLOPs', 'variance', 'why')
         """
@@ -362,7 +321,7 @@ class Plan:
         note = (
             f"→ recommended, • on the frontier. Variance relative to {relative} ({self.kind}); costs of a whole fit."
         )
-        title = f"Plan for {self.model_kind}: {self.n:,} samples, {self.n_parameters:,} parameters"
+        title = f"Plan for {self.survey.request.model.kind}: {self.n:,} samples, {len(self.theta):,} parameters"
         columns = ("policy", "time", "FLOPs", "variance", "why")
         return PlainTable(title, columns, rows, note, ("", "", "", ".4g", ""))
 
@@ -376,16 +335,13 @@ class Plan:
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        %(example)s
         >>> list(plan.variance_against_lam().columns)
         ['family', 'policy', 'lam', 'variance']
         """
         import pandas as pd
 
-        return pd.DataFrame(self.curves(), columns=["family", "policy", "lam", "variance"])
+        return pd.DataFrame(self.survey.curves(), columns=["family", "policy", "lam", "variance"])
 
     def plot_lam(self) -> Figure:
         """Draw the variance against the selection probability λ.
@@ -398,10 +354,7 @@ class Plan:
         --------
         >>> import matplotlib
         >>> matplotlib.use("Agg")
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        %(example)s
         >>> plan.plot_lam().savefig("variance-lam.png")
         """
         frame = self.variance_against_lam()
@@ -430,25 +383,11 @@ class Plan:
     def edge(self) -> Edge:
         """The smallest variance of all mixtures of the compared families at each cost: pairs (cost, variance), by cost."""
         with one_blas_thread():  # the matrices are small: waiting for a second thread would take longer
-            return self.reachable()
+            return self.survey.edge(self.candidates)
 
-    def points(self) -> list[FrontierPoint]:
-        """Return the policies with a finite variance as points of the plane of cost and variance.
-
-        Returns
-        -------
-        list of FrontierPoint
-
-        Examples
-        --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
-        >>> [point.name for point in plan.points()]
-        ['PL1', 'FL']
-        """
-        return [
+    def _frontier(self) -> tuple[list[FrontierPoint], tuple[str, str], float | None]:
+        """For pictures: the policies as points, the names of the axes, and what is left of the budget after the pilot."""
+        points = [
             FrontierPoint(
                 policy.policy,
                 policy.cost,
@@ -456,34 +395,14 @@ class Plan:
                 policy.variance * policy.error,
                 policy.on_frontier and policy.variance <= (1 + _BETTER) * least_at(self.edge, policy.cost),
                 policy.why,
-                self.cost_text(policy.cost),
+                self._cost_text(policy.cost),
             )
             for policy in self.candidates
             if math.isfinite(policy.variance) and policy.cost > 0
         ]
-
-    @property
-    def left(self) -> float | None:
-        """What is left of the budget after the pilot; None without a budget."""
-        left = self.budget - self.spent
-        return left if math.isfinite(left) else None
-
-    @property
-    def floor(self) -> float | None:
-        """The smallest variance that is possible, where that is known."""
-        return 1.0 if self.bounded else None
-
-    @property
-    def _possible(self) -> float | None:
-        """The floor, unless a penalty trades bias for variance."""
-        return None if self.squared_error else self.floor
-
-    @property
-    def axis_labels(self) -> tuple[str, str]:
-        """The labels of the axes of cost and variance."""
         cost = "seconds of a fit" if self.unit == "seconds" else "the paper's FLOPs of a fit"
-        relative = self.relative
-        return cost, f"variance relative to {relative}"
+        left = self.budget - self.spent
+        return points, (cost, f"variance relative to {self.relative}"), left if math.isfinite(left) else None
 
     def plot(self) -> Figure:
         """Draw cost against variance, with the region that no policy reaches, the budget and the recommendation.
@@ -496,15 +415,11 @@ class Plan:
         --------
         >>> import matplotlib
         >>> matplotlib.use("Agg")
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        %(example)s
         >>> plan.plot().savefig("frontier.png")
         """
-        return draw_frontier(
-            self.points(), self.edge, self.best, *self.axis_labels, budget=self.left, floor=self.floor
-        )
+        points, labels, left = self._frontier()
+        return draw_frontier(points, self.edge, self.best, *labels, budget=left, floor=self.floor)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write a page to explore: the recommendation, the frontier with sliders for λ and β, and all policies.
@@ -516,17 +431,12 @@ class Plan:
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        %(example)s
         >>> plan.to_html("plan.html")
         """
-        from fieldfit.planner.plan_page import plan_page
-
         plan_page(self).write(path)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """Return plain values.
 
         Returns
@@ -536,10 +446,7 @@ class Plan:
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-        >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])
+        %(example)s
         >>> plan.to_dict()["unit"]
         'flops'
         """
@@ -554,7 +461,7 @@ class Plan:
             "criterion": self.kind,
             "method": self.method,
             "evaluations": self.evaluations,
-            "pilot_samples": self.pilot_rows,
+            "pilot_samples": self.survey.pilot.rows.n,
             "next_better": None if better is None else better.policy,
             "policies": self.table.to_dict(orient="records"),
             "explanation": self.explain(),
@@ -568,3 +475,57 @@ def format_seconds(value: float) -> str:
     if value < 1:
         return f"{1000 * value:.3g} ms"
     return f"{value:.3g} s" if value < 120 else f"{value / 60:.3g} min"
+
+
+def plan_page(plan: Plan) -> Page:
+    """The whole page."""
+    page = Page(plan.plain_table().title)
+    add_plan(page, plan)
+    add_citation(page, refined=any(candidate.second_stage for candidate in plan.candidates))
+    page.heading("How to reproduce")
+    page.code(
+        "import fieldfit as ff\n\n"
+        f"plan = ff.plan(model, data{_target(plan)})\n"
+        f"fit = plan.fit()  # {plan.best}\n"
+        'fit.to_html("fit.html", plan=plan)'
+    )
+    page.note("Seconds depend on the machine and its load; variances and FLOPs do not.")
+    add_versions(page)
+    return page
+
+
+def _target(plan: Plan) -> str:
+    if plan.survey.target.efficiency is not None:
+        return f", efficiency={plan.survey.target.efficiency:g}"
+    if math.isinf(plan.budget):
+        return ""
+    return f", flops={plan.budget:g}" if plan.unit == "flops" else f', budget="{plan.budget:g}s"'
+
+
+def add_plan(page: Page, plan: Plan, fitted: str | None = None) -> None:
+    """Add the sections of a plan; ``fitted`` is the policy that was fitted in the end."""
+    page.heading("Cost and accuracy of estimators")
+    recommendation, *details = plan.explain().split("\n")
+    if plan.caution:
+        caution = plan.caution.removeprefix("Caution: ")
+        page.cautions([caution[0].upper() + caution[1:]])
+        recommendation, *details = details
+    page.paragraph(recommendation)
+    with one_blas_thread():
+        mixtures = plan.survey.mixture_tables()
+    points, labels, left = plan._frontier()
+    add_frontier(
+        page,
+        points,
+        plan.edge,
+        plan.best,
+        labels,
+        fitted=fitted,
+        budget=left,
+        floor=plan.floor,
+        mixtures=mixtures,
+        cost_text=plan._cost_text,
+    )
+    for line in details:
+        page.paragraph(line)
+    page.table(plan.plain_table())

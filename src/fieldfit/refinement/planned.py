@@ -35,7 +35,7 @@ class PlanTerm(Protocol):
         """The law, with λ = β = 1 where these are free."""
 
     @property
-    def parts(self) -> Sequence[tuple[float, Problem]]:
+    def problem(self) -> Problem:
         """The law in the mean over Z, on the plan's samples."""
 
 

@@ -56,7 +56,7 @@ class PlannedSteps:
         start = self._distance(first, moments, n)
         began = clock()
         solution = expanded_fit(
-            objective, setting.terms[place].parts[0][1], start, setting.model.feature_units, setting.random_state
+            objective, setting.terms[place].problem, start, setting.model.feature_units, setting.random_state
         )
         seconds = _FIXED + clock() - began
         return StageWork(seconds, 0.0, solution.evaluations, solution.hessian_products, place)

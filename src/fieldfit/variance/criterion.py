@@ -21,7 +21,6 @@ and to the meat alike. The scale of β matters then; the largest is taken as 1, 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -155,15 +154,11 @@ class Criterion:
 
     def bread_meat(self, lam: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Bread and meat of one mixture, with the penalty."""
-        moments, weight = self.moments, beta * lam
-        used = np.flatnonzero(weight)
-        bread, meat = np.zeros_like(moments.J[0]), np.zeros_like(moments.J[0])
-        for place, f in enumerate(used):
-            bread += weight[f] * moments.J[f]
-            meat += weight[f] ** 2 * moments.K[f, f] + beta[f] ** 2 * lam[f] * (1 - lam[f]) * moments.N[f]
-            meat += beta[f] ** 2 * moments.O[f]
-            for g in used[:place]:
-                meat += 2 * weight[f] * weight[g] * moments.K[f, g]
+        used = np.flatnonzero(beta * lam).tolist()
+        bread, meat = np.zeros((2, *self.moments.J.shape[1:]))
+        if used:
+            terms = self.moments if len(used) == len(lam) else self.moments.subset(used)
+            bread, meat = (m[0] for m in terms.moments(lam[None, used], beta[None, used]))
         if bread.ndim == 2:
             bread, meat = (bread + bread.T) / 2, (meat + meat.T) / 2
         if self.penalty is not None:
@@ -189,27 +184,16 @@ class Criterion:
         if sized is None:
             return np.inf, np.zeros_like(lam), np.zeros_like(beta)
         value, by_bread, by_meat = sized[0], sized[1].ravel(), sized[2].ravel()
-        J, K, N, O = self._flat  # noqa: E741
-        terms = len(lam)
-        w = beta * lam
-        by_w = 2 * (K @ by_meat).reshape(terms, terms) @ w + J @ by_bread
-        free, fixed = N @ by_meat, O @ by_meat
+        moments, terms = self.moments, len(lam)
+        by_w = moments.J.reshape(terms, -1) @ by_bread
+        by_w += 2 * (moments.K.reshape(terms**2, -1) @ by_meat).reshape(terms, terms) @ (beta * lam)
+        free, fixed = (noise.reshape(terms, -1) @ by_meat for noise in (moments.N, moments.O))
         by_beta = lam * by_w + 2 * beta * (lam * (1 - lam) * free + fixed)
         if self.penalty is not None:
             # β over the largest of them: that one moves all the others.
             by_beta[largest] -= float(by_beta @ beta)
             by_beta = by_beta / scale
         return value - self.reference, beta * by_w + beta**2 * (1 - 2 * lam) * free, by_beta
-
-    @cached_property
-    def _flat(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        matrices, terms = self.moments, self.moments.count
-        return (
-            matrices.J.reshape(terms, -1),
-            matrices.K.reshape(terms * terms, -1),
-            matrices.N.reshape(terms, -1),
-            matrices.O.reshape(terms, -1),
-        )
 
     def over_weights(self, lam: FloatArray | None = None) -> WeightsCriterion:
         """The same as a function of β alone, with all λ = 1 unless they are given."""

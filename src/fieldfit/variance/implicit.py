@@ -8,25 +8,39 @@ An error e of u changes the variance by at most 2‖e‖‖u‖ + ‖e‖² in t
 H + P (it is what aᵀu still lacks), so a solve continues until eᵀ(H + P)e ≤ δ² uᵀMu: a standard error is then known to about
 δ where M is of the size of H + P, and in practice far better. The rule uses uᵀMu itself because a robust variance, or
 that of a parameter which only the penalty holds, may be thousands of times smaller than aᵀu.
+
+Sorted by curvature, a few features of a tagger (tags, frequent words, transitions) have nearly all of it, and they are
+what is nearly collinear. As a preconditioner their block of H + P is taken from a sparse factor X (XᵀX near H) and
+inverted by Cholesky's method; the many rare features have little curvature beside the penalty, and their diagonal is
+enough. On CoNLL-2000 (σ² = 10) `benchmarks/standard_errors.py` counts the Hessian products of a solve; with the diagonal
+alone 160 were not enough.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fieldfit.models.base import Problem
 from fieldfit.types import BoolArray, FloatArray
-from fieldfit.variance.block_preconditioner import block_preconditioner
 from fieldfit.variance.meat import ScoreVariance
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 #: Relative error of a standard error at which its solve may end (δ above).
 STANDARD_ERROR_TOLERANCE = 1e-3
 #: Solutions that are kept, because the robust and the model-based variance of a function share theirs: number, and
 #: bytes, and always the last one.
 _KEPT, _KEPT_BYTES = 32, 1 << 28
+
+#: Parameters in the dense block. With three times as many the noise of a factor of few draws costs more than it gains.
+BLOCK = 1_000
+#: Added to the block's diagonal, relative to it: the factor may have a lower rank than H.
+_RIDGE = 1e-8
 
 Operator = Callable[[FloatArray], FloatArray]
 #: u ↦ how large eᵀ(H + P)e may be for a solution near u
@@ -159,6 +173,35 @@ def _signature(vector: FloatArray) -> bytes:
     from hashlib import blake2b
 
     return blake2b(vector.data, digest_size=32).digest()
+
+
+def block_preconditioner(
+    factor: csr_array, curvature: FloatArray, precision: FloatArray
+) -> Callable[[FloatArray], FloatArray] | None:
+    """v ↦ M⁻¹v for H + P with H near ``factor``ᵀ ``factor``; None if the block is singular.
+
+    ``curvature`` (r,) is the diagonal of H, ``precision`` (r,) that of P.
+    """
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    r = len(curvature)
+    diagonal = curvature + precision
+    chosen = np.sort(np.argsort(-curvature, kind="stable")[: min(BLOCK, r)])
+    columns = factor[:, chosen]
+    block = (columns.T @ columns).toarray()
+    block[np.diag_indices_from(block)] += precision[chosen] + _RIDGE * diagonal[chosen]
+    try:
+        cholesky = cho_factor(block, lower=True)
+    except LinAlgError:
+        return None
+    inverse = 1.0 / np.where(diagonal > 0, diagonal, 1.0)
+
+    def apply(v: FloatArray) -> FloatArray:
+        result: FloatArray = v * inverse
+        result[chosen] = cho_solve(cholesky, v[chosen], check_finite=False)
+        return result
+
+    return apply
 
 
 @dataclass(frozen=True)

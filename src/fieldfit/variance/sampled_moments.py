@@ -1,9 +1,6 @@
 """Moments of mixtures as means over samples, in all coordinates of θ or on a few directions.
 
-Terms are weighted sums of a few estimating functions (``parts``) that they share: PL1, PL1/row and a partition are one
-compiled problem. So everything is computed for the parts, and the terms are combined at the end:
-
-    s_f = Σ_p a_fp s_p,    J_f = Σ_p a_fp J_p,    K_fg = Σ_pq a_fp a_gq K_pq
+Terms with the same mean over Z (PL1, PL1/row) share one compiled problem, and all that comes from it is computed once.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ import numpy as np
 
 from fieldfit.policies.laws.base import Noise
 from fieldfit.steps import stepped
-from fieldfit.types import FloatArray
+from fieldfit.types import FloatArray, IntArray
 from fieldfit.variance.mixture_moments import MixtureMoments
 
 #: Draws of Z from which noise is estimated.
@@ -58,8 +55,8 @@ class SampledTerm(Protocol):
         """The weight of each component: 1, or less where the term is an average over them."""
 
     @property
-    def parts(self) -> Sequence[tuple[float, MomentPart]]:
-        """Scores of the samples whose weighted sum is the term in the mean over Z; terms may share them."""
+    def problem(self) -> MomentPart:
+        """The term's scores of the samples in the mean over Z; terms may share them."""
 
     def drawn(self, seed: int) -> MomentPart:
         """The term with a drawn Z, on the samples; of a free λ with λ = 1/2."""
@@ -67,19 +64,19 @@ class SampledTerm(Protocol):
 
 @dataclass(frozen=True)
 class SampledMoments:
-    """Parts on samples: breads (p, d, d), the same with squared weights, and scores times weights (p, n, d).
+    """Breads (p, d, d) of the problems behind the terms, the same with squared weights, and scores times weights (p, n, d).
 
-    ``shares`` (terms, p) are a_fp, and ``drawn`` has N or O (d, d) of the terms whose noise comes from draws of Z. With
-    ``full``, the place of FL among the terms, its scores are control variates.
+    ``which`` (terms,) is the problem of each term, and ``drawn`` has N or O (d, d) of the terms whose noise comes from
+    draws of Z. With ``full``, the place of FL among the terms, its scores are control variates.
     """
 
     names: tuple[str, ...]
     noises: tuple[Noise, ...]
     scales: tuple[float, ...]
-    shares: FloatArray
+    which: IntArray
     breads: FloatArray
     squared: FloatArray
-    part_scores: FloatArray
+    problem_scores: FloatArray
     drawn: Mapping[int, FloatArray]
     full: int | None = None
 
@@ -90,33 +87,47 @@ class SampledMoments:
             self,
             breads=breads,
             squared=breads if self.squared is self.breads else basis.T @ self.squared @ basis,
-            part_scores=self.part_scores @ basis,
+            problem_scores=self.problem_scores @ basis,
             drawn={place: basis.T @ noise @ basis for place, noise in self.drawn.items()},
         )
 
     @property
     def n(self) -> int:
         """The number of samples."""
-        return int(self.part_scores.shape[1])
+        return int(self.problem_scores.shape[1])
 
-    @cached_property
-    def J(self) -> FloatArray:
-        """The breads of the terms (terms, d, d)."""
-        return np.tensordot(self.shares, self.breads, 1)
-
-    @cached_property
+    @property
     def information(self) -> FloatArray:
         """E w² ∇S ∇Sᵀ summed over components (terms, d, d), inside the model: J where nothing is weighted."""
-        return np.tensordot(self.shares, self.squared, 1)
+        return self.squared[self.which]
 
-    def scores(self, weights: FloatArray, some: slice) -> FloatArray:
+    def scores(self, weights: FloatArray, some: slice = slice(None)) -> FloatArray:
         """Σ_f w_f s_f of some samples (·, d), with ``weights`` (terms,)."""
-        return np.tensordot(weights @ self.shares, self.part_scores[:, some], 1)
+        each = np.bincount(self.which, weights, len(self.breads))
+        return np.tensordot(each, self.problem_scores[:, some], 1)
 
     @cached_property
     def moments(self) -> MixtureMoments:
-        """The moments of the terms."""
-        J, K = self.J, self._combined(self._products())
+        """The moments of the terms.
+
+        With the scores s of FL as control variates, for samples drawn from the model itself: there E s sᵀ = I and
+        E s s_pᵀ = I_p (with squared weights), so that E ψψᵀ = A I Aᵀ + Var(ψ − As) with A = I_ψ I⁻¹: only the second term
+        is taken from the samples. As a form in βλ that is
+        K̃_pq = K_pq − K_pF I⁻¹ I_q − I_p I⁻¹ K_Fq + I_p I⁻¹ (K_FF + I) I⁻¹ I_q.
+        """
+        count, n, d = self.problem_scores.shape
+        stacked = self.problem_scores.transpose(1, 0, 2).reshape(n, count * d)
+        K = np.ascontiguousarray((stacked.T @ stacked / n).reshape(count, d, count, d).transpose(0, 2, 1, 3))
+        if self.full is not None:
+            own, information = self.which[self.full], self.information[self.full]
+            turned = np.linalg.pinv(information, hermitian=True) @ self.squared
+            with_full = K[own].copy()  # K_Fq
+            rest = (with_full[own] + information) @ turned - with_full
+            for p, q in np.ndindex(count, count):
+                K[p, q] += turned[p].T @ rest[q] - with_full[p].T @ turned[q]
+        # Only the symmetric part of K_fg enters a mixture.
+        K = ((K + K.transpose(0, 1, 3, 2)) / 2)[np.ix_(self.which, self.which)]
+        J = self.breads[self.which]
         N, O = np.zeros_like(J), np.zeros_like(J)  # noqa: E741
         for f, noise in enumerate(self.noises):
             if f in self.drawn:
@@ -126,42 +137,6 @@ class SampledMoments:
             else:
                 N[f] = self.scales[f] * self.information[f]
         return MixtureMoments(self.names, J, K, N, O)
-
-    def _products(self) -> FloatArray:
-        """K_pq (p, q, d, d).
-
-        With the scores s of FL as control variates, for samples drawn from the model itself: there E s sᵀ = I and
-        E s s_pᵀ = I_p (with squared weights), so that E ψψᵀ = A I Aᵀ + Var(ψ − As) with A = I_ψ I⁻¹: only the second term
-        is taken from the samples. As a form in βλ that is
-        K̃_pq = K_pq − K_pF I⁻¹ I_q − I_p I⁻¹ K_Fq + I_p I⁻¹ (K_FF + I) I⁻¹ I_q.
-        """
-        count, n, d = self.part_scores.shape
-        stacked = self.part_scores.transpose(1, 0, 2).reshape(n, count * d)
-        K = np.ascontiguousarray((stacked.T @ stacked / n).reshape(count, d, count, d).transpose(0, 2, 1, 3))
-        if self.full is None:
-            return K
-        share, information = self.shares[self.full], self.information[self.full]
-        turned = np.linalg.pinv(information, hermitian=True) @ self.squared
-        with_full = np.tensordot(share, K, 1)  # K_Fq
-        rest = (np.tensordot(share, with_full, 1) + information) @ turned - with_full
-        for p in range(count):
-            for q in range(count):
-                K[p, q] += turned[p].T @ rest[q] - with_full[p].T @ turned[q]
-        return K
-
-    def _combined(self, products: FloatArray) -> FloatArray:
-        """K_fg of the terms; only its symmetric part enters a mixture."""
-        terms, d = len(self.shares), products.shape[-1]
-        used = [np.flatnonzero(row) for row in self.shares]
-        K = np.empty((terms, terms, d, d))
-        for f in range(terms):
-            for g in range(f + 1):
-                pair = np.zeros((d, d))
-                for p in used[f]:
-                    for q in used[g]:
-                        pair += self.shares[f, p] * self.shares[g, q] * products[p, q]
-                K[f, g] = K[g, f] = (pair + pair.T) / 2
-        return K
 
 
 def sampled_moments(
@@ -179,23 +154,21 @@ def sampled_moments(
     that the samples follow the model, so that N of components drawn one by one is their information; otherwise it is
     estimated from draws, as the noise of laws without a free λ always is.
     """
-    problems = list({id(part): part for term in terms for _, part in term.parts}.values())
-    place = {id(part): k for k, part in enumerate(problems)}
-    shares = np.zeros((len(terms), len(problems)))
-    for f, term in enumerate(terms):
-        for share, part in term.parts:
-            shares[f, place[id(part)]] += share
-    n = problems[0].n_samples
-    squared = breads = np.stack([_bread(part, theta, basis, weight) / n for part in problems])
+    problems = {id(term.problem): term.problem for term in terms}
+    place = {key: k for k, key in enumerate(problems)}
+    which = np.array([place[id(term.problem)] for term in terms])
+    n = terms[0].problem.n_samples
+    squared = breads = np.stack([_bread(problem, theta, basis, weight) / n for problem in problems.values()])
     if weight is not None:
-        squared = np.stack([_bread(part, theta, basis, weight**2) / n for part in problems])
-    scores = np.stack([_scores(part, theta, basis, weight) for part in stepped("moments of the families", problems)])
+        squared = np.stack([_bread(problem, theta, basis, weight**2) / n for problem in problems.values()])
+    steps = stepped("moments of the families", list(problems.values()))
+    scores = np.stack([_scores(problem, theta, basis, weight) for problem in steps])
     drawn = {}
     for f, term in enumerate(terms):
         free = term.noise is Noise.EACH
         if term.noise is Noise.TOGETHER or (free and inside):
             continue
-        mean = np.tensordot(shares[f], scores, 1) * (0.5 if free else 1.0)
+        mean = scores[which[f]] * (0.5 if free else 1.0)
         noise = np.zeros_like(breads[0])
         for draw in range(_NOISE_DRAWS):
             seed = int(np.random.SeedSequence([random_state, 0x9A, f, draw]).generate_state(1)[0])
@@ -207,7 +180,7 @@ def sampled_moments(
         # Each term has an optimum of its own, where its scores have mean 0.
         scores = scores - scores.mean(axis=1, keepdims=True)
     names, noises = tuple(term.name for term in terms), tuple(term.noise for term in terms)
-    return SampledMoments(names, noises, tuple(term.scale for term in terms), shares, breads, squared, scores, drawn)
+    return SampledMoments(names, noises, tuple(term.scale for term in terms), which, breads, squared, scores, drawn)
 
 
 def _bread(problem: MomentPart, theta: FloatArray, basis: FloatArray | None, weight: FloatArray | None) -> FloatArray:

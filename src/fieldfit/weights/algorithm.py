@@ -25,12 +25,12 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, IntArray, ModelError
-from fieldfit.variance.criterion import WeightsCriterion
-from fieldfit.weights.choice import Exact, Ridge, best_beta, diagonal_form, fall_back, judge, rivals
+from fieldfit.variance.criterion import Criterion, WeightsCriterion
+from fieldfit.weights.choice import Exact, Ridge, best_beta, better_rival, judge, rivals
 from fieldfit.weights.groups import DrawnPolicy, Groups, check_betas
 from fieldfit.weights.options import AutoWeights
 from fieldfit.weights.result import INTERRUPTED, Round, WeightsResult, Work
-from fieldfit.weights.statistics import DataStatistics, Part, Sample, take_sample
+from fieldfit.weights.statistics import DataStatistics, Part, take_sample
 
 #: Parameters times groups up to which all blocks of the meat are kept.
 MOST_PARAMETERS_TIMES_GROUPS = 3_000
@@ -46,15 +46,6 @@ _PILOT_ROUNDS, _SMALL_PART = 3, 0.1
 _LEAST_GAIN = 0.1
 #: A Hessian with a smaller relative pivot is no preconditioner.
 _SINGULAR = 1e-10
-
-
-@dataclass(frozen=True)
-class _Forms:
-    """Which forms of J the data allow: ``rounds`` is used while alternating, ``exact`` says that the exact one exists."""
-
-    rounds: str
-    exact: bool
-    note: str
 
 
 @dataclass(frozen=True)
@@ -112,51 +103,49 @@ def automatic_weights(
     """
     with one_blas_thread():  # many small products between evaluations
         drawn = DrawnPolicy.of(bound, options.by, selection, objective.problem, compile_problem)
-        forms = _forms(drawn.groups, selection, int(objective.free.sum()), options)
-        some = part if objective.row_weight is None and options.max_rounds > 1 else None
-        sample = take_sample(drawn, some, int(objective.free.sum()) if forms.exact else 0)
         alternation = _Alternation(
-            drawn, sample, forms, objective, options, counts=counts, tol=tol, max_iter=max_iter, method=method, l1=l1,
-            callback=callback,
-        )  # fmt: skip
+            _Ground(drawn, objective, l1), options, tol, max_iter, method, counts, part, callback
+        )
         return alternation.run()
 
 
 class _Alternation:
-    """The state of Algorithm 1 between rounds."""
+    """The state of Algorithm 1 between rounds.
+
+    ``form`` is the form of J that the rounds use, and ``exact_known`` says that the data allow the exact one.
+    """
 
     def __init__(
         self,
-        drawn: DrawnPolicy,
-        sample: Sample,
-        forms: _Forms,
-        objective: Objective,
+        ground: _Ground,
         options: AutoWeights,
-        *,
-        counts: bool,
         tol: float,
         max_iter: int,
         method: Method,
-        l1: FloatArray | None,
+        counts: bool,
+        part: Callable[[IntArray], Part] | None,
         callback: Callback | None,
     ) -> None:
-        self.sample, self.options, self.forms, self.callback = sample, options, forms, callback
-        self.all = _Ground(drawn, objective, l1)
+        self.all, self.options, self.callback = ground, options, callback
+        self.tol, self.max_iter, self.method = tol, options.inner_iterations or max_iter, method
+        drawn, objective = ground.drawn, ground.objective
         self.groups = groups = drawn.groups
+        r = int(objective.free.sum())
+        self.form, self.exact_known, self.note = _form(groups, drawn.selection, r, options)
+        some = part if objective.row_weight is None and options.max_rounds > 1 else None
+        self.sample = take_sample(drawn, some, r if self.exact_known else 0)
         self.beta = groups.written() if options.beta0 is None else check_betas(groups, options.beta0)
-        by_group = sample.drawn.by_group(self.beta, options.formula)
+        by_group = self.sample.by_group(self.beta, options.formula)
         self.statistics = DataStatistics(
             by_group, groups.names, objective.free, objective.row_weight, counts, options.probes
         )
-        self.form, self.note = forms.rounds, forms.note
         self.ridge = Ridge(options.gamma, self.beta, groups.normaliser)
-        self.tol, self.max_iter, self.method = tol, options.inner_iterations or max_iter, method
         self.theta = objective.start
         self.criterion: WeightsCriterion | None = None
         self.exact: Exact | None = None
         self.last: _Step | None = None
         self.history: list[Round] = []
-        self.work = Work(samples=sample.size, all_samples=drawn.selection.n)
+        self.work = Work(samples=self.sample.selection.n, all_samples=drawn.selection.n)
 
     def run(self) -> WeightsResult:
         """Alternate until both have settled; then the exact criterion, where it is available, decides."""
@@ -170,7 +159,7 @@ class _Alternation:
     def _alternate(self) -> tuple[bool, str]:
         options = self.options
         converged, message = False, f"stopped: not converged in {options.max_rounds} rounds"
-        step = None if self.sample.rows is None else self._pilot()
+        step = None if self.sample is self.all.drawn else self._pilot()
         tight = options.max_rounds == 1 or step is not None
         while step is None or len(self.history) < options.max_rounds:
             step = self._round(self.all, self.tol if tight else max(self.tol, _ROUGH_GRADIENT), tight)
@@ -186,7 +175,7 @@ class _Alternation:
 
     def _pilot(self) -> _Step:
         """Rounds with θ fitted roughly to the part of the samples; penalties have their share of them."""
-        drawn, share = self.sample.drawn, self.sample.size / self.all.drawn.selection.n
+        drawn, share = self.sample, self.sample.selection.n / self.all.drawn.selection.n
         whole = self.all.objective
         objective = replace(whole, problem=drawn.problem, precision=share * whole.precision)
         ground = _Ground(drawn, objective, None if self.all.l1 is None else share * self.all.l1)
@@ -228,8 +217,11 @@ class _Alternation:
         exact = self.exact if self.form == "diagonal" else None
         if exact is None or exact.short or not self.options.fallback or self.options.gamma > 0:
             return None
-        simple = fall_back(exact, best, self.groups)
-        return None if simple is None else (simple.beta, exact.value(self.beta) - simple.J)
+        winner = better_rival(exact, best, self.groups)
+        if winner is None:
+            return None
+        beta = rivals(self.groups)[winner]
+        return beta, exact.value(self.beta) - exact.value(beta)
 
     def _penalised(self, criterion: WeightsCriterion, beta: FloatArray) -> float:
         J = criterion.value(beta)
@@ -269,7 +261,7 @@ class _Alternation:
         if self.form == "exact":
             self.exact = Exact.of(self.statistics.dense(self.theta))
             if not first or not self.exact.short:
-                return self.exact.criterion
+                return self.exact
             names = ", ".join(self.groups.names[g] for g in self.exact.short)
             if self.options.form == "exact":
                 raise ModelError(
@@ -277,11 +269,11 @@ class _Alternation:
                     f"are parameters. Use form='diagonal' or larger selection probabilities."
                 )
             self.form, self.note = "diagonal", f"; too few samples of {names} for the exact form"
-            self.forms, self.exact = replace(self.forms, exact=False), None
-        if self.forms.exact:
+            self.exact_known, self.exact = False, None
+        if self.exact_known:
             self.exact = Exact.of(self.statistics.dense(self.theta))
             return self.exact.diagonal
-        return diagonal_form(self.statistics.diagonal(self.theta))
+        return Criterion.log_diagonal(self.statistics.diagonal(self.theta)).over_weights()
 
     def _result(self, converged: bool) -> WeightsResult:
         """β and θ as they are now."""
@@ -299,7 +291,7 @@ class _Alternation:
         result = replace(self._result(converged), message=message + self.note)
         if exact is None or exact.short:
             # The published formula has another Z than the fit.
-            mixed = self.sample.drawn.at(beta) if options.formula == "exact" else None
+            mixed = self.sample.at(beta) if options.formula == "exact" else None
             return replace(result, gershgorin=self.statistics.gershgorin(theta, beta, mixed))
         # With a ridge the exact form may stay away from a pure policy on purpose.
         best = step.best if self.form == "exact" else None
@@ -318,7 +310,7 @@ def _inverse(
     exact: Exact, beta: FloatArray, scale: float, precision: FloatArray
 ) -> Callable[[FloatArray], FloatArray] | None:
     """v ↦ H⁻¹v with the bread of the last round; None where that is singular."""
-    H = scale * np.einsum("g,gab->ab", beta, exact.moments.J)
+    H = scale * np.einsum("g,gab->ab", beta, exact.given.J)
     places = np.arange(len(H))
     H[places, places] += precision
     try:
@@ -327,12 +319,7 @@ def _inverse(
         return None
     if float(pivots.min()) ** 2 <= _SINGULAR * float(pivots.max()) ** 2:
         return None
-    inverse = np.linalg.inv(H)
-
-    def apply(v: FloatArray) -> FloatArray:
-        return np.asarray(inverse @ v)
-
-    return apply
+    return np.linalg.inv(H).__matmul__
 
 
 def _shares(beta: FloatArray, criterion: WeightsCriterion) -> FloatArray:
@@ -347,9 +334,12 @@ def _settled(history: list[Round]) -> bool:
     return abs(last - before) <= 1e-9 * max(abs(last), 1.0)
 
 
-def _forms(groups: Groups, selection: Selection, r: int, options: AutoWeights) -> _Forms:
+def _form(groups: Groups, selection: Selection, r: int, options: AutoWeights) -> tuple[str, bool, str]:
+    """The form of J while alternating, whether the data allow the exact one, and a note where they do not."""
     fits = r <= options.most_exact and r * groups.count <= MOST_PARAMETERS_TIMES_GROUPS
-    if options.form == "exact" and not fits:
+    if options.form == "exact":
+        if fits:
+            return "exact", True, ""
         raise ModelError(
             f"The exact form of J is for at most {options.most_exact} parameters (most_exact) and "
             f"{MOST_PARAMETERS_TIMES_GROUPS:,} parameters times weights; here are {r:,} and {groups.count}. "
@@ -359,9 +349,6 @@ def _forms(groups: Groups, selection: Selection, r: int, options: AutoWeights) -
     if options.formula == "exact":
         counts = groups.samples(selection)
         enough = bool(np.all((counts == 0) | (counts >= _SAMPLES_FOR_EACH_PARAMETER * r)))
-    if options.form == "exact":
-        return _Forms("exact", True, "")
-    if options.form == "auto" and fits and enough:
-        return _Forms("exact", True, "")
-    note = "; too few samples for the exact form" if fits and not enough and options.form == "auto" else ""
-    return _Forms("diagonal", fits and enough, note)
+    auto, allowed = options.form == "auto", fits and enough
+    note = "; too few samples for the exact form" if auto and fits and not enough else ""
+    return "exact" if auto and allowed else "diagonal", allowed, note

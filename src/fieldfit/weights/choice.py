@@ -69,43 +69,33 @@ def best_beta(criterion: WeightsCriterion, ridge: Ridge, near: FloatArray | None
 
 
 @dataclass(frozen=True)
-class Exact:
-    """The exact form of J: moments as matrices, and the log-determinant criterion on them."""
+class Exact(WeightsCriterion):
+    """The exact form of J: the log-determinant criterion, and the moments as matrices that it comes from."""
 
-    moments: MixtureMoments
-    criterion: WeightsCriterion
+    given: MixtureMoments
 
     @classmethod
     def of(cls, moments: MixtureMoments) -> Exact:
         """From dense moments."""
-        return cls(moments, Criterion.log_determinant(moments).over_weights())
+        return cls(Criterion.log_determinant(moments), np.ones(moments.count), moments)
 
     @property
     def diagonal(self) -> WeightsCriterion:
         """The diagonal form of the same moments."""
-        return diagonal_form(self.moments.diagonal)
-
-    def value(self, beta: FloatArray) -> float:
-        """J(β)."""
-        return self.criterion.value(beta)
+        return Criterion.log_diagonal(self.given.diagonal).over_weights()
 
     @property
     def short(self) -> tuple[int, ...]:
         """Groups whose scores span less than their bread: too few samples, and log det meat means nothing there."""
-        moments = self.criterion.criterion.moments
+        moments = self.criterion.moments
         short = []
-        for g in np.flatnonzero(self.moments.information > 0):
+        for g in np.flatnonzero(self.given.information > 0).tolist():
             values, vectors = np.linalg.eigh(moments.J[g])
             inside = vectors[:, values > _ZERO_EIGENVALUE * max(float(values[-1]), 0.0)]
             sizes = np.linalg.eigvalsh(inside.T @ moments.K[g, g] @ inside)
             if sizes[0] <= _ZERO_EIGENVALUE * max(float(sizes[-1]), 0.0):
-                short.append(int(g))
+                short.append(g)
         return tuple(short)
-
-
-def diagonal_form(moments: MixtureMoments) -> WeightsCriterion:
-    """The diagonal form of J from diagonal moments."""
-    return Criterion.log_diagonal(moments).over_weights()
 
 
 @dataclass(frozen=True)
@@ -131,24 +121,11 @@ def rivals(groups: Groups) -> dict[str, FloatArray]:
     return alone | {EQUAL: groups.normalised(np.ones(groups.count))}
 
 
-@dataclass(frozen=True)
-class Simple:
-    """A simple policy that is better than β, its exact J, and how to say so."""
-
-    beta: FloatArray
-    J: float
-    note: str
-
-
-def fall_back(exact: Exact, beta: FloatArray, groups: Groups) -> Simple | None:
+def better_rival(exact: Exact, beta: FloatArray, groups: Groups) -> str | None:
     """The best of the rivals by the exact J, where it is better than β."""
-    simple = rivals(groups)
-    values = {name: float(exact.value(other)) for name, other in simple.items()}
+    values = {name: exact.value(other) for name, other in rivals(groups).items()}
     winner = min(values, key=lambda name: values[name])
-    if not values[winner] < exact.value(beta) - _LEAST_GAIN:
-        return None
-    what = "equal weights, which were" if winner == EQUAL else "a pure policy, which was"
-    return Simple(simple[winner], values[winner], f"; worse than {what} taken, by the exact J")
+    return winner if values[winner] < exact.value(beta) - _LEAST_GAIN else None
 
 
 def judge(
@@ -165,13 +142,16 @@ def judge(
     Where a rival is better the best of them is taken, if ``fallback`` says so. ``best`` is the exact optimum, if it is
     known.
     """
-    optimum = best_beta(exact.criterion, ridge) if best is None else best
+    optimum = best_beta(exact, ridge) if best is None else best
     loss = exact.value(best_beta(exact.diagonal, ridge)) - exact.value(optimum)
-    values = {name: float(exact.value(other)) for name, other in rivals(groups).items()}
-    J, note = float(exact.value(beta)), ""
-    simple = fall_back(exact, beta, groups) if fallback else None
-    if simple is not None:
-        beta, J, note = simple.beta, simple.J, simple.note
-    breads, meats = exact.moments.moments(np.ones((1, len(beta))), beta[None, :])
-    equal = values.pop(EQUAL)
-    return Judgement(beta, J, values, equal, float(loss), simple is not None, note, discs(breads[0], meats[0]))
+    simple = rivals(groups)
+    winner, note = better_rival(exact, beta, groups) if fallback else None, ""
+    if winner is not None:
+        what = "equal weights, which were" if winner == EQUAL else "a pure policy, which was"
+        beta, note = simple[winner], f"; worse than {what} taken, by the exact J"
+    breads, meats = exact.given.moments(np.ones((1, len(beta))), beta[None, :])
+    pure = {name: exact.value(other) for name, other in simple.items()}
+    equal = pure.pop(EQUAL)
+    return Judgement(
+        beta, exact.value(beta), pure, equal, float(loss), winner is not None, note, discs(breads[0], meats[0])
+    )

@@ -78,17 +78,36 @@ class Groups:
 
     def drawn(self, selection: Selection) -> list[Selection]:
         """The drawn Z of each group, each with weight 1."""
+        return self._by_group(selection.parts, (1.0,) * len(selection.parts), selection)
+
+    def expected(self, selection: Selection) -> list[Selection]:
+        """Z replaced by its mean: everything selected, each component with its λ as weight (the published formula)."""
+        if all(family.size is not None for family in self.bound.families):
+            lams = self.bound.lams()
+        elif all(isinstance(law, BoundIndependent) for law in self.bound.laws):
+            lams = self.bound.lams(0)
+        else:
+            raise PolicyError(
+                f"The published formula needs one λ for each family; the λ of '{self.bound.policy}' differ between "
+                "samples. Use formula='exact'."
+            )
+        everything = [FamilySelection(family, 1.0, start=selection.start) for family in self.bound.families]
+        return self._by_group(everything, lams, selection)
+
+    def _by_group(
+        self, parts: Sequence[FamilySelection], lams: Sequence[float | FloatArray], selection: Selection
+    ) -> list[Selection]:
+        """The selection of each group from those of the families, with weights λ inside it."""
         result = []
         for members in self.members:
-            parts = []
+            chosen = []
             for family, component in members:
-                part = selection.parts[family]
                 if component < 0:
-                    parts.append(replace(part, beta=self.relative[family]))
+                    chosen.append(replace(parts[family], beta=lams[family] * self.relative[family]))
                 else:
-                    single = _only(part, component, selection.n)
-                    parts.append(replace(single, beta=self.bound.scales[family]))
-            result.append(Selection(selection.n, tuple(parts), selection.start))
+                    beta = _entry(lams[family], component) * self.bound.scales[family]
+                    chosen.append(replace(_only(parts[family], component, selection.n), beta=beta))
+            result.append(Selection(selection.n, tuple(chosen), selection.start))
         return result
 
     def samples(self, selection: Selection) -> IntArray:
@@ -130,36 +149,6 @@ class Groups:
             value = each * self.relative[family]
             parts.append(replace(part, beta=value))
         return Selection(selection.n, tuple(parts), selection.start)
-
-    def expected(self, selection: Selection) -> list[Selection]:
-        """Z replaced by its mean: everything selected, each component with its λ as weight (the published formula)."""
-        lams = self._lams()
-        result = []
-        for members in self.members:
-            parts = []
-            for family, component in members:
-                bound, start = self.bound.families[family], selection.start
-                everything = FamilySelection(bound, 1.0, start=start)
-                if component < 0:
-                    product = lams[family] * self.relative[family]
-                    beta = float(product) if np.ndim(product) == 0 else np.asarray(product, dtype=np.float64)
-                    parts.append(replace(everything, beta=beta))
-                else:
-                    lam = _entry(lams[family], component)
-                    beta = lam * self.bound.scales[family]
-                    parts.append(replace(_only(everything, component, selection.n), beta=beta))
-            result.append(Selection(selection.n, tuple(parts), selection.start))
-        return result
-
-    def _lams(self) -> tuple[float | FloatArray, ...]:
-        if all(family.size is not None for family in self.bound.families):
-            return self.bound.lams()
-        if all(isinstance(law, BoundIndependent) for law in self.bound.laws):
-            return self.bound.lams(0)
-        raise PolicyError(
-            f"The published formula needs one λ for each family; the λ of '{self.bound.policy}' differ between "
-            "samples. Use formula='exact'."
-        )
 
 
 @dataclass(frozen=True)

@@ -59,15 +59,18 @@ class Work:
 
     def and_fit(self, solution: Solution, everything: bool) -> Work:
         """With a fit of θ to all samples, or to the part."""
-        before = "" if everything else "pilot_"
-        evaluations, products = before + "evaluations", before + "hessian_products"
+        evaluations, products = solution.evaluations, solution.hessian_products
+        if not everything:
+            return replace(
+                self,
+                pilot_evaluations=self.pilot_evaluations + evaluations,
+                pilot_hessian_products=self.pilot_hessian_products + products,
+            )
         return replace(
             self,
-            iterations=self.iterations + (solution.iterations if everything else 0),
-            **{
-                evaluations: getattr(self, evaluations) + solution.evaluations,
-                products: getattr(self, products) + solution.hessian_products,
-            },
+            iterations=self.iterations + solution.iterations,
+            evaluations=self.evaluations + evaluations,
+            hessian_products=self.hessian_products + products,
         )
 
     def and_statistics(self) -> Work:

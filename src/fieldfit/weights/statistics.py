@@ -159,38 +159,22 @@ class DataStatistics:
         return discs(np.array(breads), np.array(meats), rows[: len(breads)])
 
 
-@dataclass(frozen=True)
-class Sample:
-    """The samples that statistics come from. ``rows`` (k,) are their numbers, in increasing order; None is all."""
-
-    drawn: DrawnPolicy
-    rows: IntArray | None
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        return self.drawn.selection.n
-
-
-def take_sample(drawn: DrawnPolicy, part: Callable[[IntArray], Part] | None, r: int) -> Sample:
-    """A part of the samples where that is enough and at most half of them, else all.
+def take_sample(drawn: DrawnPolicy, part: Callable[[IntArray], Part] | None, r: int) -> DrawnPolicy:
+    """The policy with its Z of a part of the samples where that is enough and at most half of them, else of all.
 
     ``part`` gives a part of the samples (None: not available), ``r`` is the number of parameters of
     log-determinants, 0 where none are taken. Equal samples cost nothing, so that all are taken where few are distinct.
     """
     n = drawn.selection.n
     size = samples_needed(drawn.groups, drawn.selection, r)
-    if part is None or 2 * size > n:
-        return Sample(drawn, None)
     equal = drawn.problem.equal_samples
-    if equal is not None and len(equal[0]) <= size:
-        return Sample(drawn, None)
+    if part is None or 2 * size > n or (equal is not None and len(equal[0]) <= size):
+        return drawn
     # The same rows whatever the threads, the seed of Z and the policy.
     rows = np.sort(np.random.default_rng(3).choice(n, size, replace=False))
     bound, compile_problem = part(rows)
     selection = restricted(drawn.selection, rows, bound.families)
-    some = DrawnPolicy.of(bound, drawn.groups.by, selection, compile_problem(selection), compile_problem)
-    return Sample(some, rows)
+    return DrawnPolicy.of(bound, drawn.groups.by, selection, compile_problem(selection), compile_problem)
 
 
 def samples_needed(groups: Groups, selection: Selection, r: int) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from fieldfit.policies.policy import Policy
-from fieldfit.types import Array, Arrays, FileFormatError, FloatArray, Plain
+from fieldfit.types import Arrays, FileFormatError, FloatArray, Plain
 from fieldfit.weights.gershgorin import Gershgorin
 from fieldfit.weights.result import Round, WeightsResult, Work
+
+T = TypeVar("T")
 
 _TEXTS = ("message", "form", "formula")
 _TRUTHS = ("converged", "fell_back")
@@ -42,73 +44,49 @@ def from_plain(header: object, arrays: Arrays, policy: Policy, r: int) -> Weight
     """The result again, for a model of ``r`` parameters; FileFormatError where its pieces do not fit together."""
     if not isinstance(header, dict) or not isinstance(header["names"], list):
         raise FileFormatError("the automatic weights are not a table of named values")
-    names = tuple(_typed(header["names"], str, "names"))
+    names = tuple(_typed(name, str, "names") for name in header["names"])
     if len(names) != len(set(names)):
         raise FileFormatError("two of the automatic weights have the same name")
-    values: Plain = {}
-    for group, kind in ((_TEXTS, str), (_TRUTHS, bool)):
-        values |= dict(zip(group, _typed([header[name] for name in group], kind, ", ".join(group)), strict=True))
-    values |= {name: _number(header[name], name) for name in _NUMBERS}
-    values |= {name: None if header[name] is None else _number(header[name], name) for name in _MAYBE}
-    values["work"] = _work(header["work"])
+    values: Plain = {name: _typed(header[name], str, name) for name in _TEXTS}
+    values |= {name: _typed(header[name], bool, name) for name in _TRUTHS}
+    values |= {name: float(_typed(header[name], (int, float), name)) for name in _NUMBERS}
+    values |= {
+        name: None if header[name] is None else float(_typed(header[name], (int, float), name)) for name in _MAYBE
+    }
+    work, known = header["work"], {field.name for field in fields(Work)}
+    if not isinstance(work, dict) or not known.issuperset(work):
+        raise FileFormatError(f"the work of the automatic weights must have counts by name, not {work!r}")
+    values["work"] = Work(**{name: _typed(count, int, "the counts of work") for name, count in work.items()})
 
-    groups = len(names)
-    beta = _vector(arrays["beta"], "beta", groups)
+    def table(name: str, *shape: int) -> FloatArray:
+        array = arrays[name]
+        if array.dtype != np.float64 or array.shape != shape:
+            found = f"{array.dtype} {array.shape}; it must have float64 {shape}"
+            raise FileFormatError(f"{name} of the automatic weights has {found}")
+        return array
+
+    groups, beta = len(names), table("beta", len(names))
     if not np.all(beta >= 0) or not np.all(np.isfinite(beta)):
         raise FileFormatError(f"the automatic weights must be finite and at least 0; they are {beta.tolist()}")
-    lines = _table(arrays["history"], "history", (len(arrays["history"]), 5 + groups))
     history = tuple(
         Round(number, line[5:], float(line[0]), float(line[1]), float(line[2]), bool(line[3]), int(line[4]))
-        for number, line in enumerate(lines, 1)
+        for number, line in enumerate(table("history", len(arrays["history"]), 5 + groups), 1)
     )
-    pure = None
-    if "pure" in arrays:
-        pure = dict(zip(names, map(float, _vector(arrays["pure"], "pure", groups)), strict=True))
+    pure = dict(zip(names, table("pure", groups).tolist(), strict=True)) if "pure" in arrays else None
     discs, plain = None, header.get("gershgorin")
     if plain is not None:
-        (sampled,) = _typed([plain["sampled"]], bool, "sampled")
-        count = len(arrays["bread_radius"])
-        discs = Gershgorin(
-            _vector(arrays["bread_radius"], "bread_radius", count),
-            _vector(arrays["meat_radius"], "meat_radius", count),
-            _number(plain["lower"], "lower"),
-            _number(plain["upper"], "upper"),
-            sampled,
-        )
+        radii = [table(name, len(arrays["bread_radius"])) for name in ("bread_radius", "meat_radius")]
+        bounds = [float(_typed(plain[name], (int, float), name)) for name in ("lower", "upper")]
+        discs = Gershgorin(radii[0], radii[1], bounds[0], bounds[1], _typed(plain["sampled"], bool, "sampled"))
     return WeightsResult(
-        beta=beta, names=names, policy=policy, history=history, pure=pure, gershgorin=discs,
-        theta=_vector(arrays["theta"], "theta", r), **values,
+        beta=beta, names=names, policy=policy, history=history, pure=pure, gershgorin=discs, theta=table("theta", r),
+        **values,
     )  # fmt: skip
 
 
-def _work(plain: object) -> Work:
-    known = [field.name for field in fields(Work)]
-    if not isinstance(plain, dict) or not all(name in known for name in plain):
-        raise FileFormatError(f"the work of the automatic weights must have counts by name, not {plain!r}")
-    _typed(list(plain.values()), int, "the counts of work")
-    return Work(**plain)
-
-
-def _typed(values: list[Any], kind: type[Any], what: str) -> list[Any]:
-    for value in values:
-        if not isinstance(value, kind):
-            raise FileFormatError(f"{what} of the automatic weights must be {kind.__name__}, not {value!r}")
-    return values
-
-
-def _number(value: object, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise FileFormatError(f"{what} of the automatic weights must be a number, not {value!r}")
-    return float(value)
-
-
-def _vector(array: Array, what: str, length: int) -> FloatArray:
-    return _table(array, what, (length,))
-
-
-def _table(array: Array, what: str, shape: tuple[int, ...]) -> FloatArray:
-    if array.dtype != np.float64 or array.shape != shape:
-        raise FileFormatError(
-            f"{what} of the automatic weights has {array.dtype} {array.shape}; it must have float64 {shape}"
-        )
-    return array
+def _typed(value: T, kind: type | tuple[type, ...], what: str) -> T:
+    """The value, if it is of the kind; a truth value is no number."""
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        name = kind.__name__ if isinstance(kind, type) else "a number"
+        raise FileFormatError(f"{what} of the automatic weights must be {name}, not {value!r}")
+    return value

@@ -1,0 +1,314 @@
+"""All that recommendations for a model and its samples are made of, and the policies that it compares for a target.
+
+Compared are pure policies, mixtures, partitions, parts of the data, joint optima under budgets, and refined estimators.
+All variances are for the given sample: a policy that uses a fifth of it has λ = 0.2, and a larger variance.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fieldfit.planner.candidates import Candidate, Origin, by_cost
+from fieldfit.planner.costs import Cost, FitCosts
+from fieldfit.planner.directions import search_criterion
+from fieldfit.planner.ingredients import Ingredient, Skipped, Term, mixture_text, placed
+from fieldfit.planner.moments import PilotMoments
+from fieldfit.planner.pilot import FULL, PILOT_POLICY, Pilot
+from fieldfit.planner.request import Request, Target
+from fieldfit.planner.search import Edge, Mixture, Search
+from fieldfit.policies.laws.base import Noise
+from fieldfit.refinement.planned import PlannedStage
+from fieldfit.report.frontier_chart import MixtureTable
+from fieldfit.types import FloatArray
+
+#: Directions up to which all pairs of ingredients are searched.
+_THOROUGH = 30
+#: Shares of the most expensive pure policy's cost at which the joint optimum is computed, to draw the frontier.
+_BUDGETS = (0.05, 0.15, 0.4, 0.8)
+#: Share of a budget in seconds that the search may take.
+_SEARCH_SHARE = 0.05
+#: The grid of mixtures that a page has sliders for, the families it has, and the largest log variance on it.
+_LAMS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
+_BETAS = tuple(k / 10 for k in range(11))
+_MOST_TABLES, _LARGEST = 4, 20.0
+
+
+@dataclass(frozen=True)
+class RefinedTerm:
+    """An estimator with a second stage: λ of its first one, the place of its moments, and what the second stage costs."""
+
+    stage: PlannedStage
+    lam: FloatArray
+    place: int
+    cost: Cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """The ingredients of a plan with what is known about their variance and cost, and the target of the plan."""
+
+    request: Request
+    target: Target
+    terms: tuple[tuple[Term, ...], ...] | None  # of the policies that were asked for
+    pilot: Pilot
+    ingredients: list[Ingredient]
+    refined: list[RefinedTerm]
+    skipped: dict[str, Skipped]
+    moments: PilotMoments
+    costs: FitCosts
+    simulated: bool  # the samples of the moments were drawn from the model
+    pilot_flops: float  # of pilot and moments
+    seconds: float  # from the beginning to the end of the survey
+
+    @property
+    def n(self) -> int:
+        """Samples, with their counts."""
+        return self.request.dataset.n_copies
+
+    @property
+    def weighted(self) -> bool:
+        """Whether samples have importance weights."""
+        return self.request.dataset.relative_weight is not None
+
+    @property
+    def reference(self) -> str:
+        """The policy with variance 1."""
+        return self.ingredients[self.moments.reference].name
+
+    def spent(self) -> float:
+        """The cost of reading, pilot and moments up to now, in the unit of the budget."""
+        if self.target.pilot_spent:
+            return 0.0
+        return time.perf_counter() - self.request.began if self.target.unit == "seconds" else self.pilot_flops
+
+    def notes(self) -> tuple[str, ...]:
+        """What the reader of a plan should know besides."""
+        notes = list(self.moments.notes)
+        if not self.pilot.converged:
+            notes.append("The pilot was stopped early and extrapolated, so the number of evaluations is uncertain.")
+        if self.moments.criterion.penalty is not None:
+            notes.append("The comparison includes the penalty: squared error when θ has the prior N(0, σ²).")
+        if self.weighted:
+            told = "The values of the pilot's samples are simulated, and weights are treated as independent of them."
+            notes.append("Importance weights enter bread and meat." + (f" {told}" if self.simulated else ""))
+        for name, skipped in self.skipped.items():
+            if skipped.for_time or name == str(FULL):
+                notes.append(skipped.reason if skipped.for_time else f"{name}: skipped. {skipped.reason}")
+        if self.moments.full is None:
+            notes.append(f"Variances are relative to {self.reference}, not to maximum likelihood.")
+        return tuple(dict.fromkeys(notes))
+
+    @cached_property
+    def search(self) -> Search:
+        """The search for mixtures of the ingredients, with costs in the unit of the budget."""
+        criterion = self.moments.criterion.subset(list(range(len(self.ingredients))))
+        fixed, alone = (
+            frozenset(place for place, part in enumerate(self.ingredients) if part.noise is noise)
+            for noise in (Noise.FIXED, Noise.TOGETHER)
+        )
+        cost = self.costs.flops if self.target.unit == "flops" else self.costs.seconds
+        return Search(criterion, search_criterion(criterion, self.moments.reference), cost, fixed, alone)
+
+    @cached_property
+    def _units(self) -> FloatArray:
+        return np.eye(len(self.ingredients))
+
+    @property
+    def _singles(self) -> list[int]:
+        """The ingredients whose components are drawn one by one."""
+        return [place for place, part in enumerate(self.ingredients) if part.noise is Noise.EACH]
+
+    @property
+    def _search_seconds(self) -> float:
+        """Seconds that the search for mixtures may take."""
+        hurried = self.target.seconds is not None and not self.target.pilot_spent
+        return _SEARCH_SHARE * self.target.limit if hurried else math.inf
+
+    def candidates(self) -> list[Candidate]:
+        """One candidate for each policy's text, by cost."""
+        search, by_text = self.search, dict[str, Candidate]()
+        if self.terms is not None:
+            asked = [placed(terms, self.ingredients) for terms in self.terms]
+            mixtures = [
+                (Mixture(lam, beta, search.criterion.value(lam, beta), search.cost(lam)), Origin.ASKED)
+                for lam, beta in asked
+            ]
+        else:
+            mixtures = [found for found in self._usual() if math.isfinite(found[0].value)]
+            mixtures += self._joint([mixture for mixture, _ in mixtures])
+        for mixture, origin in mixtures:
+            # All of the data is no part of it: the family itself is in the list.
+            whole = origin is not Origin.ASKED and any(mixture.lam[place] == 1.0 for place in search.alone)
+            text = mixture_text(self.ingredients, mixture.lam, mixture.beta)
+            if whole or not text or text in by_text:
+                continue
+            more = np.zeros(self.moments.criterion.moments.count - len(mixture.lam))
+            lam, beta = (np.concatenate([own, more]) for own in (mixture.lam, mixture.beta))
+            error = self.moments.error(lam, beta, mixture.value)
+            by_text[text] = self._candidate(text, mixture.lam, mixture.value, error, origin, beta=mixture.beta)
+        for term in self.refined:
+            unit = np.eye(self.moments.criterion.moments.count)[term.place]
+            value, name = self.moments.criterion.value(unit, unit), str(term.stage.staged)
+            origin = Origin.REFINED if self.terms is None else Origin.ASKED
+            error = self.moments.error(unit, unit, value)
+            by_text[name] = self._candidate(name, term.lam, value, error, origin, refined=term)
+        return by_cost(list(by_text.values()))
+
+    def _candidate(
+        self,
+        policy: str,
+        lam: FloatArray,
+        value: float,
+        error: float,
+        origin: Origin,
+        *,
+        beta: FloatArray | None = None,
+        refined: RefinedTerm | None = None,
+    ) -> Candidate:
+        """A policy with these λ and β, or a first stage with these λ and its second stage."""
+        cost = self.costs.of(lam, None if refined is None else refined.cost)
+        samples, n_terms, n_numbers = float(self.n), 1, 0
+        if beta is not None:
+            used, numbers = np.flatnonzero(lam * beta), np.concatenate([lam, beta])
+            # n times the largest λ, or the share of samples of a law without one.
+            shares = [
+                float(lam[k])
+                if self.ingredients[k].free
+                else max(s.any_drawn for s in self.ingredients[k].bound.shares())
+                for k in used
+            ]
+            samples, n_terms = self.n * max(shares, default=0.0), len(used)
+            n_numbers = int(np.count_nonzero((numbers > 0) & (numbers != 1)))
+        return Candidate(
+            policy=policy,
+            cost=cost.flops if self.target.unit == "flops" else cost.seconds,
+            seconds=cost.seconds,
+            flops=cost.flops,
+            operations=cost.operations,
+            evaluations=cost.evaluations,
+            variance=math.exp(min(value, 700.0)) if math.isfinite(value) else math.inf,
+            error=error,
+            affordable=False,
+            origin=origin,
+            samples=samples,
+            n_terms=n_terms,
+            n_numbers=n_numbers,
+            second_stage="" if refined is None else refined.stage.sentence,
+        )
+
+    def _usual(self) -> Iterator[tuple[Mixture, Origin]]:
+        """Pure policies, partitions, parts of the data, and mixtures with the best weights for their λ.
+
+        No more mixtures are computed once half of the search's seconds have passed.
+        """
+        deadline = time.perf_counter() + self._search_seconds / 2
+        search, units, singles = self.search, self._units, self._singles
+        for part, unit in zip(self.ingredients, units, strict=True):
+            shares: tuple[float, ...] = (1.0,)
+            origin = Origin.PARTITION if part.noise is Noise.FIXED else Origin.EVERYTHING
+            if part.noise is Noise.TOGETHER:
+                shares, origin = (0.1, 0.2, 0.5), Origin.PART
+            yield from ((search.written(share * unit, unit), origin) for share in shares)
+            if part.law == PILOT_POLICY.laws[0]:
+                yield from ((search.written(share * unit, unit), Origin.ONE_BY_ONE) for share in (0.2, 0.5))
+        for low, high in [(a, b) for k, a in enumerate(singles) for b in singles[k + 1 :]]:
+            for share in (0.1, 0.3):
+                if time.perf_counter() <= deadline:
+                    yield search.best_weights(units[low] + share * units[high]), Origin.MIXED
+
+    def _joint(self, known: Sequence[Mixture]) -> list[tuple[Mixture, Origin]]:
+        """Joint optima at the budget and at others below and above it, so that the frontier can be seen."""
+        search, target, allowed = self.search, self.target, self._search_seconds
+        mixtures: list[tuple[Mixture, Origin]] = []
+
+        def add(mixture: Mixture | None, origin: Origin) -> None:
+            if mixture is not None:
+                mixtures.append((mixture, origin))
+
+        small = search.quick.rank <= _THOROUGH
+        largest = max(mixture.cost for mixture in known)
+        began, ran = time.perf_counter(), 0
+        for share in _BUDGETS if small else _BUDGETS[1::2]:
+            if time.perf_counter() - began < allowed / 2:
+                add(search.joint(share * largest, thorough=False), Origin.JOINT)
+                ran += 1
+        each = (time.perf_counter() - began) / max(ran, 1)
+        # All pairs take about eight times as long as those with the first ingredient.
+        thorough = small and 8 * each < allowed
+        left = target.limit - self.spent()
+        if math.isfinite(allowed):
+            left -= (16 if thorough else 3) * each + 0.02  # what this search will take itself
+        if math.isfinite(left) and left > 0:
+            add(search.joint(left, thorough=thorough), Origin.AT_BUDGET)
+            # The rest of the budget may be enough for a part of the data only.
+            for place in range(len(self.ingredients)):
+                add(search.filled(place, left), Origin.FILLED)
+        if target.efficiency is not None:
+            # Bisect the budget whose joint optimum just reaches the variance that is wanted.
+            wanted, compared = math.log(target.efficiency), [*known, *(mixture for mixture, _ in mixtures)]
+            enough = [mixture.cost for mixture in compared if mixture.value <= wanted]
+            low, high = math.log(min(mixture.cost for mixture in compared) / 50), math.log(min(enough, default=1.0))
+            for _ in range(7 if enough else 0):
+                middle = (low + high) / 2
+                best = search.joint(math.exp(middle), thorough=False)
+                if best is not None and best.value <= wanted:
+                    mixtures.append((best, Origin.CHEAPEST))
+                    high = math.log(best.cost)
+                else:
+                    low = middle
+        return mixtures
+
+    def curves(self) -> list[tuple[str, str, float, float]]:
+        """Variance against λ for every family that is drawn one by one: (family, policy, λ, variance)."""
+        search, units, singles = self.search, self._units, self._singles
+        rows = []
+        for high in singles:
+            name, low = self.ingredients[high].name, singles[0]
+            first = self.ingredients[low].name
+            for share in np.linspace(0.05, 1.0, 20).round(2):
+                alone, pair = share * units[high], units[low] + share * units[high]
+                rows.append((name, f"λ*{name}", float(share), search.criterion.value(alone, units[high])))
+                if high != low:
+                    equal = search.criterion.value(pair, units[low] + units[high])
+                    rows.append((name, f"{first} + λ*{name}", float(share), equal))
+                    best = search.best_weights(pair).value
+                    rows.append((name, f"{first} + λ*{name}, best weights", float(share), best))
+        return [(name, policy, lam, math.exp(value)) for name, policy, lam, value in rows if math.isfinite(value)]
+
+    def mixture_tables(self) -> list[MixtureTable]:
+        """Mixtures of the first family with λ of each other one that is drawn one by one, over a grid of (λ, β).
+
+        The weights of the two are 1 − β and β.
+        """
+        search, units, singles = self.search, self._units, self._singles
+        tables = []
+        for high in singles[1 : 1 + _MOST_TABLES]:
+            first, other = units[singles[0]], units[high]
+            lines = [
+                [
+                    search.written(first + lam * other, (1 - beta) * first + beta * other, search.quick)
+                    for beta in _BETAS
+                ]
+                for lam in _LAMS
+            ]
+            tables.append(
+                MixtureTable(
+                    self.ingredients[high].name,
+                    _LAMS,
+                    _BETAS,
+                    [[mixture_text(self.ingredients, m.lam, m.beta) or "nothing" for m in line] for line in lines],
+                    [[m.cost for m in line] for line in lines],
+                    [[math.exp(m.value) if m.value < _LARGEST else math.inf for m in line] for line in lines],
+                )
+            )
+        return tables
+
+    def edge(self, candidates: Sequence[Candidate]) -> Edge:
+        """The least variance that any mixture has at each cost."""
+        return self.search.edge([(candidate.cost, candidate.variance) for candidate in candidates])
