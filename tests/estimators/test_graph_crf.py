@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fieldfit as ff
-from fieldfit.types import DataError
+from fieldfit.types import DataError, FieldfitError
 
 
 @parametrize_with_checks([ff.GraphCRF()])
@@ -75,3 +75,8 @@ def test_another_graph_and_three_classes():
     for node in (-1, 5):
         with pytest.raises(DataError, match="the nodes are the rows 0 to 4 of X"):
             line.predict_proba(X[:5], edges=[(0, 1), (1, 2)], known={node: 0})
+
+
+def test_draws_must_be_a_count():
+    with pytest.raises(FieldfitError, match="draws is 0"):
+        ff.GraphCRF([(0, 1)], draws=0).fit([[0.1], [0.9]], ["a", "b"])

@@ -9,7 +9,7 @@ from fieldfit.models import state_problem
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.state_problem import StateProblem
 from fieldfit.policies import Policy
-from fieldfit.types import DataError, ModelError
+from fieldfit.types import DataError, FieldfitError, ModelError
 
 COVARIATES = np.random.default_rng(0).normal(size=(12, 2))
 #: Families and laws: small blocks state by state, rows by elimination, and mixtures of both.
@@ -168,3 +168,18 @@ def test_what_does_not_fit_is_refused_with_its_bytes(monkeypatch):
 def test_wrong_input_is_refused_in_a_sentence(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((3, None), "cliques is None"),
+        ((3, [None]), "list of fieldfit.Cliques"),
+        ((3, [ff.Cliques([[0, 1]], np.eye(2), None)]), "has the parameters None"),
+        ((3, [ff.Cliques([[0, 1]], np.eye(2), "a")], None), "states is None"),
+        ((3, [ff.Cliques([[0, 1]], np.eye(2), "a")], [0, 0]), "the same value twice"),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_refused(arguments, said):
+    with pytest.raises(FieldfitError, match=said):
+        ff.TiedField(*arguments)

@@ -12,15 +12,18 @@ def main(arguments: list[str] | None = None) -> int:
     import sys
 
     try:
-        try:
-            import rich  # noqa: F401
-            import typer  # noqa: F401
-        except ImportError:
-            print("The command line needs typer and rich: pip install 'fieldfit[cli]'.", file=sys.stderr)
-            return 2
-        from fieldfit.cli.app import run
+        from fieldfit.cli.interrupts import patient_interrupts
 
-        return run(arguments)
+        with patient_interrupts() as interrupts:
+            try:
+                import rich  # noqa: F401
+                import typer  # noqa: F401
+            except ImportError:
+                print("The command line needs typer and rich: pip install 'fieldfit[cli]'.", file=sys.stderr)
+                return 2
+            from fieldfit.cli.app import run
+
+            return run(arguments, interrupts)
     except KeyboardInterrupt:  # during the imports; `run` has answers of its own
         print("fieldfit: Interrupted before the command began; nothing was written.", file=sys.stderr)
         return 130

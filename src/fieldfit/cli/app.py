@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import fieldfit
+from fieldfit.cli.interrupts import Interrupts
 from fieldfit.cli.invocation import remember
 from fieldfit.cli.output import InterruptedFitError, complain, prepare_streams
 from fieldfit.steps import show_progress
@@ -51,9 +52,10 @@ def _options(
     pass
 
 
-def run(arguments: list[str] | None = None) -> int:
+def run(arguments: list[str] | None = None, interrupts: Interrupts | None = None) -> int:
     """Run with these arguments (those of the process for None) and give the exit code."""
     prepare_streams()
+    before = len(_written())
     given = sys.argv[1:] if arguments is None else arguments
     remember(given)
     show_progress(False if {"--json", "--no-progress"} & set(given) else None)
@@ -75,9 +77,20 @@ def run(arguments: list[str] | None = None) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
     except Exception as error:
-        return _tell(error)
-    complain("Interrupted before there was a result; nothing was written.")
+        if interrupts is None or not interrupts.seen:
+            return _tell(error)
+    if written := _written()[before:]:
+        files = ", ".join(written[:3]) + (f" and {len(written) - 3} more" if len(written) > 3 else "")
+        complain(f"Interrupted before the command ended. Written completely before that: {files}.")
+    else:
+        complain("Interrupted before there was a result; nothing was written.")
     return INTERRUPTED
+
+
+def _written() -> list[str]:
+    """The files that this process has written; a command that wrote none may not even have loaded what writes them."""
+    module = sys.modules.get("fieldfit.data.atomic")
+    return [] if module is None else list(module.written)
 
 
 def _tell(error: Exception) -> int:

@@ -13,6 +13,10 @@ from typing import IO
 
 from fieldfit.types import FileAccessError
 
+#: The first 1,000 files that this process has written, for what is said after Ctrl-C.
+written: list[str] = []
+_MOST_WRITTEN = 1000
+
 
 @contextlib.contextmanager
 def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
@@ -43,6 +47,8 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             os.chmod(temporary, mode)
         os.replace(temporary, target)
         renamed = True
+        if len(written) < _MOST_WRITTEN:
+            written.append(os.fspath(path))
         _sync_folder(folder)
     except FileAccessError:
         raise

@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fieldfit.api.fitting import fit as fit_model
+from fieldfit.arguments import whole_number
 from fieldfit.estimators.settings import seed_of, threads_of
 from fieldfit.models.graphs import grid_edges
 from fieldfit.models.tied import TiedField
@@ -117,6 +118,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> crf.predict([[0.1], [0.4], [0.5], [0.9]]).tolist()
         ['b', 'b', 'b', 'b']
         """
+        whole_number(self.draws, "draws", 1)
         covariates, labels = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(labels)
         self.classes_ = np.unique(labels)

@@ -12,7 +12,7 @@ Blocks given all the rest are evaluated state by state (`state_problem.py`), eve
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 
 from fieldfit.arguments import count_of
 from fieldfit.data.dataset import Dataset
+from fieldfit.data.labels import checked_states
 from fieldfit.data.samples import as_table
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
@@ -121,7 +122,14 @@ class TiedField(FieldModel):
         largest_table: int = LARGEST_TABLE,
     ) -> None:
         m = count_of(m, "The number of variables m", 1, MOST_VARIABLES)
-        self.n_labels = len(states)
+        if isinstance(states, str) or not isinstance(states, Iterable):
+            raise ModelError(f"states is {states!r:.80}; it must be a list of values, such as (0, 1).")
+        values = checked_states(states, "a tied field")
+        self.n_labels = len(values)
+        if not isinstance(cliques, Iterable) or not all(isinstance(group, Cliques) for group in cliques):
+            raise ModelError(
+                f"cliques is {cliques!r:.80}; it must be a list of fieldfit.Cliques, or use TiedField.grid or .pairwise."
+            )
         self.groups = tuple(_checked(group, self.n_labels) for group in cliques)
         if not self.groups:
             raise ModelError("A tied field needs at least one group of cliques.")
@@ -141,7 +149,7 @@ class TiedField(FieldModel):
             None,
             None,
             names=names,
-            states=[tuple(states)] * m,
+            states=[values] * m,
             largest_table=largest_table,
         )
 
@@ -445,6 +453,10 @@ class TiedField(FieldModel):
 
 def _checked(group: Cliques, q: int) -> Cliques:
     """The group as arrays: scopes (C, k), features (q, …, q, F), covariates (C, A), F·A names."""
+    if not isinstance(group.parameters, Iterable):
+        raise ModelError(
+            f"A group of cliques has the parameters {group.parameters!r:.80}; give a name or a list of names."
+        )
     names = (group.parameters,) if isinstance(group.parameters, str) else tuple(map(str, group.parameters))
     title = f"The cliques of {names[0]!r}" if names else "A group of cliques"
     scopes = _array(group.scopes, f"{title} have scopes that are no table of integers")

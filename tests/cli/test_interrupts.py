@@ -1,0 +1,73 @@
+"""Ctrl-C during imports and between the files of a command."""
+
+import importlib
+import os
+import signal
+import time
+
+import pytest
+
+from fieldfit.cli import main
+from fieldfit.cli.interrupts import patient_interrupts
+
+
+def test_an_import_ends_before_the_interrupt(tmp_path, monkeypatch):
+    (tmp_path / "slow_import.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(0.1)\ndone = True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    ended = []
+    with patient_interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+        ended.append(importlib.import_module("slow_import").done)
+        time.sleep(5)
+    assert ended == [True]
+    assert interrupts.seen
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_outside_of_imports_it_comes_at_once():
+    with patient_interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+    assert interrupts.seen
+
+
+def test_an_error_that_an_interrupt_became_is_an_interrupt(tmp_path, monkeypatch, capsys):
+    def reading(*_, **__):
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+        raise ImportError("numpy failed")
+
+    monkeypatch.setattr("fieldfit.data.table.read_table", reading)
+    assert main(["fit", "boltzmann", str(tmp_path / "a.csv")]) == 130
+    assert "nothing was written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("files", [1, 5])
+def test_files_that_were_written_are_named(tmp_path, monkeypatch, capsys, files):
+    from fieldfit.data.atomic import atomic_writer
+
+    def interrupt(*_, **__):
+        for number in range(files):
+            with atomic_writer(tmp_path / f"{number}.txt") as file:
+                file.write(b"x")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fieldfit.data.table.read_table", interrupt)
+    assert main(["fit", "boltzmann", str(tmp_path / "a.csv")]) == 130
+    said = capsys.readouterr().err
+    assert "Written completely before that:" in said
+    assert "0.txt" in said
+    assert ("and 2 more" in said) == (files == 5)
+
+
+def test_an_incomplete_folder_of_shards_is_told(tmp_path, monkeypatch, capsys):
+    (tmp_path / "a.txt").write_text("x X\n\ny Y\n\nz Z\n")
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fieldfit.shards.making_sentences.atomic_writer", interrupt)
+    assert main(["shard", str(tmp_path / "a.txt"), "--sentences", "1", "--out", str(tmp_path / "new")]) == 130
+    assert "is not complete. Delete it" in capsys.readouterr().err
