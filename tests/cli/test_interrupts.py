@@ -11,15 +11,25 @@ from fieldfit.cli import main
 from fieldfit.cli.interrupts import patient_interrupts
 
 
+def press():
+    """Ctrl-C, and time for it to arrive."""
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(5)
+
+
 def test_an_import_ends_before_the_interrupt(tmp_path, monkeypatch):
     (tmp_path / "slow_import.py").write_text(
         "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(0.1)\ndone = True\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     ended = []
-    with patient_interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+
+    def work():
         ended.append(importlib.import_module("slow_import").done)
         time.sleep(5)
+
+    with patient_interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+        work()
     assert ended == [True]
     assert interrupts.seen
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -27,16 +37,14 @@ def test_an_import_ends_before_the_interrupt(tmp_path, monkeypatch):
 
 def test_outside_of_imports_it_comes_at_once():
     with patient_interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(5)
+        press()
     assert interrupts.seen
 
 
 def test_an_error_that_an_interrupt_became_is_an_interrupt(tmp_path, monkeypatch, capsys):
     def reading(*_, **__):
         with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(5)
+            press()
         raise ImportError("numpy failed")
 
     monkeypatch.setattr("fieldfit.data.table.read_table", reading)

@@ -40,7 +40,7 @@ def shard(
     weight_kind: KindOfWeight = WeightKind.importance,
     json: Json = False,
 ) -> None:
-    """Divide a table or a file of sentences into shards for `fieldfit fit`."""
+    """Divide a table or sentences into shards for fits."""
     with incomplete(out):
         _shard(data, out, rows, states, columns, sentences, header, sample_weight, weight_kind, json)
 
