@@ -54,7 +54,7 @@ struct ChainData {
     const double* hot_values;     // null: all 1
     const uint32_t* cold_ptr;     // (n_tokens + 1)
     const int32_t* cold_places;   // features; where pairs are listed, one entry for each pair of a feature: the pair
-    const int32_t* cold_labels;   // labels of those pairs; null where every pair has a weight
+    const uint16_t* cold_labels;  // labels of those pairs; null where every pair has a weight
     const double* cold_values;
     const int32_t* hot_features;  // (n_hot), the feature of each row
     // Tokens of each cold feature, block by block.

@@ -30,7 +30,7 @@ class ChainTokens {
           columns_(columns) {
         ChainData& d = data_;
         need(offsets.shape(0) >= 1, "ChainTokens: offsets needs n_sequences + 1 entries");
-        need(n_labels >= 1 && n_labels < (int64_t(1) << 20), "ChainTokens: n_labels must be at least 1");
+        need(n_labels >= 1 && n_labels < (int64_t(1) << 16), "ChainTokens: n_labels must be 1 to 65535");
         need(n_features >= 0 && n_features < (int64_t(1) << 31), "ChainTokens: n_features does not fit");
         d.n_sequences = static_cast<int64_t>(offsets.shape(0)) - 1;
         d.n_tokens = static_cast<int64_t>(labels.shape(0));
@@ -96,8 +96,8 @@ class ChainTokens {
     static constexpr int64_t most_entries = int64_t(1) << 32;
 
     // Blocks and chunks of about equal numbers of tokens, whatever the threads. The sums of all chunks and the
-    // residuals of a block (`block_tokens`, if that is given) take memory in proportion to the data and the weights,
-    // within limits.
+    // residuals of a block (`block_tokens`, if that is given; several threads hold two) take memory in proportion to
+    // the data and the weights, within limits.
     void make_chunks(int64_t block_tokens, int64_t data_bytes) {
         ChainData& d = data_;
         const int64_t bytes = 4 * d.padded * d.padded * 8 + d.n_columns * 8 + hot_bytes();
@@ -105,8 +105,8 @@ class ChainTokens {
         d.n_chunks = std::clamp<int64_t>(d.n_tokens / 256, 1, d.n_chunks);
         const int64_t row = d.padded * 8;
         if (!block_tokens)
-            block_tokens = std::clamp<int64_t>((data_bytes + n_state_ * 8) / 2, int64_t(d.padded <= 64 ? 2 : 1) << 20,
-                                               int64_t(16) << 20) /
+            block_tokens = std::clamp<int64_t>((data_bytes + n_state_ * 8) / 4,
+                                               int64_t(d.padded <= 64 ? 1024 : 512) << 10, int64_t(8) << 20) /
                            row;
         d.n_blocks = std::max<int64_t>(1, (d.n_tokens + block_tokens - 1) / std::max<int64_t>(1, block_tokens));
         const int64_t chunks = d.n_blocks * d.n_chunks;
@@ -210,7 +210,7 @@ class ChainTokens {
                 } else if (d.pair_ptr) {
                     for (int64_t pair = d.pair_ptr[indices[q]]; pair < d.pair_ptr[indices[q] + 1]; ++pair) {
                         if (values) cold_values_[cold] = values[q];
-                        cold_labels_[cold] = d.pair_labels[pair];
+                        cold_labels_[cold] = static_cast<uint16_t>(d.pair_labels[pair]);
                         cold_places_[cold++] = static_cast<int32_t>(pair);
                     }
                 } else {
@@ -311,8 +311,8 @@ class ChainTokens {
     Maybe<int32_t> columns_;
     std::vector<int64_t> chunk_ptr_, order_, block_offset_, block_ptr_, task_ptr_;
     std::vector<uint32_t> hot_ptr_, cold_ptr_, feature_ptr_;
-    std::vector<int32_t> hot_features_, hot_rows_, cold_places_, cold_labels_, block_features_, feature_tokens_,
-        unused_features_;
+    std::vector<uint16_t> cold_labels_;
+    std::vector<int32_t> hot_features_, hot_rows_, cold_places_, block_features_, feature_tokens_, unused_features_;
     std::vector<double> hot_values_, cold_values_, feature_values_;
     mutable ScratchPool scratch_;
     ChainData data_{};
