@@ -1,0 +1,137 @@
+"""The parts of the page of benchmarks, in the order of the page."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Section(NamedTuple):
+    """A block of the page: what it is called, what prints it, and what to know when reading it."""
+
+    title: str
+    command: list[str]
+    note: str = ""
+    runs: int = 3
+    short: list[str] | None = None  # for a quick look; None: the same
+
+
+RUNS = {
+    "inference": Section("Exact inference against pyAgrum", ["inference.py"], short=["inference.py", "200"]),
+    "grids": Section("Exact sums over large grids", ["grids.py"], short=["grids.py", "12", "15"]),
+    "pairwise": Section(
+        "Pairwise fields against matrix products and scikit-learn",
+        ["pairwise.py", "a", "b", "c", "digits", "small"],
+    ),
+    "potts": Section(
+        "Potts fields against sparse products, and fits on correlated images",
+        ["potts.py"],
+        """An evaluation adds n m (m-1) rows of couplings and scatters as many rows of residuals. The limit counts their
+vectors only: two loads in a cycle for a row that is added, one store in a cycle for a row that is scattered. The cycles
+in a second are those that a matrix product in the same run needs at least. Exponentials are not in the limit.""",
+    ),
+    "chains": Section("One evaluation of a chain", ["chains.py"]),
+    "labels": Section(
+        "One FL evaluation against labels and tokens, compared with the machine's limit",
+        ["label_counts.py"],
+        """![Milliseconds of one evaluation against the number of labels](figures/chain-evaluation.png)
+
+With K labels, n tokens and F = 7 features per token, the limit is the sum of three times: 6K²n operations at the
+rate of a large product of double matrices (forward, backward, sum of edge marginals), Kn exponentials, and (2F +
+2)·8Kn + 16·(weights) bytes at the rate of a large copy. The three rates are measured in the same run and printed in
+the first line. `of limit` is limit / ms. `of products` is the time of the 6K²n operations alone / time of the
+recursion. A value above 100% means that the rows came from a cache, not from memory.""",
+    ),
+    "pl1": Section(
+        "PL1 on ATIS against its gathers and scatters",
+        ["gather_scatter.py"],
+        """The bare gather and scatter of the same entries are SciPy's product with a sparse matrix and with its transpose,
+into preallocated memory, on the same number of threads.""",
+    ),
+    "warmup": Section("The first fit of a process against the second", ["first_fit.py"]),
+    "time": Section(
+        "Time of a fit by stage",
+        ["time_shares.py"],
+        """All stages from the text file to θ. Scoring gathers the weights of each token's features. The recursion
+exponentiates the scores and runs forward and backward. The gradient sums the tokens' residuals over each feature
+(for the most frequent features within the backward pass). The optimiser passes over θ, the gradient and six pairs
+of vectors, so its time grows with the number of weights. The time of the recursion grows with K² and the number of
+tokens.""",
+    ),
+    "crf": Section(
+        "CoNLL-2000 against CRFsuite, to the same objective", ["crf_race.py", "--only", "conll", "--iterations", "40"]
+    ),
+    "converged": Section(
+        "F1 at the optimum of CRFsuite and ours",
+        ["crf_race.py", "--only", "converged"],
+        "The problem is strictly convex, so both programs must reach the same objective and the same F1.",
+    ),
+    "atis": Section("ATIS, 121 labels, against CRFsuite", ["crf_race.py", "--only", "atis", "--iterations", "20"]),
+    "elastic": Section(
+        "Elastic net against CRFsuite's OWL-QN",
+        ["elastic_net.py"],
+        short=["elastic_net.py", "--sentences", "500", "--only", "template"],
+    ),
+    "score": Section(
+        "Time to a good tagger",
+        ["time_to_score.py"],
+        """CRFsuite has one thread. Where other programs ran at the same time, compare CPU seconds: seconds on the wall
+include the time that a process waited for them. CRFsuite was trained anew for each number of iterations, so that its
+first good tagger may lie before the line shown.""",
+    ),
+    "memory": Section(
+        "Memory of a fit by stage", ["fit_memory.py"], runs=1, short=["fit_memory.py", "--only", "atis"]
+    ),
+    "tagging": Section("Tagging from Python against CRFsuite", ["crf_race.py", "--only", "tagging"]),
+    "single": Section(
+        "One sentence at a time against CRFsuite",
+        ["single_sentences.py"],
+        short=["single_sentences.py", "--sentences", "500"],
+    ),
+    "threads": Section(
+        "One and two threads on a busy machine",
+        ["busy_threads.py"],
+        short=["busy_threads.py", "--only", "chain", "--turns", "5"],
+    ),
+    "encoding": Section("Reading and encoding sequences", ["encoding.py"]),
+    "errors": Section("Standard errors of a tagger with a quarter of a million parameters", ["standard_errors.py"]),
+    "weights": Section("Cost of automatic weights", ["auto_weights.py"]),
+    "cost": Section(
+        "Predicted against measured seconds",
+        ["cost_model.py", "--out", "docs/figures"],
+        "![Predicted against measured seconds](figures/cost-model.png)",
+    ),
+    "promise": Section(
+        "The planner's promise",
+        ["planner_promise.py", "--out", "docs/figures"],
+        "![Measured error against measured seconds](figures/planner-promise.png)",
+    ),
+}
+#: Parts that take longer than half an hour together with the others.
+BY_NAME_ONLY = ("converged", "promise")
+#: The order in which parts run: what is claimed first, what takes long last.
+ORDER = (
+    "threads",
+    "single",
+    "inference",
+    "grids",
+    "memory",
+    "elastic",
+    "crf",
+    "pairwise",
+    "potts",
+    "chains",
+    "tagging",
+    "warmup",
+    "pl1",
+    "encoding",
+    "score",
+    "labels",
+    "time",
+    "atis",
+    "errors",
+    "weights",
+    "cost",
+    *BY_NAME_ONLY,
+)
+#: Parts that take three minutes together, in their short form.
+QUICK = ("threads", "single", "inference", "grids", "elastic", "memory", "chains")
