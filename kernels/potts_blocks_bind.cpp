@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "interruption.hpp"
 #include "potts_blocks.hpp"
 #include "potts_graph.hpp"
 #include "team.hpp"
@@ -9,7 +10,6 @@
 namespace ff {
 
 // Samples whose fields and residuals are held at once: as many as fill 64 MB with fields, but at least 16.
-// more.
 constexpr int64_t blocks_chunk = 4 * potts_chunk, blocks_numbers = int64_t{1} << 23;
 
 // Samples, graph and selected blocks, checked once. Blocks that share a site are summed one after the other, in rounds,
@@ -64,20 +64,23 @@ class PottsBlocks : private PottsGraph {
             by_site(static_cast<size_t>(m_ * padded_));
         std::vector<double> values(static_cast<size_t>(n_blocks_), 0.0);
         Buffers buffers(*this, call, true);
-        for (int64_t start = first; start < first + count; start += rows_) {
+        Interruption interruption;
+        for (int64_t start = first; start < first + count && !interruption.asked(); start += rows_) {
             const int64_t size = std::min(rows_, first + count - start);
-            buffers.fields(start, size);
+            buffers.fields(start, size, interruption);
             for (const std::vector<int64_t>& round : rounds_) {
                 const int64_t blocks = static_cast<int64_t>(round.size());
                 const int threads = static_cast<int>(std::min<int64_t>(n_threads, blocks));
                 for_each_task(blocks, threads, [&](int64_t i) {
+                    if (interruption.asked()) return;
                     const int64_t b = round[static_cast<size_t>(i)];
                     values[static_cast<size_t>(b)] +=
                         buffers.run(b, start, start + size, thread_number(), by_edge, nullptr);
                 });
             }
-            buffers.scatter(start, size, halves.data(), by_site.data());
+            buffers.scatter(start, size, halves.data(), by_site.data(), interruption);
         }
+        interruption.raise();
         for (int64_t place = 0; place < 2 * n_edges_; ++place)
             take_block(half_[static_cast<size_t>(place)], halves.data() + place * width, by_edge, true);
         for (int64_t j = 0; j < m_; ++j)
@@ -98,17 +101,19 @@ class PottsBlocks : private PottsGraph {
         nb::gil_scoped_release release;
         std::fill(out.data(), out.data() + count, 0.0);
         Buffers buffers(*this, call, false);
-        for (int64_t start = first; start < first + count; start += rows_) {
+        Interruption interruption;
+        for (int64_t start = first; start < first + count && !interruption.asked(); start += rows_) {
             const int64_t size = std::min(rows_, first + count - start);
-            buffers.fields(start, size);
+            buffers.fields(start, size, interruption);
             const int threads = static_cast<int>(std::min<int64_t>(n_threads, size));
             // Threads share samples, not blocks: the blocks of a sample are added in their order.
             for_each_task(threads, threads, [&](int64_t share) {
                 const int64_t from = start + size * share / threads, to = start + size * (share + 1) / threads;
-                for (int64_t b = 0; b < n_blocks_; ++b)
+                for (int64_t b = 0; b < n_blocks_ && !interruption.asked(); ++b)
                     buffers.run(b, from, to, thread_number(), nullptr, out.data() - first);
             });
         }
+        interruption.raise();
     }
 
   private:
@@ -219,9 +224,9 @@ class PottsBlocks : private PottsGraph {
         }
 
         // The fields of all sites in blocks, for the samples start..start + size - 1; their residuals become 0.
-        void fields(int64_t start, int64_t size) {
+        void fields(int64_t start, int64_t size, Interruption& interruption) {
             for_each_task(of_.m_, call_.threads, [&](int64_t j) {
-                if (!of_.used_[static_cast<size_t>(j)]) return;
+                if (!of_.used_[static_cast<size_t>(j)] || interruption.asked()) return;
                 PottsTask<double> task = site(PottsMode::fields, j, start, size);
                 task.fields = fields_.data() + j * chunk_;
                 task.field = field_.data() + j * of_.padded_;
@@ -240,9 +245,9 @@ class PottsBlocks : private PottsGraph {
         }
 
         // Adds the residuals to the rows of all neighbours and to the sums of each site.
-        void scatter(int64_t start, int64_t size, double* halves, double* by_site) {
+        void scatter(int64_t start, int64_t size, double* halves, double* by_site, Interruption& interruption) {
             for_each_task(of_.m_, call_.threads, [&](int64_t j) {
-                if (!of_.used_[static_cast<size_t>(j)]) return;
+                if (!of_.used_[static_cast<size_t>(j)] || interruption.asked()) return;
                 PottsTask<double> task = site(PottsMode::scatter, j, start, size);
                 task.fields = residuals_.data() + j * chunk_;
                 task.gradient = halves + of_.start_[static_cast<size_t>(j)] * width_;

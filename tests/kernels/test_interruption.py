@@ -10,6 +10,7 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.data.sequences import Sequences
+from fieldfit.models.potts_blocks_problem import PottsBlocksProblem
 
 MODEL = ff.BoltzmannMachine(30, biases=True)
 
@@ -75,6 +76,40 @@ def test_one_evaluation_is_interrupted(handler, make):
         again = problem.value_grad(theta)
     assert again[0] == whole[0]
     assert again[1].tobytes() == whole[1].tobytes()
+
+
+def potts_blocks():
+    """Pairs of 24 sites with 6 states: a good part of a second for each evaluation."""
+    model = ff.Potts(24, 6)
+    values = np.random.default_rng(0).integers(0, 6, (15_000, 24))
+    selection = ff.Policy.parse("PL2").bind(model.structure()).draw(0, 0, len(values))
+    problem = model.compile(model.read(values), selection)
+    assert isinstance(problem, PottsBlocksProblem)
+    return problem, np.zeros(model.n_parameters)
+
+
+@pytest.mark.parametrize("method", ["value_grad", "row_values"])
+def test_signals_are_handled_while_potts_blocks_are_evaluated(method):
+    problem, theta = potts_blocks()
+    places = Counter()
+    before = signal.signal(signal.SIGALRM, lambda number, frame: places.update([(frame.f_code, frame.f_lasti)]))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+        getattr(problem, method)(theta)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert max(places.values()) > 1
+
+
+def test_one_evaluation_of_potts_blocks_is_interrupted(handler):
+    problem, theta = potts_blocks()
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    with pytest.raises(KeyboardInterrupt):
+        problem.value_grad(theta)
+    assert len(handler) == 1
+    # The next call is whole: without couplings and fields every state of a block has the same probability.
+    assert problem.value_grad(theta)[0] == pytest.approx(-15_000 * 276 * 2 * np.log(6), rel=1e-12)
 
 
 def test_python_threads_are_left_alone(handler):

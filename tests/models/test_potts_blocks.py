@@ -11,6 +11,7 @@ import fieldfit as ff
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.potts_blocks import blocks_support
 from fieldfit.models.potts_blocks_problem import PottsBlocksProblem
+from fieldfit.models.potts_memory import bytes_of_blocks
 from fieldfit.policies import Policy
 from fieldfit.threads import use_threads
 from fieldfit.types import DataError
@@ -127,3 +128,17 @@ def test_what_the_kernel_refuses() -> None:
         PottsBlocksProblem(np.full((2, 14), -1), model.tables, parts[:1])
     with pytest.raises(ValueError, match="a state that does not exist"):
         PottsBlocksProblem(np.full((2, 14), 21), model.tables, parts[:1])
+
+
+def test_what_does_not_fit_is_refused_with_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sysconf", lambda name: 300)  # a machine of 90,000 bytes
+    with pytest.raises(DataError, match=r"60 samples of 6 sites .* [\d,]+ bytes .* 90,000"):
+        compiled("complete, 3 states", "PL2")
+
+
+def test_the_bytes_of_blocks_are_at_least_those_of_the_arrays() -> None:
+    model = ff.Potts(30, 21)
+    rows = 2 * len(model.edge_array) * 21 * 24  # couplings, in whole cache lines of doubles, once for each end
+    counted = bytes_of_blocks(5000, model.tables, 7)
+    assert counted >= 8 * (3 * rows + 3 * 30 * 2048 * 24 + 2 * model.n_parameters) + 5000 * 30
+    assert counted < 2 * 8 * (3 * rows + 3 * 30 * 2048 * 24 + 2 * model.n_parameters)

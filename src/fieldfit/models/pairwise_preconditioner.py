@@ -40,15 +40,18 @@ def code_moments(codes: NDArray[np.uint8]) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True)
 class SylvesterPreconditioner:
-    """v ↦ M⁻¹ v, M near the negative Hessian of the sum over samples; for parameters that no two edges share."""
+    """v ↦ M⁻¹ v, M near the negative Hessian of the sum over samples; for parameters that no two edges share.
+
+    The products are in the precision of ``basis``.
+    """
 
     edges: Int32Array
     edge_parameter: IntArray
     bias_parameter: IntArray | None
     variance: FloatArray
     mean: FloatArray
-    basis: FloatArray
-    denominator: FloatArray
+    basis: NDArray[np.floating]
+    denominator: NDArray[np.floating]
 
     @classmethod
     def of(
@@ -91,7 +94,7 @@ class SylvesterPreconditioner:
         if self.bias_parameter is not None:
             by_bias = v[self.bias_parameter]
             by_edge = by_edge - by_bias[a] * self.mean[b] - by_bias[b] * self.mean[a]
-        weights = np.zeros((m, m))
+        weights = np.zeros((m, m), dtype=self.basis.dtype)
         weights[a, b] = weights[b, a] = by_edge
         with one_blas_thread():
             weights = self.basis @ ((self.basis.T @ weights @ self.basis) / self.denominator) @ self.basis.T

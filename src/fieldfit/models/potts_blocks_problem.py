@@ -17,6 +17,7 @@ from fieldfit import _kernels
 from fieldfit.models.base import Problem
 from fieldfit.models.pairwise_layout import NO_FLOATS, NO_INTS, BlockFamily, EdgeNumbers, sums_by
 from fieldfit.models.potts_blocks import Pieces
+from fieldfit.models.potts_memory import bytes_of_blocks, refuse_too_large
 from fieldfit.models.potts_preconditioner import CentredPreconditioner, state_frequencies
 from fieldfit.models.potts_tables import PottsTables
 from fieldfit.policies.selection import FamilySelection
@@ -56,6 +57,8 @@ class PottsBlocksProblem(Problem):
         self.n_families = len(parts)
         if codes.min(initial=0) < 0:
             raise DataError("A sample has a missing value; the Potts kernel needs complete samples.")
+        listed = sum(len(part.indices) for part in parts if part.indices is not None)
+        refuse_too_large(self.n_samples, tables, bytes_of_blocks(self.n_samples, tables, listed))
         self._columns = np.ascontiguousarray(codes.astype(np.uint8).T)
         edge_number = EdgeNumbers(tables.m, tables.edges)
         self._parts = tuple(self._compiled(part, edge_number) for part in parts)

@@ -9,7 +9,6 @@ engine is better where few configurations of the neighbours occur; `worth_a_kern
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import numpy as np
 from fieldfit import _kernels
 from fieldfit.models.base import Problem
 from fieldfit.models.pairwise_layout import BlockFamily, sums_by
+from fieldfit.models.potts_memory import bytes_of_sites, refuse_too_large
 from fieldfit.models.potts_preconditioner import CentredPreconditioner, state_frequencies
 from fieldfit.models.potts_tables import PottsTables
 from fieldfit.policies.selection import FamilySelection
@@ -53,25 +53,6 @@ def worth_a_kernel(n: int, m: int, q: int, edges: IntArray) -> bool:
     degree = np.bincount(edges.ravel(), minlength=m)
     configurations = np.minimum(float(n), float(q) ** np.minimum(degree, 60)).sum()
     return bool(configurations > max(_FEW_CONFIGURATIONS, _FEW_SHARE * n * m) or float(n) * len(edges) > _MOST_PLACES)
-
-
-def bytes_of_an_evaluation(n: int, tables: PottsTables) -> int:
-    """Bytes that a problem and one evaluation of it hold at most: samples, couplings and results, rows of each thread."""
-    rows = int(np.bincount(tables.edges.ravel(), minlength=tables.m).max(initial=0)) * tables.q * (tables.q + 7)
-    return n * tables.m + 8 * (3 * tables.n_entries + 3 * tables.n_parameters + 3 * get_threads() * rows)
-
-
-def _refuse_too_large(n: int, tables: PottsTables) -> None:
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return
-    needed = bytes_of_an_evaluation(n, tables)
-    if needed > memory:
-        raise DataError(
-            f"{n:,} samples of {tables.m:,} sites with {tables.q} states and {len(tables.edges):,} edges need {needed:,} "
-            f"bytes for one evaluation, and this machine has {memory:,}. Use fewer edges, states or samples."
-        )
 
 
 @dataclass(frozen=True)
@@ -109,7 +90,7 @@ class PottsProblem(Problem):
         self.n_families = len(parts)
         if codes.min(initial=0) < 0:
             raise DataError("A sample has a missing value; the Potts kernel needs complete samples.")
-        _refuse_too_large(self.n_samples, tables)
+        refuse_too_large(self.n_samples, tables, bytes_of_sites(self.n_samples, tables))
         self._columns = np.ascontiguousarray(codes.astype(np.uint8).T)
         self._parts = tuple(self._compiled(part) for part in parts)
         self._whole = next((part.handle for part in self._parts if part.selected.everything), None)

@@ -20,7 +20,7 @@ InverseProduct = Callable[[FloatArray], FloatArray]
 Preconditioner = FloatArray | InverseProduct
 
 #: Iterations after which a staged preconditioner is made anew at the point reached.
-STAGES = (12, 36, 80)
+STAGES = (12, 24, 48, 96)
 
 
 @dataclass(frozen=True, eq=False)

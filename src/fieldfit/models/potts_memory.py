@@ -1,0 +1,45 @@
+"""The memory that the kernels of Potts fields need, counted before it is asked for."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from fieldfit.models.potts_tables import PottsTables
+from fieldfit.threads import get_threads
+from fieldfit.types import DataError
+
+#: As in kernels/potts_blocks_bind.cpp: numbers of fields held at once, and samples at most and at least.
+_CHUNK_NUMBERS, _MOST_SAMPLES, _LEAST_SAMPLES = 1 << 23, 2048, 16
+
+
+def bytes_of_sites(n: int, tables: PottsTables) -> int:
+    """Bytes that PL1 and one evaluation hold at most: samples, couplings and results, rows of each thread."""
+    rows = int(np.bincount(tables.edges.ravel(), minlength=tables.m).max(initial=0)) * tables.q * (tables.q + 7)
+    return n * tables.m + 8 * (3 * tables.n_entries + 3 * tables.n_parameters + 3 * get_threads() * rows)
+
+
+def bytes_of_blocks(n: int, tables: PottsTables, listed: int) -> int:
+    """Bytes that blocks of sites and one Hessian product hold at most; ``listed`` are the selected blocks of all samples.
+
+    Couplings, their direction and their sums are in rows of whole cache lines, once for each end of an edge; fields,
+    their direction and residuals are those of a chunk of samples.
+    """
+    m, q, padded = tables.m, tables.q, tables.q + 7
+    chunk = min(n, max(_LEAST_SAMPLES, min(_MOST_SAMPLES, _CHUNK_NUMBERS // (m * padded))))
+    rows = 3 * 2 * len(tables.edges) * q * padded
+    return n * m + 8 * (3 * tables.n_entries + 3 * tables.n_parameters + rows + 3 * m * chunk * padded + 2 * listed)
+
+
+def refuse_too_large(n: int, tables: PottsTables, needed: int) -> None:
+    """DataError if this machine does not have the bytes ``needed``."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return
+    if needed > memory:
+        raise DataError(
+            f"{n:,} samples of {tables.m:,} sites with {tables.q} states and {len(tables.edges):,} edges need {needed:,} "
+            f"bytes for one evaluation, and this machine has {memory:,}. Use fewer edges, states or samples."
+        )
