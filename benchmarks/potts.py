@@ -1,7 +1,7 @@
 """Potts fields: one evaluation against sparse one-hot products and the machine's rates, growth, and fits on images.
 
-Run: python benchmarks/potts.py [evaluation] [growth] [images]. CPU seconds of one thread, best of a few runs in turn, so that
-a busy machine slows both sides alike.
+Run: python benchmarks/potts.py [evaluation] [growth] [images]. CPU seconds of one thread, best of a few runs in turn, so
+that a busy machine slows both sides alike.
 """
 
 from __future__ import annotations
