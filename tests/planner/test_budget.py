@@ -49,10 +49,10 @@ def test_effort_fits_its_share_or_is_the_least(r, seconds):
     speed = Line(1e-6 * r / 250, 5e-6)
     effort = affordable_effort(r, 2.0 * r, 5000, seconds, speed, None)
     assert effort.rows <= usual_effort(r, 2.0 * r).rows
-    assert (effort.dense is not None) == (r == 50)
+    assert effort.dense == (r == 50)
     pilot = pilot_evaluations(r) * (speed.at(effort.rows) + 0.6 * speed.at(effort.rows / 4))
     assert pilot <= PILOT * seconds or effort.rows == 40
-    moments = 6 * effort.passes(None) * speed.at(effort.moment_rows)
+    moments = 6 * effort.passes(2.0 * r) * speed.at(effort.moment_rows)
     assert moments <= MOMENTS * seconds or effort.moment_rows == 40
     more = affordable_effort(r, 2.0 * r, 5000, 10 * seconds, speed, None)
     assert more.rows >= effort.rows

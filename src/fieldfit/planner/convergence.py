@@ -176,13 +176,16 @@ def timed_fit(
     most_evaluations: float = math.inf,
     grace: float = _GRACE,
 ) -> tuple[Solution, Steps]:
-    """A fit as in `maximise`, and its steps to convergence, with Hessian products and preconditioners."""
+    """A fit as in `maximise`, and its steps to convergence, with Hessian products and preconditioners.
+
+    One that is short and whose evaluations are not limited is timed twice.
+    """
     began = clock()
     solution = maximise(objective, scale, tol, deadline, most_evaluations, grace)
     seconds = clock() - began
-    if seconds < _SHORT and clock() + seconds < deadline:
+    if seconds < _SHORT and clock() + seconds < deadline and math.isinf(most_evaluations):
         began = clock()
-        maximise(objective, scale, tol, deadline, most_evaluations, grace)
+        maximise(objective, scale, tol, deadline, grace=math.inf)
         seconds = min(seconds, clock() - began)
     x = np.asarray(solution.x)
     evaluation = _least(lambda: objective.value_grad(x))

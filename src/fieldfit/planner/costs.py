@@ -21,11 +21,10 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.field import FieldModel
-from fieldfit.models.work import TASKS, FamilyWork, Line, TimedWork, Work, clock, combine, typical_seconds
+from fieldfit.models.work import TASKS, Line, TimedWork, Work, clock, combine, typical_seconds
 from fieldfit.planner.convergence import Steps
 from fieldfit.policies import Policy
 from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.policies.structure import BoundFamily
 from fieldfit.refinement.planned import StageWork
 from fieldfit.types import FloatArray
 
@@ -42,7 +41,7 @@ TIMED_PASSES, _HURRIED_REPEATS = 7, 2
 
 
 @dataclass(frozen=True)
-class Cost:
+class FitCost:
     """What a fit, or one stage of it, costs."""
 
     seconds: float
@@ -89,20 +88,20 @@ class FitCosts:
         each = sum(part.flops * float(share) for part, share in zip(self.ingredients, lam, strict=True))
         return self.evaluations * n * each
 
-    def of(self, lam: FloatArray, second: Cost | None = None) -> Cost:
+    def of(self, lam: FloatArray, second: FitCost | None = None) -> FitCost:
         """All costs of a fit; ``second`` is what a second stage takes besides."""
-        more = second or Cost(0.0, 0.0, 0.0)
+        more = second or FitCost(0.0, 0.0, 0.0)
         work, steps = self._work(lam)
         skipped = ("call", "field_call", "seconds", *TASKS)
         counted = math.fsum(n for kind, n in work.items() if not kind.startswith("setup") and kind not in skipped)
-        return Cost(
+        return FitCost(
             self.seconds(lam) + more.seconds,
             self.flops(lam) + more.flops,
             max((s.equivalents for s in steps), default=0.0) + more.evaluations,
             max((s.count for s in steps), default=0) * counted,
         )
 
-    def second_stage(self, work: StageWork) -> Cost:
+    def second_stage(self, work: StageWork) -> FitCost:
         """What a second stage takes beside the first."""
         seconds, flops, evaluations = work.seconds, work.flops, float(work.evaluations)
         if work.term is not None:
@@ -114,23 +113,7 @@ class FitCosts:
             # FLOPs charge every policy with the evaluations of PL1, so a second stage is charged with its share of the
             # whole fit.
             flops += self.flops(unit) * count / max(alone.count, 1)
-        return Cost(seconds, flops, evaluations)
-
-
-def family_work(
-    model: Model,
-    problem: Problem,
-    family: BoundFamily,
-    dataset: Dataset,
-    theta: FloatArray,
-    most_rows: int | None = None,
-) -> FamilyWork:
-    """The work of a family on all of ``dataset``, from ``problem``: the family compiled whole on some of it.
-
-    Problems that do not count their work are timed, on at most ``most_rows`` samples.
-    """
-    counted = problem.family_work(family, dataset)
-    return timed_work(model, dataset, family.name, theta, most_rows) if counted is None else counted
+        return FitCost(seconds, flops, evaluations)
 
 
 def timed_work(
@@ -181,5 +164,6 @@ def policy_work(
         alone = problem
         if alone is None or not bound.everything or len(bound.families) > 1:
             alone = model.compile(table, Selection(table.n, (FamilySelection(family, 1.0),)))
-        parts.append(family_work(model, alone, family, table, theta).work(share))
+        work = alone.family_work(family, table) or timed_work(model, table, family.name, theta)
+        parts.append(work.work(share))
     return combine(parts)

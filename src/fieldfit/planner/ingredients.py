@@ -19,7 +19,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Problem
 from fieldfit.models.work import FamilyWork, clock, least_seconds
 from fieldfit.planner.convergence import Steps, steps_of, usual_steps
-from fieldfit.planner.costs import TIMED_PASSES, family_work
+from fieldfit.planner.costs import TIMED_PASSES, timed_work
 from fieldfit.planner.pilot import PILOT_POLICY, Pilot
 from fieldfit.planner.request import Allowance, Request
 from fieldfit.policies import Policy
@@ -106,28 +106,22 @@ def mixture_text(ingredients: Sequence[Ingredient], lam: FloatArray, beta: Float
     return " + ".join(str(ingredients[k].law.at(float(lam[k]), float(beta[k]))) for k in used)
 
 
-class Term(NamedTuple):
-    """A group of a policy: its law with λ = β = 1 where these are free, and their values."""
-
-    law: Law
-    lam: float
-    beta: float
+#: The terms of a policy: each law with λ = β = 1 where these are free, and their values.
+PolicyTerms = dict[Law, tuple[float, float]]
 
 
-def split_policy(policy: Policy) -> tuple[Term, ...]:
+def split_policy(policy: Policy) -> PolicyTerms:
     """The terms of a policy, each of them different."""
-    terms = tuple(Term(*law.unit()) for law in policy.laws)
-    if len({term.law for term in terms}) < len(terms):
+    terms = {unit: (lam, beta) for unit, lam, beta in (law.unit() for law in policy.laws)}
+    if len(terms) < len(policy.laws):
         raise FieldfitError(f"'{policy}' has a family twice; write it once.")
     return terms
 
 
-def placed(terms: Sequence[Term], ingredients: Sequence[Ingredient]) -> tuple[FloatArray, FloatArray]:
+def placed(terms: PolicyTerms, ingredients: Sequence[Ingredient]) -> tuple[FloatArray, FloatArray]:
     """λ and β (ingredients,) of the terms of a policy."""
-    place = {part.law: k for k, part in enumerate(ingredients)}
-    lam, beta = np.zeros((2, len(ingredients)))
-    for term in terms:
-        lam[place[term.law]], beta[place[term.law]] = term.lam, term.beta
+    assert terms.keys() <= {part.law for part in ingredients}
+    lam, beta = np.array([terms.get(part.law, (0.0, 0.0)) for part in ingredients]).T
     return lam, beta
 
 
@@ -137,26 +131,6 @@ class Skipped:
 
     reason: str
     for_time: bool = False
-
-
-@dataclass(frozen=True)
-class Passes:
-    """How moments are taken: over ``states`` where they are sums over all of them, ``dense`` or in a few directions."""
-
-    parameters: int
-    states: float | None
-    dense: bool
-    directions: float  # evaluations that moments in a few directions take
-
-    def of(self, rows: int, problem: Problem | None = None) -> float:
-        """Evaluations on ``rows`` samples that take as long as the moments of one family.
-
-        Without a problem the Hessian takes a product for each parameter, as the paper's FLOPs count.
-        """
-        hessian = self.parameters + 3.0 if problem is None else problem.hessian_evaluations
-        if self.states is not None:
-            return (hessian + (0.0 if problem is None else 3.0)) * self.states / rows
-        return hessian + 2.0 if self.dense else self.directions
 
 
 @dataclass
@@ -170,7 +144,7 @@ class Builder:
     request: Request
     rows: Dataset
     pilot: Pilot
-    passes: Passes
+    states: float | None  # where moments are sums over all of them
     allowance: Allowance
     flops: float = math.inf
     skipped: dict[str, Skipped] = field(default_factory=dict)
@@ -199,6 +173,12 @@ class Builder:
                 made.append(replace(known, law=law, bound=bound, flops=flops))
         return made
 
+    def passes(self, hessian: float) -> float:
+        """Evaluations on the samples that take as long as the moments of a law whose Hessian takes ``hessian`` of them."""
+        if self.states is not None:
+            return (hessian + 3.0) * self.states / self.rows.n
+        return self.pilot.effort.passes(hessian, self.request.n_functionals)
+
     def _left(self) -> float:
         """Seconds that are left and not reserved."""
         return self.allowance.left() - self.reserved
@@ -209,7 +189,8 @@ class Builder:
         """Compile and fit a law, if there is time for it."""
         request, pilot, model, rows = self.request, self.pilot, self.request.model, self.rows
         optional, front = bool(self._known) and request.policies is None, f"{law}: skipped,"
-        moment_flops = self.passes.of(rows.n) * rows.n * flops
+        # As the paper's FLOPs count, a Hessian takes a product for each parameter.
+        moment_flops = self.passes(model.n_parameters) * rows.n * flops
         compiling = _COMPILING * model.states_at_once(bound)
         if optional and self._left() <= 0:
             return Skipped(f"{front} no time left in the pilot's share of the budget.", for_time=True)
@@ -221,7 +202,7 @@ class Builder:
         began = clock()
         problem = expected_problem(bound, rows.n, partial(model.compile, rows))
         evaluation = least_seconds(problem, pilot.theta)
-        moments = self.passes.of(rows.n, problem) * evaluation
+        moments = self.passes(problem.hessian_evaluations) * evaluation
         needed, left = clock() - began + moments, self._left()
         if optional and needed > left:
             told = f"estimating its variance alone would take about {needed:.2g} s."
@@ -285,10 +266,11 @@ class Builder:
             alone, rows = problem, None
             if len(bound.families) > 1:
                 alone = model.compile(self.rows, Selection(count, (FamilySelection(family, 1.0),)))
-            if self.request.target.seconds is not None and alone.family_work(family, dataset) is None:
+            work = alone.family_work(family, dataset)
+            if work is None and self.request.target.seconds is not None:
                 each = least_seconds(alone, theta, repeats=1) / count
                 rows = int(_TIMING_SHARE * max(self._left(), 0.0) / (TIMED_PASSES * max(each, 1e-9)))
-            works.append(family_work(model, alone, family, dataset, theta, rows))
+            works.append(work or timed_work(model, dataset, family.name, theta, rows))
         return tuple(works)
 
 

@@ -207,7 +207,7 @@ class Gathering:
             moments = self._enumerated()
             if compare and not self.simulated and self.rows.n >= enough:
                 moments = self._robust_if_needed(moments)
-        elif self.pilot.effort.dense is not None:
+        elif self.pilot.effort.dense:
             moments = self._dense_means(inside=True)
         else:
             moments = self._directed_means(directions)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -65,17 +65,24 @@ ENOUGH_SAMPLES = 5
 
 @dataclass(frozen=True)
 class Effort:
-    """Samples and directions of a survey. ``dense`` are the passes of dense moments, None where there are none."""
+    """Samples and directions of a survey; ``dense``: moments are matrices."""
 
     rows: int
     moment_rows: int
     probes: int
     cg_steps: int
-    dense: float | None = None
+    dense: bool
 
-    def passes(self, directions: int | None) -> float:
-        """About how many evaluations on their samples the moments of PL1 take."""
-        return moment_passes(directions or self.probes, self.cg_steps) if self.dense is None else self.dense
+    def passes(self, hessian: float, directions: int | None = None) -> float:
+        """About how many evaluations on their samples the moments of one family take.
+
+        ``hessian`` is the cost of its Hessian as a matrix, in evaluations. In a few ``directions`` a Hessian product is two
+        evaluations, and most solves end before their last step; then a Hessian product and the scores' product for each of
+        the solutions of all families.
+        """
+        if self.dense:
+            return hessian + 5.0
+        return (directions or self.probes) * (1.4 * min(self.cg_steps, _USUAL_STEPS) + 12)
 
 
 def usual_effort(r: int, hessian: float) -> Effort:
@@ -86,10 +93,11 @@ def usual_effort(r: int, hessian: float) -> Effort:
     many = r >= _VERY_MANY
     rows = 400 if many else 1000 if r > 1_500 else 2000
     probes, steps = (3, 40) if many else (6, 120)
-    cheap = r <= _ALWAYS_DENSE or hessian <= moment_passes(probes, steps)
-    dense = min(hessian, r) + 5.0 if cheap and r <= MOST_DENSE_PARAMETERS else None
-    moment_rows = 500 if r > 1_500 or (dense is not None and r > _ALWAYS_DENSE) else 1000
-    return Effort(rows, moment_rows, probes, steps, dense)
+    effort = Effort(rows, 500 if r > 1_500 else 1000, probes, steps, dense=False)
+    cheap = r <= _ALWAYS_DENSE or hessian <= effort.passes(hessian)
+    if not cheap or r > MOST_DENSE_PARAMETERS:
+        return effort
+    return replace(effort, moment_rows=500 if r > _ALWAYS_DENSE else 1000, dense=True)
 
 
 def affordable_effort(
@@ -110,25 +118,18 @@ def affordable_effort(
         # A solve that is stopped early overestimates the variance of PL1; fewer samples only make it less certain.
         steps = best.cg_steps if part > 0.6 else max(_FEWEST_STEPS, 2 * best.cg_steps // 3)
         effort = Effort(rows, moment_rows, probes, steps, best.dense)
-        if _FAMILIES * effort.passes(directions) * speed.at(moment_rows) <= MOMENTS * budget:
+        if _FAMILIES * effort.passes(hessian, directions) * speed.at(moment_rows) <= MOMENTS * budget:
             return effort
     return Effort(rows, _FEWEST, 1, _FEWEST_STEPS, best.dense)
 
 
-def moment_passes(probes: int, cg_steps: int) -> float:
-    """About how many evaluations on their samples the moments of one family take by solves in a few directions."""
-    # A Hessian product is two evaluations, and most solves end before their last step; then a Hessian product and the
-    # scores' product for each of the solutions of all families.
-    return probes * (1.4 * min(cg_steps, _USUAL_STEPS) + 12)
-
-
-def check_budget(effort: Effort, r: int, target: Target, speed: Line, gone: float) -> float:
+def check_budget(effort: Effort, r: int, hessian: float, target: Target, speed: Line, gone: float) -> float:
     """The evaluations that a pilot may make; FieldfitError where its smallest effort takes more than its share of a budget.
 
     ``gone`` are the seconds that were used before.
     """
     seconds, each = target.flops is None, speed.at(effort.rows)
-    moments = effort.passes(None) * speed.at(effort.moment_rows)
+    moments = effort.passes(hessian) * speed.at(effort.moment_rows)
     least = moments + (gone + _FIXED + pilot_evaluations(r) * each if seconds else _FEWEST_EVALUATIONS * each)
     if least > SURVEY_FLOPS * target.limit:
         unit, argument = ("s", "") if seconds else ("FLOPs", "flops=")
@@ -197,7 +198,7 @@ def run_pilot(request: Request) -> Pilot:
     model, dataset, target = request.model, request.dataset, request.target
     r, random = model.n_parameters, np.random.default_rng([request.random_state, 0x91])
     sample = dataset.draw(_FEWEST, np.random.default_rng([request.random_state, 0x94]))
-    hessian = plain_problem(model, sample).hessian_evaluations
+    hessian = min(plain_problem(model, sample).hessian_evaluations, float(r))
     effort = usual_effort(r, hessian)
     rows = dataset.draw(effort.rows, random)
     deadline, most = math.inf, float(PILOT_ITERATIONS)
@@ -208,7 +209,7 @@ def run_pilot(request: Request) -> Pilot:
             # The paper's FLOPs know no cheap Hessian: it takes a product for each parameter.
             hessian, speed = float(r), Line(0.0, model.sample_flops(PILOT_POLICY.bind(model.structure(rows)), rows))
         effort = affordable_effort(r, hessian, rows.n, target.limit, speed, request.n_functionals)
-        most = check_budget(effort, r, target, speed, clock() - started)
+        most = check_budget(effort, r, hessian, target, speed, clock() - started)
         if target.flops is None:
             deadline = clock() + 1.5 * PILOT * target.limit
     if effort.rows < rows.n:

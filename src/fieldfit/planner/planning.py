@@ -15,7 +15,7 @@ from fieldfit.models.work import clock
 from fieldfit.planner.calibration import Calibration, calibration
 from fieldfit.planner.candidates import choose, thinned
 from fieldfit.planner.costs import FitCosts
-from fieldfit.planner.ingredients import Builder, Ingredient, Passes, Skipped, placed, split_policy
+from fieldfit.planner.ingredients import Builder, Ingredient, Skipped, placed, split_policy
 from fieldfit.planner.moments import Gathering, OwnTerm, can_enumerate
 from fieldfit.planner.pilot import (
     ENOUGH_SAMPLES,
@@ -24,7 +24,6 @@ from fieldfit.planner.pilot import (
     SURVEY,
     SURVEY_FLOPS,
     Pilot,
-    moment_passes,
     moment_rows,
     run_pilot,
 )
@@ -61,7 +60,7 @@ def make_plan(request: Request) -> Plan:
     # SciPy's BLAS is known to `one_blas_thread` only once it is loaded.
     importlib.import_module("scipy.linalg")
     importlib.import_module("scipy.optimize")
-    request = request.later(time.perf_counter() - before)
+    request = replace(request, began=request.began + time.perf_counter() - before)
     if request.policies is not None and not request.policies:
         raise FieldfitError("policies is empty; give at least one, or leave it out.")
     # Many small factorisations: a pool of BLAS threads would cost more than it brings.
@@ -89,26 +88,24 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     pilot = run_pilot(request)
     rows, simulated = moment_rows(model, pilot, request.random_state)
     structure = model.structure(pilot.rows)
-    terms, asked = None, list[Law]()
+    compared, asked = None, list[Law]()
     laws = [Policy.parse(text).laws[0] for text in model.candidate_policies(structure)]
     if request.policies is not None:
-        terms = tuple(split_policy(policy) for policy in request.policies if isinstance(policy, Policy))
+        compared = tuple(split_policy(policy) for policy in request.policies if isinstance(policy, Policy))
         both = [stage for staged in request.staged for stage in (staged.first, staged.second)]
-        named = [*terms, *(split_policy(stage) for stage in both if isinstance(stage, Policy))]
-        asked = [term.law for policy in named for term in policy]
+        named = [*compared, *(split_policy(stage) for stage in both if isinstance(stage, Policy))]
+        asked = [law for terms in named for law in terms]
         laws = list(dict.fromkeys([*asked, *PILOT_POLICY.laws, *FULL.laws]))
     plain = model.sample_flops(PILOT_POLICY.bind(model.structure(rows)), rows)
     spent = pilot.spent * pilot.rows.n * plain
     flops = math.inf if target.flops is None else SURVEY_FLOPS * target.flops - spent
-    directions = moment_passes(request.n_functionals or pilot.effort.probes, pilot.effort.cg_steps)
-    states = model.n_states if can_enumerate(model, rows) else None
-    passes = Passes(model.n_parameters, states, pilot.effort.dense is not None, directions)
-    if states is not None and terms is None and passes.of(rows.n) * rows.n * plain > flops / 2:
-        passes = replace(passes, states=None)
-    enumerated = passes.states is not None
     now = clock()
     allowance = allowance or Allowance(now + _UNHURRIED)
-    builder = Builder(request, rows, pilot, passes, allowance, flops)
+    states = model.n_states if can_enumerate(model, rows) else None
+    builder = Builder(request, rows, pilot, states, allowance, flops)
+    if compared is None and builder.passes(model.n_parameters) * rows.n * plain > flops / 2:
+        builder.states = None
+    enumerated = builder.states is not None
     ingredients = builder.build(laws)
     for law in asked:
         if str(law) in builder.skipped:
@@ -119,7 +116,7 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     # A sample in all ingredients; those with the same mean over Z count once.
     each = sum({id(part.problem): part.flops for part in ingredients}.values())
     means = 2.0 * model.n_parameters * rows.n * each
-    flops -= passes.of(rows.n) * rows.n * each if enumerated else means
+    flops -= builder.passes(model.n_parameters) * rows.n * each if enumerated else means
     later = builder.reserved + _SEARCH * (allowance.end - now)
     stages = second_stages(
         request, pilot, rows, ingredients, lambda: allowance.left() - later, flops, builder.skipped
@@ -139,7 +136,7 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     return Survey(
         request=request,
         target=target,
-        terms=terms,
+        asked=compared,
         pilot=pilot,
         ingredients=ingredients,
         refined=refined_terms(stages, ingredients, moments.raw, costs),
@@ -179,7 +176,7 @@ def second_stages(
     )
     if request.policies is not None:
         stages += [plan_stage(staged, setting) for staged in request.staged]
-    elif pilot.effort.dense is not None:
+    elif pilot.effort.dense:
         reasons: dict[str, StageSkippedError] = {}
         laws = [part.law for part in ingredients]
         parts = [law for law in laws if law.noise is Noise.TOGETHER][:1]
@@ -229,7 +226,7 @@ def recommend(survey: Survey) -> Plan:
     """The best that the survey's target allows."""
     request, moments, target = survey.request, survey.moments, survey.target
     candidates = survey.candidates()
-    if survey.terms is None:
+    if survey.asked is None:
         candidates = thinned(candidates)
     spent = survey.spent()
     candidates = [replace(policy, affordable=policy.cost <= target.limit - spent) for policy in candidates]

@@ -6,7 +6,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -115,10 +115,6 @@ class Request:
     def staged(self) -> tuple[Staged, ...]:
         """The estimators with a second stage among the policies."""
         return tuple(policy for policy in self.policies or () if isinstance(policy, Staged))
-
-    def later(self, seconds: float) -> Request:
-        """The same with a clock that started later."""
-        return replace(self, began=self.began + seconds)
 
 
 def parse_seconds(text: str | float) -> float:

@@ -383,7 +383,7 @@ class Plan:
     def edge(self) -> Edge:
         """The smallest variance of all mixtures of the compared families at each cost: pairs (cost, variance), by cost."""
         with one_blas_thread():  # the matrices are small: waiting for a second thread would take longer
-            return self.survey.edge(self.candidates)
+            return self.survey.search.edge([(policy.cost, policy.variance) for policy in self.candidates])
 
     def _frontier(self) -> tuple[list[FrontierPoint], tuple[str, str], float | None]:
         """For pictures: the policies as points, the names of the axes, and what is left of the budget after the pilot."""

@@ -15,13 +15,13 @@ from functools import cached_property
 import numpy as np
 
 from fieldfit.planner.candidates import Candidate, Origin, by_cost
-from fieldfit.planner.costs import Cost, FitCosts
+from fieldfit.planner.costs import FitCost, FitCosts
 from fieldfit.planner.directions import search_criterion
-from fieldfit.planner.ingredients import Ingredient, Skipped, Term, mixture_text, placed
+from fieldfit.planner.ingredients import Ingredient, PolicyTerms, Skipped, mixture_text, placed
 from fieldfit.planner.moments import PilotMoments
 from fieldfit.planner.pilot import FULL, PILOT_POLICY, Pilot
 from fieldfit.planner.request import Request, Target
-from fieldfit.planner.search import Edge, Mixture, Search
+from fieldfit.planner.search import Mixture, Search
 from fieldfit.policies.laws.base import Noise
 from fieldfit.refinement.planned import PlannedStage
 from fieldfit.report.frontier_chart import MixtureTable
@@ -46,7 +46,7 @@ class RefinedTerm:
     stage: PlannedStage
     lam: FloatArray
     place: int
-    cost: Cost
+    cost: FitCost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Survey:
 
     request: Request
     target: Target
-    terms: tuple[tuple[Term, ...], ...] | None  # of the policies that were asked for
+    asked: tuple[PolicyTerms, ...] | None  # the policies that were asked for
     pilot: Pilot
     ingredients: list[Ingredient]
     refined: list[RefinedTerm]
@@ -133,11 +133,10 @@ class Survey:
     def candidates(self) -> list[Candidate]:
         """One candidate for each policy's text, by cost."""
         search, by_text = self.search, dict[str, Candidate]()
-        if self.terms is not None:
-            asked = [placed(terms, self.ingredients) for terms in self.terms]
+        if self.asked is not None:
             mixtures = [
                 (Mixture(lam, beta, search.criterion.value(lam, beta), search.cost(lam)), Origin.ASKED)
-                for lam, beta in asked
+                for lam, beta in (placed(terms, self.ingredients) for terms in self.asked)
             ]
         else:
             mixtures = [found for found in self._usual() if math.isfinite(found[0].value)]
@@ -155,7 +154,7 @@ class Survey:
         for term in self.refined:
             unit = np.eye(self.moments.criterion.moments.count)[term.place]
             value, name = self.moments.criterion.value(unit, unit), str(term.stage.staged)
-            origin = Origin.REFINED if self.terms is None else Origin.ASKED
+            origin = Origin.REFINED if self.asked is None else Origin.ASKED
             error = self.moments.error(unit, unit, value)
             by_text[name] = self._candidate(name, term.lam, value, error, origin, refined=term)
         return by_cost(list(by_text.values()))
@@ -308,7 +307,3 @@ class Survey:
                 )
             )
         return tables
-
-    def edge(self, candidates: Sequence[Candidate]) -> Edge:
-        """The least variance that any mixture has at each cost."""
-        return self.search.edge([(candidate.cost, candidate.variance) for candidate in candidates])
