@@ -7,10 +7,12 @@ around the cost of PL1, in seconds (the pilot being paid: it takes longer than t
 Then the recommended policies and every policy of the grid are fitted to the same replicated datasets, in turn, and timed in
 CPU seconds on one thread. Error is (θ̂ − θ)ᵀ I(θ) (θ̂ − θ) n/r, which has mean 1 for maximum likelihood; where that is out
 of reach, I is PL1's information.
-A rival *beats* the recommendation if its median time (or its FLOPs) is not larger and its error is lower by more than 3
-standard errors of the paired difference, and by more than the half percent below which the planner takes the simpler
-policy. Refined policies (A >> B) are in the grid; for each model it is said how far they lie below the frontier of the
-others. Finished replications are kept in --store, so that the same command goes on where it was stopped.
+A rival *beats* the recommendation if it is better beyond noise in both: its time is shorter by more than 3 standard errors
+of the paired log ratio (or its FLOPs are not larger), and its error is lower by more than 3 standard errors of the paired
+difference, and by more than the half percent below which the planner takes the simpler policy. Refined policies (A >> B)
+are in the grid; for each model it is said how far they lie below the frontier of the others. Finished replications are
+kept in --store, so that the same command goes on where it was stopped. Seconds are compared only between fits of one
+run: take another --store after a change of the code or of the machine's load.
 """
 
 from __future__ import annotations
@@ -203,7 +205,8 @@ def check(case: Case | ChainCase, replications: int, store: Path | None) -> tupl
         place = policies.index(own.best)
         beaten = []
         for rival, policy in enumerate(policies):
-            within = median[rival] <= median[place]
+            quicker = np.log(times[rival] / times[place])
+            within = quicker.mean() < -3 * quicker.std(ddof=1) / np.sqrt(replications)
             if unit == "FLOPs":
                 within = flops[rival] <= flops[place] * (1 + 1e-9)
             away = errors[place] - errors[rival]

@@ -74,11 +74,11 @@ def draw(panels: dict[int, tuple[list[Row], int]], path: Path) -> None:
         for policy, second, relative, error in rows:
             colour = "tab:blue" if ">>" in policy else "tab:grey"
             axes.errorbar(second, relative, yerr=2 * error, fmt="o", color=colour, capsize=3)
-            left = second == max(row[1] for row in rows)  # the slowest has no room to its right
+            left = second == max(row[1] for row in rows)  # the slowest has no room to its right: below its bar
             axes.annotate(
                 policy,
-                (second, relative),
-                xytext=(-7, 5) if left else (7, -12),
+                (second, relative - 2 * error if left else relative),
+                xytext=(4, -14) if left else (7, -12),
                 textcoords="offset points",
                 ha="right" if left else "left",
                 fontsize=9,

@@ -141,3 +141,16 @@ def test_predicted_variances_of_draws_are_near_the_exact_ones(distance: int) -> 
     assert abs(drawn.noise) < 0.01
     assert drawn.first == pytest.approx(exact.first, abs=0.05)
     assert drawn.predicted == pytest.approx(exact.predicted, abs=0.03)
+
+
+def test_weights_that_draws_do_not_support_are_the_first_stages() -> None:
+    """60 draws for 80 conditions: no weights from one half gain in the other half; 4,000 draws show the gain."""
+    model = ff.BoltzmannMachine.grid(5, 5, tied=True, states=(-1, 1))
+    theta, bound = np.full(model.n_parameters, 0.35), Policy.parse("PL1").bind(model.structure())
+    stack, few, _, _ = model_weights(model, theta, bound, distance=1, draws=60)
+    assert np.isinf(few.ridge)
+    assert few.predicted == few.first
+    np.testing.assert_array_equal(few.matrix, stack.first)
+    _, many, _, _ = model_weights(model, theta, bound, distance=1, draws=4_000)
+    assert np.isfinite(many.ridge)
+    assert many.predicted < many.first

@@ -26,12 +26,20 @@ class ExactInference:
         self.name = name
         self._compiler = ProgramCompiler(graph, largest_table=largest_table)
         self._compiled: dict[frozenset[int], ProgramSet] = {}
+        self._narrow: set[int] = set()
 
     def programs(self, free: frozenset[int]) -> ProgramSet:
         """The compiled elimination of the ``free`` variables; raises WidthError where it is too wide."""
         if free not in self._compiled:
             self._compiled[free] = ProgramSet(self.graph, [self._compiler.compile(free, name=self.name)])
         return self._compiled[free]
+
+    def check(self, largest_table: int) -> None:
+        """Raise WidthError where the sum over all variables needs a table with more entries; nothing is compiled."""
+        if largest_table not in self._narrow:
+            free = frozenset(range(self.graph.n_variables))
+            ProgramCompiler(self.graph, largest_table=largest_table).check(free, name=self.name)
+            self._narrow.add(largest_table)
 
     def is_compiled(self, free: frozenset[int]) -> bool:
         """Whether the elimination of these variables is there already."""

@@ -13,6 +13,7 @@ from fieldfit.refinement.points import Points, all_points, drawn_points
 from fieldfit.refinement.regression import Weights
 from fieldfit.refinement.score_moments import ScoreMoments, pooled, score_moments
 from fieldfit.refinement.stacking import Stack
+from fieldfit.steps import stepped
 from fieldfit.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 #: Draws of the model behind the weights: at least, for each condition, and at most.
 FEWEST_DRAWS, DRAWS_PER_CONDITION, MOST_DRAWS = 4_000, 4, 30_000
-#: Products (draws × conditions) at most, if there are 4 draws for each condition: 9 million.
-_MOST_PRODUCTS = 9_000_000
+#: Products (draws × conditions) at most, but at least this many draws for each condition where noise matters.
+_MOST_PRODUCTS, _DRAWS_OF_NOISY = 9_000_000, 8
 #: More draws are made while the weights' own noise adds more than this to the predicted relative variance.
 NOISE = 0.01
 
@@ -47,11 +48,14 @@ class ModelMoments:
 
     def drawn(self, size: int, batch: int = 0) -> tuple[list[ScoreMoments], str]:
         """Two halves of about ``size`` draws; other numbers of ``batch`` give other draws."""
-        points = [
-            drawn_points(self.model, self.theta, self.dataset, -(-size // 2), self.random_state, 2 * batch + k)
-            for k in range(2)
-        ]
-        return [self._of(half) for half in points], points[0].method
+        halves, method = [], ""
+        for k in stepped("second stage: moments of draws of the model", range(2)):
+            points = drawn_points(
+                self.model, self.theta, self.dataset, -(-size // 2), self.random_state, 2 * batch + k
+            )
+            halves.append(self._of(points))
+            method = points.method
+        return halves, method
 
     def weighed(
         self, weigh: Callable[[Sequence[ScoreMoments]], Weights], draws: int | None, exact: bool
@@ -62,7 +66,7 @@ class ModelMoments:
             return weigh(halves), halves, source
         p = self.conditions.conditions.size
         size = min(MOST_DRAWS, max(FEWEST_DRAWS, DRAWS_PER_CONDITION * p)) if draws is None else max(2, draws)
-        most = min(MOST_DRAWS, max(size, _MOST_PRODUCTS // max(p, 1)))
+        most = min(MOST_DRAWS, max(_DRAWS_OF_NOISY * p, _MOST_PRODUCTS // max(p, 1)))
         halves, method = self.drawn(size)
         weights, batch, total, each = weigh(halves), 1, sum(half.draws or 0 for half in halves), halves[0].draws
         while draws is None and weights.noise > NOISE and 2 * total <= most:

@@ -107,7 +107,7 @@ def model_weights(
             if best is not None and weights.predicted > best[1].predicted * (1 - WORTH):
                 break
             best = (conditions, weights, halves, source)
-            if weights.predicted < 1 + SMALL_EXCESS or math.isinf(weights.ridge):
+            if weights.predicted <= 1 + max(SMALL_EXCESS, least_excess):
                 break
         assert best is not None
         return best
@@ -151,10 +151,13 @@ def refine(
         samples = SampleConditions(conditions.conditions, dataset.codes, mask, row_weight, compiled)
         refined_theta, steps, accepted, message = theta, 0, True, ""
         if math.isinf(weights.ridge):
-            message = (
-                f"the weights are the first stage's own: its variance is predicted to be at most {WORTH:.0%} above that of "
-                f"maximum likelihood, so there is next to nothing to gain"
+            small = f"its variance is predicted to be at most {WORTH:.0%} above that of maximum likelihood"
+            reason = (
+                f"{small}, so there is next to nothing to gain"
+                if weights.first <= 1 + WORTH
+                else "with this many draws of the model no other weights predict the score better"
             )
+            message = f"the weights are the first stage's own: {reason}"
         else:
             some, information = samples.some(_SOME_SAMPLES), information_of(halves)
             derivative = some.derivative(theta)

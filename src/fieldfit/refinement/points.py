@@ -25,6 +25,8 @@ MOST_SUMMED_STATES = 1 << 14
 #: Gibbs sweeps from a sample of the data to a draw of the model: where each draw starts from another sample, and else.
 FEW_SWEEPS, SWEEPS = 5, 20
 _STREAM = 0x5EED
+#: Entries of the largest table of exact draws; on wider graphs Gibbs sampling is faster.
+_LARGEST_TABLE = 1 << 19
 #: Entries of tables that all Gibbs chains together keep, at most.
 _MOST_ENTRIES = 20_000_000
 
@@ -81,6 +83,7 @@ def drawn_points(
     tables = model.log_tables(theta)
     if not only_gibbs:
         with suppress(WidthError):
+            model.exact.check(_LARGEST_TABLE)
             codes = model.exact.sample(tables, size, stream)
             return Points(codes, weight, False, f"{size:,} independent draws")
     if dataset is None or dataset.has_missing:

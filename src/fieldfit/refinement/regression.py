@@ -124,8 +124,9 @@ def choose_weights(
     """The weights of least predicted variance over ridges.
 
     ``halves`` are the moments of two halves of the draws, or the exact moments alone; ``coefficients`` are Λ (r, p).
-    ``exact_ridge`` is the ridge of exact moments. Where the draws predict that the first stage has at most ``least_excess``
-    more variance than maximum likelihood, the weights are the first stage's own (an infinite ridge).
+    ``exact_ridge`` is the ridge of exact moments. The weights are the first stage's own, an infinite ridge, where the draws
+    predict that it has at most ``least_excess`` more variance than maximum likelihood, and where weights from one half
+    predict the score no better in the other half.
     """
     from scipy.sparse import csr_array
 
@@ -145,6 +146,8 @@ def choose_weights(
     inside = _error(start, halves[0], directions) - _error(rows, halves[0], directions)
     outside = _error(start, other, directions) - error
     noise = (inside - outside) / (4 * _size(everything, directions))
+    if outside <= 0.0:  # the other half does not show a gain
+        return Weights(np.asarray(coefficients), first, first, noise, math.inf)
     if all_directions:
         predicted = first - _relative(Lambda, other, directions) + _relative(half.weights(ridge), other, directions)
     else:  # 1/R² of the prediction, which is the relative variance of one parameter, and near it for many
