@@ -105,6 +105,7 @@ def fit_large(n: int = 100_000, m: int = 500, nodes: int = 3) -> None:
     )
     x = codes.astype(np.float32)
     theirs = {}
+    _logistic_nodes(x[:100], range(1), "lbfgs", 1.0)  # imports
     for solver in ("lbfgs", "newton-cholesky"):
         began = time.process_time()
         _logistic_nodes(x, range(nodes), solver, 0.0)

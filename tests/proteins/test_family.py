@@ -32,6 +32,23 @@ def fitted() -> proteins.FamilyFit:
     return proteins.fit_family(family(), penalty="ccmpred", tol=1e-7)
 
 
+def test_the_strongest_couplings_have_the_errors_of_the_fit(fitted: proteins.FamilyFit) -> None:
+    table = fitted.strongest_couplings(6, separation=2)
+    assert len(table) == 6
+    assert {(3, 11), (4, 10)} == set(zip(table["column_i"], table["column_j"], strict=True))
+    assert (table["letter_i"] == table["letter_j"]).all()
+    assert "-" not in set(table["letter_i"])
+    assert (np.diff(table["coupling"].abs()) <= 0).all()
+    names = [f"{row.column_i}={row.letter_i}:{row.column_j}={row.letter_j}" for row in table.itertuples()]
+    np.testing.assert_array_equal(table["standard_error"], fitted.fit.standard_errors(parameters=names))
+    np.testing.assert_allclose(table["z"], table["coupling"] / table["standard_error"])
+    everything = fitted.fit.standard_errors()
+    places = [list(fitted.model.parameter_names).index(name) for name in names]
+    np.testing.assert_allclose(table["standard_error"], everything[places], rtol=1e-4)
+    with pytest.raises(FieldfitError, match="count"):
+        fitted.strongest_couplings(0)
+
+
 def test_zero_sum_gauge_and_norms() -> None:
     couplings = np.random.default_rng(0).normal(size=(3, 4, 4))
     centred = proteins.zero_sum(couplings)
