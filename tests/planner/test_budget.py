@@ -52,7 +52,7 @@ def test_effort_fits_its_share_or_is_the_least(r, seconds):
     assert effort.dense == (r == 50)
     pilot = pilot_evaluations(r) * (speed.at(effort.rows) + 0.6 * speed.at(effort.rows / 4))
     assert pilot <= PILOT * seconds or effort.rows == 40
-    moments = 6 * effort.passes(2.0 * r) * speed.at(effort.moment_rows)
+    moments = 6 * effort.passes(r) * speed.at(effort.moment_rows)
     assert moments <= MOMENTS * seconds or effort.moment_rows == 40
     more = affordable_effort(r, 2.0 * r, 5000, 10 * seconds, speed, None)
     assert more.rows >= effort.rows

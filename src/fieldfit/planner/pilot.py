@@ -118,7 +118,7 @@ def affordable_effort(
         # A solve that is stopped early overestimates the variance of PL1; fewer samples only make it less certain.
         steps = best.cg_steps if part > 0.6 else max(_FEWEST_STEPS, 2 * best.cg_steps // 3)
         effort = Effort(rows, moment_rows, probes, steps, best.dense)
-        if _FAMILIES * effort.passes(hessian, directions) * speed.at(moment_rows) <= MOMENTS * budget:
+        if _FAMILIES * effort.passes(min(hessian, r), directions) * speed.at(moment_rows) <= MOMENTS * budget:
             return effort
     return Effort(rows, _FEWEST, 1, _FEWEST_STEPS, best.dense)
 
@@ -129,7 +129,7 @@ def check_budget(effort: Effort, r: int, hessian: float, target: Target, speed: 
     ``gone`` are the seconds that were used before.
     """
     seconds, each = target.flops is None, speed.at(effort.rows)
-    moments = effort.passes(hessian) * speed.at(effort.moment_rows)
+    moments = effort.passes(min(hessian, r)) * speed.at(effort.moment_rows)
     least = moments + (gone + _FIXED + pilot_evaluations(r) * each if seconds else _FEWEST_EVALUATIONS * each)
     if least > SURVEY_FLOPS * target.limit:
         unit, argument = ("s", "") if seconds else ("FLOPs", "flops=")
@@ -198,7 +198,7 @@ def run_pilot(request: Request) -> Pilot:
     model, dataset, target = request.model, request.dataset, request.target
     r, random = model.n_parameters, np.random.default_rng([request.random_state, 0x91])
     sample = dataset.draw(_FEWEST, np.random.default_rng([request.random_state, 0x94]))
-    hessian = min(plain_problem(model, sample).hessian_evaluations, float(r))
+    hessian = plain_problem(model, sample).hessian_evaluations
     effort = usual_effort(r, hessian)
     rows = dataset.draw(effort.rows, random)
     deadline, most = math.inf, float(PILOT_ITERATIONS)

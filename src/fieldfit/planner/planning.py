@@ -139,7 +139,7 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
         asked=compared,
         pilot=pilot,
         ingredients=ingredients,
-        refined=refined_terms(stages, ingredients, moments.raw, costs),
+        refined=[] if moments.raw is None else refined_terms(stages, ingredients, moments.raw, costs),
         skipped=builder.skipped,
         moments=moments,
         costs=costs,
@@ -189,14 +189,13 @@ def second_stages(
 
 
 def refined_terms(
-    stages: Sequence[PlannedStage], ingredients: Sequence[Ingredient], moments: MixtureMoments | None, costs: FitCosts
+    stages: Sequence[PlannedStage], ingredients: Sequence[Ingredient], moments: MixtureMoments, costs: FitCosts
 ) -> list[RefinedTerm]:
     """The estimators with these second stages; those with moments of their own come after the ingredients."""
     terms, place = list[RefinedTerm](), len(ingredients)
-    for stage in stages if moments is not None else ():
+    for stage in stages:
         first, limit = stage.staged.first, stage.limit
         assert isinstance(first, Policy)
-        assert moments is not None
         stage_one = FirstStage(*placed(split_policy(first), ingredients))
         cost = costs.second_stage(stage.work(stage_one, moments, costs.copies))
         terms.append(RefinedTerm(stage, stage_one.lam, limit if isinstance(limit, int) else place, cost))
