@@ -23,11 +23,31 @@ RUNS = {
         ["pairwise.py", "a", "b", "c", "digits", "small"],
     ),
     "potts": Section(
-        "Potts fields against sparse products, and fits on correlated images",
-        ["potts.py"],
+        "Potts fields against sparse products",
+        ["potts.py", "evaluation", "growth"],
         """An evaluation adds n m (m-1) rows of couplings and scatters as many rows of residuals. The limit counts their
 vectors only: two loads in a cycle for a row that is added, one store in a cycle for a row that is scattered. The cycles
 in a second are those that a matrix product in the same run needs at least. Exponentials are not in the limit.""",
+    ),
+    "images": Section(
+        "Fits on correlated images",
+        ["potts.py", "images"],
+        """An evaluation is one value and gradient over all samples; those of line searches count. Making the
+preconditioner and its products with blocks of the Hessian are no evaluations, but they are in the seconds: in brackets are
+the evaluations that would take as long as the whole fit.""",
+    ),
+    "large": Section("A pairwise field of 500 variables against scikit-learn", ["pairwise.py", "large"]),
+    "plmc": Section(
+        "Potts fields against plmc, to the same objective",
+        ["plmc_race.py"],
+        "The environment variable `PLMC` has the path of a plmc binary.",
+    ),
+    "sizes": Section("Large pairwise fields: whole fits, memory and growth", ["sizes.py"]),
+    "solvers": Section(
+        "L1 regressions against scikit-learn and skglm",
+        ["networks.py", "solvers"],
+        """liblinear penalises the intercept too, so that its optimum differs. skglm is used where it is installed. Equal
+rows of a table count once here; the simulated answers have no equal rows.""",
     ),
     "chains": Section("One evaluation of a chain", ["chains.py"]),
     "labels": Section(
@@ -107,7 +127,7 @@ first good tagger may lie before the line shown.""",
     ),
 }
 #: Parts that take longer than half an hour together with the others.
-BY_NAME_ONLY = ("converged", "promise")
+BY_NAME_ONLY = ("converged", "promise", "images", "large", "plmc", "sizes", "solvers")
 #: The order in which parts run: what is claimed first, what takes long last.
 ORDER = (
     "threads",

@@ -5,7 +5,7 @@
 All parts run once, then again while there is time (30 minutes; 3 with `--quick`, which runs a few parts in their short
 form and leaves the page alone). What a part has printed is kept in .bench, and the page is written after each: a part that
 fails, or a run that is interrupted, loses nothing, and the next call goes on with what is missing at this commit. `--fresh`
-starts anew. Parts that take long run by name only: converged, promise.
+starts anew. Parts that take long, or need peers that are not installed here, run by name only: `BY_NAME_ONLY`.
 
 Ratios are numbers after "ratio" or before "times". Each stands beside the one of the committed page, and one whose best
 run has fallen to less than 0.8 of that is marked, so that a slow-down is seen. Peers have an environment of their own
