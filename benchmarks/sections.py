@@ -50,6 +50,14 @@ the evaluations that would take as long as the whole fit.""",
 rows of a table count once here; the simulated answers have no equal rows.""",
     ),
     "chains": Section("One evaluation of a chain", ["chains.py"]),
+    "second-order": Section(
+        "Second-order chains against first order on CoNLL-2000",
+        ["second_order.py"],
+        """CPU time of value and gradient. `forbidden` has an arc for each label triple that occurs, `zero` one for each of
+K³ + K² + K, so its time grows with K³. The taggers are fitted by FL with σ² = 1; the second-order fit starts from the
+first-order one, and its seconds are those from there.""",
+        runs=1,
+    ),
     "labels": Section(
         "One FL evaluation against labels and tokens, compared with the machine's limit",
         ["label_counts.py"],
@@ -151,6 +159,7 @@ ORDER = (
     "errors",
     "weights",
     "cost",
+    "second-order",
     *BY_NAME_ONLY,
 )
 #: Parts that take three minutes together, in their short form.

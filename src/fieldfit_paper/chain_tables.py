@@ -49,7 +49,9 @@ class SweepTables:
         kinds = ("grid", "heuristic") if reading == "sums" else ("means", "heuristic-means")
         if self._kept(kinds[1], source, model, higher):
             return [row for row in self._read(_GRID[model][2], higher) if row["formula"] == formula]
-        grid, heuristic = (records_of(kind, source, model, higher, self.scale, self.out) for kind in kinds)
+        grid = records_of(kinds[0], source, model, higher, self.scale, self.out)
+        # Where J is infinite for every β, Algorithm 1 has no answer, and the cell says so.
+        heuristic = records_of(kinds[1], source, model, higher, self.scale, self.out, "IdentifiabilityError")
         return heuristic_pairs(grid, heuristic, formula)
 
     def interplay(self, higher: str) -> Records | None:

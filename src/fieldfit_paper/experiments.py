@@ -45,6 +45,7 @@ EXPERIMENTS: dict[str, Callable[[Path | None, str], Reproduction]] = {
     "figure-10-means": partial(reproduce_grids, 10, "conll2000", "crf", reading="means"),
     "figure-11": partial(reproduce_trade_off, 11, "conll2000", "crf"),
     "figure-12": partial(reproduce_heuristic, 12, "conll2000", "crf"),
+    "figure-12-means": partial(reproduce_heuristic, 12, "conll2000", "crf", reading="means"),
     "figure-13": figure13.reproduce,
     "figure-14": figure14.reproduce,
     "selection-noise": selection_noise.reproduce,

@@ -19,7 +19,7 @@ from fieldfit.plots import (
     save_figure,
 )
 from fieldfit_paper.chain_figures import numbered, scale_note
-from fieldfit_paper.chain_sweeps import POLICIES, averaged, mean_over_folds
+from fieldfit_paper.chain_sweeps import POLICIES, averaged, mean_over_folds, records_of
 from fieldfit_paper.chain_tables import SweepTables
 from fieldfit_paper.reproduction import Reproduction
 from fieldfit_paper.tables import columns_of, write_tables
@@ -56,6 +56,27 @@ def compute(tables: SweepTables) -> tuple[list[dict[str, Any]], dict[str, dict[s
                 rows.append({"policy": f"PL1/{higher}", "lam": lam, "beta": beta} | at_best)
         alone[higher] = best_sigma2(tables.pure("crf", higher))
     return rows, alone
+
+
+def of_grids(tables: SweepTables) -> list[dict[str, Any]]:
+    """The second reading: for each policy and λ the best σ² of the CRF's grid, with the β of least train NLL.
+
+    ``alone`` is the best σ² of the higher-order family alone (λ = β = 1) in the same grid.
+    """
+    rows = []
+    for higher in POLICIES:
+        records = records_of("means", "conll2000", "crf", higher, tables.scale, tables.out)
+        alone = best_sigma2([r for r in records if r["lam"] == 1 and r["beta"] == 1])["best_sigma2"]
+        for lam in sorted({record["lam"] for record in records}):
+            chosen: dict[tuple[Any, Any], dict[str, Any]] = {}
+            for record in records:
+                key = (record["fold"], record["sigma2"])
+                if record["lam"] == lam and (key not in chosen or record["train_nll"] < chosen[key]["train_nll"]):
+                    chosen[key] = record
+            at_best = best_sigma2(list(chosen.values()))
+            beta = float(np.mean([r["beta"] for r in chosen.values() if r["sigma2"] == at_best["best_sigma2"]]))
+            rows.append({"policy": f"PL1/{higher}", "lam": lam, "beta": beta, "alone": alone} | at_best)
+    return rows
 
 
 def reproduce(out: Path | None, scale: str = "small") -> Reproduction:

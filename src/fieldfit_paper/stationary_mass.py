@@ -1,0 +1,122 @@
+"""Why surfaces of the Boltzmann chain jump: how often labels occur in the fitted chain itself.
+
+With the symbols summed out, the chain is M(i, j) = exp(A(i, j)) Σ_v exp(B(j, v)) between labels. Far from both ends of a
+long sentence a label has the probability l(i) r(i), where l and r are the left and right eigenvectors of M's largest
+eigenvalue: its stationary mass. Pseudo-likelihood conditions on the labels beside each window and never sees this
+normaliser, so a label that is rare in the data may take nearly all of the mass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+import fieldfit as ff
+from fieldfit.chains import Sequences
+from fieldfit.types import FloatArray
+from fieldfit_paper.chain_data import chain_data
+from fieldfit_paper.chain_folds import ChainFold
+from fieldfit_paper.chunking import fit_chain, fold_of, one_thread, policy_text, sigma2_of, weights_of
+
+#: The cell whose neighbours in λ differ most: the second fold of PL1/PL2.
+CELL = {
+    "source": "conll2000",
+    "model": "boltzmann-chain",
+    "fold": 1,
+    "sigma2": 15_000.0,
+    "n_train": 100,
+    "n_test": None,
+    "data_seed": 2010,
+}
+BETA, LAMS = 0.7, (0.3, 0.4)
+
+
+def label_factors(model: ff.BoltzmannChain, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """M (K, K), up to a constant, and the factors of the first label (K,)."""
+    transitions, start, symbols = model.split(theta)
+    scores = symbols.copy()
+    scores[:, -1] += np.log(model.unseen)
+    highest = scores.max(axis=1)
+    labels = highest + np.log(np.exp(scores - highest[:, None]).sum(axis=1))
+    factors = transitions + labels
+    return np.exp(factors - factors.max()), np.exp((start + labels) - (start + labels).max())
+
+
+def stationary_mass(matrix: FloatArray) -> FloatArray:
+    """The stationary mass of each label (K,)."""
+    mass = np.ones(len(matrix))
+    for side in (matrix, matrix.T):
+        values, vectors = np.linalg.eig(side)
+        mass = mass * np.abs(vectors[:, np.argmax(values.real)].real)
+    return mass / mass.sum()
+
+
+def expected_shares(matrix: FloatArray, start: FloatArray, lengths: FloatArray) -> FloatArray:
+    """The expected share of each label among all tokens of sentences of these lengths (K,)."""
+    total = np.zeros(len(matrix))
+    for length, count in zip(*np.unique(lengths[lengths > 0], return_counts=True), strict=True):
+        forward, backward = [start / start.sum()], [np.ones(len(matrix))]
+        for _ in range(int(length) - 1):
+            ahead, behind = forward[-1] @ matrix, matrix @ backward[-1]
+            forward.append(ahead / ahead.sum())
+            backward.append(behind / behind.sum())
+        for left, right in zip(forward, reversed(backward), strict=True):
+            total += count * left * right / (left @ right)
+    return total / total.sum()
+
+
+@dataclass(frozen=True)
+class Jump:
+    """One fit: NLLs, and the label with the largest stationary mass."""
+
+    lam: float
+    train_nll: float
+    test_nll: float
+    label: str
+    mass: float
+    share: float  # expected, in sentences of the training lengths
+    observed: float  # in the training sentences
+
+
+def _jump(fold: ChainFold, labels: tuple[str, ...], theta: FloatArray, lam: float) -> Jump:
+    model, train = fold.model, fold.train
+    assert isinstance(model, ff.BoltzmannChain)
+    assert isinstance(train, Sequences)
+    matrix, start = label_factors(model, theta)
+    mass = stationary_mass(matrix)
+    most = int(mass.argmax())
+    shares = expected_shares(matrix, start, train.lengths)
+    observed = float(np.mean(train.labels == most))
+    nll = fold.nll(theta, train), fold.nll(theta, fold.test)
+    return Jump(lam, *nll, labels[most], float(mass[most]), float(shares[most]), observed)
+
+
+@cache
+def jumps(reading: str) -> tuple[Jump, ...]:
+    """The two fits between which the surface jumps, in one reading."""
+    with one_thread():
+        fold, seed = fold_of(CELL)
+        labels = chain_data("conll2000").labels
+        found = []
+        for lam in LAMS:
+            weights = weights_of("PL2", BETA)
+            fit = fit_chain(fold, policy_text("PL2", lam, reading), weights, sigma2_of(CELL, fold), seed)
+            found.append(_jump(fold, labels, fit.theta, lam))
+    return tuple(found)
+
+
+def explanation() -> str:
+    """What was measured, as sentences."""
+    first, second = jumps("sums"), jumps("means")
+    low, high = first
+    text = (
+        f"Measured at σ² = 15,000, β = {BETA:g} on the second fold: from λ = {low.lam:g} to {high.lam:g} the train NLL "
+        f"jumps from {low.train_nll:.1f} to {high.train_nll:.1f} and the test NLL from {low.test_nll:.1f} to "
+        f"{high.test_nll:.1f}. The label {high.label}, {high.observed:.1%} of the training labels, has {low.mass:.2%} and "
+        f"{high.mass:.3%} of the stationary mass, and {low.share:.0%} and {high.share:.0%} of the expected labels in "
+        "sentences of the training lengths."
+    )
+    masses = ", ".join(f"{jump.label} with {jump.mass:.0%} ({jump.observed:.0%} of the data)" for jump in second)
+    return f"{text} In the second reading the largest masses there are {masses}: no jump."
