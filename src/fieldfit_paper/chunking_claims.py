@@ -213,7 +213,7 @@ def second_order_row(tables: SweepTables) -> Row:
         return f"{row['test_nll']:.2f} ± {row['test_nll_error']:.2f}"
 
     def near(row: dict[str, Any]) -> bool:
-        return abs(row["test_nll"] / PRINTED_CRF - 1) < CLOSE
+        return bool(abs(row["test_nll"] / PRINTED_CRF - 1) < CLOSE)
 
     return Row(
         "Figures 16 and 21, Section 8.3.2",

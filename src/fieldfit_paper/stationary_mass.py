@@ -15,7 +15,7 @@ import numpy as np
 
 import fieldfit as ff
 from fieldfit.chains import Sequences
-from fieldfit.types import FloatArray
+from fieldfit.types import FloatArray, IntArray
 from fieldfit_paper.chain_data import chain_data
 from fieldfit_paper.chain_folds import ChainFold
 from fieldfit_paper.chunking import fit_chain, fold_of, one_thread, policy_text, sigma2_of, weights_of
@@ -50,10 +50,11 @@ def stationary_mass(matrix: FloatArray) -> FloatArray:
     for side in (matrix, matrix.T):
         values, vectors = np.linalg.eig(side)
         mass = mass * np.abs(vectors[:, np.argmax(values.real)].real)
-    return mass / mass.sum()
+    shares: FloatArray = mass / mass.sum()
+    return shares
 
 
-def expected_shares(matrix: FloatArray, start: FloatArray, lengths: FloatArray) -> FloatArray:
+def expected_shares(matrix: FloatArray, start: FloatArray, lengths: IntArray) -> FloatArray:
     """The expected share of each label among all tokens of sentences of these lengths (K,)."""
     total = np.zeros(len(matrix))
     for length, count in zip(*np.unique(lengths[lengths > 0], return_counts=True), strict=True):
@@ -64,7 +65,8 @@ def expected_shares(matrix: FloatArray, start: FloatArray, lengths: FloatArray) 
             backward.append(behind / behind.sum())
         for left, right in zip(forward, reversed(backward), strict=True):
             total += count * left * right / (left @ right)
-    return total / total.sum()
+    shares: FloatArray = total / total.sum()
+    return shares
 
 
 @dataclass(frozen=True)
