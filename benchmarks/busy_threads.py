@@ -49,14 +49,9 @@ FITS: dict[str, tuple[str, Callable[[], Fit]]] = {
     "pl1": ("60 binary variables, PL1", lambda: field(ff.BoltzmannMachine(60), "PL1", 2, 20_000)),
     "pl2": ("30 binary variables, PL2", lambda: field(ff.BoltzmannMachine(30), "PL2", 2, 3_000)),
     "potts": ("30 variables of 10 states, PL1", lambda: field(ff.Potts(30, 10), "PL1", 10, 3_000, 10)),
-    "tables": ("grid 8x8, blocks of 3x3 by elimination", lambda: blocks(8)),
+    "blocks": ("Potts grid 8x8, 3 states, PL2", lambda: field(ff.Potts.grid(8, 8, 3), "PL2(connected)", 3, 1_000, 4)),
     "grid": ("grid 12x12, FL by elimination", lambda: field(ff.BoltzmannMachine.grid(12, 12), "FL", 2, 500, 4)),
 }
-
-
-def blocks(size: int) -> Fit:
-    """Conditional likelihoods of blocks of three variables, each with many configurations of its neighbours."""
-    return field(ff.Potts.grid(size, size, 3), "PL2(connected)", 3, 1_000, 4)
 
 
 def measure(name: str, turns: int) -> dict[str, object]:

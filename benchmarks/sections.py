@@ -118,6 +118,7 @@ first good tagger may lie before the line shown.""",
     "threads": Section(
         "One and two threads on a busy machine",
         ["busy_threads.py"],
+        runs=1,
         short=["busy_threads.py", "--only", "chain", "--turns", "5"],
     ),
     "encoding": Section("Reading and encoding sequences", ["encoding.py"]),
@@ -152,7 +153,6 @@ ORDER = (
     "warmup",
     "pl1",
     "encoding",
-    "score",
     "labels",
     "time",
     "atis",
@@ -160,6 +160,7 @@ ORDER = (
     "weights",
     "cost",
     "second-order",
+    "score",
     *BY_NAME_ONLY,
 )
 #: Parts that take three minutes together, in their short form.
