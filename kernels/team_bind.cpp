@@ -63,13 +63,13 @@ struct Job {
 class Team {
   public:
     void run(Job& job) {
+        const int wanted = job.wanted;
         {
             const std::lock_guard<std::mutex> lock(mutex_);
-            grow(job.wanted);
+            grow(wanted);
             jobs_.push_back(&job);
             posted_.fetch_add(1);
         }
-        const int wanted = job.wanted;
         for (int helper = 0; helper < wanted; ++helper) wake_.notify_one();
         job.work(0);
         {
