@@ -57,14 +57,35 @@ def test_many_files(frame, whole, tmp_path):
         ff.fit(MODEL, str(tmp_path / "none*.csv"))
     with pytest.raises(FieldfitError, match="the pieces of the data are the shards"):
         ff.fit(MODEL, str(tmp_path / "part*.csv"), shards=3)
-    with pytest.raises(DataError, match="Automatic weights need the samples in this process"):
-        ff.fit(MODEL, str(tmp_path / "part*.csv"), "PL1 + PL2", weights="auto")
     with pytest.raises(DataError, match="as the name of a column, and no groups"):
         ff.fit(MODEL, str(tmp_path / "part*.csv"), groups=np.zeros(400))
     with pytest.raises(DataError, match="needs single samples, and they are in the shards"):
         fit.dataset.subset([0])
     with pytest.raises(DataError, match="needs the samples in this process, and they are in pieces"):
         fit.standard_errors("model")
+
+
+@pytest.mark.parametrize(
+    ("policy", "options"),
+    [
+        ("PL1 >> FL", {}),
+        ("0.5*PL1 >> PL2", {"sigma2": 2.0}),
+        ("PL1 + PL2", {"weights": "auto"}),
+        ("0.3*PL1 + 0.5*PL2", {"weights": "auto"}),
+        ("PL1", {"weights": ff.AutoWeights(by="component")}),
+    ],
+)
+def test_second_stages_and_automatic_weights_are_sums_over_pieces(frame, tmp_path, policy, options):
+    for number in range(4):
+        frame[100 * number : 100 * number + 100].to_csv(tmp_path / f"{number}.csv", index=False)
+    options = {**options, "random_state": 3}
+    pieces = ff.fit(MODEL, str(tmp_path / "*.csv"), policy, **options)
+    shards = ff.fit(MODEL, frame, policy, shards=4, **options)
+    assert str(pieces.estimator) == str(shards.estimator)
+    assert pieces.theta.tobytes() == shards.theta.tobytes()
+    assert pieces.standard_errors().tobytes() == shards.standard_errors().tobytes()
+    if "weights" not in options:  # the search of weights ends at a tolerance of its own
+        np.testing.assert_allclose(pieces.theta, ff.fit(MODEL, frame, policy, **options).theta, atol=1e-4)
 
 
 def test_parquet_files(frame, whole, tmp_path):
@@ -100,10 +121,10 @@ def test_folders_of_shards(text, whole, tmp_path):
         make_shards(TextTable(text), tmp_path / "shards", rows=90)
 
 
-@pytest.mark.parametrize("policy", ["PL1 >> optimal", "PL1 >> FL", "PL1 >> FL~2000", "Nodewise >> optimal"])
+@pytest.mark.parametrize("policy", ["PL1 >> optimal", "PL1 >> FL~2000", "Nodewise >> optimal"])
 def test_second_stages_refuse_pieces_before_the_first(policy, text, tmp_path):
     make_shards(TextTable(text), tmp_path / "shards", rows=100)
-    with pytest.raises(DataError, match=r"has a second stage, which needs the samples in this process"):
+    with pytest.raises(DataError, match=r"has a second stage that needs the samples in this process"):
         ff.fit(MODEL, str(tmp_path / "shards"), policy)
 
 

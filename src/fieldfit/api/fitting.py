@@ -192,7 +192,7 @@ def fit(
     if pieces is None:
         dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
     else:
-        refuse_pieces(shards, automatic is not None)
+        refuse_pieces(shards)
         place = Place.for_pieces(pieces) if place is None else place
         dataset = read_pieces(
             model, pieces, chosen, place.backend, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups
@@ -253,10 +253,10 @@ def choose_weights(
     prepared: Prepared, automatic: AutoWeights, settings: Settings, tol: float
 ) -> tuple[Prepared, WeightsResult]:
     """Automatic weights β, and the same samples and Z with them, to start from where the last round left θ."""
-    tell = settings.tell
+    tell, selection = settings.tell, prepared.drawn
     weights_found = automatic_weights(
         prepared.bound,
-        prepared.selection,
+        selection,
         prepared.compile,
         prepared.objective,
         automatic,
@@ -265,12 +265,12 @@ def choose_weights(
         max_iter=settings.max_iter,
         method=settings.method,
         l1=prepared.penalty.l1,
-        part=partial(_part, prepared),
+        part=None if prepared.dataset.in_pieces else partial(_part, prepared),
         callback=None if tell is None else lambda state, x: tell(state),
     )
-    bound = weights_found.policy.bind(prepared.model.structure(prepared.dataset))
-    prepared.model.check_estimable(prepared.dataset, bound, prepared.open)
-    drawn = DrawnPolicy.of(prepared.bound, automatic.by, prepared.selection, prepared.problem, prepared.compile)
+    bound = weights_found.policy.bind(prepared.model.structure(prepared.seen))
+    prepared.model.check_estimable(prepared.seen, bound, prepared.open)
+    drawn = DrawnPolicy.of(prepared.bound, automatic.by, selection, prepared.problem, prepared.compile)
     chosen = replace(
         prepared,
         bound=bound,

@@ -108,6 +108,28 @@ class Prepared:
         """The same samples with another selection."""
         return self.model.compile(self.dataset, selection)
 
+    @property
+    def seen(self) -> Dataset:
+        """What models and policies are told of the samples: the samples themselves, or a small dataset in their place."""
+        return self.dataset
+
+    @property
+    def drawn(self) -> Selection:
+        """The drawn Z of every sample."""
+        return self.selection
+
+    def with_policy(self, bound: BoundPolicy, start: FloatArray) -> Prepared:
+        """The same samples with another policy, and another θ to start from."""
+        return prepare(
+            self.model,
+            self.dataset,
+            bound,
+            penalty=self.penalty,
+            start=start,
+            free=self.free,
+            random_state=self.random_state,
+        )
+
     def without_penalty(self) -> Prepared:
         """The same without any penalty."""
         return replace(self, penalty=Penalty.none(len(self.free)))

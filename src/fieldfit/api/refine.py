@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldfit.api.nodewise import combined, fit_nodewise
-from fieldfit.api.prepare import prepare
 from fieldfit.api.refinement import Refinement
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence
@@ -89,10 +88,11 @@ def fit_stages(model: Model, data: Any, staged: Staged, options: Mapping[str, An
         raise PolicyError(
             f"'{staged}' cannot stop early on development data: the second stage starts from a first stage that converged."
         )
-    if as_pieces(data) is not None:
+    if not isinstance(staged.second, Policy) and as_pieces(data) is not None:
         raise DataError(
-            f"'{staged}' has a second stage, which needs the samples in this process, and they are in pieces. Read them "
-            f"into a table first, or fit '{staged.first}' alone."
+            f"'{staged}' has a second stage that needs the samples in this process, and they are in pieces. Read them "
+            f"into a table first, fit '{staged.first}' alone, or use a second stage that is a policy: "
+            f"'{staged.first} >> FL'."
         )
     if isinstance(staged.first, Nodewise):
         return fit_nodewise(model, data, staged, options)
@@ -167,20 +167,12 @@ def _steps(fit: Fit, second: Policy) -> Fit:
     from fieldfit.api.fitting import assemble, separated_at
 
     prepared = fit.needed
-    bound = second.bind(prepared.model.structure(prepared.dataset))
+    bound = second.bind(prepared.model.structure(prepared.seen))
     if not bound.everything:
         return _controlled(fit, second, bound)
     began = time.perf_counter()
-    prepared.model.check_estimable(prepared.dataset, bound, fit.free & ~fit.penalty.penalised)
-    again = prepare(
-        prepared.model,
-        prepared.dataset,
-        bound,
-        penalty=fit.penalty,
-        start=fit.theta,
-        free=fit.free,
-        random_state=fit.random_state,
-    )
+    prepared.model.check_estimable(prepared.seen, bound, fit.free & ~fit.penalty.penalised)
+    again = prepared.with_policy(bound, fit.theta)
     settings = Settings("auto", 1e-6 * again.scale, 1000, statistical=True)
     solution = solve(again, settings)
     theta = again.objective.full(solution.x).copy()

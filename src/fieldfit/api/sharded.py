@@ -99,12 +99,27 @@ class ShardedPrepared(Prepared):
         """The sizes of the shards."""
         return " ".join(map(str, np.unique(np.diff(self.starts)))) + f" in {len(self.starts) - 1}"
 
+    @property
+    def seen(self) -> Dataset:
+        """The samples, or a small dataset that stands for those in pieces."""
+        return shown(self.dataset)
+
+    @property
+    def drawn(self) -> Selection:
+        """The drawn Z; for samples in pieces it is drawn again, by their numbers."""
+        if isinstance(self.selection, RemoteSelection):
+            return self.bound.draw(self.random_state, 0, self.dataset.n)
+        return self.selection
+
+    def with_policy(self, bound: BoundPolicy, start: FloatArray) -> ShardedPrepared:
+        """The same shards, where they are held, with another policy."""
+        recipe = Recipe(self.model, bound, self.random_state, self.starts)
+        problem = ShardedProblem(self.placed, recipe, self.dataset.sample_weight)
+        drawn = RemoteSelection(self.dataset.n, (), selected=problem.n_selected)
+        return replace(self, bound=bound, selection=drawn, problem=problem, start=start)
+
     def compile(self, selection: Selection) -> Problem:
         """The same samples with another selection, cut into the parts of the shards."""
-        if isinstance(self.dataset, ShardedDataset):
-            raise DataError(
-                "Another selection needs the samples in this process, and they are in pieces. Read them first."
-            )
         bounds = pairwise(self.starts.tolist())
         parts = tuple(cut(selection, start, stop) for start, stop in bounds)
         recipe = Recipe(self.model, self.bound, self.random_state, self.starts, parts)
@@ -168,14 +183,10 @@ def shown(dataset: Dataset) -> Dataset:
     return dataset.seen if isinstance(dataset, ShardedDataset) else dataset
 
 
-def refuse_pieces(shards: int | None, automatic: bool) -> None:
+def refuse_pieces(shards: int | None) -> None:
     """Refuse what data in pieces cannot do."""
     if shards is not None:
         raise FieldfitError(f"shards={shards}: the pieces of the data are the shards. Leave shards out.")
-    if automatic:
-        raise DataError(
-            "Automatic weights need the samples in this process, and these are in pieces. Give the weights."
-        )
 
 
 def cut(selection: Selection, start: int, stop: int) -> Selection:
