@@ -89,6 +89,8 @@ def run(name: str) -> None:
 def growth() -> None:
     """CPU seconds of whole fits against samples, variables and edges, with slopes on logarithmic axes."""
     print("Growth of whole PL1 fits, one thread, CPU seconds (evaluations)")
+    for model in (ff.BoltzmannMachine(30, biases=True), ff.Potts(12, 8)):  # imports and first calls
+        ff.fit(model, walks(500, model.m, 2), "PL1", sigma2=1.0, check_drift=False)
     cases: tuple[tuple[str, list[int], Callable[[int], tuple[ff.Model, np.ndarray]]], ...] = (
         (
             "samples, 100 binary variables",

@@ -146,7 +146,7 @@ class FamilyFit:
         Parameters
         ----------
         count : int, default: 20
-            How many. Each takes about as long as ten to twenty evaluations.
+            How many. Each takes some tens of products with the Hessian, about as long as a fit.
         separation : int, default: 1
             Only pairs at least this many columns apart.
 
@@ -181,8 +181,7 @@ class FamilyFit:
         count = min(count, int(np.count_nonzero(flat)))
         places = np.argpartition(flat, len(flat) - count)[len(flat) - count :]
         places = places[np.argsort(-flat[places], kind="stable")]
-        names = self.model.parameter_names
-        errors = self.fit.standard_errors(parameters=[names[int(place)] for place in places])
+        errors = self.fit.standard_errors(parameters=places)  # by number: there are millions of names
         pair, entry = np.divmod(places, q * q)
         letters = np.array(list(self.alignment.alphabet))
         values = self.fit.theta[places]
