@@ -105,8 +105,9 @@ def agreement(sentences: int, policy: str) -> None:
         return time.perf_counter() - start, found
 
     matrices, dense = errors()
-    accuracies.MOST_COVARIANCE_PARAMETERS = 0  # so that the same fit goes by products
-    products, implicit = errors()
+    limit, accuracies.MOST_COVARIANCE_PARAMETERS = accuracies.MOST_COVARIANCE_PARAMETERS, 0
+    products, implicit = errors()  # without matrices: the same fit goes by products
+    accuracies.MOST_COVARIANCE_PARAMETERS = limit
     print(f"\n{sentences} sentences, tags only, r = {r}: matrices {matrices:.1f} s, products {products:.1f} s")
     for kind, one, other in zip(KINDS, dense, implicit, strict=True):
         print(
