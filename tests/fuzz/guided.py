@@ -1,17 +1,13 @@
 """A fuzzer that follows coverage: python -m tests.fuzz.guided TARGET [--cases 1000000] [--seconds S] [--found FOLDER].
 
 Atheris counts which branches of fieldfit a case takes; cases that take new ones are changed further. TARGET is one of the
-targets, or ``all``: then the first byte of a case chooses. The run starts from the seeds and from ``corpus/TARGET``. Cases
-that took new branches go to FOLDER; ``--keep FOLDER`` puts the smallest set of them that takes all branches into the
-corpus. A case that ends with anything but an error of fieldfit, or takes a minute or 2 GB, ends the run with an error and
-is written to a file.
+targets, or ``all``: then the first byte of a case chooses. The run starts from the seeds and from ``corpus/TARGET.txt``.
+Cases that took new branches go to FOLDER, and ``--keep FOLDER`` adds the short ones to the corpus. A case that ends with
+anything but an error of fieldfit, or takes a minute or 2 GB, ends the run with an error and is written to a file.
 """
 
 import argparse
 import gc
-import hashlib
-import shutil
-import subprocess
 import sys
 import tempfile
 import types
@@ -19,7 +15,7 @@ from pathlib import Path
 
 import atheris  # type: ignore[import-untyped]
 
-from tests.fuzz.targets import CORPUS, SEEDS, accepted, beginnings
+from tests.fuzz.targets import CORPUS, SEEDS, accepted, beginnings, corpus
 
 #: Bytes of the longest case that is kept, and of the longest case that is tried.
 _LARGEST_KEPT, _LARGEST = 2048, 65536
@@ -63,19 +59,15 @@ def fuzz(name, found, options):
 
 
 def keep(name, found):
-    """Replace the corpus by the smallest set of cases, of it and of those found, that takes every branch."""
-    with tempfile.TemporaryDirectory() as small:
-        command = [sys.executable, "-m", "tests.fuzz.guided", name, "--found", small, "--merge", str(found)]
-        subprocess.run(command, check=True, capture_output=True)
-        folder = CORPUS / name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        seeds = set(SEEDS[TARGETS[name]]())
-        for file in Path(small).iterdir():
-            content = file.read_bytes()
-            if len(content) <= _LARGEST_KEPT and content not in seeds:
-                (folder / hashlib.blake2b(content, digest_size=8).hexdigest()).write_bytes(content)
-        print(f"{name}: {len(list(folder.iterdir()))} cases in the corpus")
+    """Add the cases that a run found, those that are not too long, to the corpus."""
+    contents = {file.read_bytes() for file in found.iterdir()}
+    short = {content for content in contents if len(content) <= _LARGEST_KEPT}
+    kept = sorted(
+        short | set(corpus(TARGETS[name])) - set(SEEDS[TARGETS[name]]()), key=lambda case: (len(case), case)
+    )
+    CORPUS.mkdir(exist_ok=True)
+    (CORPUS / f"{name}.txt").write_text("".join(f"{content!r}\n" for content in kept))
+    print(f"{name}: {len(kept)} cases in the corpus")
 
 
 def main():
@@ -86,7 +78,6 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--found", type=Path, help="folder for cases that took new branches")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="put what was found into the corpus")
-    parser.add_argument("--merge", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.keep is not None:
         keep(options.target, options.keep)
@@ -94,8 +85,6 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         found = options.found or Path(folder)
         found.mkdir(parents=True, exist_ok=True)
-        if options.merge is not None:
-            fuzz(options.target, found, ["-merge=1", str(options.merge)])
         limits = [f"-runs={options.cases}", f"-max_total_time={options.seconds}", f"-seed={options.seed}"]
         fuzz(options.target, found, limits)
 

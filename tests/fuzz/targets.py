@@ -3,6 +3,7 @@
 ``SEEDS`` has the targets with the contents from which cases are made. `guided` adds what it found in ``corpus``.
 """
 
+import ast
 import contextlib
 import functools
 import io
@@ -18,7 +19,7 @@ import numpy as np
 import fieldfit as ff
 from fieldfit.types import FieldfitError
 
-#: Cases that took branches of their own, in a folder for each target.
+#: Cases that took branches of their own: a file for each target, one case on a line.
 CORPUS = Path(__file__).parent / "corpus"
 #: Fragments that mutations put in: separators, digits beyond any type, signs of the formats.
 FRAGMENTS = [
@@ -238,8 +239,13 @@ SEEDS = {
 
 def beginnings(target):
     """The seeds of a target and its corpus."""
-    kept = sorted((CORPUS / target.__name__).glob("*"))
-    return [*SEEDS[target](), *(file.read_bytes() for file in kept)]
+    return [*SEEDS[target](), *corpus(target)]
+
+
+def corpus(target):
+    """The cases of a target that took branches of their own."""
+    file = CORPUS / f"{target.__name__}.txt"
+    return [ast.literal_eval(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def mutated(content, source):
