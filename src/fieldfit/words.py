@@ -1,4 +1,4 @@
-"""Numbers with their nouns."""
+"""Numbers with their nouns, and sentences."""
 
 from __future__ import annotations
 
@@ -8,3 +8,8 @@ def counted(count: int, plural: str) -> str:
     if count != 1:
         return f"{count:,} {plural}"
     return f"1 {plural.removesuffix('es') if plural.endswith('ses') else plural.removesuffix('s')}"
+
+
+def sentence(text: str) -> str:
+    """The text with a capital letter at its start."""
+    return text[:1].upper() + text[1:]

@@ -109,6 +109,45 @@ def test_fields_that_cannot_have_the_means_of_the_data_are_not_checked():
     assert runaway(ff.fit(ff.BoltzmannMachine(12), x, "PL1")) == ""
 
 
+def _strong(model, coupling, x):
+    """A fit whose couplings are held at a value that is too strong."""
+    return ff.fit(
+        model, x, "PL1", fixed={name: coupling for name in model.parameter_names if ":" in name or name == "agree"}
+    )
+
+
+@pytest.mark.parametrize("size", [10, 16])  # exact sums, and a Gibbs run
+def test_potts_models_mrfs_and_tied_fields_are_checked_too(size):
+    random = np.random.default_rng(1)
+    x = (random.random((600, size)) < 0.08).astype(int)
+    pairs = [(j, k) for j in range(size) for k in range(j)]
+    both = np.array([[0.0, 0.0], [0.0, 1.3]])  # only 1 and 1 attract each other
+    factors = [*[(j,) for j in range(size)], *[ff.Factor(pair, both, f"c{pair[0]}:{pair[1]}") for pair in pairs]]
+    mrf = ff.MarkovRandomField([2] * size, factors)
+    with pytest.warns(RunawayWarning, match="exact sums" if size == 10 else "400 sweeps"):
+        _strong(mrf, 1.0, x)
+    with pytest.warns(RunawayWarning, match="runs away"):
+        fit = _strong(ff.BoltzmannMachine(size, biases=True, bias_groups=[0] * size), 1.3, x)
+    assert f"state 1 over {size} variables" in fit.runaway
+    with pytest.warns(RunawayWarning, match="runs away"):
+        fit.sample(2)
+    if size > 10:  # equal zeros attract each other too: the data's mode holds chains for long
+        return
+    with pytest.warns(RunawayWarning, match="runs away"):
+        _strong(ff.TiedField.pairwise(pairs, m=size), 1.3, x)
+    with pytest.warns(RunawayWarning, match="runs away"):
+        _strong(ff.Potts(size, 2, couplings="agree"), 1.3, x)
+
+
+def test_good_fits_of_the_same_models_are_left_in_peace():
+    x = ff.Potts(12, 3, couplings="agree").sample(np.random.default_rng(0).normal(0, 0.2, 102), 300, random_state=0)
+    assert runaway(ff.fit(ff.Potts(12, 3, couplings="agree"), x.values, "PL1", sigma2=5.0)) == ""
+    assert runaway(ff.fit(ff.Potts(12, 3), x.values, "PL1", sigma2=1.0)) == ""
+    lattice = ff.TiedField.grid(20, 20)
+    image = lattice.sample([-0.8, 0.4, 0.4], 1, random_state=0)
+    assert runaway(ff.fit(lattice, image, "PL1")) == ""
+
+
 def test_one_sample_is_no_reason_for_a_warning():
     model = ff.BoltzmannMachine(12, biases=True)
     x = np.random.default_rng(0).integers(0, 2, (1, 12))

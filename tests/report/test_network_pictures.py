@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fieldfit.report.figures import BLUE
-from fieldfit.report.network import RED, _around, draw_networks, layout, radius
+from fieldfit.report.network import RED, _around, draw_networks, layout, radius, widest
 from fieldfit.types import ModelError
 
 W = np.zeros((6, 6))
@@ -62,3 +62,16 @@ def test_an_edge_goes_around_a_variable_in_its_way():
     np.testing.assert_allclose(line[[0, -1]], places[:2])
     assert np.sqrt(((line - places[2]) ** 2).sum(axis=1)).min() > 0.1
     np.testing.assert_array_equal(_around(places, 0, 3, 0.1), places[[0, 3]])
+
+
+def test_a_coupling_on_its_way_to_infinity_does_not_set_the_widths():
+    usual = np.zeros((6, 6))
+    usual[np.triu_indices(6, 1)] = np.linspace(0.1, 1.0, 15)
+    usual += usual.T
+    assert widest(usual) == 1.0
+    usual[0, 1] = usual[1, 0] = 23.0
+    assert 0.9 < widest(usual) <= 1.0
+    assert widest(np.zeros((3, 3))) == 0.0
+    drawing = draw_networks([f"x{j}" for j in range(6)], [usual])
+    assert max(line.get_linewidth() for line in drawing.axes[0].lines) <= 6.0
+    assert any("or more" in text.get_text() for text in drawing.texts)

@@ -26,6 +26,7 @@ from fieldfit.report.fit_charts import (
 from fieldfit.report.page import Page
 from fieldfit.report.provenance import add_citation, add_versions
 from fieldfit.types import FieldfitError
+from fieldfit.words import counted, sentence
 
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit
@@ -38,7 +39,9 @@ _MOST_COEFFICIENTS, _INFLUENTIAL = 1000, 10
 def fit_page(fit: Fit, plan: Plan | None, level: float, notes: Sequence[str] = (), command: str = "") -> Page:
     """The whole page. ``notes`` are said at the plan's place; ``command`` is the one that writes the page."""
     page = Page(f"{fit.model.kind} fitted by {fit.estimator}")
-    page.paragraph(f"{fit.size}, {fit.model.n_parameters:,} parameters. " + ". ".join(course(fit)) + ".")
+    page.paragraph(
+        f"{fit.size}, {counted(fit.model.n_parameters, 'parameters')}. " + ". ".join(map(sentence, course(fit))) + "."
+    )
     said = cautions_of(fit)
     if said:
         page.cautions(said)
@@ -177,7 +180,8 @@ def _add_influence(page: Page, fit: Fit) -> None:
 def _add_convergence(page: Page, fit: Fit) -> None:
     page.heading("Convergence")
     page.paragraph(
-        f"{fit.message}. {fit.iterations:,} iterations, {fit.evaluations:,} evaluations, {fit.seconds:.2f} s."
+        f"{sentence(fit.message)}. {counted(fit.iterations, 'iterations')}, {counted(fit.evaluations, 'evaluations')}, "
+        f"{fit.seconds:.2f} s."
     )
     steps = [step for step in fit.convergence.history if step.gradient_norm > 0]
     if len(steps) > 1:

@@ -25,10 +25,13 @@ DRIFT = 0.1
 #: Pairs and triplets that are compared; where there are more, this number is drawn.
 MOST_MOMENTS = 3000
 _MOST_ROWS, _MOST_COLUMNS = 20_000, 400
-#: Chains and sweeps of the check of a new fit, and the largest number of terms that it may add up: about half a second.
-_CHAINS, _SWEEPS, _DRAWS_OF_CHAIN, _MOST_TERMS = 16, 80, 5, 100_000_000
+#: Chains and sweeps of the check of a new fit, and the largest number of terms that it may add up: about half a second,
+#: or a quarter of it for more sweeps than the fewest that are of use.
+_CHAINS, _SWEEPS, _DRAWS_OF_CHAIN, _MOST_TERMS, _USUAL_TERMS = 16, 400, 5, 100_000_000, 25_000_000
 #: With fewer sweeps a chain cannot leave the data; with fewer variables the check would take as long as the fit.
 _FEWEST_SWEEPS, _FEWEST_VARIABLES = 30, 10
+#: Joint states up to which the model's means are exact sums.
+_MOST_STATES = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,53 +183,82 @@ def _spelt(key: int, width: int, names: tuple[str, ...]) -> str:
 
 
 def runaway(fit: FitState) -> str:
-    """A sentence if the means of a short Gibbs run from rows of the data leave those of the data; else nothing.
+    """A sentence if the model's means, or those of a Gibbs run from rows of the data, leave the data's; else nothing.
 
     At the optimum of the full likelihood the model's means are those of the data; conditionals promise nothing of the kind.
-    Checked are fields whose variables have biases of their own: others need not have the data's means. Fields of few
-    variables are not checked, nor those for which it would take long.
+    Checked are fields with parameters for the states of each variable, which may be shared (`mean_groups`); others need not
+    have the data's means. Fields of few variables are not checked, nor those for which it would take long.
     """
     model = fit.model
-    if not isinstance(model, FieldModel) or model.observed or fit.prepared is None or not model.fits_means:
+    if not isinstance(model, FieldModel) or model.observed or fit.prepared is None:
         return ""
-    dataset = fit.prepared.dataset
-    if not isinstance(dataset, Table) or model.m < _FEWEST_VARIABLES:
+    dataset, groups = fit.prepared.dataset, model.mean_groups
+    if not isinstance(dataset, Table) or model.m < _FEWEST_VARIABLES or groups is None:
         return ""
-    codes = dataset.codes
-    rows = np.flatnonzero((codes >= 0).all(axis=1))
-    if not len(rows):
+    found = _model_means(fit, model, dataset)
+    if found is None:
         return ""
-    terms = sum(graph_terms(model))
-    chains = _CHAINS
-    sweeps = min(_SWEEPS, _MOST_TERMS // (terms * chains) - 2 * _DRAWS_OF_CHAIN)
-    if sweeps < _FEWEST_SWEEPS:
-        return ""
-    random = np.random.default_rng(fit.random_state)
-    weight = dataset.sample_weight
-    chance = None if weight is None else weight[rows] / weight[rows].sum()
-    start = np.ascontiguousarray(codes[random.choice(rows, size=chains, p=chance)])
-    drawn = gibbs_sample(
-        model.graph, model.log_tables(fit.theta), chains * _DRAWS_OF_CHAIN, fit.random_state, start=start,
-        burn_in=sweeps, thin=2,
-    )  # fmt: skip
-    names = _states(model)[0]
-    means, found = _means(model, codes, weight), _means(model, drawn, None)
-    # The draws of one chain may be as good as one: the error is that of the number of chains. One sample of each value is
-    # added: a value that few samples all have is no certainty.
-    share = (fit.total * means + 1.0) / (fit.total + 2.0)
-    allowed = DRIFT + 3.0 * np.sqrt(share * (1.0 - share) * (1.0 / fit.total + 1.0 / chains))
-    apart = np.abs(found - means) - allowed
+    drawn, chains, how = found
+    names, means, drawn, members = _by_group(
+        model, groups, _means(model, dataset.codes, dataset.sample_weight), drawn
+    )
+    # The draws of one chain may be as good as one: the error is that of the number of chains. Sites of a group depend on
+    # each other: they count as the root of their number. One sample of each value is added: a value that few samples all
+    # have is no certainty.
+    size = fit.total * np.sqrt(members)
+    share = (size * means + 1.0) / (size + 2.0)
+    noise = 1.0 / size + (1.0 / (chains * np.sqrt(members)) if chains else 0.0)
+    apart = np.abs(drawn - means) - DRIFT - 3.0 * np.sqrt(share * (1.0 - share) * noise)
     if not (apart > 0).any():
         return ""
-    worst = int(apart.argmax())
-    far = int((apart > 0).sum())
+    worst, far = int(apart.argmax()), int((apart > 0).sum())
     return (
-        f"The fitted model runs away from the data: in a Gibbs run of {sweeps} sweeps that starts from rows of the data, "
-        f"the mean of {names[worst]!r} goes from {means[worst]:.3f} to {found[worst]:.3f}"
+        f"The fitted model runs away from the data: {how}, the mean of {names[worst]!r} goes from {means[worst]:.3f} to "
+        f"{drawn[worst]:.3f}"
         + (f", and {far - 1} other means leave theirs too" if far > 1 else "")
         + ". Do not simulate from it. A stronger penalty (a much smaller sigma2, or l1) keeps it near the data, and so "
         "does FL where it is possible."
     )
+
+
+def _model_means(fit: FitState, model: FieldModel, dataset: Table) -> tuple[FloatArray, int, str] | None:
+    """The means of the model, from how many chains (0: exact), and how they were found; None where it would take long."""
+    if model.n_states <= _MOST_STATES:
+        exact = np.concatenate([marginal[1:] for marginal in model.marginals(fit.theta)])
+        return exact, 0, "by exact sums"
+    codes, weight = dataset.codes, dataset.sample_weight
+    rows = np.flatnonzero((codes >= 0).all(axis=1))
+    if not len(rows):
+        return None
+    each = sum(graph_terms(model)) * _CHAINS
+    most = max(_USUAL_TERMS, min(_MOST_TERMS, (_FEWEST_SWEEPS + 2 * _DRAWS_OF_CHAIN) * each))
+    sweeps = min(_SWEEPS, most // each - 2 * _DRAWS_OF_CHAIN)
+    if sweeps < _FEWEST_SWEEPS:
+        return None
+    random = np.random.default_rng(fit.random_state)
+    chance = None if weight is None else weight[rows] / weight[rows].sum()
+    start = np.ascontiguousarray(codes[random.choice(rows, size=_CHAINS, p=chance)])
+    drawn = gibbs_sample(
+        model.graph, model.log_tables(fit.theta), _CHAINS * _DRAWS_OF_CHAIN, fit.random_state, start=start,
+        burn_in=sweeps, thin=2,
+    )  # fmt: skip
+    how = f"in a Gibbs run of {sweeps} sweeps that starts from rows of the data"
+    return _means(model, drawn, None), _CHAINS, how
+
+
+def _by_group(
+    model: FieldModel, groups: IntArray, *sides: FloatArray
+) -> tuple[tuple[str, ...], FloatArray, FloatArray, FloatArray]:
+    """Names, the two means and the number of variables of each state but the first of each group of variables."""
+    names, variable, state = _states(model)
+    key = groups[variable] * max(len(states) for states in model.states) + state
+    _, first, place, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    data, drawn = (np.bincount(place, side) / count for side in sides)
+    told = tuple(
+        names[k] if size == 1 else f"state {model.states[int(variable[k])][int(state[k])]} over {size:,} variables"
+        for k, size in zip(first.tolist(), count.tolist(), strict=True)
+    )
+    return told, data, drawn, count.astype(np.float64)
 
 
 def graph_terms(model: FieldModel) -> list[int]:

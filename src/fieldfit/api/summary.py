@@ -13,6 +13,7 @@ from fieldfit.api.cautions import few_samples, held_by_penalty, no_spread, pull_
 from fieldfit.report.shown import first_rows, frame_rows
 from fieldfit.report.table import PlainTable
 from fieldfit.variance import DenseAccuracy
+from fieldfit.words import counted, sentence
 
 if TYPE_CHECKING:
     from fieldfit.api.accuracies import Kind
@@ -83,10 +84,7 @@ def summary_html(fit: Fit, errors: bool, rows: int = 20) -> str:
 
 def course(fit: Fit) -> list[str]:
     """How the optimisation went, in two lines. A second stage leaves the optimum of the first stage's objective."""
-    steps = (
-        f"{fit.iterations:,} iteration{'' if fit.iterations == 1 else 's'}, "
-        f"{fit.evaluations:,} evaluation{'' if fit.evaluations == 1 else 's'}"
-    )
+    steps = f"{counted(fit.iterations, 'iterations')}, {counted(fit.evaluations, 'evaluations')}"
     if fit.refinement is None:
         return [
             f"{fit.message}; {steps}, {fit.seconds:.2f} s",
@@ -110,10 +108,10 @@ def cautions_of(fit: Fit) -> list[str]:
         found.append(f"These parameters have their optimum at infinity: {', '.join(fit.separated[:10])}.")
     few = few_samples(fit, "robust") or no_spread(fit, "robust")
     if few:
-        found.append(f"{few[0].upper()}{few[1:]}.")
+        found.append(f"{sentence(few)}.")
     held = held_by_penalty(fit, "robust")
     if held:
-        found.append(f"{held[0].upper()}{held[1:]}.")
+        found.append(f"{sentence(held)}.")
     if fit.penalised:
         found.append(
             "The fit has a penalty: estimates are shrunk towards 0, and intervals are for the limit of the penalised "

@@ -15,6 +15,7 @@ from fieldfit.cli.output import print_table, say
 from fieldfit.cli.weighting import print_weights
 from fieldfit.report.table import PlainTable
 from fieldfit.types import FieldfitError, Plain
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit
@@ -68,11 +69,13 @@ def z_and_p(fit: Fit, errors: Any) -> tuple[Any, Any]:
 
 def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> None:
     """How the fit went, and its parameters in a table."""
-    say(f"{fit.model.kind}: {fit.size}, {fit.model.n_parameters:,} parameters")
+    say(f"{fit.model.kind}: {fit.size}, {counted(fit.model.n_parameters, 'parameters')}")
     say(f"policy: {fit.estimator}")
     if fit.refinement is None:
         say(textwrap.fill(fit.message, 80))
-        say(f"{_count(fit.iterations, 'iteration')}, {_count(fit.evaluations, 'evaluation')}, {fit.seconds:.2f} s")
+        say(
+            f"{counted(fit.iterations, 'iterations')}, {counted(fit.evaluations, 'evaluations')}, {fit.seconds:.2f} s"
+        )
         say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")
     else:
         for line in course(fit):
@@ -103,10 +106,6 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> Non
     if rows:
         say("")
         print_table(parameter_table(fit, rows, order, level))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def parameter_rows(fit: Fit, rows: int) -> list[tuple[str, float]]:

@@ -143,9 +143,11 @@ class BoltzmannMachine(FieldModel):
         return features
 
     @property
-    def fits_means(self) -> bool:
-        """Whether every variable has a bias of its own."""
-        return self.bias_parameter is not None and len(np.unique(self.bias_parameter)) == self.m
+    def mean_groups(self) -> IntArray | None:
+        """The bias of each variable, as a number from 0; None without biases."""
+        if self.bias_parameter is None:
+            return None
+        return np.unique(self.bias_parameter, return_inverse=True)[1].astype(np.int64)
 
     @property
     def coupling_unit(self) -> float:

@@ -39,7 +39,7 @@ from fieldfit.named import variables_of
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import FieldStructure
-from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, ModelError, WidthError
+from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, IntArray, ModelError, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -404,9 +404,13 @@ class FieldModel(Model):
         return np.bincount(used, minlength=self.n_parameters) > 0
 
     @property
-    def fits_means(self) -> bool:
-        """Whether every variable has parameters of its own, so that a good fit has the data's means."""
-        return False
+    def mean_groups(self) -> IntArray | None:
+        """A number for each variable (m,): those with the same number share the parameters of their states.
+
+        A good fit then has the data's mean share of each state in each group. None where some variable has no parameters
+        for its states.
+        """
+        return None
 
     @property
     def coupling_unit(self) -> float:

@@ -16,7 +16,7 @@ from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.models.field import FieldModel, checked_names
 from fieldfit.named import variables_of
-from fieldfit.types import Arrays, FloatArray, ModelError, Plain
+from fieldfit.types import Arrays, FloatArray, IntArray, ModelError, Plain
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,13 @@ class MarkovRandomField(FieldModel):
             observed=variables_of(given, labels),
             largest_table=largest_table,
         )
+
+    @property
+    def mean_groups(self) -> IntArray | None:
+        """Each variable alone where all are in a free table, which holds the shares of its states."""
+        free = [factor.scope for factor in self.factors if factor.features is None and factor.parameters is None]
+        covered = {int(v) for scope in free for v in scope}
+        return np.arange(self.m) if len(covered) == self.m else None
 
     @classmethod
     def from_networkx(cls, graph: Any, states: int = 2, **options: Any) -> MarkovRandomField:

@@ -139,6 +139,13 @@ class Potts(FieldModel):
         return self.q**2 if self.couplings == "table" else 1
 
     @property
+    def mean_groups(self) -> IntArray | None:
+        """The field of each site, as a number; None without fields."""
+        if self.fields:
+            return np.zeros(self.m, dtype=np.int64) if self.tied else np.arange(self.m)
+        return None
+
+    @property
     def n_couplings(self) -> int:
         """How many parameters are couplings; the fields follow them in θ."""
         return self.block * (len(self.edge_array) if self._groups is None else len(self._groups))

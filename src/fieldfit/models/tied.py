@@ -153,6 +153,17 @@ class TiedField(FieldModel):
             largest_table=largest_table,
         )
 
+    @property
+    def mean_groups(self) -> IntArray | None:
+        """All sites together where a group of single sites has a constant and a function for each state but one."""
+        for group in self.groups:
+            everywhere = group.scopes.shape[1] == 1 and len(np.unique(group.scopes)) == self.m
+            if everywhere and (group.covariates == 1.0).all(axis=0).any():
+                functions = np.column_stack([np.ones(self.n_labels), group.features.reshape(self.n_labels, -1)])
+                if np.linalg.matrix_rank(functions) == self.n_labels:
+                    return np.zeros(self.m, dtype=np.int64)
+        return None
+
     # --- the usual graphs ---------------------------------------------------------------------------------------
 
     @classmethod

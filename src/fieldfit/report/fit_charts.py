@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.report.network import layout, radius
+from fieldfit.report.network import layout, radius, widest
 from fieldfit.report.page import Page
 from fieldfit.report.svg import Chart
 from fieldfit.report.table import format_cell
@@ -40,9 +40,8 @@ class Coefficient:
 
 def add_coefficients(page: Page, rows: Sequence[Coefficient], level: float, total: int) -> None:
     """A table with a search box and an interval in each row; columns are sorted by their heads."""
-    reach = max(
-        (abs(end) for row in rows for end in (row.estimate, row.lower, row.upper) if math.isfinite(end)), default=1.0
-    )
+    # An estimate without an interval may be on its way to infinity.
+    reach = max((abs(end) for row in rows for end in (row.lower, row.upper) if math.isfinite(end)), default=1.0)
     reach = reach or 1.0
     names = ("parameter", "estimate", "std. error", "z", f"{level:.0%} interval")
     heads = "".join(
@@ -101,13 +100,13 @@ def network_chart(names: Sequence[str], values: FloatArray, what: str) -> str:
     width, room = 640.0, 30 + 640 * size
     chart = Chart.of((0, 1), (0, 1), size=(width, width))
     points = room + places * (width - 2 * room)
-    largest = float(np.abs(values).max(initial=0.0)) or 1.0
+    largest = widest(values) or 1.0
     pairs = [(abs(values[j, k]), j, k) for j in range(m) for k in range(j + 1, m) if values[j, k] != 0]
     for strength, j, k in sorted(pairs)[-_MOST_EDGES:]:
         (x, y), (u, v) = points[j], points[k]
         kind, dash = ("blue", "") if values[j, k] > 0 else ("red", ' stroke-dasharray="7 4"')
         note = html.escape(f"{names[j]} – {names[k]}: {what} {values[j, k]:.3g}", quote=True)
-        share = strength / largest
+        share = min(1.0, strength / largest)
         chart.add(
             f'<path class="{kind} none" data-tip="{note}" d="M{x:.1f} {y:.1f}L{u:.1f} {v:.1f}" '
             f'stroke-width="{0.6 + 7 * share:.1f}" opacity="{0.25 + 0.7 * share:.2f}"{dash}/>'
@@ -132,11 +131,11 @@ def matrix_chart(names: Sequence[str], values: FloatArray, what: str, *, directe
     margin = 8 + 7.0 * max(len(_cut(name)) for name in names)
     cell = (side - margin - 8) / m
     chart = Chart.of((0, 1), (0, 1), size=(side, side))
-    largest = float(np.abs(values).max(initial=0.0)) or 1.0
+    largest = widest(values) or 1.0
     arrow = "→" if directed else "–"
     for j in range(m):
         for k in range(m):
-            share = abs(values[j, k]) / largest
+            share = min(1.0, abs(values[j, k]) / largest)
             if share < 0.005:
                 continue
             note = html.escape(f"{names[j]} {arrow} {names[k]}: {what} {values[j, k]:.3g}", quote=True)

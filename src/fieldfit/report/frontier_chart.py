@@ -69,8 +69,6 @@ def add_frontier(
         chart.add(
             f'<path class="axis" stroke-dasharray="6 5" d="M{chart.x.start:.1f} {chart.y(floor):.1f}H{chart.x.stop:.1f}"/>'
         )
-        chart.text(chart.x.stop, chart.y(floor) - 5, "maximum likelihood", "muted", anchor="end")
-        chart.taken.append((chart.x.stop - 130, chart.y(floor) - 17, chart.x.stop, chart.y(floor)))
     if budget is not None and limits.left < budget < limits.right:
         chart.add(
             f'<path class="axis" stroke-dasharray="1 4" d="M{chart.x(budget):.1f} {chart.y.stop:.1f}V{chart.y.start:.1f}"/>'
@@ -93,6 +91,8 @@ def add_frontier(
                 f'<circle class="you" cx="{chart.x(point.cost):.1f}" cy="{chart.y(point.variance):.1f}" r="11" '
                 'stroke-dasharray="3 2"/>'
             )
+    if floor is not None:
+        chart.label_line(floor, "maximum likelihood")
     first = [point for point in shown if point.name == fitted]
     rest = [point for point in named(shown, best) if point.name != fitted]
     chart.names([(short(point.name), point.cost, point.variance) for point in [*first, *rest]])

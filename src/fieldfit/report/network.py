@@ -19,6 +19,8 @@ RED = "#b3261e"
 FILLS = ("#f3ead7", "#cfe3f5", "#fbd9c9", "#d5ebd3", "#e3d7f0", "#f7f0b6", "#d9d9d9", "#f6d3e4")
 #: Longest name that is written into its circle; where one is longer, circles have numbers and a list has the names.
 _LONGEST = 10
+#: Couplings of more than this many times the upper quartile do not set the scale of widths.
+_FAR = 5.0
 #: Inches of one panel, and of the list of names.
 _PANEL, _LIST = 5.6, 2.1
 
@@ -33,8 +35,8 @@ def layout(couplings: FloatArray, seed: int = 0) -> FloatArray:
     m = len(couplings)
     graph: Any = networkx.Graph()
     graph.add_nodes_from(range(m))
-    strength = np.abs(couplings)
-    largest = strength.max(initial=0.0)
+    largest = widest(couplings)
+    strength = np.minimum(np.abs(couplings), largest)
     # Weak springs between all variables keep those without edges near the others.
     for j in range(m):
         for k in range(j + 1, m):
@@ -47,6 +49,18 @@ def layout(couplings: FloatArray, seed: int = 0) -> FloatArray:
     points = points @ axes.T
     points *= np.where(points[0] > 0, -1.0, 1.0)
     return _apart(_unit(points), 2.5 * radius(m))
+
+
+def widest(couplings: FloatArray) -> float:
+    """The strength that is drawn at full width: the largest one, without couplings that are far beyond all others.
+
+    A coupling on its way to infinity (separated data) would take all width from the rest.
+    """
+    strengths = np.abs(couplings[np.isfinite(couplings) & (couplings != 0)])
+    if not len(strengths):
+        return 0.0
+    usual = float(np.quantile(strengths, 0.75))
+    return float(strengths[strengths <= _FAR * usual].max())
 
 
 def radius(m: int) -> float:
@@ -109,7 +123,8 @@ def draw_networks(
             f"There are {len(names)} variables and {len(clusters)} clusters; give one for each variable."
         )
     positions = layout(np.mean([np.abs(w) for w in couplings], axis=0), seed)
-    largest = max(float(np.abs(w).max(initial=0.0)) for w in couplings)
+    largest = widest(np.stack(couplings))
+    beyond = any(bool((np.abs(w) > largest).any()) for w in couplings)
     labels = list(dict.fromkeys(clusters or ()))
     fills = [FILLS[0] if clusters is None else FILLS[(1 + labels.index(c)) % len(FILLS)] for c in clusters or names]
     numbered = max(map(len, names)) > _LONGEST
@@ -124,7 +139,7 @@ def draw_networks(
             if titles[place]:
                 drawing.text((place + 0.5) * _PANEL / width, 1 - 0.16 / height, titles[place], ha="center",
                              va="center", fontsize=11)  # fmt: skip
-        _legend(drawing, largest, labels, predictabilities is not None, height)
+        _legend(drawing, largest, beyond, labels, predictabilities is not None, height)
         if numbered:
             _list(drawing, names, fills, 1 - _LIST / width, width, height)
     return drawing
@@ -149,7 +164,7 @@ def _draw(
     axes.set_ylim(-margin, 1 + margin)
     pairs = np.argwhere(np.triu(couplings, 1) != 0)
     for j, k in sorted(pairs.tolist(), key=lambda pair: abs(couplings[pair[0], pair[1]])):
-        share = abs(couplings[j, k]) / largest
+        share = min(1.0, abs(couplings[j, k]) / largest)
         positive = couplings[j, k] > 0
         line = _around(positions, j, k, 1.3 * size)
         axes.plot(
@@ -190,7 +205,9 @@ def _around(positions: FloatArray, j: int, k: int, room: float) -> FloatArray:
     return curve
 
 
-def _legend(drawing: Figure, largest: float, labels: Sequence[str], ringed: bool, height: float) -> None:
+def _legend(
+    drawing: Figure, largest: float, beyond: bool, labels: Sequence[str], ringed: bool, height: float
+) -> None:
     from matplotlib.lines import Line2D
 
     entries = [
@@ -204,7 +221,7 @@ def _legend(drawing: Figure, largest: float, labels: Sequence[str], ringed: bool
     ]  # fmt: skip
     drawing.legend(handles=entries, loc="lower center", bbox_to_anchor=(0.5, 0.16 / height), frameon=False,
                    ncols=min(len(entries), 6), fontsize=8.5, handlelength=1.8, columnspacing=1.4)  # fmt: skip
-    told = f"Widest edge: abs(weight) = {largest:.2f}."
+    told = f"Widest edge: abs(weight) = {largest:.2f}{' or more' if beyond else ''}."
     if ringed:
         told += " Dark ring: predictability (normalised accuracy)."
     drawing.text(0.5, 0.1 / height, told, ha="center", va="center", fontsize=8, color=MUTED)

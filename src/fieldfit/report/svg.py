@@ -114,7 +114,8 @@ class Chart:
             self.add(f'<path {attributes} d="{shape}"/>')
         else:
             self.add(f'<circle {attributes} cx="{px:.1f}" cy="{py:.1f}" r="{radius:g}"/>')
-        self.taken.append((px - radius, py - radius, px + radius, py + radius))
+        reach = 1.45 * radius if diamond else radius
+        self.taken.append((px - reach, py - reach, px + reach, py + reach))
 
     def bar(self, x: float, low: float, high: float, kind: str) -> None:
         """A vertical bar between two numbers with caps; an end that lies outside the chart has none."""
@@ -125,6 +126,28 @@ class Chart:
         if low >= self.y.low:
             path += f"M{px - 3:.1f} {bottom:.1f}h6"
         self.add(f'<path class="bar {kind}" d="{path}"/>')
+
+    def label_line(self, y: float, text: str) -> None:
+        """A text at a horizontal line: above or below it, from the right, where nothing else is."""
+        place, wide = self.y(y), 7.2 * len(text)
+        ends = [self.x.stop - 6 - 12 * k for k in range(int((self.x.stop - self.x.start - wide) // 12))]
+        boxes = [
+            (end - wide - 4, place + rise - 13, end + 4, place + rise + 4)
+            for end in ends
+            for rise in (-5, 15)
+            if place + rise + 4 < self.y.start
+        ]
+        for box in boxes:
+            if not self._meets(box):
+                self.taken.append(box)
+                self.text(box[2] - 4, box[3] - 4, text, "muted", anchor="end")
+                return
+
+    def _meets(self, box: Box) -> bool:
+        return any(
+            box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
+            for other in self.taken
+        )
 
     def names(self, points: Sequence[tuple[str, float, float]]) -> None:
         """Names beside points, the most important first; one for which there is no place is left out."""
@@ -143,10 +166,7 @@ class Chart:
                 box = (px + dx - 2, py + dy - 11, px + dx + wide + 2, py + dy + 3)
                 if box[0] < self.x.start or box[2] > self.x.stop or box[1] < self.y.stop or box[3] > self.y.start:
                     continue
-                if any(
-                    box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
-                    for other in self.taken
-                ):
+                if self._meets(box):
                     continue
                 self.taken.append(box)
                 self.text(px + dx, py + dy, text, "halo")

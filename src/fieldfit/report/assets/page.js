@@ -75,9 +75,9 @@
         return;
       }
       const x = place(data.x, cost), y = place(data.y, variance);
-      point.setAttribute("visibility", "visible");
-      point.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
       const outside = cost < data.x.low || cost > data.x.high || variance < data.y.low || variance > data.y.high;
+      point.setAttribute("visibility", outside ? "hidden" : "visible");
+      point.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
       said.textContent = `${policy}: ${table.text[+lam.value][+beta.value]}` + (outside ? " (outside the picture)" : "");
     };
     for (const control of [family, lam, beta]) for (const kind of ["input", "change"]) control.addEventListener(kind, move);
