@@ -260,26 +260,49 @@ class StandardErrors(FitState):
         {'x0:x1': 0.112, 'x0:x2': 0.143, 'x1:x2': 0.117}
         """
         import pandas as pd
-        from scipy.special import ndtr
 
         half = check_level(level)
         names: Sequence[str] = self.model.parameter_names
         places = np.arange(len(names)) if parameters is None else places_of(parameters, names)
         errors = self.standard_errors(kind, parameters)
         estimate = self.theta[places]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            z = np.where(errors > 0, estimate / errors, np.nan)
-        return pd.DataFrame(
-            {
-                "estimate": estimate,
-                "std_error": errors,
-                "z": z,
-                "p": 2 * ndtr(-np.abs(z)),
-                "lower": estimate - half * errors,
-                "upper": estimate + half * errors,
-            },
-            index=pd.Index([names[int(place)] for place in places], name="parameter"),
+        return _with_tests(
+            estimate, errors, half, pd.Index([names[int(place)] for place in places], name="parameter")
         )
+
+    def effects(self, coding: str = "corner", level: float = 0.95, kind: Kind = "robust") -> pd.DataFrame:
+        """Return the effects of single variables, pairs and larger cliques: identified also for free tables.
+
+        Parameters
+        ----------
+        coding : {"corner", "sum"}, default: "corner"
+            Each state compared with the first one, or with the mean over all states (sum-to-zero).
+        %(level)s
+        %(kind)s
+
+        Returns
+        -------
+        DataFrame
+            The columns of `table`, one row for each effect. A pair's corner effects are log odds ratios.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.Potts(2, 3)
+        >>> x = model.sample([0.5, 0, 0, 0, 0.5, 0, 0, 0, 0.5] + [0] * 6, 500, random_state=0).values
+        >>> list(ff.fit(model, x, "PL1").effects().index)[:5]
+        ['x0=1', 'x0=2', 'x1=1', 'x1=2', 'x0=1:x1=1']
+        """
+        import pandas as pd
+
+        from fieldfit.models.effects import effects
+
+        made = effects(self.model.as_field("The effects of states"), coding)
+        accuracy, half = self.accuracy(kind), check_level(level)
+        rows = stepped("standard errors", range(len(made.matrix)))
+        errors = np.array([_root(float(accuracy.covariance_of(made.matrix[[k]])[0, 0])) for k in rows])
+        errors[(made.matrix[:, self._without_errors(kind)] != 0).any(axis=1)] = np.nan
+        return _with_tests(made.matrix @ self.theta, errors, half, pd.Index(made.names, name="effect"))
 
     def functional(
         self,
@@ -483,3 +506,23 @@ class StandardErrors(FitState):
 def _root(variance: float) -> float:
     """√ of a variance; NaN where it is negative by more than rounding, as an indefinite bread can make it."""
     return math.sqrt(max(variance, 0.0)) if variance > -1e-12 else math.nan
+
+
+def _with_tests(estimate: FloatArray, errors: FloatArray, half: float, index: pd.Index[str]) -> pd.DataFrame:
+    """Estimates with z, p-values and intervals of ``half`` standard errors to each side."""
+    import pandas as pd
+    from scipy.special import ndtr
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.where(errors > 0, estimate / errors, np.nan)
+    return pd.DataFrame(
+        {
+            "estimate": estimate,
+            "std_error": errors,
+            "z": z,
+            "p": 2 * ndtr(-np.abs(z)),
+            "lower": estimate - half * errors,
+            "upper": estimate + half * errors,
+        },
+        index=index,
+    )

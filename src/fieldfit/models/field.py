@@ -320,7 +320,7 @@ class FieldModel(Model):
     @property
     def n_states(self) -> float:
         """The number of joint states; infinite where the model conditions on some variables."""
-        return float(math.prod(self.graph.cardinalities)) if self.joint else math.inf
+        return math.prod(map(float, self.graph.cardinalities)) if self.joint else math.inf
 
     def weighted_samples(self, theta: FloatArray) -> tuple[Table, FloatArray]:
         """Every joint state with its probability."""

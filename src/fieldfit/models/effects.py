@@ -1,0 +1,102 @@
+"""Identified coordinates of a field: effects of single variables, pairs and larger cliques, each a linear function of θ.
+
+A free table over variables T has more parameters than the data determine: constants move between tables. Its effects do not
+have this freedom. With one matrix for each variable, the effect of a subset S of T is
+
+    D_S = ⊗_{v ∈ T} (difference_v if v ∈ S else average_v),
+
+applied to the table; effects of the same S from several tables add up. *Corner* coding compares each state with the first
+one (differences e_a − e_0, at the first state of the others), *sum* coding with the mean over all states (I − 11ᵀ/q, and
+means of the others), so that effects of one S add up to 0 over each of its variables.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldfit.types import FloatArray, ModelError
+
+if TYPE_CHECKING:
+    from fieldfit.models.field import FieldModel
+
+#: Numbers in the matrix of effects.
+_MOST_NUMBERS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Effects:
+    """``names`` of the effects, and the ``matrix`` (effects, r) that makes them from θ."""
+
+    names: tuple[str, ...]
+    matrix: FloatArray
+
+
+def _kron(first: FloatArray, second: FloatArray) -> FloatArray:
+    product: FloatArray = np.kron(first, second).astype(np.float64)
+    return product
+
+
+def _corner(q: int) -> tuple[FloatArray, FloatArray]:
+    difference = np.eye(q)[1:] - np.eye(q)[0]
+    return difference, np.eye(q)[:1]
+
+
+def _sum(q: int) -> tuple[FloatArray, FloatArray]:
+    average = np.full((1, q), 1.0 / q)
+    return np.eye(q) - average, average
+
+
+#: Difference and average of a variable with q states, by the name of the coding, and the first state that is listed.
+CODINGS: dict[str, tuple[Callable[[int], tuple[FloatArray, FloatArray]], int]] = {
+    "corner": (_corner, 1),
+    "sum": (_sum, 0),
+}
+
+
+def effects(model: FieldModel, coding: str) -> Effects:
+    """All effects of a model's factors, smaller subsets first. Those that no parameter moves are left out."""
+    if coding not in CODINGS:
+        raise ModelError(f"The coding is {coding!r}; it must be {' or '.join(map(repr, CODINGS))}.")
+    parts, first = CODINGS[coding]
+    graph, r = model.graph, model.n_parameters
+    found: dict[tuple[int, ...], FloatArray] = {}
+    total = 0
+    for place, scope in enumerate(graph.scopes):
+        variables = [int(v) for v in scope]
+        rows = model.features[graph.offsets[place] : graph.offsets[place + 1]].toarray()
+        for size in range(1, len(variables) + 1):
+            for subset in itertools.combinations(range(len(variables)), size):
+                chosen = [parts(graph.cardinalities[v])[0 if k in subset else 1] for k, v in enumerate(variables)]
+                order = np.argsort([variables[k] for k in subset])
+                shape = [len(chosen[k]) for k in subset]
+                made = (reduce(_kron, chosen) @ rows).reshape(*shape, r)
+                made = made.transpose(*order, len(shape)).reshape(-1, r)
+                key = tuple(sorted(variables[k] for k in subset))
+                total += 0 if key in found else made.size
+                if total > _MOST_NUMBERS:
+                    raise ModelError(
+                        f"The effects of {r:,} parameters would need a matrix of more than {_MOST_NUMBERS:,} numbers."
+                    )
+                found[key] = found.get(key, 0.0) + made
+    names: list[str] = []
+    matrices: list[FloatArray] = []
+    for key in sorted(found, key=lambda subset: (len(subset), subset)):
+        moved = np.abs(found[key]).max(axis=1) > 1e-12
+        labels = [model.states[v][first:] for v in key]
+        spelt = _names([model.names[v] for v in key], labels)
+        names += [name for name, used in zip(spelt, moved.tolist(), strict=True) if used]
+        matrices.append(found[key][moved])
+    return Effects(tuple(names), np.concatenate(matrices) if matrices else np.empty((0, r)))
+
+
+def _names(variables: Sequence[str], states: Sequence[Sequence[object]]) -> list[str]:
+    return [
+        ":".join(f"{name}={state}" for name, state in zip(variables, joint, strict=True))
+        for joint in itertools.product(*states)
+    ]
