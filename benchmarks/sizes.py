@@ -108,7 +108,7 @@ def growth() -> None:
             lambda e: (ff.BoltzmannMachine(5000, random_edges(5000, e), biases=True), walks(500, 5000, 2)),
         ),
         ("samples, Potts 30 × 21", [1000, 2000, 4000], lambda n: (ff.Potts(30, 21), walks(n, 30, 21))),
-        ("sites, Potts 1,000 × 21 states", [15, 30, 60], lambda m: (ff.Potts(m, 21), walks(1000, m, 21))),
+        ("sites, Potts 1,000 × 21 states", [30, 60, 120], lambda m: (ff.Potts(m, 21), walks(1000, m, 21))),
     )
     for name, sizes, make in cases:
         seconds, counts = [], []
