@@ -42,7 +42,9 @@ the evaluations that would take as long as the whole fit.""",
         ["plmc_race.py"],
         "The environment variable `PLMC` has the path of a plmc binary.",
     ),
-    "sizes": Section("Large pairwise fields: whole fits, memory and growth", ["sizes.py"]),
+    "sizes": Section(
+        "Large pairwise fields: whole fits, memory and growth", ["sizes.py", "proteins", "sparse", "growth"]
+    ),
     "solvers": Section(
         "L1 regressions against scikit-learn and skglm",
         ["networks.py", "solvers"],
