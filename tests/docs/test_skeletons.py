@@ -13,6 +13,7 @@ import fieldfit as ff
 from fieldfit.cli import main
 from fieldfit.models.base import Model
 from fieldfit.policies import Policy
+from fieldfit.refinement.second_stage import second_stages
 
 TESTS = Path(__file__).parents[1]
 SKELETONS = TESTS.parent / "docs" / "skeletons"
@@ -85,6 +86,28 @@ def test_a_fit_with_the_law(exactly):
     fit = ff.fit(model, x, "Exactly(2*PL1)", sigma2=3.0)
     assert fit.converged
     assert np.isfinite(fit.standard_errors()).all()
+
+
+@pytest.fixture
+def onestep(monkeypatch):
+    """Makes the second stage known, as a file in fieldfit/refinement/stages would."""
+    stages = importlib.import_module("fieldfit.refinement.stages")
+    monkeypatch.setattr(stages, "__path__", [*stages.__path__, str(SKELETONS / "stages")])
+    importlib.invalidate_caches()
+    second_stages.cache_clear()
+    yield importlib.import_module("fieldfit.refinement.stages.onestep").OneStep
+    sys.modules.pop("fieldfit.refinement.stages.onestep", None)
+    second_stages.cache_clear()
+
+
+def test_the_second_stage(onestep, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(TESTS / "refinement")
+    contract = importlib.import_module("stage_contract")
+    for text in onestep.examples:
+        contract.check_everything(text, tmp_path / "fit.ff")
+    # One step from PL1 is nearly maximum likelihood.
+    fits = [ff.fit(contract.MODEL, contract.SAMPLES, text).theta for text in ("PL1", "PL1 >> onestep", "FL")]
+    assert np.abs(fits[1] - fits[2]).max() < 0.1 * np.abs(fits[0] - fits[2]).max()
 
 
 def test_the_command(monkeypatch, tmp_path, capsys):

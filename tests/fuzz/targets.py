@@ -31,7 +31,7 @@ FRAGMENTS = [
 
 def policy_text(content):
     """The parser of policies and of second stages."""
-    from fieldfit.policies import as_estimator
+    from fieldfit.refinement.staged import as_estimator
 
     as_estimator(content.decode("utf-8", "replace"))
 

@@ -37,7 +37,7 @@ def test_as_accurate_as_dense_weights(monkeypatch: pytest.MonkeyPatch) -> None:
         first = ff.fit(GRID, x, "PL1")
         dense = ff.refine(first, "optimal(2)")
         with monkeypatch.context() as patched:
-            patched.setattr("fieldfit.api.refine.needs_local", lambda *_: True)
+            patched.setattr("fieldfit.refinement.stages.optimal.needs_local", lambda *_: True)
             near = ff.refine(first, "optimal(2)")
         assert near.refined
         gaps.append(np.sqrt(np.mean(((near.theta - dense.theta) / dense.standard_errors("model")) ** 2)))
@@ -51,7 +51,7 @@ def test_honest_errors_by_matrices_and_by_sparse_solves(monkeypatch: pytest.Monk
     first = ff.fit(GRID, np.asarray(GRID.sample(THETA, 1000, 19).values), "PL1")
     dense = ff.refine(first, "optimal(2)")
     with monkeypatch.context() as patched:
-        patched.setattr("fieldfit.api.refine.needs_local", lambda *_: True)
+        patched.setattr("fieldfit.refinement.stages.optimal.needs_local", lambda *_: True)
         near = ff.refine(first, "optimal(2)")
     np.testing.assert_allclose(near.standard_errors(), dense.standard_errors(), rtol=0.15)
     influence = near.influence()
@@ -62,7 +62,7 @@ def test_honest_errors_by_matrices_and_by_sparse_solves(monkeypatch: pytest.Monk
     # Above the size of matrices: the same numbers by sparse solves.
     monkeypatch.setattr(local_refined, "MOST_DENSE_PARAMETERS", 5)
     with monkeypatch.context() as patched:
-        patched.setattr("fieldfit.api.refine.needs_local", lambda *_: True)
+        patched.setattr("fieldfit.refinement.stages.optimal.needs_local", lambda *_: True)
         sparse = ff.refine(first, "optimal(2)")
     one = sparse.functional(sparse.parameter_names[7]).standard_error
     assert one == pytest.approx(near.standard_errors()[7], rel=1e-6)

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from fieldfit.api.prepare import Prepared
 from fieldfit.data.container import read_container, write_container
 from fieldfit.optim.keeping import State
-from fieldfit.policies import Policy, Staged
+from fieldfit.policies import Policy
+from fieldfit.refinement.staged import Staged
 from fieldfit.types import FieldfitError, FieldfitWarning, FileAccessError
 
 #: What a checkpoint belongs to, and how to say so.

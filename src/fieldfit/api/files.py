@@ -97,7 +97,9 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "total_weight": total,
         "errors_from": method,
         "weights": weights,
-        "refinement": None if fit.refinement is None else fit.refinement.to_dict(fit.known_specification_test),
+        "refinement": None
+        if fit.refinement is None
+        else fit.refinement.to_dict(fit.policy, fit.known_specification_test),
         "random_state": fit.random_state,
         "size": asdict(fit.size),
         "convergence": asdict(replace(fit.convergence, history=())),

@@ -30,7 +30,8 @@ from fieldfit.objective import ByParameter, Penalty
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
-from fieldfit.policies import Policy, Staged, as_estimator
+from fieldfit.policies import Policy
+from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.shards.pieces import as_pieces
 from fieldfit.shards.sharded_dataset import read_pieces
 from fieldfit.types import ConvergenceWarning, FieldfitError, FloatArray, IntArray, RunawayWarning, SeparationWarning

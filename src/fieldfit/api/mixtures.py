@@ -12,9 +12,9 @@ from fieldfit.api.theory import asymptotics
 from fieldfit.data.samples import Table
 from fieldfit.models.cost import family_flops
 from fieldfit.models.field import FieldModel
-from fieldfit.policies import Optimal, Policy, Staged, as_estimator, as_policy
+from fieldfit.policies import Policy, as_policy
 from fieldfit.policies.laws.base import Noise
-from fieldfit.refinement.stacking import stack
+from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.types import FloatArray, ModelError, PolicyError
 from fieldfit.variance.mixture_moments import MixtureMoments
 
@@ -242,10 +242,6 @@ def condition_count(model: FieldModel, estimator: Staged | str) -> int:
     """
     _check_field(model, "condition_count")
     staged = as_estimator(estimator)
-    if isinstance(staged, Staged) and isinstance(staged.first, Policy) and isinstance(staged.second, Optimal):
-        distance = staged.second.distance
-        if distance is not None:
-            return stack(model, staged.first.bind(model.structure()), distance).conditions.size
-    raise PolicyError(
-        f"'{estimator}' has no fixed number of moment conditions; give a graph distance, as in 'PL1 >> optimal(2)'."
-    )
+    if isinstance(staged, Staged):
+        return staged.second.condition_count(model, staged.first)
+    raise PolicyError(f"'{estimator}' has no second stage, and so no moment conditions; use 'PL1 >> optimal(2)'.")

@@ -18,7 +18,8 @@ from fieldfit.objective import precision_of
 from fieldfit.planner.planning import check_enough, make_plan
 from fieldfit.planner.request import Request, Target
 from fieldfit.planner.result import Plan
-from fieldfit.policies import Policy, Staged, as_estimator
+from fieldfit.policies import Policy
+from fieldfit.refinement.staged import Staged, as_estimator
 
 
 def plan(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fieldfit.policies.stages import Nodewise, Second, Simulated, Staged, as_estimator
-from fieldfit.refinement.account import Account, ChainAccount
-from fieldfit.refinement.second_stage import SecondStage
+from fieldfit.policies import Policy
+from fieldfit.refinement.second_stage import SecondStage, StageAccount, StageFit
 from fieldfit.refinement.specification import SpecificationTest
+from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.types import DataError, FloatArray, PolicyError
 
 if TYPE_CHECKING:
@@ -19,16 +19,14 @@ if TYPE_CHECKING:
 class Refinement:
     """The second stage of a fit. ``working`` is None for a fit that was loaded from a file without its samples.
 
-    ``first`` is Nodewise where there was no joint first stage; ``first_theta`` is then the average of the separate
-    estimates.
+    ``first_theta`` is the first stage's estimate, or the average of the estimates of separate fits.
     """
 
-    second: Second
+    second: SecondStage
     first_theta: FloatArray
-    account: Account | ChainAccount
-    working: SecondStage | None = None
+    account: StageAccount
+    working: StageFit | None = None
     saved_test: SpecificationTest | None = None
-    first: Nodewise | None = None
 
     @property
     def accepted(self) -> bool:
@@ -36,7 +34,7 @@ class Refinement:
         return self.account.accepted
 
     @property
-    def needed(self) -> SecondStage:
+    def needed(self) -> StageFit:
         """The conditions with their samples; DataError for a fit that was loaded from a file."""
         if self.working is None:
             raise DataError(
@@ -49,12 +47,12 @@ class Refinement:
         """The second stage in words."""
         return self.account.lines(str(self.second))
 
-    def to_dict(self, test: SpecificationTest | None = None) -> dict[str, Any]:
-        """Plain values, for JSON."""
+    def to_dict(self, first: Policy, test: SpecificationTest | None = None) -> dict[str, Any]:
+        """Plain values, for JSON; ``first`` is the policy of the first stage."""
         test = self.saved_test if test is None else test
         return {
+            "estimator": self.second.text(first),
             "second": str(self.second),
-            "nodewise": self.first is not None,
             "account": dict(vars(self.account)),
             "test": None if test is None else test.to_dict(),
         }
@@ -62,12 +60,11 @@ class Refinement:
 
 def read_refinement(header: dict[str, Any], first_theta: FloatArray) -> Refinement:
     """What `Refinement.to_dict` wrote."""
-    staged = as_estimator(f"PL1 >> {header['second']}")
-    assert isinstance(staged, Staged)
+    staged = as_estimator(str(header["estimator"]))
+    if not isinstance(staged, Staged) or staged.second.account is None:
+        raise DataError(f"'{header['estimator']}' has no second stage of moment conditions.")
     test = None if header["test"] is None else SpecificationTest(**header["test"])
-    kind = ChainAccount if isinstance(staged.second, Simulated) else Account
-    first = Nodewise() if header["nodewise"] else None
-    return Refinement(staged.second, first_theta, kind(**header["account"]), None, test, first)
+    return Refinement(staged.second, first_theta, staged.second.account(**header["account"]), None, test)
 
 
 def refuse_refined(fit: FitState, what: str, instead: str) -> None:

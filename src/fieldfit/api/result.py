@@ -725,7 +725,9 @@ class Fit(StandardErrors):
             "dropped_rows": self.dropped_rows.tolist(),
             "cost": None if self.cost is None else self.cost.to_dict(),
             "weights": None if self.weights is None else self.weights.to_dict(),
-            "refinement": None if self.refinement is None else self.refinement.to_dict(self.known_specification_test),
+            "refinement": None
+            if self.refinement is None
+            else self.refinement.to_dict(self.policy, self.known_specification_test),
         }
 
     def summary(self, rows: int = 20, *, kind: Kind = "robust", level: float = 0.95) -> str:

@@ -92,10 +92,8 @@ def influence_of_rows(fit: Fit, rows: object) -> FloatArray:
 def _scores_of(fit: Fit, rows: IntArray) -> FloatArray:
     """w ψ of some fitted samples (rows, r), 0 for fixed parameters."""
     weight = fit.row_weight
-    if fit.refined:
-        source = fit.scores_source
-        assert not isinstance(source, Problem)
-        refined = source.scores_of(fit.theta, rows)
+    if fit.refined and fit.refinement is not None:
+        refined = fit.refinement.needed.scores.scores_of(fit.theta, rows)
         return refined if weight is None else refined * weight[rows, None]
     scores = np.empty((len(rows), len(fit.theta)))
     for line, row in enumerate(rows):

@@ -14,8 +14,9 @@ from fieldfit.data.encoders import Encoder
 from fieldfit.models.base import Cost, Model, Problem
 from fieldfit.objective import Objective, Penalty
 from fieldfit.optim import Progress, Solution, Status
-from fieldfit.policies import Policy, Staged
+from fieldfit.policies import Policy
 from fieldfit.refinement.second_stage import EstimatingScores
+from fieldfit.refinement.staged import Staged, as_second
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray
 from fieldfit.variance import Moments
 from fieldfit.weights import WeightsResult
@@ -295,9 +296,8 @@ class FitState:
     def estimator(self) -> Policy | Staged:
         """The policy, with its second stage if there is one."""
         if self.started_from is not None:
-            return Staged(self.started_from, self.policy)
-        refinement = self.refinement
-        return self.policy if refinement is None else Staged(refinement.first or self.policy, refinement.second)
+            return Staged(self.started_from, as_second(self.policy))
+        return self.policy if self.refinement is None else Staged(self.policy, self.refinement.second)
 
     @property
     def refined(self) -> bool:

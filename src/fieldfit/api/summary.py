@@ -91,7 +91,7 @@ def course(fit: Fit) -> list[str]:
             f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}",
         ]
     return [
-        f"{'first stage ' if fit.refinement.first is None else ''}{fit.message}; {steps}; {fit.seconds:.2f} s with the "
+        f"{'first stage ' if fit.refinement.second.fits_first else ''}{fit.message}; {steps}; {fit.seconds:.2f} s with the "
         f"second stage",
         f"objective of the first stage at the refined estimate {fit.objective:.6f}",
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,12 +15,14 @@ from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem, check_model
 from fieldfit.models.field import FieldModel
 from fieldfit.models.identification import beyond, interactions, null_space, open_directions
-from fieldfit.policies import Policy, Staged, as_estimator
+from fieldfit.policies import Policy
 from fieldfit.policies.families import Full
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.refinement.second_stage import TheorySetting
+from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.steps import stepped
-from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError, WidthError
+from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError, PolicyError, WidthError
 from fieldfit.variance import Asymptotics, theory_moments
 from fieldfit.variance.common_draws import CommonDraws
 from fieldfit.variance.moments import MOST_ENUMERATED_STATES
@@ -83,9 +86,13 @@ def asymptotics(
     vector = model.check_theta(theta)
     estimator = as_estimator(policy)
     if isinstance(estimator, Staged):
-        from fieldfit.api.refined_theory import refined_asymptotics
-
-        return refined_asymptotics(model, vector, estimator, formula, method, n_simulated, random_state)
+        if formula != "exact":
+            raise PolicyError(f"The formula {formula!r} of the paper knows no second stage; use formula='exact'.")
+        of_policy = partial(
+            asymptotics, model, vector, method=method, n_simulated=n_simulated, random_state=random_state
+        )
+        setting = TheorySetting(model, vector, method, n_simulated, random_state, of_policy)
+        return estimator.second.asymptotics(estimator.first, setting)
     bound = estimator.bind(model.structure())
     states = math.prod(model.graph.cardinalities)
     if method not in ("auto", "enumeration", "simulation"):

@@ -91,7 +91,7 @@ def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder]], options: FitO
     """Fit the model and samples of ``read``, save and print. Ctrl-C keeps the estimate so far and exits with 130."""
     from fieldfit.cli.values import as_tolerance
     from fieldfit.cli.weighting import weights_option
-    from fieldfit.policies import as_estimator
+    from fieldfit.refinement.staged import as_estimator
 
     limit_threads(options.threads)
     policy = as_estimator(options.policy)

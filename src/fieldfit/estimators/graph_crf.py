@@ -20,7 +20,8 @@ from fieldfit.estimators.settings import seed_of, threads_of
 from fieldfit.models.graphs import grid_edges
 from fieldfit.models.tied import TiedField
 from fieldfit.objective import ByParameter
-from fieldfit.policies import Policy, Staged
+from fieldfit.policies import Policy
+from fieldfit.refinement.staged import Staged
 from fieldfit.threads import use_threads
 from fieldfit.types import Array, DataError, FloatArray, WidthError
 

@@ -22,7 +22,8 @@ from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.models.field import FieldModel
 from fieldfit.models.potts import Potts
 from fieldfit.objective import ByParameter
-from fieldfit.policies import Policy, Staged
+from fieldfit.policies import Policy
+from fieldfit.refinement.staged import Staged
 from fieldfit.threads import use_threads
 from fieldfit.types import Array, DataError, FloatArray
 from fieldfit.weights import AutoWeights

@@ -32,9 +32,8 @@ from fieldfit.planner.result import Plan
 from fieldfit.planner.survey import RefinedTerm, Survey
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law, Noise
-from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, StageSkippedError
-from fieldfit.refinement.planned_stages import plan_stage, usual_stages
-from fieldfit.refinement.planned_steps import ExpandedObjective, expanded_fit
+from fieldfit.refinement.expansion import ExpandedObjective, expanded_fit
+from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, StageSkippedError, usual_stages
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import DataError, FieldfitError
 from fieldfit.variance.mixture_moments import MixtureMoments
@@ -92,8 +91,8 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     laws = [Policy.parse(text).laws[0] for text in model.candidate_policies(structure)]
     if request.policies is not None:
         compared = tuple(split_policy(policy) for policy in request.policies if isinstance(policy, Policy))
-        both = [stage for staged in request.staged for stage in (staged.first, staged.second)]
-        named = [*compared, *(split_policy(stage) for stage in both if isinstance(stage, Policy))]
+        both = (policy for staged in request.staged for policy in staged.second.planned_policies(staged.first))
+        named = [*compared, *map(split_policy, both)]
         asked = [law for terms in named for law in terms]
         laws = list(dict.fromkeys([*asked, *PILOT_POLICY.laws, *FULL.laws]))
     plain = model.sample_flops(PILOT_POLICY.bind(model.structure(rows)), rows)
@@ -175,14 +174,13 @@ def second_stages(
         flops_left=lambda: flops - sum(stage.flops for stage in stages),
     )
     if request.policies is not None:
-        stages += [plan_stage(staged, setting) for staged in request.staged]
+        stages += [staged.second.plan(staged.first, setting) for staged in request.staged]
     elif pilot.effort.dense:
         reasons: dict[str, StageSkippedError] = {}
         laws = [part.law for part in ingredients]
         parts = [law for law in laws if law.noise is Noise.TOGETHER][:1]
         starts = [PILOT_POLICY, *(Policy((law.at(share, 1.0),)) for law in parts for share in _STARTS)]
-        full = FULL if FULL.laws[0] in laws else None
-        for stage in usual_stages(PILOT_POLICY, starts, full, setting, reasons):
+        for stage in usual_stages(PILOT_POLICY, starts, setting, reasons):
             stages.append(stage)
         skipped.update({name: Skipped(str(reason), reason.for_time) for name, reason in reasons.items()})
     return stages
@@ -195,7 +193,6 @@ def refined_terms(
     terms, place = list[RefinedTerm](), len(ingredients)
     for stage in stages:
         first, limit = stage.staged.first, stage.limit
-        assert isinstance(first, Policy)
         stage_one = FirstStage(*placed(split_policy(first), ingredients))
         cost = costs.second_stage(stage.work(stage_one, moments, costs.copies))
         terms.append(RefinedTerm(stage, stage_one.lam, limit if isinstance(limit, int) else place, cost))

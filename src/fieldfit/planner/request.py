@@ -14,7 +14,8 @@ import numpy as np
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model
 from fieldfit.models.work import clock
-from fieldfit.policies import Policy, Staged
+from fieldfit.policies import Policy
+from fieldfit.refinement.staged import Staged
 from fieldfit.types import FieldfitError, FloatArray
 
 #: θ ↦ names and gradients (q, r) of the functionals that a user names.

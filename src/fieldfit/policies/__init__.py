@@ -3,7 +3,6 @@
 from fieldfit.policies.families import Blocks, Components, Family, Full, PseudoLikelihood, Subset
 from fieldfit.policies.policy import BoundPolicy, Policy, as_policy
 from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.policies.stages import Nodewise, Optimal, Simulated, Staged, as_estimator
 from fieldfit.policies.structure import BoundFamily, Component, FieldStructure, Structure
 from fieldfit.policies.terms import Term
 
@@ -17,16 +16,11 @@ __all__ = [
     "FamilySelection",
     "FieldStructure",
     "Full",
-    "Nodewise",
-    "Optimal",
     "Policy",
     "PseudoLikelihood",
     "Selection",
-    "Simulated",
-    "Staged",
     "Structure",
     "Subset",
     "Term",
-    "as_estimator",
     "as_policy",
 ]

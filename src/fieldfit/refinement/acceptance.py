@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from fieldfit.refinement.estimating import SampleConditions
 from fieldfit.refinement.pseudo_inverse import bread_inverse, bread_solve, root
 from fieldfit.refinement.regression import random_directions
-from fieldfit.refinement.sample_conditions import SampleConditions
 from fieldfit.types import BoolArray, FloatArray, IntArray
 
 #: Blocks of the jackknife.

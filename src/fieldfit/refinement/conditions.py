@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.structure import FieldStructure
-from fieldfit.refinement.conditionals import Conditionals
-from fieldfit.refinement.instruments import Function, expand_scores
+from fieldfit.refinement.instruments import Conditionals, Function, expand_scores
 from fieldfit.types import FloatArray, IntArray
 
 if TYPE_CHECKING:

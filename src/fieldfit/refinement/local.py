@@ -19,14 +19,14 @@ import numpy as np
 
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
-from fieldfit.refinement.account import Account
 from fieldfit.refinement.conditions import NodeConditions, balls
+from fieldfit.refinement.estimating import SampleConditions
 from fieldfit.refinement.local_refined import LocalRefined, sparse_bread
 from fieldfit.refinement.newton_root import Solve, newton_root
 from fieldfit.refinement.optimal import MOST_CONDITIONS
 from fieldfit.refinement.points import Points, drawn_points
+from fieldfit.refinement.refined import Account
 from fieldfit.refinement.regression import Ridge
-from fieldfit.refinement.sample_conditions import SampleConditions
 from fieldfit.refinement.stacking import only_nodes
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError, PolicyError

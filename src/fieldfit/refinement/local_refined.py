@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldfit.refinement.account import Account
 from fieldfit.refinement.conditions import NodeConditions
-from fieldfit.refinement.estimating import symmetric_bread
-from fieldfit.refinement.sample_conditions import SampleConditions
+from fieldfit.refinement.estimating import SampleConditions, symmetric_bread
+from fieldfit.refinement.refined import Account
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray, PolicyError
 from fieldfit.variance import Accuracy, DenseAccuracy, Moments

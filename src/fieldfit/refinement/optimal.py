@@ -20,15 +20,14 @@ from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.refinement.acceptance import is_worse
-from fieldfit.refinement.account import Account
 from fieldfit.refinement.conditions import NodeConditions
+from fieldfit.refinement.estimating import SampleConditions
 from fieldfit.refinement.model_moments import ModelMoments
 from fieldfit.refinement.newton_root import Solve, newton_root
 from fieldfit.refinement.points import MOST_SUMMED_STATES, is_exact
 from fieldfit.refinement.pseudo_inverse import bread_solver
-from fieldfit.refinement.refined import Refined
+from fieldfit.refinement.refined import Account, Refined
 from fieldfit.refinement.regression import RIDGES, WORTH, Weights, choose_weights
-from fieldfit.refinement.sample_conditions import SampleConditions
 from fieldfit.refinement.score_moments import ScoreMoments, information_of
 from fieldfit.refinement.stacking import Stack, stack
 from fieldfit.threads import one_blas_thread

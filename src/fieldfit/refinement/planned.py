@@ -1,19 +1,20 @@
 """What a plan asks of a second stage: its moments, the work it takes, and a sentence about it.
 
-A kind of second stage that plans compare has one class like `PlannedStage` (`planned_optimal`, `planned_steps`) and one
-line in `planned_stages.KINDS`. The planner knows no kinds: it asks these questions and prices the answers.
+`SecondStage.plan` makes one. The planner knows no kinds of second stages: it asks these questions and prices the answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, Problem
-from fieldfit.policies import Staged
+from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law
+from fieldfit.refinement.second_stage import second_stages
+from fieldfit.refinement.staged import Staged
 from fieldfit.types import FieldfitError, FloatArray
 from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.variance.sampled_moments import MomentPart
@@ -112,3 +113,11 @@ class PlannedStage(Protocol):
 
     def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
         """What it takes with ``n`` samples; ``moments`` are those of the plan's terms, in all coordinates."""
+
+
+def usual_stages(
+    first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[str, StageSkippedError]
+) -> Iterator[PlannedStage]:
+    """The second stages that a plan compares without being asked; ``skipped`` gets those that are not planned."""
+    for kind in second_stages():
+        yield from kind.usual(first, starts, setting, skipped)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from fieldfit.data.samples import Table
-from fieldfit.refinement.account import Account
-from fieldfit.refinement.estimating import RefinedScores, expected_moments
+from fieldfit.refinement.estimating import RefinedScores, SampleConditions, expected_moments
 from fieldfit.refinement.model_moments import ModelMoments
 from fieldfit.refinement.points import is_exact
-from fieldfit.refinement.sample_conditions import SampleConditions
 from fieldfit.refinement.score_moments import ScoreMoments, together
 from fieldfit.refinement.specification import SpecificationTest, hansen_test
 from fieldfit.refinement.stacking import Stack
@@ -23,6 +22,45 @@ from fieldfit.variance.meat import ScoreVariance
 
 #: Draws at the refined estimate behind model-based standard errors and the specification test, and their seed.
 _DRAWS, _SEED = 20_000, 0x7E57
+
+
+@dataclass(frozen=True)
+class Account:
+    """How a second stage of moment conditions went.
+
+    ``predicted`` and ``first`` are the predicted variance of the refined and of the first estimate relative to maximum
+    likelihood (1 is best); ``draws`` is the number of draws of the model behind the weights (0: exact sums). Where
+    ``accepted`` is False the estimate is the first stage's, and ``message`` says why.
+    """
+
+    distance: int
+    conditions: int
+    draws: int
+    source: str
+    ridge: float
+    predicted: float
+    first: float
+    accepted: bool
+    steps: int
+    seconds: float
+    message: str
+
+    def lines(self, second: str) -> list[str]:
+        """The second stage in words."""
+        ridge = f", ridge {self.ridge:g}" if self.ridge and not math.isinf(self.ridge) else ""
+        text = [
+            f"second stage {second}: {self.conditions:,} moment conditions up to graph distance {self.distance}, weights "
+            f"from {self.source}{ridge}; {self.steps} steps, {self.seconds:.2f} s"
+        ]
+        if not self.accepted:
+            text.append(f"the estimate is the first stage's: {self.message}")
+        elif self.message:
+            text.append(self.message)
+        if self.accepted and not math.isnan(self.predicted):
+            text.append(
+                f"predicted variance relative to maximum likelihood: {self.predicted:.3f} (first stage {self.first:.3f})"
+            )
+        return text
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ import numpy as np
 from fieldfit.data.samples import Table
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.field import FieldModel
-from fieldfit.refinement.account import ChainAccount
 from fieldfit.refinement.mixing import Mixing, mixing
 from fieldfit.refinement.pseudo_inverse import pseudo_inverse
 from fieldfit.refinement.specification import SpecificationTest
@@ -68,6 +67,35 @@ class Drawn:
         """S (r, r): the covariance of the mean."""
         root = 1.0 / np.sqrt(self.mixing.effective)
         return self.covariance * root[:, None] * root
+
+
+@dataclass(frozen=True)
+class ChainAccount:
+    """How Fisher scoring with draws of the model went.
+
+    ``draws`` of ``chains`` Gibbs chains, ``thin`` sweeps apart, were made for each of ``steps`` steps. ``effective`` is the
+    smallest effective number of draws of a statistic in the last step and ``r_hat`` its largest split R̂; ``added`` is
+    the part of the variance that the draws add, relative to the sampling variance, on average over the parameters.
+    """
+
+    draws: int
+    chains: int
+    thin: int
+    steps: int
+    effective: float
+    r_hat: float
+    added: float
+    seconds: float
+    accepted: bool = True
+
+    def lines(self, second: str) -> list[str]:
+        """The second stage in words."""
+        return [
+            f"second stage {second}: {self.steps} scoring steps with {self.draws:,} draws of the model each "
+            f"({self.chains} Gibbs chains, {self.thin} sweeps between draws), {self.seconds:.2f} s",
+            f"chains: split R̂ at most {self.r_hat:.3f}, effective number of draws at least {self.effective:,.0f}; the "
+            f"draws add {100 * self.added:.2g}% to the variance, which the standard errors include",
+        ]
 
 
 @dataclass(frozen=True)

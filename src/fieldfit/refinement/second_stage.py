@@ -1,15 +1,53 @@
-"""What a fit needs of its second stage, whatever that is."""
+"""What a second stage is: the one interface behind ``A >> optimal``, ``A >> FL``, ``A >> FL~10000`` and others.
+
+A `SecondStage` says how its text reads and prints, how it refines a fit, its asymptotic variance, how it is planned and
+what it refuses. Each is a class in a file of its own in `fieldfit.refinement.stages`, found by `second_stages`; nothing
+else knows which ones there are. There is a skeleton in `docs/skeletons/stages`, and contract tests run over ``examples``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 
-from fieldfit.refinement.account import Account, ChainAccount
-from fieldfit.refinement.specification import SpecificationTest
-from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray
-from fieldfit.variance import Accuracy
-from fieldfit.variance.meat import ScoreVariance
+import numpy as np
+
+from fieldfit.policies.policy import Policy
+from fieldfit.types import BoolArray, DataError, FloatArray, Int32Array, IntArray, PolicyError
+
+if TYPE_CHECKING:
+    from fieldfit.data.dataset import Dataset
+    from fieldfit.data.table import Table
+    from fieldfit.models.base import Model, Problem
+    from fieldfit.models.field import FieldModel
+    from fieldfit.objective import Penalty
+    from fieldfit.policies.policy import BoundPolicy
+    from fieldfit.policies.selection import Selection
+    from fieldfit.policies.text import Reader
+    from fieldfit.refinement.planned import PlannedStage, PlanSetting, StageSkippedError
+    from fieldfit.refinement.specification import SpecificationTest
+    from fieldfit.variance import Accuracy, Asymptotics
+    from fieldfit.variance.meat import ScoreVariance
+
+
+class StageAccount(Protocol):
+    """How a second stage went: a dataclass of plain values that a file can hold."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the estimate is the second stage's, and not the first's."""
+
+    @property
+    def seconds(self) -> float:
+        """The time that it took."""
+
+    def lines(self, second: str) -> list[str]:
+        """The second stage in words."""
 
 
 class EstimatingScores(Protocol):
@@ -33,7 +71,7 @@ class EstimatingScores(Protocol):
         """ψ of some samples (rows, r)."""
 
 
-class SecondStage(Protocol):
+class StageFit(Protocol):
     """The estimate of a second stage with its samples: scores, accuracy and Hansen's test."""
 
     @property
@@ -41,7 +79,7 @@ class SecondStage(Protocol):
         """The estimate (r,)."""
 
     @property
-    def account(self) -> Account | ChainAccount:
+    def account(self) -> StageAccount:
         """How it went."""
 
     @property
@@ -63,3 +101,218 @@ class SecondStage(Protocol):
 
     def specification_test(self, n: float) -> SpecificationTest:
         """Hansen's J with ``n`` effective samples."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Iterations, evaluations and Hessian products that a second stage adds to those of the first."""
+
+    iterations: int = 0
+    evaluations: int = 0
+    hessian_products: int = 0
+
+
+#: Nothing beside what the stage's account says.
+NO_WORK = Work()
+
+
+class FirstFit(Protocol):
+    """The fit of a first stage as a second stage sees it, and the two ways to go on from there."""
+
+    @property
+    def model(self) -> Model:
+        """The model, complete."""
+
+    @property
+    def dataset(self) -> Dataset:
+        """The samples."""
+
+    @property
+    def bound(self) -> BoundPolicy:
+        """The policy bound to them."""
+
+    @property
+    def selection(self) -> Selection:
+        """The drawn Z."""
+
+    @property
+    def problem(self) -> Problem:
+        """Model, samples and Z compiled."""
+
+    @property
+    def theta(self) -> FloatArray:
+        """The estimate (r,)."""
+
+    @property
+    def free(self) -> BoolArray:
+        """Which parameters (r,) are not fixed."""
+
+    @property
+    def penalty(self) -> Penalty:
+        """The penalties."""
+
+    @property
+    def random_state(self) -> int:
+        """The seed."""
+
+    def bind(self, policy: Policy) -> BoundPolicy:
+        """Another policy bound to the samples."""
+
+    def refined(
+        self,
+        second: SecondStage,
+        stage: StageFit,
+        work: Work = NO_WORK,
+        message: str = "",
+        first_theta: FloatArray | None = None,
+    ) -> Self:
+        """The fit with another estimate.
+
+        ``message`` and ``first_theta`` (r,) say how the first stage went, where the second makes that too.
+        """
+
+    def maximised(self, policy: Policy) -> Self:
+        """The optimum of another policy's objective, from the first estimate until the optimisation error is small."""
+
+
+F = TypeVar("F", bound=FirstFit)
+
+
+@dataclass(frozen=True)
+class TheorySetting:
+    """Where an asymptotic variance is computed: a model at θ, and how expectations are made.
+
+    ``method``, ``n_simulated`` and ``random_state`` are those of `asymptotics`, and ``of_policy`` is its result for a
+    policy of one stage.
+    """
+
+    model: FieldModel
+    theta: FloatArray
+    method: str
+    n_simulated: int
+    random_state: int
+    of_policy: Callable[[Policy], Asymptotics]
+
+
+class SecondStage(ABC):
+    """What refines the estimate of a first stage: a frozen dataclass whose fields are those of its text.
+
+    Attributes
+    ----------
+    examples : estimators with both stages, over which the contract tests run
+    first_word : the word that stands for the first stage, where that is no policy
+    fits_first : whether the first stage's policy is fitted before, or only compiled
+    takes_pieces : whether the samples may be in pieces, in files or on other machines
+    refused_options : options of `fit` that have no meaning here
+    account : the class of the account, for files; None where the result is an ordinary fit of another policy
+    """
+
+    examples: ClassVar[tuple[str, ...]] = ()
+    first_word: ClassVar[str] = ""
+    fits_first: ClassVar[bool] = True
+    takes_pieces: ClassVar[bool] = False
+    refused_options: ClassVar[tuple[str, ...]] = ()
+    account: ClassVar[Callable[..., StageAccount] | None] = None
+
+    @classmethod
+    def read(cls, reader: Reader) -> Self | None:
+        """The stage that the text after ``>>`` begins with, or None where that is none of this kind."""
+        del reader
+        return None
+
+    @classmethod
+    def of_policy(cls, policy: Policy) -> Self | None:
+        """The stage of a text that is a policy, or None where this kind is not for it."""
+        del policy
+        return None
+
+    def text(self, first: Policy) -> str:
+        """The estimator with both stages."""
+        return f"{first} >> {self}"
+
+    def check_options(self, first: Policy, options: Mapping[str, object]) -> None:
+        """Refuse options of `fit` that have no meaning here."""
+        for name in self.refused_options:
+            if options[name] is not None:
+                raise PolicyError(self.refusal(first, name))
+
+    def refusal(self, first: Policy, option: str) -> str:
+        """The sentence about an option that has no meaning here."""
+        return f"'{self.text(first)}' has no {option}. Leave {option} out, or fit '{first}' alone."
+
+    def evaluates(self, first: Policy) -> tuple[Policy, ...]:
+        """The policies that both stages evaluate: moment conditions take the conditional probabilities of the first."""
+        return first, first
+
+    def planned_policies(self, first: Policy) -> tuple[Policy, ...]:
+        """The policies whose moments a plan must know before."""
+        return (first,)
+
+    def condition_count(self, model: FieldModel, first: Policy) -> int:
+        """How many moment conditions it combines."""
+        del model
+        raise PolicyError(
+            f"'{self.text(first)}' has no fixed number of moment conditions; give a graph distance, as in "
+            f"'PL1 >> optimal(2)'."
+        )
+
+    @abstractmethod
+    def fit(self, first: F) -> F:
+        """The refined fit: ``first.refined(…)`` with a `StageFit`, or ``first.maximised(policy)``."""
+
+    @abstractmethod
+    def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
+        """The asymptotic variance, or PolicyError where it has none."""
+
+    @abstractmethod
+    def plan(self, first: Policy, setting: PlanSetting) -> PlannedStage:
+        """The stage at a pilot's θ; `StageSkippedError` where it cannot be planned or would take too long."""
+
+    @classmethod
+    def usual(
+        cls, first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[str, StageSkippedError]
+    ) -> Iterator[PlannedStage]:
+        """The stages of this kind that a plan compares without being asked.
+
+        They refine ``first``, or start from one of ``starts``; ``skipped`` gets those that are not planned.
+        """
+        del first, starts, setting, skipped
+        return iter(())
+
+
+@cache
+def second_stages() -> tuple[type[SecondStage], ...]:
+    """All kinds of second stages, found in the files of `fieldfit.refinement.stages`, by name."""
+    package = importlib.import_module("fieldfit.refinement.stages")
+    kinds = []
+    for entry in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{entry.name}")
+        kinds += [
+            value
+            for key, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, SecondStage) and key.lower() == entry.name
+        ]
+    return tuple(kinds)
+
+
+def field_samples(first: FirstFit, what: str) -> tuple[FieldModel, Table]:
+    """The model and samples of a first stage, if a second stage of moment conditions can be made for them."""
+    from fieldfit.data.samples import as_table
+
+    model, dataset = first.model.as_field(what), as_table(first.dataset)
+    if dataset.has_missing:
+        raise DataError(
+            f"{what} needs complete samples, and some values are missing. Drop or impute them, or use a policy whose "
+            f"likelihood sums them out: '{first.bound.policy} >> FL', or one stage."
+        )
+    refuse_l1(first, what)
+    return model, dataset
+
+
+def refuse_l1(first: FirstFit, what: str) -> None:
+    """PolicyError where the first stage has an L1 penalty."""
+    l1 = first.penalty.l1
+    if l1 is not None and np.any(l1[first.free] > 0):
+        raise PolicyError(
+            f"{what} has no L1 penalty: fit again without l1 and with the parameters fixed that l1 has set to 0."
+        )

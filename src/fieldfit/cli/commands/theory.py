@@ -61,8 +61,7 @@ def theory(
     from fieldfit.api.theory import asymptotics
     from fieldfit.cli.output import print_json, print_table
     from fieldfit.models.cost import sample_flops
-    from fieldfit.policies import as_estimator
-    from fieldfit.policies.stages import evaluated_policies
+    from fieldfit.refinement.staged import as_estimator, evaluated_policies
     from fieldfit.report.table import PlainTable
 
     limit_threads(threads)

@@ -24,14 +24,13 @@ from numpy.typing import NDArray
 
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
-from fieldfit.refinement.account import Account
 from fieldfit.refinement.conditions import NodeConditions, Sums
+from fieldfit.refinement.estimating import SampleConditions
 from fieldfit.refinement.model_moments import ModelMoments
 from fieldfit.refinement.points import is_exact
 from fieldfit.refinement.pseudo_inverse import bread_inverse
-from fieldfit.refinement.refined import Refined
+from fieldfit.refinement.refined import Account, Refined
 from fieldfit.refinement.regression import RIDGES, Weights, choose_weights, covariance_of, relative_variance
-from fieldfit.refinement.sample_conditions import SampleConditions
 from fieldfit.refinement.score_moments import ScoreMoments
 from fieldfit.refinement.score_moments import together as all_moments
 from fieldfit.refinement.stacking import Stack

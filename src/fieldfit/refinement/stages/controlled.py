@@ -8,7 +8,8 @@ together, which is Fisher's information where B is the full likelihood.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +17,85 @@ from numpy.typing import NDArray
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
-from fieldfit.policies.policy import BoundPolicy
+from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.refinement.conditions import Sums
+from fieldfit.refinement.optimal import refine
+from fieldfit.refinement.planned import PlanSetting, StageSkippedError
+from fieldfit.refinement.planned_conditions import PlannedConditions, field_rows, weighed_stage
+from fieldfit.refinement.refined import Account
+from fieldfit.refinement.second_stage import F, SecondStage, TheorySetting, field_samples
 from fieldfit.refinement.stacking import Stack
+from fieldfit.refinement.staged import Staged
+from fieldfit.refinement.stages.maximised import is_random, one_component
+from fieldfit.refinement.theory import optimal_asymptotics
 from fieldfit.types import FloatArray, IntArray, PolicyError
+from fieldfit.variance import Asymptotics
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 #: Numbers in a block of conditions: 16 MB.
 _BLOCK = 2_000_000
+
+
+@dataclass(frozen=True)
+class Controlled(SecondStage):
+    """A policy with one component for each sample, which is selected with a probability below 1."""
+
+    policy: Policy
+    examples: ClassVar[tuple[str, ...]] = ("PL1 >> 0.2*FL", "PL1 >> 0.5*FL/row")
+    account: ClassVar[type[Account]] = Account
+
+    def __str__(self) -> str:
+        return str(self.policy)
+
+    @classmethod
+    def of_policy(cls, policy: Policy) -> Controlled | None:
+        """The stage, for policies with a selection probability below 1."""
+        return cls(policy) if is_random(policy) else None
+
+    def evaluates(self, first: Policy) -> tuple[Policy, ...]:
+        """Both."""
+        return first, self.policy
+
+    def fit(self, first: F) -> F:
+        """With the drawn Z."""
+        model, dataset = field_samples(first, f"'{self.text(first.bound.policy)}'")
+        bound = self.policy.bind(model.structure(dataset))
+        given = control_stack(model, first.bound, bound)
+        stage = refine(
+            model,
+            dataset,
+            first.bound,
+            first.selection,
+            first.theta,
+            free=first.free,
+            precision=first.penalty.precision,
+            row_weight=dataset.sample_weight,
+            random_state=first.random_state,
+            given=given,
+            mask=given.mask(bound.draw(first.random_state, 0, dataset.n)),
+        )
+        return first.refined(self, stage)
+
+    def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
+        """The inverse information of the conditions."""
+        structure = setting.model.structure()
+        given = control_stack(setting.model, first.bind(structure), self.policy.bind(structure))
+        return optimal_asymptotics(first, setting, 1, given)
+
+    def plan(self, first: Policy, setting: PlanSetting) -> PlannedConditions:
+        """The conditions with their weights."""
+        staged = Staged(first, self)
+        model, rows = field_rows(staged, setting)
+        structure = model.structure(rows)
+        bound, second = first.bind(structure), self.policy.bind(structure)
+        try:
+            given = control_stack(model, bound, second)
+        except PolicyError as error:
+            raise StageSkippedError(f"{staged}: skipped. {error}") from error
+        return weighed_stage(staged, setting, bound, 1, second.draw(setting.random_state, 0, rows.n), given)
 
 
 class ControlConditions:
@@ -103,7 +172,17 @@ class ControlConditions:
             yield problem, scale
 
 
-def control_stack(model: FieldModel, first: BoundPolicy, second: BoundPolicy) -> Stack:
+@dataclass(frozen=True)
+class ControlStack(Stack):
+    """The conditions with the law of Z."""
+
+    def mask(self, selection: Selection) -> FloatArray:
+        """The columns 1 − Z, Z and Z (n, 3) of a drawn selection of the second policy."""
+        chosen = selection.parts[0].any_row(selection.n).astype(np.float64)
+        return np.stack([1 - chosen, chosen, chosen], axis=1)
+
+
+def control_stack(model: FieldModel, first: BoundPolicy, second: BoundPolicy) -> ControlStack:
     """The conditions with the law of Z; both policies must suit."""
     if not first.everything:
         raise PolicyError(
@@ -112,18 +191,10 @@ def control_stack(model: FieldModel, first: BoundPolicy, second: BoundPolicy) ->
         )
     lams = [float(np.ravel(lam)[0]) for lam in second.lams()]
     if len(lams) != 1 or second.families[0].size != 1:
-        raise PolicyError(
-            f"'{first.policy} >> {second.policy}': a random second stage has one component for each sample, such as 0.2*FL."
-        )
+        raise PolicyError(one_component(first.policy, second.policy))
     lam = lams[0]
     conditions = ControlConditions(model, first, second)
     mean = np.array([1 - lam, lam, lam])
     moment = np.diag(mean)
     moment[1, 2] = moment[2, 1] = lam
-    return Stack(conditions, conditions.score_coefficients.toarray(), mean, moment, 0)
-
-
-def control_mask(selection: Selection) -> FloatArray:
-    """The columns 1 − Z, Z and Z (n, 3) of a drawn selection."""
-    chosen = selection.parts[0].any_row(selection.n).astype(np.float64)
-    return np.stack([1 - chosen, chosen, chosen], axis=1)
+    return ControlStack(conditions, conditions.score_coefficients.toarray(), mean, moment, 0)

@@ -1,4 +1,4 @@
-"""``A >> optimal(d)`` in plans: its weights as a fit computes them, and the estimating functions that they make.
+"""Moment conditions in plans, such as ``A >> optimal(d)``: their weights as a fit computes them, and estimating functions.
 
 The estimate solves A ḡ(θ) = 0 with weights A of moment conditions g. To the comparison it is one more term whose scores
 are A g_i: their bread and meat, over all states or over the plan's samples, are moments like those of a composite
@@ -13,25 +13,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fieldfit.data.samples import Table
+from fieldfit.data.samples import Table, as_table
 from fieldfit.models.field import FieldModel
 from fieldfit.models.work import clock
-from fieldfit.policies import Optimal, Policy, Staged
 from fieldfit.policies.policy import BoundPolicy
+from fieldfit.policies.selection import Selection
+from fieldfit.refinement.estimating import SampleConditions
 from fieldfit.refinement.local import needs_local
 from fieldfit.refinement.model_moments import DRAWS_PER_CONDITION, FEWEST_DRAWS, MOST_DRAWS, NOISE
-from fieldfit.refinement.optimal import MOST_CONDITIONS, MOST_CONDITIONS_TRIED, SMALL_EXCESS, model_weights
+from fieldfit.refinement.optimal import MOST_CONDITIONS, MOST_CONDITIONS_TRIED, model_weights
 from fieldfit.refinement.planned import FirstStage, PlanSetting, StageSkippedError, StageWork
 from fieldfit.refinement.points import Points, drawn_points, is_exact
-from fieldfit.refinement.regression import RIDGES, WORTH, Weights
-from fieldfit.refinement.sample_conditions import SampleConditions
+from fieldfit.refinement.regression import RIDGES, Weights
 from fieldfit.refinement.score_moments import ScoreMoments, score_moments, together
 from fieldfit.refinement.stacking import Stack, stack
-from fieldfit.types import FloatArray
+from fieldfit.refinement.staged import Staged
+from fieldfit.types import FieldfitError, FloatArray
 from fieldfit.variance.mixture_moments import MixtureMoments
 
-#: Graph distances that are compared.
-_DISTANCES = (1, 2, 3)
 #: Newton steps of a second stage, which are sums over all samples; samples behind its derivatives and its acceptance.
 _NEWTON, _COMPARED = 5, 4_000
 #: Multiply–adds a second of factorisations, to predict what computing weights takes beside the moments; draws on which the
@@ -39,8 +38,8 @@ _NEWTON, _COMPARED = 5, 4_000
 _FACTORISED, _TIMED_DRAWS, _FIXED = 5e9, 1_000, 0.004
 
 
-class OptimalScores:
-    """The estimating functions A g_i of ``A >> optimal`` on some samples, as the moments take them.
+class ConditionScores:
+    """The estimating functions A g_i of moment conditions g on some samples, as the moments take them.
 
     ``bread`` is A E ∂g/∂θ under the model, or None where the samples do not follow it. Large weights that nearly cancel
     make its mean over a thousand samples noisy.
@@ -71,8 +70,8 @@ class OptimalScores:
 
 
 @dataclass(frozen=True)
-class PlannedOptimal:
-    """``A >> optimal(d)``; ``weight_seconds`` is what its weights take in a fit, ``first_flops`` A takes for a sample."""
+class PlannedConditions:
+    """Weighted conditions; ``weight_seconds`` is what their weights take in a fit, ``first_flops`` A takes for a sample."""
 
     staged: Staged
     stack: Stack
@@ -103,7 +102,7 @@ class PlannedOptimal:
         return self.weights.predicted
 
     @property
-    def limit(self) -> PlannedOptimal:
+    def limit(self) -> PlannedConditions:
         """Moments of its own: those of A g_i."""
         return self
 
@@ -112,10 +111,10 @@ class PlannedOptimal:
         bread = self.weights.matrix @ self.moments.K
         return (bread + bread.T) / 2, self.weights.matrix @ self.moments.V @ self.weights.matrix.T
 
-    def scores(self, *, follows_model: bool) -> OptimalScores:
+    def scores(self, *, follows_model: bool) -> ConditionScores:
         """A g_i on the plan's samples."""
         bread = -self.weights.matrix @ self.moments.K if follows_model else None
-        return OptimalScores(self.samples, self.weights.matrix, bread)
+        return ConditionScores(self.samples, self.weights.matrix, bread)
 
     def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
         """Computing weights, and a few sums over all samples, timed on the plan's."""
@@ -127,84 +126,77 @@ class PlannedOptimal:
         return StageWork(seconds, self.flops + self.first_flops * _NEWTON * n, _NEWTON)
 
 
-def plan_optimal(staged: Staged, setting: PlanSetting) -> PlannedOptimal:
-    """The stage with its weights, as a fit computes them."""
-    model, rows, theta, first, second = setting.model, setting.rows, setting.theta, staged.first, staged.second
-    assert isinstance(first, Policy)
-    assert isinstance(second, Optimal)
-    if not isinstance(model, FieldModel) or not isinstance(rows, Table):
-        raise StageSkippedError(f"{staged}: skipped, it is for fields with the same variables in every sample.")
+def plan_conditions(staged: Staged, setting: PlanSetting, distance: int | None) -> PlannedConditions:
+    """``A >> optimal(d)`` with its weights, as a fit computes them."""
+    model, rows = field_rows(staged, setting)
+    bound = staged.first.bind(model.structure(rows))
+    if needs_local(model, bound, distance):
+        raise StageSkippedError(f"{staged}: skipped, it has more than {MOST_CONDITIONS:,} conditions.")
+    return weighed_stage(staged, setting, bound, distance, bound.draw(setting.random_state, 0, rows.n))
+
+
+def field_rows(staged: Staged, setting: PlanSetting) -> tuple[FieldModel, Table]:
+    """The model and samples of a plan, if moment conditions can be made for them."""
+    try:
+        model, rows = setting.model.as_field(str(staged)), as_table(setting.rows)
+    except FieldfitError:
+        raise StageSkippedError(
+            f"{staged}: skipped, it is for fields with the same variables in every sample."
+        ) from None
     if rows.has_missing:
         raise StageSkippedError(f"{staged}: skipped, it needs complete samples.")
-    bound = first.bind(model.structure(rows))
-    if needs_local(model, bound, second.distance):
-        raise StageSkippedError(f"{staged}: skipped, it has more than {MOST_CONDITIONS:,} conditions.")
+    return model, rows
+
+
+def weighed_stage(
+    staged: Staged,
+    setting: PlanSetting,
+    bound: BoundPolicy,
+    distance: int | None,
+    selection: Selection,
+    given: Stack | None = None,
+) -> PlannedConditions:
+    """The stage of A's conditions, or of those that are given, with the drawn Z."""
+    model, rows = field_rows(staged, setting)
     first_flops = model.sample_flops(bound, rows)
-    draws = _draws(staged, second, setting, model, rows, bound, first_flops)
+    draws = None if setting.asked else _draws(staged, setting, model, rows, bound, distance, first_flops, given)
     began = clock()
     conditions, weights, halves, _ = model_weights(
-        model, theta, bound, distance=second.distance, dataset=rows, random_state=setting.random_state,
-        draws=draws, exact_ridge=RIDGES[0],
+        model, setting.theta, bound, distance=distance, dataset=rows, random_state=setting.random_state, draws=draws,
+        given=given, exact_ridge=RIDGES[0],
     )  # fmt: skip
     seconds = clock() - began
     if draws is not None:
         seconds *= _fit_draws(weights, halves) / draws
-    selection = bound.draw(setting.random_state, 0, rows.n)
-    return PlannedOptimal(
+    return PlannedConditions(
         staged=staged,
         stack=conditions,
         weights=weights,
         moments=together(halves),
         samples=SampleConditions(conditions.conditions, rows.codes, conditions.mask(selection)),
-        theta=theta,
+        theta=setting.theta,
         weight_seconds=seconds,
         first_flops=first_flops,
         states=model.n_states,
     )
 
 
-def distances(first: Policy, setting: PlanSetting, skipped: dict[str, StageSkippedError]) -> Iterator[PlannedOptimal]:
-    """``A >> optimal(d)`` for d = 1, 2, … while that reduces the predicted variance, as the default of a fit does.
-
-    The first that is skipped ends it, and ``skipped`` says why.
-    """
-    best, known = np.inf, None
-    for distance in _DISTANCES:
-        if known is not None:
-            model = known.conditions.model
-            if stack(model, first.bind(model.structure()), distance).conditions.size == known.conditions.size:
-                return
-        staged = Staged(first, Optimal(distance))
-        try:
-            stage = plan_optimal(staged, setting)
-        except StageSkippedError as reason:
-            skipped[str(staged)] = reason
-            return
-        if stage.predicted > best * (1 - WORTH):
-            return
-        best, known = stage.predicted, stage.stack
-        yield stage
-        if best < 1 + SMALL_EXCESS:
-            return
-
-
 def _draws(
     staged: Staged,
-    second: Optimal,
     setting: PlanSetting,
     model: FieldModel,
     rows: Table,
     bound: BoundPolicy,
+    distance: int | None,
     first_flops: float,
+    given: Stack | None,
 ) -> int | None:
     """How many draws the weights come from: as many as in a fit (None), or fewer where time is short."""
-    if setting.asked:
-        return None
     if setting.seconds_left() <= 0:
         raise StageSkippedError(f"{staged}: skipped, no time left in the pilot's share of the budget.", for_time=True)
-    conditions = stack(model, bound, second.distance or 1).conditions
+    conditions = (given or stack(model, bound, distance or 1)).conditions
     p, r = conditions.size, model.n_parameters
-    if second.distance is not None and second.distance > 1 and p > MOST_CONDITIONS_TRIED:
+    if distance is not None and distance > 1 and p > MOST_CONDITIONS_TRIED:
         raise StageSkippedError(f"{staged}: skipped, it has {p:,} conditions.")
     exact = is_exact(model)
     fewest = model.n_states if exact else float(FEWEST_DRAWS)

@@ -1,19 +1,18 @@
-"""Asymptotic theory of two-stage estimators at a given θ."""
+"""Asymptotic variance of estimators that combine moment conditions with optimal weights, at a given θ."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fieldfit.models.field import FieldModel
-from fieldfit.policies import Nodewise, Optimal, Policy, Simulated, Staged
-from fieldfit.refinement.control import control_stack
+from fieldfit.policies import Policy
 from fieldfit.refinement.optimal import model_weights
 from fieldfit.refinement.points import drawn_points, is_exact
 from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.regression import covariance_of
 from fieldfit.refinement.score_moments import score_moments
+from fieldfit.refinement.second_stage import TheorySetting
 from fieldfit.refinement.stacking import Stack
-from fieldfit.types import FloatArray, IdentifiabilityError, ModelError, PolicyError
+from fieldfit.types import FloatArray, IdentifiabilityError, ModelError
 from fieldfit.variance import Asymptotics
 from fieldfit.variance.moments import MOST_ENUMERATED_STATES
 
@@ -21,55 +20,12 @@ from fieldfit.variance.moments import MOST_ENUMERATED_STATES
 _ROUNDING = 1e-10
 
 
-def refined_asymptotics(
-    model: FieldModel,
-    theta: FloatArray,
-    staged: Staged,
-    formula: str,
-    method: str,
-    n_simulated: int,
-    random_state: int,
+def optimal_asymptotics(
+    first: Policy, setting: TheorySetting, distance: int | None, given: Stack | None = None
 ) -> Asymptotics:
-    """`asymptotics` of a policy with a second stage."""
-    from fieldfit.api.theory import asymptotics
-
-    if formula != "exact":
-        raise PolicyError(f"The formula {formula!r} of the paper knows no second stage; use formula='exact'.")
-    if isinstance(staged.second, Simulated):
-        raise PolicyError(
-            f"The variance of '{staged}' depends on the number of samples: n draws of the data and M of the model together "
-            f"have n·Cov = I⁻¹(1 + n/M). asymptotics of 'FL' gives I⁻¹."
-        )
-    if isinstance(staged.second, Policy):
-        bound = staged.second.bind(model.structure())
-        if bound.everything:
-            # Both stages have the same limit as the optimum of the second.
-            return asymptotics(
-                model, theta, staged.second, method=method, n_simulated=n_simulated, random_state=random_state
-            )
-        assert isinstance(staged.first, Policy)
-        given = control_stack(model, staged.first.bind(model.structure()), bound)
-        return _optimal(model, theta, staged.first, Optimal(1), method, n_simulated, random_state, given)
-    return _optimal(model, theta, staged.first, staged.second, method, n_simulated, random_state)
-
-
-def _optimal(
-    model: FieldModel,
-    theta: FloatArray,
-    first: Policy | Nodewise,
-    second: Optimal,
-    method: str,
-    n_simulated: int,
-    random_state: int,
-    given: Stack | None = None,
-) -> Asymptotics:
-    """``A >> optimal(d)``: the inverse information KᵀV⁻¹K of the stacked conditions, or of those that are given."""
-    distance = second.distance
-    if isinstance(first, Nodewise):
-        if distance is not None and distance > 1:
-            raise PolicyError("Nodewise has no instruments beyond the neighbours: write 'Nodewise >> optimal'.")
-        # To first order the separate estimates are linear in the scores, so the best combinations are the same.
-        first, distance = Policy.parse("PL1"), 1
+    """The inverse information KᵀV⁻¹K of a policy's conditions up to a graph distance, or of those that are given."""
+    model, theta, method = setting.model, setting.theta, setting.method
+    n_simulated, random_state = setting.n_simulated, setting.random_state
     bound = first.bind(model.structure())
     exact = is_exact(model, MOST_ENUMERATED_STATES)
     if method == "enumeration" and not exact:

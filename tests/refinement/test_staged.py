@@ -6,26 +6,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldfit.policies import Nodewise, Optimal, Policy, Simulated, Staged, as_estimator
+from fieldfit.policies import Policy
+from fieldfit.refinement.staged import Staged, as_estimator, as_second
+from fieldfit.refinement.stages.nodewise import Nodewise
+from fieldfit.refinement.stages.optimal import Optimal
+from fieldfit.refinement.stages.simulated import Simulated
 from fieldfit.types import PolicyError
 
 policies = st.sampled_from(
     ["PL1", "0.2*FL", "PL1 + 0.3*PL2@0.5", "Multinomial(0.6*PL1 + 0.4*PL2)", "Partition(2)"]
 ).map(Policy.parse)
-seconds = st.builds(Optimal, st.none() | st.integers(1, 9)) | st.builds(Simulated, st.integers(100, 10**6)) | policies
-staged = st.builds(Staged, policies, seconds) | st.builds(Staged, st.just(Nodewise()), st.builds(Optimal))
+seconds = (
+    st.builds(Optimal, st.none() | st.integers(1, 9))
+    | st.builds(Simulated, st.integers(100, 10**6))
+    | policies.map(as_second)
+)
+staged = st.builds(Staged, policies, seconds) | st.just(Staged(Policy.parse("PL1"), Nodewise()))
 
 
 @given(staged)
-def test_prints_back(one: Staged) -> None:
-    assert as_estimator(str(one)) == one
-    assert as_estimator(str(one).replace(" ", "")) == one
+def test_prints_back(estimator: Staged) -> None:
+    assert as_estimator(str(estimator)) == estimator
+    assert as_estimator(str(estimator).replace(" ", "")) == estimator
 
 
 def test_policies_of_one_stage_stay_policies() -> None:
     assert as_estimator("PL1 + 0.2*PL2") == Policy.parse("PL1 + 0.2*PL2")
-    one = Staged(Policy.parse("PL1"), Optimal(2))
-    assert as_estimator(one) is one
+    staged = Staged(Policy.parse("PL1"), Optimal(2))
+    assert as_estimator(staged) is staged
 
 
 @pytest.mark.parametrize(
@@ -43,6 +51,7 @@ def test_policies_of_one_stage_stay_policies() -> None:
         ("PL1 >> optimal 3", "end of the second stage"),
         ("PL1 >> Nodewise", "only be the first stage"),
         ("Nodewise >> FL", "has no meaning"),
+        ("Nodewise >> optimal(2)", "no instruments beyond the neighbours"),
         ("Nodewise", "several estimates"),
     ],
 )

@@ -1,0 +1,97 @@
+"""An objective near its optimum to second order, on which the steps of an optimiser are counted before a fit.
+
+The distance between a start and the optimum is drawn from their joint distribution, and the optimiser of a fit runs on the
+expansion until it would stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fieldfit.models.base import Problem
+from fieldfit.optim import Solution, minimise
+from fieldfit.refinement.statistical import StatisticalStop
+from fieldfit.types import FloatArray
+
+#: Most iterations of a fit.
+_MOST_ITERATIONS = 1000
+#: A penalty for each sample that keeps parameters finite that the samples do not determine, relative to the information.
+_RIDGE = 1e-4
+#: Gradient for each sample at which an optimiser stops in any case.
+_TOL = 1e-6
+
+
+def expanded_fit(
+    objective: ExpandedObjective,
+    problem: Problem,
+    start: FloatArray,
+    units: FloatArray | None,
+    seed: int,
+    tol: float | None = None,
+) -> Solution:
+    """The optimiser of a fit of ``problem`` on an expansion of its objective, with a statistical stop where tol is None."""
+    stop = StatisticalStop(objective, seed)
+    plain = problem.optimiser == "lbfgs"
+    solution = minimise(
+        objective.value_grad,
+        start,
+        hessian_product=objective.hessian_product,
+        hessian_diagonal=None if plain else objective.hessian_diagonal,
+        method="lbfgs" if plain else "auto",
+        history=6 if plain else None,
+        gtol=(_TOL if tol is None else tol) * objective.n,
+        max_iter=_MOST_ITERATIONS,
+        units=units,
+        callback=stop if tol is None else None,
+    )
+    return stop.judged(solution, _TOL * objective.n) if tol is None else solution
+
+
+@dataclass(frozen=True)
+class ExpandedObjective:
+    """An objective near its optimum at 0 to second order: bread J and meat K of ``n`` samples, and a penalty (r,)."""
+
+    J: FloatArray
+    K: FloatArray
+    n: int
+    precision: FloatArray | None
+
+    @cached_property
+    def _hessian(self) -> FloatArray:
+        ridge = _RIDGE * self.n * np.maximum(np.diag(self.J), 1e-300)
+        return np.asarray(
+            self.n * self.J + np.diag(ridge if self.precision is None else np.maximum(ridge, self.precision))
+        )
+
+    @cached_property
+    def _score_root(self) -> FloatArray:
+        return covariance_root(self.n * self.K)
+
+    def value_grad(self, x: FloatArray) -> tuple[float, FloatArray]:
+        """½ xᵀHx and Hx."""
+        slope = self._hessian @ x
+        return 0.5 * float(x @ slope), slope
+
+    def hessian_product(self, x: FloatArray, v: FloatArray) -> FloatArray:
+        """Hv."""
+        return np.asarray(self._hessian @ v)
+
+    def signed_score(self, x: FloatArray, random: np.random.Generator) -> FloatArray:
+        """A draw with the covariance nK."""
+        return np.asarray(self._score_root @ random.normal(size=len(x)))
+
+    @property
+    def hessian_diagonal(self) -> Callable[[FloatArray], FloatArray]:
+        """The diagonal of H."""
+        diagonal = np.diag(self._hessian).copy()
+        return lambda x: diagonal
+
+
+def covariance_root(matrix: FloatArray) -> FloatArray:
+    """A root of a symmetric matrix without its negative part."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))

@@ -1,0 +1,129 @@
+"""``A >> optimal`` and ``A >> optimal(d)``: A's scores and instruments up to graph distance d, with optimal weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fieldfit.models.field import FieldModel
+from fieldfit.policies import Policy
+from fieldfit.policies.text import Reader
+from fieldfit.refinement.local import needs_local, refine_locally
+from fieldfit.refinement.optimal import SMALL_EXCESS, refine
+from fieldfit.refinement.planned import PlanSetting, StageSkippedError
+from fieldfit.refinement.planned_conditions import PlannedConditions, plan_conditions
+from fieldfit.refinement.refined import Account
+from fieldfit.refinement.regression import WORTH
+from fieldfit.refinement.second_stage import F, SecondStage, StageFit, TheorySetting, field_samples
+from fieldfit.refinement.stacking import stack
+from fieldfit.refinement.staged import Staged
+from fieldfit.refinement.theory import optimal_asymptotics
+from fieldfit.types import PolicyError
+from fieldfit.variance import Asymptotics
+
+#: Graph distances that plans compare.
+_DISTANCES = (1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Optimal(SecondStage):
+    """``optimal`` or ``optimal(d)``; None lets the predicted variance choose the graph distance."""
+
+    distance: int | None = None
+    examples: ClassVar[tuple[str, ...]] = ("PL1 >> optimal", "PL1 >> optimal(2)", "0.7*PL1 + 0.3*PL2 >> optimal(1)")
+    account: ClassVar[type[Account]] = Account
+
+    def __post_init__(self) -> None:
+        if self.distance is not None and self.distance < 1:
+            raise PolicyError(f"optimal(d) needs a graph distance of at least 1; got {self.distance}.")
+
+    def __str__(self) -> str:
+        return "optimal" if self.distance is None else f"optimal({self.distance})"
+
+    @classmethod
+    def read(cls, reader: Reader) -> Optimal | None:
+        """``optimal`` with a graph distance in parentheses, or without."""
+        if reader.word() != "optimal":
+            return None
+        if not reader.accept("("):
+            return cls()
+        distance = reader.integer("a graph distance")
+        reader.expect(")", "that closes optimal(")
+        return cls(distance)
+
+    def condition_count(self, model: FieldModel, first: Policy) -> int:
+        """Those up to the graph distance, if that is given."""
+        if self.distance is None:
+            return super().condition_count(model, first)
+        return stack(model, first.bind(model.structure()), self.distance).conditions.size
+
+    def fit(self, first: F) -> F:
+        """With dense weights, or with local ones where there are too many conditions for a matrix."""
+        model, dataset = field_samples(first, f"'{self.text(first.bound.policy)}'")
+        stage: StageFit
+        if needs_local(model, first.bound, self.distance):
+            stage = refine_locally(
+                model,
+                dataset,
+                first.bound,
+                first.theta,
+                distance=self.distance,
+                free=first.free,
+                precision=first.penalty.precision,
+                row_weight=dataset.sample_weight,
+                random_state=first.random_state,
+            )
+        else:
+            stage = refine(
+                model,
+                dataset,
+                first.bound,
+                first.selection,
+                first.theta,
+                distance=self.distance,
+                free=first.free,
+                precision=first.penalty.precision,
+                row_weight=dataset.sample_weight,
+                random_state=first.random_state,
+                problem=first.problem,
+            )
+        return first.refined(self, stage)
+
+    def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
+        """The inverse information of the conditions."""
+        return optimal_asymptotics(first, setting, self.distance)
+
+    def plan(self, first: Policy, setting: PlanSetting) -> PlannedConditions:
+        """The conditions with their weights."""
+        return plan_conditions(Staged(first, self), setting, self.distance)
+
+    @classmethod
+    def usual(
+        cls, first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[str, StageSkippedError]
+    ) -> Iterator[PlannedConditions]:
+        """``optimal(d)`` for d = 1, 2, … while that reduces the predicted variance, as the default of a fit does.
+
+        The first that is skipped ends it.
+        """
+        del starts
+        best, known = np.inf, None
+        for distance in _DISTANCES:
+            if known is not None:
+                model = known.conditions.model
+                if stack(model, first.bind(model.structure()), distance).conditions.size == known.conditions.size:
+                    return
+            second = cls(distance)
+            try:
+                stage = second.plan(first, setting)
+            except StageSkippedError as reason:
+                skipped[second.text(first)] = reason
+                return
+            if stage.predicted > best * (1 - WORTH):
+                return
+            best, known = stage.predicted, stage.stack
+            yield stage
+            if best < 1 + SMALL_EXCESS:
+                return

@@ -1,0 +1,69 @@
+"""``A >> FL~M``: Fisher scoring on the full likelihood with M draws of the model (`scoring`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fieldfit.policies import Policy
+from fieldfit.policies.text import Reader
+from fieldfit.refinement.planned import PlannedStage, PlanSetting, StageSkippedError
+from fieldfit.refinement.scoring import ChainAccount, fisher_scoring
+from fieldfit.refinement.second_stage import F, SecondStage, TheorySetting, field_samples
+from fieldfit.types import PolicyError
+from fieldfit.variance import Asymptotics
+
+#: Draws at least.
+_FEWEST_DRAWS = 100
+
+
+@dataclass(frozen=True)
+class Simulated(SecondStage):
+    """``FL~M``: the full likelihood with M draws of the model in place of exact sums."""
+
+    draws: int
+    examples: ClassVar[tuple[str, ...]] = ("PL1 >> FL~2000",)
+    account: ClassVar[type[ChainAccount]] = ChainAccount
+
+    def __post_init__(self) -> None:
+        if self.draws < _FEWEST_DRAWS:
+            raise PolicyError(f"FL~M needs at least {_FEWEST_DRAWS} draws; got {self.draws}.")
+
+    def __str__(self) -> str:
+        return f"FL~{self.draws}"
+
+    @classmethod
+    def read(cls, reader: Reader) -> Simulated | None:
+        """``FL~`` and the number of draws."""
+        if reader.word() != "FL" or not reader.accept("~"):
+            return None
+        return cls(reader.integer("a number of draws"))
+
+    def evaluates(self, first: Policy) -> tuple[Policy, ...]:
+        """The first stage, and the full likelihood."""
+        return first, Policy.parse("FL")
+
+    def fit(self, first: F) -> F:
+        """Scoring steps with new draws each."""
+        model, dataset = field_samples(first, f"'{self.text(first.bound.policy)}'")
+        stage = fisher_scoring(
+            model,
+            dataset,
+            first.theta,
+            draws=self.draws,
+            free=first.free,
+            precision=first.penalty.precision,
+            random_state=first.random_state,
+        )
+        return first.refined(self, stage)
+
+    def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
+        """Refused: the variance depends on n."""
+        raise PolicyError(
+            f"The variance of '{self.text(first)}' depends on the number of samples: n draws of the data and M of the "
+            f"model together have n·Cov = I⁻¹(1 + n/M). asymptotics of 'FL' gives I⁻¹."
+        )
+
+    def plan(self, first: Policy, setting: PlanSetting) -> PlannedStage:
+        """Refused."""
+        raise StageSkippedError(f"'{self.text(first)}' cannot be planned.")
