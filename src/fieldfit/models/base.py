@@ -146,7 +146,7 @@ class Problem(ABC):
             first, number = equal
             summed = np.bincount(number, row_weight, len(first)).astype(np.float64)
             for start in range(0, len(first), size):
-                yield summed[start : start + size], self.scores_of(theta, first[start : start + size])
+                yield summed[start : start + size], self.family_scores_of(theta, first[start : start + size])
             return
         for start in range(0, self.n_samples, size):
             stop = min(start + size, self.n_samples)
@@ -158,9 +158,14 @@ class Problem(ABC):
         """The first sample of each class of samples that share their scores, and each sample's class; None: not joined."""
         return None
 
-    def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
+    def family_scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
         """`family_scores` of some samples; needed where `equal_samples` joins some."""
         return np.concatenate([self.family_scores(theta, row, row + 1) for row in rows.tolist()])
+
+    def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
+        """ψ of some samples (rows, n_parameters)."""
+        scores: FloatArray = np.einsum("ifr,f->ir", self.family_scores_of(theta, rows), self.betas)
+        return scores
 
     def family_statistics(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ψ_i^(f) ∘ ψ_i^(g), without β: the diagonals of the meat by pairs of families.

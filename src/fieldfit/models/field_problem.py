@@ -342,7 +342,7 @@ class FieldProblem(Problem):
         """Where that saves half: equal samples with equal whole rows of Z."""
         return equal_samples(self._codes, self._parts)
 
-    def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
+    def family_scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
         """Scores of some samples by family."""
         return self._scores(theta, rows)
 

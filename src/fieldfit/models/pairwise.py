@@ -391,7 +391,7 @@ class PairwiseProblem(Problem):
         """Where that saves half: equal samples with equal whole rows of Z."""
         return None if self._unit.inverse is None else equal_samples(self._bits, self._parts)
 
-    def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
+    def family_scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
         """Scores of some samples by family, without β."""
         codes = self._bits[rows]
         return self._scores(theta, codes, [self._score_layout(codes, _of_rows(part, rows)) for part in self._parts])
