@@ -50,7 +50,7 @@ def main() -> None:
         print(
             f"{name}: {model.n_parameters:,} parameters, PL1 {one:.1f} s, second stage {two:.1f} s, "
             f"{1e3 * two / model.n_parameters:.2f} ms for each parameter; squared error {ratio:.3f} times "
-            f"PL1's; graph distance {vars(refined.refinement.account)["distance"]}",
+            f"PL1's; graph distance {vars(refined.refinement.account)['distance']}",
             flush=True,
         )
 
