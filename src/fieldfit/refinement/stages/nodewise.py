@@ -95,7 +95,10 @@ class Nodewise(SecondStage):
 
     def plan(self, first: Policy, setting: PlanSetting) -> PlannedStage:
         """Refused."""
-        raise StageSkippedError(f"'{self.text(first)}' cannot be planned.")
+        raise StageSkippedError(
+            f"'{self.text(first)}' cannot be planned: the time of its separate fits is not known before they are made. Its "
+            f"variance is that of 'PL1 >> optimal(1)'."
+        )
 
 
 def _fit_node(
