@@ -67,5 +67,6 @@ class Simulated(SecondStage):
     def plan(self, first: Policy, setting: PlanSetting) -> PlannedStage:
         """Refused."""
         raise StageSkippedError(
-            f"'{self.text(first)}' cannot be planned: its variance depends on how well Gibbs chains mix, which only a fit tells."
+            f"'{self.text(first)}' cannot be planned: its variance depends on how well Gibbs chains mix, which is known "
+            f"only after a fit."
         )
