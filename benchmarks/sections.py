@@ -43,7 +43,8 @@ the evaluations that would take as long as the whole fit.""",
         "The environment variable `PLMC` has the path of a plmc binary.",
     ),
     "sizes": Section(
-        "Large pairwise fields: whole fits, memory and growth", ["sizes.py", "proteins", "sparse", "growth"]
+        "Large pairwise fields: whole fits, memory and growth",
+        ["sizes.py", "proteins", "samples", "sparse", "growth"],
     ),
     "solvers": Section(
         "L1 regressions against scikit-learn and skglm",
