@@ -89,8 +89,9 @@ def test_hypotheses(run, refused, nested):
     same = run("test", nested[0], "b:d == c:d", "--json").json
     assert same["p"] == pytest.approx(fit.wald_test({"b:d": 1, "c:d": -1}).p)
     assert run("test", nested[0], "b:d==0.5", "--json").json["p"] == pytest.approx(fit.wald_test("b:d", 0.5).p)
+    assert run("test", nested[0], "d:b == c:d", "--json").json["p"] == same["p"]
     assert same["caution"] is None
-    assert "does not name a parameter" in refused("test", nested[0], "b:z")
+    assert "does not name a parameter; the nearest names are 'b:d', 'b:c'" in refused("test", nested[0], "b:z")
     assert "where a number or a parameter should be" in refused("test", nested[0], "b:d==much")
 
 
@@ -154,3 +155,17 @@ def test_a_wald_test_with_few_samples_has_a_caution(run, tmp_path):
     assert "samples" in told
     assert told in run("test", saved, "a:b").out
     assert run("test", saved, "a:b", "--json").json["caution"] == told
+
+
+def test_show_has_effects_of_free_tables(run, tmp_path):
+    data, saved = tmp_path / "states.csv", tmp_path / "potts.ff"
+    states = np.random.default_rng(0).choice(["a", "b", "c"], (300, 3))
+    data.write_text("u,v,w\n" + "\n".join(map(",".join, states.tolist())) + "\n")
+    assert run("fit", "potts", data, "--out", saved).code == 0
+    ran = run("show", saved, "--rows", 4)
+    assert narrow(ran.out)
+    assert "Effects: each state compared with the first one." in ran.out
+    table = ff.load(saved).effects()
+    shown = run("show", saved, "--json").json["effect"]
+    assert [row["name"] for row in shown] == list(table.index)
+    assert [row["std_error"] for row in shown] == pytest.approx(list(table["std_error"]))

@@ -7,8 +7,9 @@ import pytest
 from oracle import joint_states
 
 import fieldfit as ff
+from fieldfit.api.identified import identified_table
 from fieldfit.models.effects import effects
-from fieldfit.types import ModelError
+from fieldfit.types import ModelError, SeparationWarning
 
 MODEL = ff.MarkovRandomField([2, 3, 2], [(0, 1), (2, 1), (0,), (0, 1, 2)])
 
@@ -86,3 +87,28 @@ def test_binary_couplings_are_their_own_corner_effects():
     assert table.loc["x0=1:x1=1", "std_error"] == pytest.approx(fit.standard_errors()[0])
     with pytest.raises(ModelError, match="'corner' or 'sum'"):
         fit.effects("middle")
+
+
+def test_effects_take_the_place_of_rows_without_errors():
+    potts = ff.Potts(3, 3)
+    x = potts.sample(np.random.default_rng(2).normal(0, 0.3, potts.n_parameters), 800, random_state=0).values
+    fit = ff.fit(potts, x, "PL1")
+    table = identified_table(fit)
+    assert table.index.name == "effect"
+    assert table.equals(fit.effects())
+    text = fit.summary(rows=3)
+    assert "the table has effects" in text
+    assert "NaN" not in text
+    assert f"and {len(table) - 3} more (fit.effects() has all)" in text
+    assert "effect" in fit._repr_html_()
+    # With a penalty every parameter has an error; shared parameters are few, and their effects would be many.
+    for other in (ff.fit(potts, x, "PL1", sigma2=1.0), ff.fit(ff.Potts(3, 3, tied=True), x, "PL1")):
+        assert identified_table(other).index.name == "parameter"
+
+
+def test_effects_stay_away_where_they_say_no_more():
+    """A coupling at infinity is one in either coding."""
+    model = ff.BoltzmannMachine(2)
+    with pytest.warns(SeparationWarning):
+        fit = ff.fit(model, [[0, 0], [0, 1], [1, 0]] * 20, "PL1")
+    assert identified_table(fit).index.name == "parameter"

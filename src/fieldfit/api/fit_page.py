@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
+from fieldfit.api.identified import identified_table
 from fieldfit.api.moments import compare_moments
 from fieldfit.api.summary import cautions_of, course
 from fieldfit.planner.result import add_plan
@@ -77,10 +78,16 @@ def plan_for(fit: Fit, budget: str | None, random_state: int = 0) -> Plan:
 
 def _add_coefficients(page: Page, fit: Fit, level: float) -> None:
     page.heading("Estimates")
-    names = fit.model.parameter_names
+    names: Sequence[str] = fit.model.parameter_names
+    marks = ["0 (l1)" if zero else "" if free else "fixed" for zero, free in zip(fit.zeroed, fit.free, strict=True)]
     known = fits_matrices(fit) and (fit.prepared is not None or fit.saved.moments is not None)
     if known:
-        frame = fit.table(level)
+        frame = identified_table(fit, level)
+        if frame.index.name == "effect":
+            page.note(
+                "Single parameters are not identified. These are effects: each state compared with the first one."
+            )
+            names, marks = list(frame.index), [""] * len(frame)
         columns = (frame[name].to_numpy() for name in ("estimate", "std_error", "lower", "upper"))
         estimate, error, lower, upper = columns
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -94,7 +101,6 @@ def _add_coefficients(page: Page, fit: Fit, level: float) -> None:
         error = lower = upper = np.full(len(names), np.nan)
         size = np.abs(estimate)
     order = np.argsort(-size, kind="stable")[:_MOST_COEFFICIENTS]
-    zeroed = fit.zeroed
     rows = [
         Coefficient(
             str(names[int(k)]),
@@ -102,7 +108,7 @@ def _add_coefficients(page: Page, fit: Fit, level: float) -> None:
             float(error[k]),
             float(lower[k]),
             float(upper[k]),
-            "0 (l1)" if zeroed[k] else "" if fit.free[k] else f"{estimate[k]:+.4f} (fixed)",
+            f"{estimate[k]:+.4f} (fixed)" if marks[k] == "fixed" else marks[k],
         )
         for k in order
     ]

@@ -390,6 +390,8 @@ class StandardErrors(FitState):
     ) -> Axes:
         """Draw the estimates with their confidence intervals. `table` has the same numbers.
 
+        Free tables, whose single parameters are not identified, have their `effects` drawn instead.
+
         Parameters
         ----------
         %(level)s
@@ -410,10 +412,12 @@ class StandardErrors(FitState):
         %(fit)s
         >>> fit.plot_coefficients().figure.savefig("coefficients.png")
         """
+        from fieldfit.api.identified import identified_table
         from fieldfit.report.coefficients import plot_coefficients
 
         axis = f"estimate and {level:.0%} confidence interval ({kind}), {self.estimator}"
-        return plot_coefficients(self.table(level, kind, parameters), most=most, axis=axis, ax=ax)
+        frame = identified_table(self, level, kind) if parameters is None else self.table(level, kind, parameters)
+        return plot_coefficients(frame, most=most, axis=axis, ax=ax)
 
     @cached_property
     def _without_pull(self) -> Self:

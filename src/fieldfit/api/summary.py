@@ -10,12 +10,15 @@ import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.cautions import few_samples, held_by_penalty, no_spread, pull_of, under_model
+from fieldfit.api.identified import identified_table
 from fieldfit.report.shown import first_rows, frame_rows
 from fieldfit.report.table import PlainTable
 from fieldfit.variance import DenseAccuracy
 from fieldfit.words import counted, sentence
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fieldfit.api.accuracies import Kind
     from fieldfit.api.result import Fit
 
@@ -51,15 +54,16 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
         return "\n".join(lines)
     accuracy = fit.dense_accuracy(kind)
     lines += _meaning(fit, accuracy, kind)
+    frame = identified_table(fit, level, kind)
+    lines += _not_identified(accuracy, str(frame.index.name))
     lines.append(f"lower and upper: {100 * level:g}% confidence intervals; largest abs(z) first")
-    frame = fit.table(level, kind)
     largest = frame.reindex(frame["z"].abs().sort_values(ascending=False, na_position="last").index)
     shown = largest.head(rows).map(lambda value: "NaN" if np.isnan(value) else f"{value:.4f}")
     zeroed = {name for name, zero in zip(fit.model.parameter_names, fit.zeroed, strict=True) if zero}
     shown["estimate"] = ["0 (l1)" if name in zeroed else text for name, text in shown["estimate"].items()]
     lines += ["", shown.to_string()]
     if len(frame) > rows:
-        lines.append(f"… and {len(frame) - rows} more (fit.table() has all)")
+        lines.append(f"… and {len(frame) - rows} more ({_all_rows(frame)} has all)")
     return "\n".join(lines)
 
 
@@ -74,12 +78,12 @@ def summary_html(fit: Fit, errors: bool, rows: int = 20) -> str:
     text = f"<p>{text}</p>" + (f"<ul>{said}</ul>" if said else "")
     if not errors or (fit.prepared is None and fit.saved.moments is None):
         return text
-    frame = fit.table()
+    frame = identified_table(fit)
     frame = frame.reindex(frame["z"].abs().sort_values(ascending=False, na_position="last").index)
-    columns = ("parameter", *frame.columns)
+    columns = (str(frame.index.name), *frame.columns)
     formats = ("", ".4f", ".4f", ".2f", ".2g", ".4f", ".4f")
     table = PlainTable("Largest abs(z) first", columns, frame_rows(frame), formats=formats)
-    return text + first_rows(table, rows).to_html().replace("to_frame()", "fit.table()")
+    return text + first_rows(table, rows).to_html().replace("to_frame()", _all_rows(frame))
 
 
 def course(fit: Fit) -> list[str]:
@@ -161,14 +165,27 @@ def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
         lines.append(
             "L1: estimates at or near 0 are not normally distributed, and their intervals are only approximate"
         )
-    lost = int(np.isnan(accuracy.variances()).sum())
-    if lost:
-        lines.append(
-            f"{lost} parameters are not identified individually ({accuracy.bread.nullity} directions of θ change "
-            f"nothing in these data): NaN below; functions of θ that are identified have standard errors, see "
-            f"fit.functional"
-        )
     return lines
+
+
+def _not_identified(accuracy: DenseAccuracy, shown: str) -> list[str]:
+    """How many parameters the data do not determine one by one, and what the table has in their place."""
+    lost = int(np.isnan(accuracy.variances()).sum())
+    if not lost:
+        return []
+    instead = {
+        "effect": "the table has effects, which are identified: each state compared with the first one (fit.effects)",
+        "parameter": "NaN below; functions of θ that are identified have standard errors, see fit.functional",
+    }
+    return [
+        f"{lost} parameters are not identified individually ({accuracy.bread.nullity} directions of θ change nothing in "
+        f"these data): {instead[shown]}"
+    ]
+
+
+def _all_rows(frame: pd.DataFrame) -> str:
+    """The call that gives the whole table."""
+    return "fit.effects()" if frame.index.name == "effect" else "fit.table()"
 
 
 def _way_to_theta0(accuracy: DenseAccuracy) -> str:

@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldfit.api.cautions import few_samples, held_by_penalty, no_spread
+from fieldfit.api.identified import identified_table
 from fieldfit.api.summary import course
 from fieldfit.cli.output import print_table, say
+from fieldfit.cli.saved import records
 from fieldfit.cli.weighting import print_weights
 from fieldfit.report.table import PlainTable
 from fieldfit.types import FieldfitError, Plain
 from fieldfit.words import counted
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fieldfit.api.result import Fit
 
 
 def fit_document(fit: Fit, warned: Sequence[str] = (), path: Path | None = None, level: float = 0.95) -> Plain:
-    """The report and every parameter with its standard error, or null where that is not known."""
+    """The report and every parameter with its standard error, or null where that is not known; effects of free tables."""
     errors, interval = accuracy(fit, level)
     z, p = z_and_p(fit, errors)
     parameters = [
@@ -39,6 +43,8 @@ def fit_document(fit: Fit, warned: Sequence[str] = (), path: Path | None = None,
         }
         for place, name in enumerate(fit.parameter_names)
     ]
+    frame = _frame(fit, level)
+    effects = records(frame, "name") if frame.index.name == "effect" else None
     return {
         **fit.report(),
         "file": None if path is None else str(path),
@@ -46,6 +52,7 @@ def fit_document(fit: Fit, warned: Sequence[str] = (), path: Path | None = None,
         "level": level,
         "warnings": list(warned),
         "parameter": parameters,
+        "effect": effects,
     }
 
 
@@ -91,7 +98,7 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> Non
         say(textwrap.fill(fit.runaway, 80))
     if fit.penalised:
         say("penalised: estimates and intervals are shrunk towards 0")
-    if rows and few_samples(fit, "robust") and np.isfinite(accuracy(fit, level)[0]).any():
+    if rows and few_samples(fit, "robust") and _frame(fit, level)["std_error"].notna().any():
         what = "few samples per parameter" if fit.size.groups is None else "few groups"
         say(f"{what}: standard errors may be too small")
     if rows and no_spread(fit, "robust"):
@@ -114,31 +121,46 @@ def parameter_rows(fit: Fit, rows: int) -> list[tuple[str, float]]:
     return [(fit.parameter_names[place], float(fit.theta[place])) for place in places]
 
 
+def _frame(fit: Fit, level: float) -> pd.DataFrame:
+    """Estimates with errors and tests: effects where single parameters are not identified; NaN where errors are unknown."""
+    import pandas as pd
+
+    try:
+        return identified_table(fit, level)
+    except FieldfitError:
+        frame = pd.DataFrame(np.nan, fit.parameter_names, ["estimate", "std_error", "z", "p", "lower", "upper"])
+        return frame.rename_axis("parameter").assign(estimate=fit.theta)
+
+
 def parameter_table(fit: Fit, rows: int, order: str, level: float) -> PlainTable:
-    """The first ``rows`` parameters in this order: largest |z|, largest |estimate|, by name, or as in the model."""
-    errors, interval = accuracy(fit, level)
-    known = np.isfinite(errors)
-    z, p = z_and_p(fit, errors)
-    names = fit.parameter_names
+    """The first ``rows`` parameters or effects in this order: largest |z| or |estimate|, by name, or as in the model."""
+    frame = _frame(fit, level)
+    estimate, z = (frame[name].to_numpy() for name in ("estimate", "z"))
+    known = np.isfinite(frame["std_error"].to_numpy())
+    names = list(frame.index)
     if order == "z" and known.any():
         places = np.argsort(-np.nan_to_num(np.abs(z), nan=-1.0), kind="stable")
     elif order in ("z", "estimate"):
-        places = np.argsort(-np.abs(fit.theta), kind="stable")
+        places = np.argsort(-np.abs(estimate), kind="stable")
     elif order == "name":
         places = np.array(sorted(range(len(names)), key=names.__getitem__))
     else:
         places = np.arange(len(names))
-    shown = tuple(
-        (names[k], *map(float, (fit.theta[k], errors[k], z[k], p[k], interval[k, 0], interval[k, 1])))
-        for k in places[:rows]
-    )
+    shown = tuple((names[k], *map(float, frame.iloc[k])) for k in places[:rows])
     notes = []
+    if frame.index.name == "effect":
+        notes.append("Effects: each state compared with the first one. Single parameters are not identified.")
     if len(names) > rows:
         notes.append(f"… and {len(names) - rows:,} more (--rows, --json).")
     if not known.any():
-        notes.append("Standard errors are not known: the file was saved without them (more than 1,000 parameters).")
+        without = fit.prepared is None and fit.saved.moments is None
+        notes.append(
+            "Standard errors are not known: the file was saved without them (more than 1,000 parameters)."
+            if without
+            else "No parameter has a standard error: single parameters are not identified."
+        )
         return PlainTable(
             "", ("parameter", "estimate"), tuple(row[:2] for row in shown), " ".join(notes), ("", ".4f")
         )
-    columns = ("parameter", "estimate", "std. error", "z", "p", f"{100 * level:g}% from", "to")
+    columns = (str(frame.index.name), "estimate", "std. error", "z", "p", f"{100 * level:g}% from", "to")
     return PlainTable("", columns, shown, " ".join(notes), ("", ".4f", ".4f", ".2f", ".2g", ".4f", ".4f"))

@@ -88,11 +88,12 @@ def _draw_coefficients(fit: Fit, level: float, folder: Path) -> list[str]:
     mpl.use("Agg", force=False)
     import matplotlib.pyplot as plt
 
+    from fieldfit.api.identified import identified_table
     from fieldfit.cli.saved import write_picture
 
     axes = fit.plot_coefficients(level)
     try:
-        return write_picture(axes.figure, fit.table(level), folder, "coefficients")
+        return write_picture(axes.figure, identified_table(fit, level), folder, "coefficients")
     finally:
         plt.close(axes.figure)  # type: ignore[arg-type]
 

@@ -38,17 +38,17 @@ def wald(
 
 def parse_hypotheses(texts: Sequence[str], names: Sequence[str]) -> tuple[list[dict[str, float]], list[float]]:
     """Each text as coefficients of parameters and the value that their sum has under the hypothesis."""
+    from fieldfit.named import nearest_names
     from fieldfit.types import ModelError
 
     known = set(names)
     rows: list[Plain] = []
     values: list[float] = []
     for text in texts:
-        left, equals, right = (part.strip() for part in text.partition("=="))
+        left, equals, right = (_in_order(part.strip(), known) for part in text.partition("=="))
         for name in [left] if not equals or right not in known else [left, right]:
             if name not in known:
-                shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
-                raise ModelError(f"The hypothesis {text!r} does not name a parameter; the parameters are {shown}.")
+                raise ModelError(f"The hypothesis {text!r} does not name a parameter; {nearest_names(name, names)}.")
         if right in known:
             rows.append({left: 1.0, right: -1.0})
             values.append(0.0)
@@ -62,6 +62,13 @@ def parse_hypotheses(texts: Sequence[str], names: Sequence[str]) -> tuple[list[d
             ) from None
         rows.append({left: 1.0})
     return rows, values
+
+
+def _in_order(name: str, known: set[str]) -> str:
+    """A pair as the model names it, in whichever order it is given."""
+    from fieldfit.named import turned
+
+    return turned(name) if name not in known and turned(name) in known else name
 
 
 def register(app: typer.Typer) -> None:
