@@ -231,7 +231,7 @@ def test_refusals(refused, run, model, train, tmp_path, votes, saved):
     assert "neither a preset" in refused("fit", "crf", train, "--features", "nonsense")
     assert "--sigma2" in refused("fit", "crf", train, "--sigma2", "much")
     assert "PL" in refused("fit", "crf", train, "--policy", "PLx")
-    assert "not a chain CRF" in refused("predict", saved, train)
+    assert "needs a chain CRF" in refused("predict", saved, train)
     assert "does not exist" in refused("predict", model, train, "--out", tmp_path / "none" / "x")
     assert "--nbest" in refused("predict", model, train, "--nbest", 2, "--marginals")
     assert str(tmp_path / "missing.txt") in refused("fit", "crf", tmp_path / "missing.txt")

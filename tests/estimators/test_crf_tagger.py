@@ -416,7 +416,7 @@ def test_a_loaded_tagger_fits_again_as_before(toy, options, tmp_path):
 def test_files_that_are_no_taggers_are_refused(toy, tmp_path):
     path = tmp_path / "field.ff"
     ff.fit(ff.BoltzmannMachine(2), [[0, 1], [1, 1], [1, 0], [0, 0]]).save(path)
-    with pytest.raises(FileFormatError, match="not a chain CRF"):
+    with pytest.raises(ModelError, match="needs a chain CRF"):
         ff.CRFTagger.load(path)
     from dataclasses import replace
 

@@ -194,6 +194,10 @@ def test_what_a_model_tells_of_itself():
     field, conditional = EXAMPLES["mrf"]
     assert field.model.joint
     assert not conditional.model.joint
+    assert field.model.as_field("Sampling") is field.model
+    assert field.model.symbol_chain is None
+    with pytest.raises(ModelError, match="A tagger needs a chain CRF"):
+        field.model.as_crf("A tagger")
     table = field.model.all_samples(24)
     assert table.codes.tolist() == [list(state) for state in np.ndindex(2, 3, 2, 2)]
     assert field.model.all_samples(23) is None
@@ -205,6 +209,10 @@ def test_what_a_model_tells_of_itself():
     for example in (*EXAMPLES["chain_crf"], *EXAMPLES["boltzmann_chain"]):
         model, sequences = example.model, example.samples(5)
         assert not model.joint
+        assert model.mean_groups is None
+        assert model.symbol_chain is (model if example in EXAMPLES["boltzmann_chain"] else None)
+        with pytest.raises(ModelError, match="Sampling is for fields"):
+            model.as_field("Sampling")
         assert model.all_samples(10**9) is None
         assert model.expected_states(np.zeros(model.n_parameters), sequences, 10**9) is None
         with pytest.raises(ModelError, match="with the encoder of its tagger"):

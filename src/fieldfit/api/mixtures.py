@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from fieldfit.api.theory import asymptotics
 from fieldfit.data.samples import Table
+from fieldfit.models.base import check_model
 from fieldfit.models.cost import family_flops
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy, as_policy
@@ -154,7 +155,8 @@ def family_mixtures(model: FieldModel, theta: ArrayLike, families: Sequence[str]
     >>> mixtures.efficiencies(np.eye(2), np.ones((2, 2)))["root"].round(3)
     array([1.143, 1.   ])
     """
-    _check_field(model, "family_mixtures")
+    check_model(model, "family_mixtures")
+    model = model.as_field("family_mixtures")
     policies = _single_terms(families)
     vector = model.check_theta(theta)
     theory = asymptotics(model, vector, policies[0], method="enumeration")
@@ -171,11 +173,6 @@ def family_mixtures(model: FieldModel, theta: ArrayLike, families: Sequence[str]
     moments = MixtureMoments.enumerated(policies, structure, lambda z: model.compile(table, z), vector, probability)
     flops = [float(component_flops(model, policy) @ policy.bind(structure).mean()) for policy in policies]
     return FamilyMixtures(moments, np.array(flops), theory.mle_covariance)
-
-
-def _check_field(model: object, what: str) -> None:
-    if not isinstance(model, FieldModel):
-        raise ModelError(f"{what} needs a field, such as a BoltzmannMachine; got {type(model).__name__}.")
 
 
 def _single_terms(families: Sequence[str]) -> list[Policy]:
@@ -214,9 +211,12 @@ def component_flops(model: FieldModel, policy: Policy | str) -> FloatArray:
     >>> ff.component_flops(ff.BoltzmannMachine(3), "PL1 + PL2").tolist()
     [7.0, 7.0, 7.0, 13.0, 13.0, 13.0]
     """
-    _check_field(model, "component_flops")
+    check_model(model, "component_flops")
+    model = model.as_field("component_flops")
     bound = as_policy(policy).bind(model.structure())
-    return np.concatenate([np.broadcast_to(family_flops(model, own), (own.size or 1,)) for own in bound.families])
+    return np.concatenate(
+        [np.broadcast_to(family_flops(model, family), (family.size or 1,)) for family in bound.families]
+    )
 
 
 def condition_count(model: FieldModel, estimator: Staged | str) -> int:
@@ -240,7 +240,8 @@ def condition_count(model: FieldModel, estimator: Staged | str) -> int:
     >>> ff.condition_count(ff.BoltzmannMachine.grid(3, 3), "PL1 >> optimal(1)")
     24
     """
-    _check_field(model, "condition_count")
+    check_model(model, "condition_count")
+    model = model.as_field("condition_count")
     staged = as_estimator(estimator)
     if isinstance(staged, Staged):
         return staged.second.condition_count(model, staged.first)

@@ -69,9 +69,9 @@ def compare_moments(fit: FitState, *, draws: int = 4000, random_state: int = 0) 
     dataset = fit.needed.dataset
     if isinstance(dataset, Sequences):
         return _label_moments(fit, dataset, random_state)
-    if not isinstance(dataset, Table) or not isinstance(fit.model, FieldModel):
+    if not isinstance(dataset, Table):
         return []
-    model, codes = fit.model, dataset.codes
+    model, codes = fit.model.as_field("A comparison of moments"), dataset.codes
     if model.observed:
         drawn = model.simulate(dataset, fit.theta, random_state).codes
     else:
@@ -189,16 +189,18 @@ def runaway(fit: FitState) -> str:
     Checked are fields with parameters for the states of each variable, which may be shared (`mean_groups`); others need not
     have the data's means. Fields of few variables are not checked, nor those for which it would take long.
     """
-    model = fit.model
-    if not isinstance(model, FieldModel) or model.observed or fit.prepared is None:
+    if fit.prepared is None or not fit.model.joint:
         return ""
-    dataset, groups = fit.prepared.dataset, model.mean_groups
-    if not isinstance(dataset, Table) or model.m < _FEWEST_VARIABLES or groups is None:
+    groups = fit.model.mean_groups
+    if groups is None or len(groups) < _FEWEST_VARIABLES:
         return ""
-    found = _model_means(fit, model, dataset)
-    if found is None:
+    model, dataset = fit.model.as_field("A comparison of means"), fit.prepared.dataset
+    if not isinstance(dataset, Table):
         return ""
-    drawn, chains, how = found
+    model_means = _model_means(fit, model, dataset)
+    if model_means is None:
+        return ""
+    drawn, chains, how = model_means
     names, means, drawn, members = _by_group(
         model, groups, _means(model, dataset.codes, dataset.sample_weight), drawn
     )

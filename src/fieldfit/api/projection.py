@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldfit.data.samples import Table
+from fieldfit.models.base import Model
 from fieldfit.models.field import FieldModel
 from fieldfit.models.identification import check_identified
 from fieldfit.objective import Objective
@@ -201,8 +202,8 @@ def project(
 
 
 def _probabilities(model: FieldModel, distribution: object, codes: Int32Array) -> FloatArray:
-    if isinstance(distribution, tuple) and len(distribution) == 2 and isinstance(distribution[0], FieldModel):
-        other, theta = distribution
+    if isinstance(distribution, tuple) and len(distribution) == 2 and isinstance(distribution[0], Model):
+        other, theta = distribution[0].as_field("The distribution to project"), distribution[1]
         if other.graph.cardinalities != model.graph.cardinalities or other.observed:
             raise ModelError(
                 f"The other model's variables have {other.graph.cardinalities} states, this model's "

@@ -76,10 +76,9 @@ def load_labeller(path: Path) -> CRFTagger | SymbolTagger:
     from fieldfit.api.files import load
     from fieldfit.estimators.crf_tagger import CRFTagger
     from fieldfit.estimators.symbol_tagger import SymbolTagger
-    from fieldfit.models.boltzmann_chain import BoltzmannChain
 
     fitted = load(path)
-    return SymbolTagger(fitted) if isinstance(fitted.model, BoltzmannChain) else CRFTagger.load(path)
+    return CRFTagger.from_fit(fitted) if fitted.model.symbol_chain is None else SymbolTagger(fitted)
 
 
 def as_sigma2(text: str) -> Any:

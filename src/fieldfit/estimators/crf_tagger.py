@@ -551,10 +551,8 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         >>> ff.CRFTagger.from_fit(tagger.fit_).predict([["the", "cat"]])
         [['D', 'N']]
         """
-        if not isinstance(fitted.model, ChainCRF):
-            raise FileFormatError(f"The model is of the kind {fitted.model.kind!r}, not a chain CRF.")
+        model = fitted.model.as_crf("A CRFTagger")
         cls._needed(fitted.encoder)
-        model = fitted.model
         sigma2 = float(fitted.sigma2[0]) if fitted.sigma2.size and np.isfinite(fitted.sigma2[0]) else None
         spec = getattr(fitted.encoder, "spec", None)
         tagger = cls(

@@ -167,8 +167,7 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
                 max_iter=self.max_iter,
                 progress=self.verbose,
             )
-        assert isinstance(self.fit_.model, FieldModel)
-        self.model_: FieldModel = self.fit_.model
+        self.model_: FieldModel = self.fit_.model.as_field("PairwiseField")
         self.n_iter_ = self.fit_.iterations
         return self
 

@@ -9,7 +9,6 @@ from fieldfit import _kernels
 from fieldfit.api.result import Fit
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.encoders import Encoder
-from fieldfit.models.chain_crf import ChainCRF
 
 #: The compiled taggers of fits that are still in use, by identity; None: this fit cannot have one.
 _TAGGERS: dict[int, _kernels.SentenceTagger | None] = {}
@@ -27,9 +26,9 @@ def tag_single(fit: Fit, encoder: Encoder, classes: list[Any], sentence: Any) ->
 
 
 def _compiled(fit: Fit, encoder: Encoder, classes: list[Any]) -> _kernels.SentenceTagger | None:
-    model = fit.model
-    if not isinstance(model, ChainCRF) or not isinstance(encoder, AttributeEncoder):
+    if not isinstance(encoder, AttributeEncoder):
         return None
+    model = fit.model.as_crf("A tagger")
     layout = model.layout
     if (
         layout.triples is not None

@@ -32,7 +32,8 @@ class SymbolTagger:
     """A fitted Boltzmann chain that reads columns of text. Make one with `train` or `load`."""
 
     def __init__(self, fit: Fit) -> None:
-        if not isinstance(fit.model, BoltzmannChain):
+        model = fit.model.symbol_chain
+        if model is None:
             raise ModelError(f"A SymbolTagger holds a Boltzmann chain; this fit is of the kind {fit.model.kind!r}.")
         if not isinstance(fit.encoder, ColumnEncoder):
             raise FileFormatError(
@@ -40,7 +41,7 @@ class SymbolTagger:
                 "`fieldfit fit boltzmann-chain`."
             )
         self.fit_ = fit
-        self.model_ = fit.model
+        self.model_ = model
         self.encoder_ = fit.encoder
         self.classes_ = list(fit.encoder.labels)
         self.n_iter_ = fit.iterations

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from fieldfit.inference.ragged import Ragged
+    from fieldfit.models.boltzmann_chain import BoltzmannChain
     from fieldfit.models.chain_crf import ChainCRF
     from fieldfit.models.couplings import Couplings
     from fieldfit.models.field import FieldModel
@@ -301,6 +302,7 @@ QUESTIONS = frozenset(
         "determined_contrasts",
         "expected_states",
         "located_scores",
+        "mean_groups",
         "never_varying",
         "outline",
         "read_file",
@@ -311,6 +313,7 @@ QUESTIONS = frozenset(
         "state_functions",
         "statistics",
         "states_at_once",
+        "symbol_chain",
         "weighted_samples",
         "with_input_names",
     }
@@ -507,6 +510,20 @@ class Model(ABC):
     def as_crf(self, what: str) -> ChainCRF:
         """The model as a chain CRF; ModelError, about ``what``, where it is none."""
         raise ModelError(f"{what} needs a chain CRF; this model is of the kind {self.kind!r}.")
+
+    @property
+    def symbol_chain(self) -> BoltzmannChain | None:
+        """The model as a chain of labels with one symbol each, from which labels are predicted; None where it is none."""
+        return None
+
+    @property
+    def mean_groups(self) -> IntArray | None:
+        """A number for each variable (m,): those with the same number share the parameters of their states.
+
+        A good fit then has the data's mean share of each state in each group. None where some variable has no parameters
+        for its states, or samples have no variables in common.
+        """
+        return None
 
     @property
     def has_graph(self) -> bool:

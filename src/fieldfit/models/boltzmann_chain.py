@@ -90,6 +90,11 @@ class BoltzmannChain(ChainModel):
         self.unseen = unseen
 
     @property
+    def symbol_chain(self) -> BoltzmannChain:
+        """The model itself."""
+        return self
+
+    @property
     def n_inputs(self) -> int:
         """The number of symbols."""
         return self.n_symbols

@@ -39,7 +39,7 @@ from fieldfit.named import variables_of
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import FieldStructure
-from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, IntArray, ModelError, WidthError
+from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, ModelError, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -402,15 +402,6 @@ class FieldModel(Model):
         entries = np.repeat(sizes > 1, np.diff(self.graph.offsets))
         used = self.features[np.flatnonzero(entries)].indices
         return np.bincount(used, minlength=self.n_parameters) > 0
-
-    @property
-    def mean_groups(self) -> IntArray | None:
-        """A number for each variable (m,): those with the same number share the parameters of their states.
-
-        A good fit then has the data's mean share of each state in each group. None where some variable has no parameters
-        for its states.
-        """
-        return None
 
     @property
     def coupling_unit(self) -> float:

@@ -14,7 +14,6 @@ import numpy as np
 
 from fieldfit.models.base import Problem
 from fieldfit.models.sum_problem import SumProblem
-from fieldfit.policies.laws.independent import BoundIndependent
 from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import FloatArray, IntArray, PolicyError
@@ -84,7 +83,7 @@ class Groups:
         """Z replaced by its mean: everything selected, each component with its λ as weight (the published formula)."""
         if all(family.size is not None for family in self.bound.families):
             lams = self.bound.lams()
-        elif all(isinstance(law, BoundIndependent) for law in self.bound.laws):
+        elif all(law.constant_lams for law in self.bound.laws):
             lams = self.bound.lams(0)
         else:
             raise PolicyError(

@@ -211,6 +211,8 @@ class BoundLaw(ABC):
     family_terms: tuple[int, ...]
     """For each family, the term of the law that it belongs to (a partition's remainder is a family of its own)."""
     n_streams: int = 1
+    constant_lams: bool = False
+    """Whether `lams` is the same whatever the sizes."""
 
     @abstractmethod
     def lams(self, sizes: Sizes) -> tuple[float | FloatArray, ...]:

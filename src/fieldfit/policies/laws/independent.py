@@ -109,6 +109,7 @@ class BoundIndependent(BoundLaw):
     """Independent selection over known components."""
 
     family_terms = (0,)
+    constant_lams = True
 
     def __init__(self, term: Term, family: BoundFamily, stream: int) -> None:
         self.families = (family,)
