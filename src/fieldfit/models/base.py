@@ -300,6 +300,7 @@ QUESTIONS = frozenset(
         "candidate_policies",
         "check_estimable",
         "determined_contrasts",
+        "expected_counts",
         "expected_states",
         "located_scores",
         "mean_groups",
