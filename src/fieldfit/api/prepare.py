@@ -181,10 +181,10 @@ def starting_point(
     free = np.ones(model.n_parameters, dtype=bool)
     if fixed:
         try:
-            found = places_of_each(list(fixed), model.parameter_names)
+            places_by_name = places_of_each(list(fixed), model.parameter_names)
         except ModelError as error:
             raise ModelError(f"fixed: {error}") from None
-        for (name, value), places in zip(fixed.items(), found, strict=True):
+        for (name, value), places in zip(fixed.items(), places_by_name, strict=True):
             if not np.isfinite(float(value)):
                 raise ModelError(f"fixed gives {name!r} the value {value}; it must be finite.")
             initial[places], free[places] = float(value), False

@@ -103,32 +103,32 @@ def course(fit: Fit) -> list[str]:
 
 def cautions_of(fit: Fit) -> list[str]:
     """What a reader of the fit must know before its numbers are believed, as sentences."""
-    found = []
+    cautions = []
     if not fit.converged:
-        found.append(f"The fit did not converge ({fit.message}).")
+        cautions.append(f"The fit did not converge ({fit.message}).")
     if fit.runaway:
-        found.append(fit.runaway)
+        cautions.append(fit.runaway)
     if fit.separated:
-        found.append(f"These parameters have their optimum at infinity: {', '.join(fit.separated[:10])}.")
+        cautions.append(f"These parameters have their optimum at infinity: {', '.join(fit.separated[:10])}.")
     few = few_samples(fit, "robust") or no_spread(fit, "robust")
     if few:
-        found.append(f"{sentence(few)}.")
+        cautions.append(f"{sentence(few)}.")
     held = held_by_penalty(fit, "robust")
     if held:
-        found.append(f"{sentence(held)}.")
+        cautions.append(f"{sentence(held)}.")
     if fit.penalised:
-        found.append(
+        cautions.append(
             "The fit has a penalty: estimates are shrunk towards 0, and intervals are for the limit of the penalised "
             "estimate. fit.functional(…, debias=True) removes the shrinkage of single numbers."
         )
     if fit.zeroed.any():
-        found.append(
+        cautions.append(
             f"The L1 penalty has set {int(fit.zeroed.sum())} parameters to 0. Intervals of the others treat this selection "
             "as given."
         )
     if len(fit.dropped_rows):
-        found.append(f"{len(fit.dropped_rows)} rows were dropped: they have too many missing values to sum out.")
-    return found
+        cautions.append(f"{len(fit.dropped_rows)} rows were dropped: they have too many missing values to sum out.")
+    return cautions
 
 
 def _cautions(fit: Fit, kind: Kind, pull: float = 0.0) -> list[str]:

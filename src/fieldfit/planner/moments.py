@@ -237,8 +237,8 @@ class Gathering:
             probability,
         )
         basis, _ = moments.whitening()
-        own = [term.limit.under_model() for term in self.own]
-        raw = moments.with_alone([term.name for term in self.own], [J for J, _ in own], [K for _, K in own])
+        limits = [term.limit.under_model() for term in self.own]
+        raw = moments.with_alone([term.name for term in self.own], [J for J, _ in limits], [K for _, K in limits])
         projected = raw.projected(basis)
         return PilotMoments(
             criterion=Criterion(projected, LogDeterminant(basis.shape[1]), projected.information),

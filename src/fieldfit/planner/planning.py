@@ -121,9 +121,9 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
         request, pilot, rows, ingredients, lambda: allowance.left() - later, flops, builder.skipped
     )
     stage_flops = sum(stage.flops for stage in stages)
-    own = [OwnTerm(str(stage.staged), stage.limit) for stage in stages if not isinstance(stage.limit, int)]
+    own_terms = [OwnTerm(str(stage.staged), stage.limit) for stage in stages if not isinstance(stage.limit, int)]
     deadline = math.inf if target.seconds is None else now + _SOLVES * (allowance.deadline() - now)
-    gathering = Gathering(request, ingredients, own, pilot, rows, simulated, deadline)
+    gathering = Gathering(request, ingredients, own_terms, pilot, rows, simulated, deadline)
     compare = means <= min(builder.flops, flops - stage_flops)
     moments = gathering.gather(enumerated=enumerated, compare=compare)
     if moments.raw is not None:

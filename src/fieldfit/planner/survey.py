@@ -139,7 +139,7 @@ class Survey:
                 for lam, beta in (placed(terms, self.ingredients) for terms in self.asked)
             ]
         else:
-            mixtures = [found for found in self._usual() if math.isfinite(found[0].value)]
+            mixtures = [usual for usual in self._usual() if math.isfinite(usual[0].value)]
             mixtures += self._joint([mixture for mixture, _ in mixtures])
         for mixture, origin in mixtures:
             # All of the data is no part of it: the family itself is in the list.
@@ -148,7 +148,7 @@ class Survey:
             if whole or not text or text in by_text:
                 continue
             more = np.zeros(self.moments.criterion.moments.count - len(mixture.lam))
-            lam, beta = (np.concatenate([own, more]) for own in (mixture.lam, mixture.beta))
+            lam, beta = (np.concatenate([numbers, more]) for numbers in (mixture.lam, mixture.beta))
             error = self.moments.error(lam, beta, mixture.value)
             by_text[text] = self._candidate(text, mixture.lam, mixture.value, error, origin, beta=mixture.beta)
         for term in self.refined:

@@ -119,10 +119,10 @@ class SampledMoments:
         stacked = self.problem_scores.transpose(1, 0, 2).reshape(n, count * d)
         K = np.ascontiguousarray((stacked.T @ stacked / n).reshape(count, d, count, d).transpose(0, 2, 1, 3))
         if self.full is not None:
-            own, information = self.which[self.full], self.information[self.full]
+            full, information = self.which[self.full], self.information[self.full]
             turned = np.linalg.pinv(information, hermitian=True) @ self.squared
-            with_full = K[own].copy()  # K_Fq
-            rest = (with_full[own] + information) @ turned - with_full
+            with_full = K[full].copy()  # K_Fq
+            rest = (with_full[full] + information) @ turned - with_full
             for p, q in np.ndindex(count, count):
                 K[p, q] += turned[p].T @ rest[q] - with_full[p].T @ turned[q]
         # Only the symmetric part of K_fg enters a mixture.

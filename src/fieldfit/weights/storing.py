@@ -61,8 +61,8 @@ def from_plain(header: object, arrays: Arrays, policy: Policy, r: int) -> Weight
     def table(name: str, *shape: int) -> FloatArray:
         array = arrays[name]
         if array.dtype != np.float64 or array.shape != shape:
-            found = f"{array.dtype} {array.shape}; it must have float64 {shape}"
-            raise FileFormatError(f"{name} of the automatic weights has {found}")
+            mismatch = f"{array.dtype} {array.shape}; it must have float64 {shape}"
+            raise FileFormatError(f"{name} of the automatic weights has {mismatch}")
         return array
 
     groups, beta = len(names), table("beta", len(names))
