@@ -31,7 +31,13 @@ def test_contrasts_are_read(text, expected):
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [(["a - nobody"], "'nobody' is not a parameter"), ([], "empty"), (["a - a"], "does not depend"), ([[1.0]], "5")],
+    [
+        (["a - nobody"], "'nobody' is not a parameter"),
+        ([], "empty"),
+        (["a - a"], "does not depend"),
+        ([[1.0]], "5"),
+        (3, "must be a list"),
+    ],
 )
 def test_what_is_no_functional_is_refused(given, message):
     with pytest.raises(ModelError, match=message):

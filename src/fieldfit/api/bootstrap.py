@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -139,7 +139,7 @@ class Bootstrap:
             index=pd.Index([names[int(place)] for place in places], name="parameter"),
         )
 
-    def functional(self, g: Any, *, level: float = 0.95, name: str | None = None) -> Estimate:
+    def functional(self, g: object, *, level: float = 0.95, name: str | None = None) -> Estimate:
         """Estimate a function g(θ) with its bootstrap error and percentile interval.
 
         Parameters
@@ -158,8 +158,8 @@ class Bootstrap:
         check_level(level)
         fit = self.fit
         if callable(g):
-            default, value = getattr(g, "__name__", "g"), float(g(fit.theta.copy()))
-            values = np.array([float(g(theta.copy())) for theta in self._known])
+            default, value = getattr(g, "__name__", "g"), _number(g(fit.theta.copy()))
+            values = np.array([_number(g(theta.copy())) for theta in self._known])
         else:
             default, value, slope = value_and_gradient(g, None, fit.theta, fit.model.parameter_names)
             values = self._known @ slope
@@ -167,7 +167,7 @@ class Bootstrap:
         label = name or ("g(θ)" if default == "<lambda>" else default)
         return Estimate(label, value, float(values.std(ddof=1)), float(lower), float(upper), level, str(self))
 
-    def _places(self, parameters: object) -> Any:
+    def _places(self, parameters: object) -> IntArray:
         names = self.fit.model.parameter_names
         return np.arange(len(names)) if parameters is None else places_of(parameters, names)
 
@@ -185,6 +185,11 @@ class Bootstrap:
 
     def _repr_html_(self) -> str:
         return f"<p>{self}</p>{self.table().round(4).to_html()}"
+
+
+def _number(value: object) -> float:
+    """What a function of θ gave, as a number that need not be finite."""
+    return float(np.asarray(value, dtype=np.float64).reshape(()))
 
 
 def _percentiles(values: FloatArray, level: float) -> FloatArray:

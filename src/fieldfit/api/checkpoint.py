@@ -9,17 +9,15 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.api.prepare import Prepared
 from fieldfit.data.container import read_container, write_container
 from fieldfit.optim.keeping import State
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged
-from fieldfit.types import FieldfitError, FieldfitWarning, FileAccessError
+from fieldfit.types import Array, FieldfitError, FieldfitWarning, FileAccessError
 
 #: What a checkpoint belongs to, and how to say so.
 _IDENTITY = {
@@ -72,7 +70,7 @@ class Checkpoint:
             raise FieldfitError(f"every is {self.every!r}; it must be a number of seconds of at least 0.")
 
 
-def as_checkpoint(checkpoint: Any) -> Checkpoint | None:
+def as_checkpoint(checkpoint: str | os.PathLike[str] | Checkpoint | None) -> Checkpoint | None:
     """A checkpoint from what users give to `fit`."""
     return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
 
@@ -162,7 +160,7 @@ def _identity(prepared: Prepared, method: str) -> dict[str, str]:
     }
 
 
-def _digest(text: str, *arrays: NDArray[Any]) -> str:
+def _digest(text: str, *arrays: Array) -> str:
     digest = blake2b(text.encode(), digest_size=16)
     for array in arrays:
         digest.update(repr((array.shape, array.dtype.str)).encode())

@@ -12,9 +12,9 @@ products (both from the data, so that all of this holds outside the family too) 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -134,14 +134,18 @@ def wald_statistic(fit: Fit, rows: FloatArray, value: object, kind: Kind) -> tup
     return float(gap @ inner.inverse @ gap), len(rows) - inner.nullity
 
 
-def restrictions(fit: Fit, hypothesis: Any) -> FloatArray:
+def restrictions(fit: Fit, hypothesis: object) -> FloatArray:
     """The matrix R (q, r) of a hypothesis."""
     names, r = fit.model.parameter_names, len(fit.theta)
     if isinstance(hypothesis, np.ndarray) and hypothesis.ndim == 2:
         if hypothesis.shape[1] != r:
             raise ModelError(f"R has shape {hypothesis.shape}; it needs a column for each of {r} parameters.")
         return hypothesis.astype(np.float64)
-    items = [hypothesis] if isinstance(hypothesis, str | int | np.integer | Mapping) else list(hypothesis)
+    items: list[object]
+    if isinstance(hypothesis, str | Mapping) or not isinstance(hypothesis, Iterable):
+        items = [hypothesis]
+    else:
+        items = list(hypothesis)
     if not items:
         raise ModelError("There is nothing to test: the hypothesis is empty.")
     rows = []

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
-from typing import Any
 
 import numpy as np
 
@@ -66,7 +65,7 @@ class NamedFunctionals:
     functions of θ; a mapping from names of the functionals to any of them; or a matrix of coefficients (q, r).
     """
 
-    def __init__(self, given: Any, names: Sequence[str]) -> None:
+    def __init__(self, given: object, names: Sequence[str]) -> None:
         self._names = names
         if isinstance(given, str) or callable(given):
             given = [given]
@@ -75,9 +74,11 @@ class NamedFunctionals:
         labels: Sequence[str | None]
         if isinstance(given, Mapping):
             labels, items = list(map(str, given)), list(given.values())
-        else:
+        elif isinstance(given, Iterable):
             items = list(given)
             labels = [None] * len(items)
+        else:
+            raise ModelError(f"functionals is {given!r:.80}; it must be a list, such as ['x0:x1', 'x0:x1 - x1:x2'].")
         if not items:
             raise ModelError("functionals is empty; name at least one parameter, or leave it out.")
         # Checked now: an unknown name raises an error before the pilot runs.

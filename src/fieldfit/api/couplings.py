@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,21 +24,21 @@ def coupling_table(fit: FitState) -> pd.DataFrame:
     """The couplings (m, m) with names on both sides."""
     import pandas as pd
 
-    found = fit.model.coupling_matrix(fit.theta)
-    return pd.DataFrame(found.values, index=list(found.names), columns=list(found.names))
+    couplings = fit.model.coupling_matrix(fit.theta)
+    return pd.DataFrame(couplings.values, index=list(couplings.names), columns=list(couplings.names))
 
 
 def graph_of(fit: FitState) -> networkx.Graph:
     """A graph with the attributes ``weight`` and ``distance`` = 1 / abs(weight) of each edge."""
     import networkx
 
-    found = fit.model.coupling_matrix(fit.theta)
-    graph: Any = networkx.DiGraph() if found.directed else networkx.Graph()
-    graph.add_nodes_from(found.names)
-    for j, k in np.argwhere(found.values != 0).tolist():
-        if found.directed or j < k:
-            weight = float(found.values[j, k])
-            graph.add_edge(found.names[j], found.names[k], weight=weight, distance=1.0 / abs(weight))
+    couplings = fit.model.coupling_matrix(fit.theta)
+    graph: networkx.Graph = networkx.DiGraph() if couplings.directed else networkx.Graph()
+    graph.add_nodes_from(couplings.names)
+    for j, k in np.argwhere(couplings.values != 0).tolist():
+        if couplings.directed or j < k:
+            weight = float(couplings.values[j, k])
+            graph.add_edge(couplings.names[j], couplings.names[k], weight=weight, distance=1.0 / abs(weight))
     return graph
 
 
@@ -46,8 +46,8 @@ def strengths(fit: FitState) -> pd.Series[float]:
     """Σ_k abs(w_jk) of each variable, the largest first."""
     import pandas as pd
 
-    found = _undirected(fit, "The strength of a variable")
-    sums = pd.Series(np.abs(found.values).sum(axis=1), index=list(found.names), name="strength")
+    couplings = _undirected(fit, "The strength of a variable")
+    sums = pd.Series(np.abs(couplings.values).sum(axis=1), index=list(couplings.names), name="strength")
     return sums.sort_values(ascending=False, kind="stable")
 
 
@@ -55,17 +55,17 @@ def draw_network(fit: FitState, seed: int) -> Figure:
     """The picture of the couplings."""
     from fieldfit.report.network import draw_networks
 
-    found = _undirected(fit, "A picture of a network")
-    if len(found.names) > _MOST_DRAWN:
+    couplings = _undirected(fit, "A picture of a network")
+    if len(couplings.names) > _MOST_DRAWN:
         raise ModelError(
-            f"A picture of {len(found.names)} variables cannot be read (the limit is {_MOST_DRAWN}). fit.to_networkx() has "
-            "the graph; take a part of it."
+            f"A picture of {len(couplings.names)} variables cannot be read (the limit is {_MOST_DRAWN}). "
+            "fit.to_networkx() has the graph; take a part of it."
         )
-    return draw_networks(found.names, [found.values], seed=seed)
+    return draw_networks(couplings.names, [couplings.values], seed=seed)
 
 
 def _undirected(fit: FitState, what: str) -> Couplings:
-    found = fit.model.coupling_matrix(fit.theta)
-    if found.directed:
+    couplings = fit.model.coupling_matrix(fit.theta)
+    if couplings.directed:
         raise ModelError(f"{what} is for fields; fit.couplings() has the transitions of a {fit.model.kind} model.")
-    return found
+    return couplings

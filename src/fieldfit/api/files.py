@@ -6,9 +6,9 @@ import importlib
 import os
 import pkgutil
 from dataclasses import asdict, astuple, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fieldfit.api.refinement import read_refinement
 from fieldfit.api.result import Fit
@@ -111,7 +111,14 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         raise interrupt
 
 
-def load(path: str | os.PathLike[str], data: Any = None, **options: Any) -> Fit:
+def load(
+    path: str | os.PathLike[str],
+    data: object = None,
+    *,
+    sample_weight: ArrayLike | str | None = None,
+    weight_kind: str = "importance",
+    groups: ArrayLike | str | None = None,
+) -> Fit:
     """Load a saved fit.
 
     Parameters
@@ -121,8 +128,12 @@ def load(path: str | os.PathLike[str], data: Any = None, **options: Any) -> Fit:
     data : array_like, DataFrame, str, Path, Sequences or None, default: None
         The samples of the fit, which the file does not contain. Influence, tests against other fits and goodness of
         fit need them. Other samples raise an error.
-    **options
-        ``sample_weight``, ``weight_kind`` and ``groups``, if the fit had them.
+    sample_weight : array_like, str or None, default: None
+        The weights of the samples, if the fit had them.
+    weight_kind : {"importance", "counts"}, default: "importance"
+        What the weights mean, as in `fit`.
+    groups : array_like, str or None, default: None
+        The groups of the samples, if the fit had them.
 
     Returns
     -------
@@ -144,7 +155,7 @@ def load(path: str | os.PathLike[str], data: Any = None, **options: Any) -> Fit:
         return fit
     from fieldfit.api.attach import attach
 
-    return attach(fit, data, **options)
+    return attach(fit, data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
 
 
 def _read_fit(path: str | os.PathLike[str]) -> Fit:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +60,7 @@ class Estimate:
         return f"{text} ({self.caution})" if self.caution else text
 
 
-def combination(coefficients: Mapping[Any, Any], names: Sequence[str]) -> FloatArray:
+def combination(coefficients: Mapping[str, float] | Mapping[object, object], names: Sequence[str]) -> FloatArray:
     """The vector (r,) of a mapping {parameter or pattern: coefficient}; a pattern gives its coefficient to all that fit."""
     vector = np.zeros(len(names))
     for item, value in zip(coefficients, _coefficients(list(coefficients.values())), strict=True):
@@ -151,7 +150,7 @@ def _coefficients(values: object) -> FloatArray:
     return numbers
 
 
-def _number(g: Callable[[FloatArray], Any], theta: FloatArray) -> float:
+def _number(g: Callable[[FloatArray], object], theta: FloatArray) -> float:
     """g(θ), which must be one finite number."""
     number = np.asarray(g(theta), dtype=np.float64)
     if number.size != 1 or not np.isfinite(number).all():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,7 @@ from fieldfit.api.contrasts import NamedFunctionals
 from fieldfit.api.fitting import fit
 from fieldfit.models.base import Model, check_model
 from fieldfit.models.work import clock
-from fieldfit.objective import precision_of
+from fieldfit.objective import ByParameter, precision_of
 from fieldfit.planner.planning import check_enough, make_plan
 from fieldfit.planner.request import Request, Target
 from fieldfit.planner.result import Plan
@@ -31,7 +31,7 @@ def plan(
     efficiency: float | None = None,
     policies: Sequence[Policy | Staged | str] | Policy | Staged | str | None = None,
     functionals: object = None,
-    sigma2: Any = None,
+    sigma2: ByParameter = None,
     sample_weight: ArrayLike | str | None = None,
     weight_kind: str = "importance",
     tol: float | Literal["statistical"] = 1e-6,

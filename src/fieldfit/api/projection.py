@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
@@ -101,7 +102,12 @@ class Projection(Shown):
 
 
 def project(
-    model: FieldModel, distribution: object, policy: Policy | str = "FL", *, start: Any = None, tol: float = 1e-10
+    model: FieldModel,
+    distribution: object,
+    policy: Policy | str = "FL",
+    *,
+    start: ArrayLike | None = None,
+    tol: float = 1e-10,
 ) -> Projection:
     """Compute the projection θ₀ of a distribution on the model under a policy, and the variance around it.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fieldfit.policies import Policy
 from fieldfit.refinement.second_stage import SecondStage, StageAccount, StageFit
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.refinement.staged import Staged, as_estimator
-from fieldfit.types import DataError, FloatArray, PolicyError
+from fieldfit.types import DataError, FloatArray, Plain, PolicyError
 
 if TYPE_CHECKING:
     from fieldfit.api.state import FitState
@@ -47,7 +47,7 @@ class Refinement:
         """The second stage in words."""
         return self.account.lines(str(self.second))
 
-    def to_dict(self, first: Policy, test: SpecificationTest | None = None) -> dict[str, Any]:
+    def to_dict(self, first: Policy, test: SpecificationTest | None = None) -> Plain:
         """Plain values, for JSON; ``first`` is the policy of the first stage."""
         test = self.saved_test if test is None else test
         return {
@@ -58,7 +58,7 @@ class Refinement:
         }
 
 
-def read_refinement(header: dict[str, Any], first_theta: FloatArray) -> Refinement:
+def read_refinement(header: Plain, first_theta: FloatArray) -> Refinement:
     """What `Refinement.to_dict` wrote."""
     staged = as_estimator(str(header["estimator"]))
     if not isinstance(staged, Staged) or staged.second.account is None:

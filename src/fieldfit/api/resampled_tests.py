@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -101,7 +101,7 @@ def permutation_test(
 def _compared(
     fit: Fit,
     name: str,
-    hypothesis: Any,
+    hypothesis: object,
     value: float,
     kind: Kind,
     draw: Callable[[int], Dataset],

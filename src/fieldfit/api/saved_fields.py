@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import TypeVar, get_args, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.optim import Progress
-from fieldfit.types import FloatArray
+from fieldfit.types import Array, FloatArray
 
 Record = TypeVar("Record")
 #: Whole numbers in a file are below this.
 _LARGEST = 2**63
 
 
-def checked_record(kind: type[Record], values: Any) -> Record:
+def checked_record(kind: type[Record], values: object) -> Record:
     """A dataclass of plain fields from a mapping whose values have the types of the fields; ValueError otherwise.
 
     Fields that do not count in comparisons are checked by the caller.
@@ -30,7 +29,7 @@ def checked_record(kind: type[Record], values: Any) -> Record:
     return kind(**values)
 
 
-def _is(value: Any, hint: Any) -> bool:
+def _is(value: object, hint: object) -> bool:
     if hint is type(None):
         return value is None
     if get_args(hint):
@@ -41,10 +40,10 @@ def _is(value: Any, hint: Any) -> bool:
         return isinstance(value, float) or (isinstance(value, int) and abs(value) < _LARGEST)
     if hint is int:
         return isinstance(value, int) and 0 <= value < _LARGEST
-    return isinstance(value, hint)
+    return isinstance(hint, type) and isinstance(value, hint)
 
 
-def checked_matrix(array: NDArray[Any], r: int, what: str) -> FloatArray:
+def checked_matrix(array: Array, r: int, what: str) -> FloatArray:
     """A symmetric matrix (r, r) of finite numbers; ValueError otherwise."""
     if array.shape != (r, r) or array.dtype != np.float64 or not np.isfinite(array).all():
         raise ValueError(f"the {what} is not a matrix of {r} × {r} finite numbers")
@@ -54,21 +53,21 @@ def checked_matrix(array: NDArray[Any], r: int, what: str) -> FloatArray:
     return array
 
 
-def checked_seed(value: Any) -> int:
+def checked_seed(value: object) -> int:
     """A seed."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
         raise ValueError(f"random_state is {value!r:.40}")
     return value
 
 
-def checked_history(array: NDArray[Any]) -> tuple[Progress, ...]:
+def checked_history(array: Array) -> tuple[Progress, ...]:
     """The iterations of a fit from lines (iteration, value, gradient norm, seconds); ValueError otherwise."""
     if array.ndim != 2 or array.shape[1] != 4 or array.dtype != np.float64:
         raise ValueError("the history has other than four numbers a line")
     return tuple(Progress(int(k), value, norm, seconds) for k, value, norm, seconds in array.tolist())
 
 
-def checked_text(value: Any) -> str:
+def checked_text(value: object) -> str:
     """A text."""
     if not isinstance(value, str):
         raise ValueError(f"{value!r:.40} is not a text")

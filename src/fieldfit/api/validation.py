@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
+from fieldfit.objective import ByParameter
 from fieldfit.policies import Policy, as_policy
 from fieldfit.steps import stepped
 from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
 def cross_validate(
     model: Model | Mapping[str, Model],
-    data: Any,
+    data: object,
     policy: Policy | str | Sequence[Policy | str] = "PL1",
     *,
-    sigma2: Any = None,
+    sigma2: ByParameter = None,
     score: Policy | str = "FL",
     folds: int = 5,
     random_state: int = 0,
@@ -86,7 +87,7 @@ def cross_validate(
 
     models = dict(model) if isinstance(model, Mapping) else {"": model}
     policies = [policy] if isinstance(policy, Policy | str) else list(policy)
-    penalties = list(sigma2) if isinstance(sigma2, list | tuple | np.ndarray) else [sigma2]
+    penalties: list[ByParameter] = list(sigma2) if isinstance(sigma2, list | tuple | np.ndarray) else [sigma2]
     if not isinstance(folds, int | np.integer) or folds < 2:
         raise FieldfitError(f"Cross-validation needs an integer of at least 2 folds; got {folds!r}.")
     lines, losses = [], []
@@ -204,7 +205,7 @@ _EXPECTATION = 10
 
 def goodness_of_fit(
     fit: Fit,
-    statistic: Callable[[Any], Any] | None,
+    statistic: Callable[[Any], object] | None,
     n_simulated: int,
     random_state: int,
     names: Sequence[str] | None,

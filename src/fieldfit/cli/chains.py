@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -81,7 +81,7 @@ def load_labeller(path: Path) -> CRFTagger | SymbolTagger:
     return CRFTagger.from_fit(fitted) if fitted.model.symbol_chain is None else SymbolTagger(fitted)
 
 
-def as_sigma2(text: str) -> Any:
+def as_sigma2(text: str) -> str | float | list[float] | None:
     """--sigma2: None for none, "cv", a number, or a list of numbers to choose from."""
     from fieldfit.cli.values import as_numbers
 
@@ -91,7 +91,7 @@ def as_sigma2(text: str) -> Any:
     return numbers if len(numbers) > 1 else numbers[0]
 
 
-def sentence_lines(text: Any) -> list[list[list[str]]]:
+def sentence_lines(text: ColumnText | AttributeText) -> list[list[list[str]]]:
     """The columns of each token, sentence by sentence, to be printed beside its prediction."""
     from itertools import pairwise
 

@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fieldfit.cli.wording import in_options
 
@@ -53,7 +53,7 @@ def print_json(document: object) -> None:
     print(json.dumps(plain(document), ensure_ascii=not unicode, allow_nan=False, indent=1))
 
 
-def plain(value: object) -> Any:
+def plain(value: object) -> object:
     """Numpy's numbers and arrays as Python's, and NaN or infinite ones as None."""
     if hasattr(value, "tolist"):
         value = value.tolist()

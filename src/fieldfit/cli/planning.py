@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -91,7 +91,7 @@ class ChainPlanOptions(PlanOptions):
     ] = "1e-4"
 
 
-def run_plan(read: Callable[[], tuple[Model, Any]], options: PlanOptions) -> None:
+def run_plan(read: Callable[[], tuple[Model, object]], options: PlanOptions) -> None:
     """Plan for the model and samples of ``read``, whose time counts, and print what was found."""
     from fieldfit.api.plan import plan
     from fieldfit.cli.output import collected_warnings, note, print_json, print_table, say

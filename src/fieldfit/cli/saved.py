@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, SupportsFloat
 
 import typer
 
@@ -14,8 +14,10 @@ from fieldfit.cli.options import GroupsOption, HeaderOption, KindOfWeight, Sampl
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
     from fieldfit.api.result import Fit
+    from fieldfit.data.dataset import Dataset
     from fieldfit.report.table import PlainTable
     from fieldfit.types import Plain
 
@@ -37,7 +39,7 @@ class SampleOptions:
     separator: SeparatorOption = None
 
 
-def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Any:
+def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Dataset:
     """The samples of a file as the fit's model takes them."""
     if fit.encoder is None:
         return fit.model.read_file(
@@ -81,7 +83,7 @@ def frame_table(
     return PlainTable(title, (index, *columns), lines, " ".join(notes), ("", *(formats[name] for name in columns)))
 
 
-def _cell(value: Any) -> str | int | float | None:
+def _cell(value: str | SupportsFloat | None) -> str | int | float | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
@@ -95,7 +97,7 @@ def records(frame: pd.DataFrame, index: str) -> list[Plain]:
     return [{str(name): value for name, value in line.items()} for line in lines]
 
 
-def write_picture(drawing: Any, frame: pd.DataFrame, folder: Path, name: str) -> list[str]:
+def write_picture(drawing: Figure, frame: pd.DataFrame, folder: Path, name: str) -> list[str]:
     """A picture (png and svg) and its data (csv) in a folder, which is made."""
     from fieldfit.data.atomic import atomic_writer
     from fieldfit.report.figures import make_folder, save_figure

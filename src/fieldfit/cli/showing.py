@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from fieldfit.cli.output import print_table, say
 from fieldfit.cli.saved import records
 from fieldfit.cli.weighting import print_weights
 from fieldfit.report.table import PlainTable
-from fieldfit.types import FieldfitError, Plain
+from fieldfit.types import FieldfitError, FloatArray, Plain
 from fieldfit.words import counted
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def fit_document(fit: Fit, warned: Sequence[str] = (), path: Path | None = None,
     }
 
 
-def accuracy(fit: Fit, level: float = 0.95) -> tuple[Any, Any]:
+def accuracy(fit: Fit, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
     """Standard errors and intervals; NaN where they cannot be known (too many parameters, saved without them)."""
     try:
         return fit.standard_errors(), fit.conf_int(level)
@@ -65,7 +65,7 @@ def accuracy(fit: Fit, level: float = 0.95) -> tuple[Any, Any]:
         return unknown, np.stack([unknown, unknown], axis=1)
 
 
-def z_and_p(fit: Fit, errors: Any) -> tuple[Any, Any]:
+def z_and_p(fit: Fit, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Each estimate in standard errors, and the two-sided p-value of its being 0; NaN where the error is not known."""
     from scipy.special import ndtr
 

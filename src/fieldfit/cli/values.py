@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from fieldfit.types import DataError, FieldfitError, ModelError, Plain
 
@@ -20,11 +20,11 @@ def as_list(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
-def as_states(text: str) -> tuple[Any, ...]:
+def as_states(text: str) -> tuple[str | float, ...]:
     """``0,1`` as numbers; what writes no number stays text."""
     from fieldfit.data.labels import as_number
 
-    states = []
+    states: list[str | float] = []
     for part in as_list(text) or []:
         number = as_number(part)
         states.append(part if number is None else number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit
@@ -15,11 +15,13 @@ _FILES = ("weights.png", "weights.svg", "weights.csv")
 _MOST_COLUMNS = 4
 
 
-def weights_option(text: str | None) -> Any:
+def weights_option(text: str | None) -> list[float] | Literal["auto"] | None:
     """``--weights``: nothing, "auto", or one β for each term."""
     from fieldfit.cli.values import as_numbers
 
-    return text if text in (None, "auto") else as_numbers(text, "--weights")
+    if text is None:
+        return None
+    return "auto" if text == "auto" else as_numbers(text, "--weights")
 
 
 def print_weights(result: WeightsResult) -> None:

@@ -44,7 +44,7 @@ def find_chunks(labels: Sequence[Sequence[str]]) -> Chunks:
     return _find(names, codes, offsets_of(lengths), types)
 
 
-def chunk_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Scores:
+def chunk_scores(gold: Sequence[Sequence[Label]], predicted: Sequence[Sequence[Label]]) -> Scores:
     """Precision, recall and F1 of the predicted chunks, total and for each type, with the tokens' accuracy.
 
     A predicted chunk is right if a gold chunk has the same first token, last token and type, as conlleval counts.

@@ -6,7 +6,6 @@ The model is a `TiedField`: covariates of the nodes, and one coupling that makes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -281,6 +280,6 @@ def _evidence(known: Mapping[int, object] | None, nodes: int) -> dict[int, objec
     return {int(node): _plain(label) for node, label in known.items()}
 
 
-def _plain(label: Any) -> object:
+def _plain(label: object) -> object:
     """A label as one of Python's own values."""
     return label.item() if isinstance(label, np.generic) else label

@@ -13,10 +13,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from fieldfit.data.column_encoder import ColumnEncoder
 from fieldfit.data.columns import ColumnText, columns_from_lists
 from fieldfit.data.encoders import Encoder
 from fieldfit.data.features import load_stop_words, preset, preset_names
-from fieldfit.data.label_lists import encode_labels, flatten_labels
+from fieldfit.data.label_lists import Label, encode_labels, flatten_labels
 from fieldfit.data.sequences import Sequences
 from fieldfit.data.templates import FeatureSpec, parse_templates, read_templates
 from fieldfit.shards.backend import Backend
@@ -35,9 +35,11 @@ from fieldfit.shards.pieces import Pieces
 from fieldfit.shards.sentence_files import SentenceFiles
 from fieldfit.types import DataError, FieldfitWarning, IntArray
 
+Item = TypeVar("Item")
+
 
 def learn_sequences(
-    X: Any, y: Any, features: Any, min_count: int, backend: Backend | None = None
+    X: Any, y: Any, features: object, min_count: int, backend: Backend | None = None
 ) -> tuple[Encoder, Sequences | Pieces]:
     """Learn the features and labels of training data; returns the encoder and the sentences encoded.
 
@@ -165,17 +167,17 @@ def feature_spec(features: object, n_columns: int) -> FeatureSpec:
     )
 
 
-def split_sentences(flat: Sequence[Any], offsets: IntArray) -> list[list[Any]]:
+def split_sentences(flat: Sequence[Item], offsets: IntArray) -> list[list[Item]]:
     """A list for each sentence."""
     bounds = offsets.tolist()
     return [list(flat[a:b]) for a, b in pairwise(bounds)]
 
 
-def _first_token(X: Any) -> Any:
+def _first_token(X: Iterable[Iterable[object]]) -> object:
     return next((token for sentence in X for token in sentence), None)
 
 
-def _is_numeric(X: Any) -> bool:
+def _is_numeric(X: Iterable[Iterable[object]]) -> bool:
     """Whether a sentence is a matrix of numbers."""
     sentence = next(iter(X), None)
     if hasattr(sentence, "tocsr"):
@@ -218,17 +220,21 @@ def _columns(X: Any, width: int | None = None) -> Iterator[list[list[str]]]:
         yield [[token[column] for token in sentence] for sentence in X]
 
 
-def _check_words(X: Any, width: int | None) -> None:
+def _check_words(X: Iterable[Iterable[object]], width: int | None) -> None:
     for place, sentence in enumerate(X):
         for position, token in enumerate(sentence):
             parts = [token] if width is None else token
-            whole = isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts)
-            if not whole or (width is not None and len(parts) != width):
+            whole = (
+                isinstance(parts, list | tuple)
+                and all(isinstance(part, str) for part in parts)
+                and (width is None or len(parts) == width)
+            )
+            if not whole:
                 wanted = "a word" if width is None else f"{width} columns of text"
                 raise DataError(f"X[{place}][{position}] is {token!r}; it must be {wanted}, as the first token is.")
 
 
-def _label_lists(X: Any, y: Any) -> list[list[Any]]:
+def _label_lists(X: Any, y: Any) -> list[list[Label]]:
     lengths = sentence_lengths(X)
     flat = flatten_labels(y, lengths)
     return split_sentences(flat, np.concatenate(([0], np.cumsum(lengths))).astype(np.int64))

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from fieldfit.api.result import Fit
 from fieldfit.data.chunks import chunk_scores
 from fieldfit.data.encoders import Encoder
+from fieldfit.data.label_lists import Label
 from fieldfit.data.label_scores import token_accuracy
 from fieldfit.data.sequences import Sequences
 from fieldfit.estimators.sequence_input import encode_sequences, gold_labels, split_sentences
@@ -18,7 +19,7 @@ from fieldfit.estimators.settings import threads_of
 from fieldfit.estimators.single_sentences import tag_single
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.threads import use_threads
-from fieldfit.types import DataError, FloatArray, Int32Array, ModelError
+from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelError
 
 
 class SequencePredictor:
@@ -26,7 +27,7 @@ class SequencePredictor:
 
     fit_: Fit
     encoder_: Encoder
-    classes_: list[Any]
+    classes_: list[Label]
     n_jobs: int | None
     metric: str
 
@@ -40,7 +41,7 @@ class SequencePredictor:
         check_is_fitted(self, "fit_")
         return encode_sequences(self.encoder_, X, y, unknown_labels=unknown_labels)
 
-    def _named(self, codes: Int32Array, offsets: Any) -> list[list[Any]]:
+    def _named(self, codes: Int32Array, offsets: IntArray) -> list[list[Label]]:
         # The names are looked up as a whole: a loop over tokens would take longer than the decoding.
         names = np.array(self.classes_, dtype=object)
         return split_sentences(names[codes].tolist(), offsets)
@@ -68,7 +69,7 @@ class SequencePredictor:
             place += expected
         return codes
 
-    def predict(self, X: object, *, decoding: str = "viterbi", given: object = None) -> list[list[Any]]:
+    def predict(self, X: object, *, decoding: str = "viterbi", given: object = None) -> list[list[Label]]:
         """Predict the labels of each sentence.
 
         Parameters
@@ -107,7 +108,7 @@ class SequencePredictor:
             codes = decode(self.fit_.theta, sequences, self._given(given, sequences))
         return self._named(codes, sequences.offsets)
 
-    def predict_single(self, x: object) -> list[Any]:
+    def predict_single(self, x: object) -> list[Label]:
         """Predict the labels of one sentence.
 
         Parameters
@@ -131,7 +132,7 @@ class SequencePredictor:
         """
         return self.predict([x])[0]
 
-    def predict_nbest(self, X: object, n: int = 5, *, given: object = None) -> list[list[tuple[list[Any], float]]]:
+    def predict_nbest(self, X: object, n: int = 5, *, given: object = None) -> list[list[tuple[list[Label], float]]]:
         """Find the most probable label sequences of each sentence.
 
         Parameters
@@ -197,7 +198,7 @@ class SequencePredictor:
         bounds = sequences.offsets.tolist()
         return [probabilities[a:b] for a, b in pairwise(bounds)]
 
-    def predict_marginals(self, X: object, *, given: object = None) -> list[list[dict[Any, float]]]:
+    def predict_marginals(self, X: object, *, given: object = None) -> list[list[dict[Label, float]]]:
         """Compute the label probabilities as dicts, as sklearn-crfsuite returns them.
 
         Parameters
@@ -227,7 +228,7 @@ class SequencePredictor:
             for sentence in self.predict_proba(X, given=given)
         ]
 
-    def predict_marginals_single(self, x: object) -> list[dict[Any, float]]:
+    def predict_marginals_single(self, x: object) -> list[dict[Label, float]]:
         """Compute the label probabilities of one sentence as dicts.
 
         Parameters

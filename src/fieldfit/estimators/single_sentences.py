@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
 from weakref import finalize
 
 from fieldfit import _kernels
 from fieldfit.api.result import Fit
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.encoders import Encoder
+from fieldfit.data.label_lists import Label
 
 #: The compiled taggers of fits that are still in use, by identity; None: this fit cannot have one.
 _TAGGERS: dict[int, _kernels.SentenceTagger | None] = {}
 
 
-def tag_single(fit: Fit, encoder: Encoder, classes: list[Any], sentence: Any) -> list[Any] | None:
+def tag_single(fit: Fit, encoder: Encoder, classes: list[Label], sentence: object) -> list[Label] | None:
     """The best labels of a sentence; None where the general way must be taken (which also explains errors)."""
     key = id(fit)
     try:
@@ -25,7 +25,7 @@ def tag_single(fit: Fit, encoder: Encoder, classes: list[Any], sentence: Any) ->
     return None if tagger is None else tagger.tag(sentence)
 
 
-def _compiled(fit: Fit, encoder: Encoder, classes: list[Any]) -> _kernels.SentenceTagger | None:
+def _compiled(fit: Fit, encoder: Encoder, classes: list[Label]) -> _kernels.SentenceTagger | None:
     if not isinstance(encoder, AttributeEncoder):
         return None
     model = fit.model.as_crf("A tagger")

@@ -19,12 +19,15 @@ from fieldfit.api.result import Fit
 from fieldfit.data.column_encoder import ColumnEncoder
 from fieldfit.data.columns import ColumnText
 from fieldfit.data.encoders import names_of
+from fieldfit.data.label_lists import Label
 from fieldfit.data.sequences import Sequences
 from fieldfit.data.templates import parse_templates
 from fieldfit.estimators.sequence_input import split_sentences
 from fieldfit.models.boltzmann_chain import BoltzmannChain
 from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import LANE
+from fieldfit.policies import Policy
+from fieldfit.refinement.staged import Staged
 from fieldfit.types import DataError, FileFormatError, FloatArray, ModelError
 
 
@@ -47,7 +50,9 @@ class SymbolTagger:
         self.n_iter_ = fit.iterations
 
     @classmethod
-    def train(cls, text: ColumnText, policy: Any = "FL", *, symbol: int = 0, **options: Any) -> SymbolTagger:
+    def train(
+        cls, text: ColumnText, policy: Policy | Staged | str = "FL", *, symbol: int = 0, **options: Any
+    ) -> SymbolTagger:
         """Fit to labelled text, whose last column is the label and column ``symbol`` (from 0) the symbol.
 
         ``options`` (sigma2, l1, weights, random_state, tol, …) are those of `fieldfit.fit`.
@@ -74,7 +79,7 @@ class SymbolTagger:
         edges[0, :K, :K] = A
         return ScoredChains(sequences.offsets, scores, K, edges)
 
-    def predict(self, X: object, *, decoding: str = "viterbi") -> list[list[Any]]:
+    def predict(self, X: object, *, decoding: str = "viterbi") -> list[list[Label]]:
         """The labels of each sentence: the best sequence ("viterbi"), or the best label of each token ("posterior")."""
         if decoding not in ("viterbi", "posterior"):
             raise ModelError(f"decoding must be 'viterbi' or 'posterior'; got {decoding!r}.")
@@ -82,7 +87,7 @@ class SymbolTagger:
         codes = chains.viterbi()[0] if decoding == "viterbi" else chains.marginals()[0].argmax(axis=1)
         return split_sentences(np.array(self.classes_, dtype=object)[codes].tolist(), chains.offsets)
 
-    def predict_nbest(self, X: object, n: int = 5) -> list[list[tuple[list[Any], float]]]:
+    def predict_nbest(self, X: object, n: int = 5) -> list[list[tuple[list[Label], float]]]:
         """For each sentence its ``n`` most probable label sequences (fewer if it has fewer) with log p(y | x)."""
         chains = self._chains(X)
         paths, scores = chains.n_best(n)

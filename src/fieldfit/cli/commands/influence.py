@@ -40,8 +40,9 @@ def influence(
     if out is not None:
         from matplotlib.figure import Figure
 
-        axes = Figure(figsize=(7.2, 3.8), layout="constrained").subplots()
-        files = write_picture(fit.plot_influence(rows, axes, parameters=parameter).figure, frame, out, "influence")
+        drawing = Figure(figsize=(7.2, 3.8), layout="constrained")
+        fit.plot_influence(rows, drawing.subplots(), parameters=parameter)
+        files = write_picture(drawing, frame, out, "influence")
     if json:
         print_json(
             {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from fieldfit.cli.options import HeaderOption, Json, Seed, Threads, limit_thread
 
 if TYPE_CHECKING:
     from fieldfit.networks import Analysis, Comparison
+    from fieldfit.types import Plain
 
 
 class Rule(StrEnum):
@@ -119,17 +120,17 @@ def read_clusters(path: Path, names: tuple[str, ...]) -> dict[str, str]:
     from fieldfit.data.textfile import read_text
     from fieldfit.types import DataError
 
-    found = {}
+    cluster_of = {}
     for line in read_text(path).splitlines():
         cells = [cell.strip().strip('"') for cell in line.replace("\t", ",").replace(";", ",").split(",")]
         if len(cells) >= 2:
-            found[cells[0]] = cells[1]
-    missing = [name for name in names if name not in found]
+            cluster_of[cells[0]] = cells[1]
+    missing = [name for name in names if name not in cluster_of]
     if missing:
         raise DataError(
             f"{path} has no cluster for the variable {missing[0]!r}. A line has a variable and its cluster."
         )
-    return {name: found[name] for name in names}
+    return {name: cluster_of[name] for name in names}
 
 
 def summary_text(analyses: dict[str, Analysis], comparison: Comparison | None, by: str | None) -> str:
@@ -167,9 +168,9 @@ def write_files(
 
     edges, nodes = [], []
     for label, analysis in analyses.items():
-        own = {} if by is None else {by: label}
-        edges.append(analysis.edges.assign(**own))
-        nodes.append(analysis.nodes.reset_index().assign(**own))
+        group = {} if by is None else {by: label}
+        edges.append(analysis.edges.assign(**group))
+        nodes.append(analysis.nodes.reset_index().assign(**group))
     pandas.concat(edges).to_csv(folder / "edges.csv", index=False)
     pandas.concat(nodes).to_csv(folder / "nodes.csv", index=False)
     if comparison is not None:
@@ -216,9 +217,9 @@ def print_comparison(comparison: Comparison, rows: int) -> None:
     print_table(PlainTable("Edges that differ most", tuple(map(str, table.columns)), lines, "", formats))
 
 
-def as_json(analyses: dict[str, Analysis], comparison: Comparison | None, by: str | None) -> dict[str, Any]:
+def as_json(analyses: dict[str, Analysis], comparison: Comparison | None, by: str | None) -> Plain:
     """Everything in one document."""
-    document: dict[str, Any] = {
+    document: Plain = {
         "by": by,
         "networks": [
             {

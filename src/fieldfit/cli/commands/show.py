@@ -87,15 +87,17 @@ def _draw_coefficients(fit: Fit, level: float, folder: Path) -> list[str]:
 
     mpl.use("Agg", force=False)
     import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     from fieldfit.api.identified import identified_table
     from fieldfit.cli.saved import write_picture
 
-    axes = fit.plot_coefficients(level)
+    drawing = fit.plot_coefficients(level).figure
+    assert isinstance(drawing, Figure)  # a new one, not a part of another
     try:
-        return write_picture(axes.figure, identified_table(fit, level), folder, "coefficients")
+        return write_picture(drawing, identified_table(fit, level), folder, "coefficients")
     finally:
-        plt.close(axes.figure)  # type: ignore[arg-type]
+        plt.close(drawing)
 
 
 def register(app: typer.Typer) -> None:

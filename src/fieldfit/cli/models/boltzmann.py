@@ -40,8 +40,9 @@ class BoltzmannOptions:
         from fieldfit.cli.values import as_states
         from fieldfit.types import ModelError
 
-        values = as_states(self.states)
-        if len(values) != 2 or any(isinstance(value, str) for value in values):
+        states = as_states(self.states)
+        values = [state for state in states if not isinstance(state, str)]
+        if len(states) != 2 or len(values) != 2:
             raise ModelError(
                 f"--states {self.states!r}: a Boltzmann machine has two numbers as states, such as 0,1 or -1,1."
             )

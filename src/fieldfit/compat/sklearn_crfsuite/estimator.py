@@ -13,10 +13,11 @@ from sklearn.base import BaseEstimator
 
 from fieldfit.arguments import count_of
 from fieldfit.compat.sklearn_crfsuite.dump import read_dump
-from fieldfit.compat.sklearn_crfsuite.metrics import flat_accuracy_score
+from fieldfit.compat.sklearn_crfsuite.metrics import Labels, flat_accuracy_score
+from fieldfit.data.label_lists import Label
 from fieldfit.estimators.crf_tagger import CRFTagger
 from fieldfit.estimators.weight_tables import top_features, transition_table
-from fieldfit.types import DataError, ModelError
+from fieldfit.types import Array, DataError, ModelError
 
 #: Algorithms of CRFsuite that maximise the penalised likelihood. They have the same optimum.
 LIKELIHOOD_ALGORITHMS = ("lbfgs", "l2sgd")
@@ -88,27 +89,27 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         c1: float | None = None,
         c2: float | None = None,
         max_iterations: int | None = None,
-        num_memories: Any = None,
-        epsilon: Any = None,
-        period: Any = None,
-        delta: Any = None,
-        linesearch: Any = None,
-        max_linesearch: Any = None,
-        calibration_eta: Any = None,
-        calibration_rate: Any = None,
-        calibration_samples: Any = None,
-        calibration_candidates: Any = None,
-        calibration_max_trials: Any = None,
-        pa_type: Any = None,
-        c: Any = None,
-        error_sensitive: Any = None,
-        averaging: Any = None,
-        variance: Any = None,
-        gamma: Any = None,
+        num_memories: object = None,
+        epsilon: object = None,
+        period: object = None,
+        delta: object = None,
+        linesearch: object = None,
+        max_linesearch: object = None,
+        calibration_eta: object = None,
+        calibration_rate: object = None,
+        calibration_samples: object = None,
+        calibration_candidates: object = None,
+        calibration_max_trials: object = None,
+        pa_type: object = None,
+        c: object = None,
+        error_sensitive: object = None,
+        averaging: object = None,
+        variance: object = None,
+        gamma: object = None,
         verbose: bool = False,
         model_filename: str | os.PathLike[str] | None = None,
-        keep_tempfiles: Any = False,
-        trainer_cls: Any = None,
+        keep_tempfiles: object = False,
+        trainer_cls: object = None,
     ) -> None:
         self.algorithm = algorithm
         self.min_freq = min_freq
@@ -142,7 +143,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     # --- training -----------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, X_dev: Any = None, y_dev: Any = None) -> CRF:
+    def fit(self, X: object, y: object, X_dev: object = None, y_dev: object = None) -> CRF:
         """Fit the model.
 
         Parameters
@@ -214,7 +215,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
             raise ModelError("This CRF has not been fitted: call fit first, or give a model_filename.")
         return self.tagger
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: object) -> Array:
         """Predict the labels of each sentence.
 
         Parameters
@@ -236,7 +237,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         """
         return _array(self._ready().predict(X))
 
-    def predict_single(self, xseq: Any) -> list[Any]:
+    def predict_single(self, xseq: object) -> list[Label]:
         """Predict the labels of one sentence.
 
         Parameters
@@ -257,7 +258,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         """
         return self._ready().predict_single(xseq)
 
-    def predict_marginals(self, X: Any) -> Any:
+    def predict_marginals(self, X: object) -> Array:
         """Compute the label probabilities of each token.
 
         Parameters
@@ -279,7 +280,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         """
         return _array(self._ready().predict_marginals(X))
 
-    def predict_marginals_single(self, xseq: Any) -> list[dict[Any, float]]:
+    def predict_marginals_single(self, xseq: object) -> list[dict[Label, float]]:
         """Compute the label probabilities of each token of one sentence.
 
         Parameters
@@ -300,7 +301,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         """
         return self._ready().predict_marginals_single(xseq)
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: object, y: Labels) -> float:
         """Compute the accuracy over all tokens.
 
         Parameters
@@ -326,7 +327,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     # --- the weights --------------------------------------------------------------------------------------------------
 
     @property
-    def classes_(self) -> list[Any] | None:
+    def classes_(self) -> list[Label] | None:
         """The labels; None before `fit`."""
         return None if self.tagger is None else self.tagger.classes_
 
@@ -383,7 +384,7 @@ def _not_negative(value: object, name: str, default: float) -> float:
     return float(value)
 
 
-def _array(rows: list[Any]) -> Any:
+def _array(rows: Sequence[object]) -> Array:
     """An array of lists, as sklearn-crfsuite returns; NumPy would make a matrix of lists of equal length."""
     array = np.empty(len(rows), dtype=object)
     array[:] = rows

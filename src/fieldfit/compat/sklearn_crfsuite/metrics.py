@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from itertools import chain
-from typing import Any
+from typing import TypeVar
 
 from sklearn import metrics
 
-Labels = Iterable[Sequence[Any]]
+from fieldfit.data.label_lists import Label
+
+Labels = Iterable[Sequence[Label]]
+Score = TypeVar("Score")
 
 
-def flatten(y: Labels) -> list[Any]:
+def flatten(y: Labels) -> list[Label]:
     """Join the labels of all sentences into one list.
 
     Parameters
@@ -33,11 +36,11 @@ def flatten(y: Labels) -> list[Any]:
     return list(chain.from_iterable(y))
 
 
-def _over_tokens(score: Callable[..., Any]) -> Callable[..., Any]:
+def _over_tokens(score: Callable[..., Score]) -> Callable[..., Score]:
     """The metric of scikit-learn, applied to the tokens of all sentences."""
 
     @wraps(score)
-    def flat(y_true: Labels, y_pred: Labels, *args: Any, **options: Any) -> Any:
+    def flat(y_true: Labels, y_pred: Labels, *args: object, **options: object) -> Score:
         return score(flatten(y_true), flatten(y_pred), *args, **options)
 
     return flat
@@ -50,13 +53,15 @@ flat_f1_score = _over_tokens(metrics.f1_score)
 
 
 @_over_tokens
-def flat_fbeta_score(y_true: Labels, y_pred: Labels, beta: float, **options: Any) -> Any:
+def flat_fbeta_score(y_true: list[Label], y_pred: list[Label], beta: float, **options: object) -> object:
     """F-beta over all tokens; the options are those of `sklearn.metrics.fbeta_score`."""
     return metrics.fbeta_score(y_true, y_pred, beta=beta, **options)
 
 
 @_over_tokens
-def flat_classification_report(y_true: Labels, y_pred: Labels, labels: Any = None, **options: Any) -> Any:
+def flat_classification_report(
+    y_true: list[Label], y_pred: list[Label], labels: Sequence[Label] | None = None, **options: object
+) -> object:
     """Precision, recall and F1 of each label; the options are those of `sklearn.metrics.classification_report`."""
     return metrics.classification_report(y_true, y_pred, labels=labels, **options)
 
