@@ -190,15 +190,28 @@ def test_the_centred_operator_inverts_the_curvature_near_independence() -> None:
     precision = random.uniform(0.5, 2.0, model.n_parameters)
     operator = problem.preconditioner(np.zeros(model.n_parameters), precision)
     assert operator is not None
-    # In the centred coordinates (J, h') the curvature is diagonal: H = Cᵀ D C with h' = h + Σ J f.
+    # In the centred coordinates (J, h') couplings and sites do not mix: H = Cᵀ D C with h' = h + Σ J f.
     f, q, count = operator.frequencies, 3, model.n_couplings
-    centre, diagonal = np.eye(model.n_parameters), precision.copy()
+    centre, curvature = np.eye(model.n_parameters), np.diag(precision)
     for e, (a, b) in enumerate(model.edge_array.tolist()):
         for s, t in np.ndindex(q, q):
             place = e * q * q + s * q + t
             centre[count + a * q + s, place] += f[b, t]
             centre[count + b * q + t, place] += f[a, s]
-            diagonal[place] += 2 * 300 * f[a, s] * (1 - f[a, s]) * f[b, t] * (1 - f[b, t])
-    diagonal[count:] += 300 * (f * (1 - f)).ravel()
+            curvature[place, place] += 2 * 300 * f[a, s] * (1 - f[a, s]) * f[b, t] * (1 - f[b, t])
+    for j in range(5):
+        at = slice(count + j * q, count + (j + 1) * q)
+        curvature[at, at] += 300 * (np.diag(f[j]) - np.outer(f[j], f[j]))
     v = random.normal(size=model.n_parameters)
-    np.testing.assert_allclose(centre.T @ (diagonal * (centre @ operator(v))), v, atol=1e-9)
+    np.testing.assert_allclose(centre.T @ (curvature @ (centre @ operator(v))), v, atol=1e-9)
+
+
+def test_the_centred_operator_is_positive_without_a_penalty() -> None:
+    model = ff.Potts(4, 3)
+    codes = np.random.default_rng(5).integers(0, 3, (100, 4))
+    parts = Policy.parse("PL1").bind(model.structure()).draw(0, 0, 100).parts
+    problem = PottsProblem(model.read(codes).codes, model.tables, parts)
+    operator = problem.preconditioner(np.zeros(model.n_parameters), np.zeros(model.n_parameters))
+    assert operator is not None
+    matrix = np.array([operator(unit) for unit in np.eye(model.n_parameters)])
+    assert np.linalg.eigvalsh((matrix + matrix.T) / 2)[0] > 0

@@ -121,3 +121,26 @@ def test_a_small_eigenvalue_does_not_end_a_solve_early():
     x, info = conjugate_gradients(lambda v: values * v, b, tol=1e-12, energy_tol=1e-5)
     assert info.converged
     assert exact - b @ x < 1e-4 * exact
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_near_preconditioner_ends_a_solve_in_short_windows(seed):
+    random = np.random.default_rng(seed)
+    values = np.logspace(0, 4, 500)
+    near = values * random.uniform(0.5, 2.0, 500)
+    b = random.normal(size=500)
+    exact = float(np.sum(b**2 / values))
+    x, info = conjugate_gradients(lambda v: values * v, b, tol=1e-14, energy_tol=1e-6, preconditioner=near, near=True)
+    assert info.converged
+    assert 12 <= info.products < 25
+    assert 0 <= exact - b @ x <= info.missing <= 1e-6 * exact
+    long = conjugate_gradients(lambda v: values * v, b, tol=1e-14, energy_tol=1e-6, preconditioner=near)[1]
+    assert long.products > info.products
+
+
+def test_short_windows_are_not_used_where_additions_fall_slowly():
+    values = np.logspace(0, 3, 300)
+    b = np.random.default_rng(0).normal(size=300)
+    plain = conjugate_gradients(lambda v: values * v, b, tol=1e-12, energy_tol=1e-4)[1]
+    near = conjugate_gradients(lambda v: values * v, b, tol=1e-12, energy_tol=1e-4, near=True)[1]
+    assert near.products == plain.products >= 60

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from fieldfit import proteins
+from fieldfit.api import accuracies
 from fieldfit.data.alignments import ALPHABETS
+from fieldfit.models import potts_problem
 from fieldfit.models.potts import Potts
 from fieldfit.types import DataError, FieldfitError, ModelError
+from fieldfit.variance import ImplicitAccuracy
 
 LETTERS = ALPHABETS["rna"]
 
@@ -47,6 +50,19 @@ def test_the_strongest_couplings_have_the_errors_of_the_fit(fitted: proteins.Fam
     np.testing.assert_allclose(table["standard_error"], everything[places], rtol=1e-4)
     with pytest.raises(FieldfitError, match="count"):
         fitted.strongest_couplings(0)
+
+
+def test_a_coupling_takes_few_products(fitted: proteins.FamilyFit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the kernel and by products, as for a real family; the errors are those of the matrices."""
+    expected = fitted.strongest_couplings(4)
+    monkeypatch.setattr(potts_problem, "_FEW_CONFIGURATIONS", 0)
+    monkeypatch.setattr(accuracies, "MOST_COVARIANCE_PARAMETERS", 0)
+    large = proteins.fit_family(family(), penalty="ccmpred", tol=1e-7)
+    table = large.strongest_couplings(4)
+    accuracy = large.fit.accuracy()
+    assert isinstance(accuracy, ImplicitAccuracy)
+    assert accuracy.bread.products < 40 * len(table)  # with the diagonal alone more than 60 for each
+    np.testing.assert_allclose(table["standard_error"], expected["standard_error"], rtol=1e-4)
 
 
 def test_zero_sum_gauge_and_norms() -> None:

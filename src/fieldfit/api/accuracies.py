@@ -21,6 +21,7 @@ from fieldfit.variance import (
     ImplicitBread,
     Limit,
     Moments,
+    Preconditioner,
     ScoreVariance,
     Solved,
     robust_moments,
@@ -170,7 +171,7 @@ def implicit_accuracy(
     def solve(
         product: Callable[[FloatArray], FloatArray],
         b: FloatArray,
-        preconditioner: Callable[[FloatArray], FloatArray] | FloatArray | None,
+        preconditioner: Preconditioner | None,
         limit: Limit | None,
     ) -> Solved:
         solution, state = conjugate_gradients(
@@ -180,7 +181,8 @@ def implicit_accuracy(
             energy_tol=_FORM_ERROR if held else None,
             energy_limit=limit,
             max_iter=_MOST_HESSIAN_PRODUCTS,
-            preconditioner=preconditioner,
+            preconditioner=None if preconditioner is None else preconditioner.inverse,
+            near=preconditioner is not None and preconditioner.near,
         )
         if not (state.converged or state.residual <= _SOLVED):
             return Solved(np.full(len(b), np.nan), 0.0)

@@ -206,10 +206,10 @@ class StandardErrors(FitState):
         # One function at a time: the rows of all of them together could be too many.
         r = len(self.theta)
         each = [
-            accuracy.covariance_of(unit_rows(places[[k]], r))[0, 0]
+            np.nan if none[places[k]] else accuracy.covariance_of(unit_rows(places[[k]], r))[0, 0]
             for k in stepped("standard errors", range(len(places)))
         ]
-        return np.where(none[places], np.nan, np.array([_root(variance) for variance in each]))
+        return np.array([_root(variance) for variance in each])
 
     def _without_errors(self, kind: Kind) -> BoolArray:
         return self.zeroed | self.at_infinity | without_spread(self, kind)

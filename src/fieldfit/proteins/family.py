@@ -146,7 +146,7 @@ class FamilyFit:
         Parameters
         ----------
         count : int, default: 20
-            How many. Each takes some tens of products with the Hessian, about as long as a fit.
+            How many. Each takes about 25 products with the Hessian, which cost little more than evaluations of a fit.
         separation : int, default: 1
             Only pairs at least this many columns apart.
 
@@ -155,7 +155,8 @@ class FamilyFit:
         DataFrame
             Columns ``column_i``, ``column_j``, ``letter_i``, ``letter_j``, ``coupling``, ``standard_error`` and ``z``, the
             largest abs(coupling) first; gaps are left out. The errors are sandwich errors of the penalised estimate; its
-            bias towards 0 is not in them. They need a fit with ``tol=1e-6``.
+            bias towards 0 is not in them. They need a fit with ``tol=1e-6``. NaN for two letters that never occur
+            together: only the penalty keeps their coupling finite.
 
         Examples
         --------

@@ -1,7 +1,7 @@
 """Asymptotic variance: bread, meat and the sandwich, from the sums over samples that a Problem answers."""
 
 from fieldfit.variance.accuracy import Accuracy, DenseAccuracy, Moments
-from fieldfit.variance.implicit import ImplicitAccuracy, ImplicitBread, Limit, Solved
+from fieldfit.variance.implicit import ImplicitAccuracy, ImplicitBread, Limit, Preconditioner, Solved
 from fieldfit.variance.meat import ScoreVariance
 from fieldfit.variance.moments import theory_moments
 from fieldfit.variance.range_inverse import RangeInverse, range_inverse
@@ -16,6 +16,7 @@ __all__ = [
     "ImplicitBread",
     "Limit",
     "Moments",
+    "Preconditioner",
     "RangeInverse",
     "ScoreVariance",
     "Solved",

@@ -55,8 +55,23 @@ class Solved:
     missing: float
 
 
-#: (product v ↦ (H + P)v, right-hand side, operator or diagonal near its inverse, limit) ↦ the solution
-Solver = Callable[[Operator, FloatArray, Operator | FloatArray | None, Limit | None], Solved]
+@dataclass(frozen=True)
+class Preconditioner:
+    """v ↦ M⁻¹v or the diagonal of M; ``near`` says that M is near H + P in all directions."""
+
+    inverse: Operator | FloatArray
+    near: bool = False
+
+    def in_units(self, units: FloatArray) -> Preconditioner:
+        """The same for D(H + P)D with D = diag(1/units)."""
+        inverse = self.inverse
+        if callable(inverse):
+            return Preconditioner(lambda v: inverse(v * units) * units, self.near)
+        return Preconditioner(inverse / units**2, self.near)
+
+
+#: (product v ↦ (H + P)v, right-hand side, what is near its inverse, limit) ↦ the solution
+Solver = Callable[[Operator, FloatArray, Preconditioner | None, Limit | None], Solved]
 
 
 class ImplicitBread:
@@ -82,7 +97,7 @@ class ImplicitBread:
         self.theta, self.precision, self.free, self.row_weight = theta, precision, free, row_weight
         self.products = 0  # Hessian products so far, each over all problems
         self._solver = solver
-        self._preconditioner: Operator | FloatArray | None = None
+        self._preconditioner: Preconditioner | None = None
         self._prepared = False
         self._kept: dict[bytes, Solved] = {}
 
@@ -102,11 +117,20 @@ class ImplicitBread:
         whole[self.free] = v
         return whole
 
-    def _near_inverse(self) -> Operator | FloatArray | None:
-        """What preconditions the solves: a dense block where the curvature is largest, the diagonal elsewhere."""
-        if self._prepared:
-            return self._preconditioner
-        self._prepared = True
+    def _near_inverse(self) -> Preconditioner | None:
+        """What preconditions the solves: the problem's own operator, or a block and the diagonal."""
+        if not self._prepared:
+            self._prepared = True
+            own = (
+                self.problems[0].preconditioner(self.theta, self.precision, self.row_weight)
+                if self.free.all()
+                else None
+            )
+            self._preconditioner = self._from_diagonal() if own is None else Preconditioner(own, near=True)
+        return self._preconditioner
+
+    def _from_diagonal(self) -> Preconditioner | None:
+        """A dense block where the curvature is largest, the diagonal elsewhere."""
         total = np.zeros(len(self.free))
         for problem in self.problems:
             diagonal = problem.hessian_diagonal(self.theta, self.row_weight)
@@ -115,13 +139,13 @@ class ImplicitBread:
             total += diagonal / len(self.problems)
         curvature, precision = np.maximum(total[self.free], 0.0), self.precision[self.free]
         # A feature that never occurs has no curvature; any positive number will do for a preconditioner.
-        self._preconditioner = np.where(curvature + precision > 0, curvature + precision, 1.0)
+        diagonal = np.where(curvature + precision > 0, curvature + precision, 1.0)
         factor = self.problems[0].hessian_factor(self.theta, self.row_weight)
         if factor is not None:
             block = block_preconditioner(factor[:, np.flatnonzero(self.free)], curvature, precision)
             if block is not None:
-                self._preconditioner = block
-        return self._preconditioner
+                return Preconditioner(block)
+        return Preconditioner(diagonal)
 
     def solve(self, directions: FloatArray, limit: Limit | None = None) -> FloatArray:
         """(H + P)⁻¹ a for each row a; NaN where it is not identified.
@@ -154,16 +178,10 @@ class ImplicitBread:
         near, units = self._near_inverse(), self._units
         if units is None:
             return self._solver(self.product, right, near, limit)
-        scaled: Operator | FloatArray | None = None
-        if callable(near):
-            operator = near
-            scaled = lambda v: operator(v * units) * units  # noqa: E731
-        elif near is not None:
-            scaled = near / units**2
         solved = self._solver(
             lambda v: self.product(v / units) / units,
             right / units,
-            scaled,
+            None if near is None else near.in_units(units),
             None if limit is None else lambda v: limit(v / units),
         )
         return Solved(solved.u / units, solved.missing)
