@@ -112,9 +112,11 @@ def _edges_from_file(path: str, names: Sequence[str]) -> list[tuple[int, int]]:
         if len(ends) != 2:
             raise DataError(f"{path}, line {number}: {len(ends)} entries, and an edge is two variables. Correct it.")
         unknown = [end for end in ends if end not in place]
+        if len(unknown) == 2 and number == 1 and ends[0] != ends[1]:
+            continue  # the names of the columns
         if unknown:
             raise DataError(
-                f"{path}, line {number}: there is no variable {unknown[0]!r}. Use names of columns, or numbers from 0 "
+                f"{path}, line {number}: there is no variable {unknown[0]!r}. Use its name, or numbers from 0 "
                 f"to {len(names) - 1}."
             )
         edges.append((place[ends[0]], place[ends[1]]))

@@ -204,11 +204,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model, theta = self._model(X, edges), self.fit_.theta
         evidence = _evidence(known, model.m)
         with use_threads(threads_of(self.n_jobs)):
-            try:
-                return np.stack(model.marginals(theta, evidence))
-            except WidthError:
-                drawn = model.sample(theta, self.draws, seed_of(self.random_state), evidence=evidence, method="gibbs")
-        return np.stack([(drawn.codes == code).mean(axis=0) for code in range(len(self.classes_))], axis=1)
+            return node_probabilities(model, theta, evidence, self.draws, seed_of(self.random_state))[0]
 
     def predict(
         self, X: object, *, edges: ArrayLike | None = None, known: Mapping[int, object] | None = None
@@ -268,6 +264,17 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         evidence = _evidence(known, model.m)
         with use_threads(threads_of(self.n_jobs)):
             return model.map_state(self.fit_.theta, evidence)
+
+
+def node_probabilities(
+    model: TiedField, theta: FloatArray, evidence: Mapping[int, object] | None, draws: int, random_state: Any
+) -> tuple[FloatArray, bool]:
+    """The probability of each label of each node (m, labels), and whether it is exact or a share of Gibbs draws."""
+    try:
+        return np.stack(model.marginals(theta, evidence)), True
+    except WidthError:
+        drawn = model.sample(theta, draws, random_state, evidence=evidence, method="gibbs").codes
+    return np.stack([(drawn == code).mean(axis=0) for code in range(model.n_labels)], axis=1), False
 
 
 def _evidence(known: Mapping[int, object] | None, nodes: int) -> dict[int, object] | None:

@@ -1,0 +1,87 @@
+"""`fieldfit predict-graph MODEL.ff NODES`: the labels of the nodes of a graph, as more columns of its table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fieldfit.cli.graphs import GraphOptions, NodesFile
+from fieldfit.cli.options import Json, Out, SavedFit, Seed, Threads, limit_threads, with_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fieldfit.cli.graphs import Nodes
+    from fieldfit.types import FloatArray
+
+
+@with_options
+def predict_graph(
+    path: SavedFit,
+    nodes: NodesFile,
+    graph: GraphOptions,
+    known: Annotated[
+        str | None,
+        typer.Option("--known", metavar="COLUMN", help="Column with known labels. Empty cells are predicted."),
+    ] = None,
+    draws: Annotated[
+        int, typer.Option("--draws", min=1, help="Gibbs draws where the graph is too wide for exact probabilities.")
+    ] = 1000,
+    seed: Seed = 0,
+    threads: Threads = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Label the nodes of a graph with a fit of `fieldfit fit graph`: NODES with the columns predicted and p(LABEL)."""
+    from fieldfit.api.files import load
+    from fieldfit.cli.graphs import covariates_of
+    from fieldfit.cli.output import check_folder, note, print_json
+    from fieldfit.data.atomic import atomic_writer
+    from fieldfit.estimators.graph_crf import node_probabilities
+    from fieldfit.models.tied import TiedField
+    from fieldfit.types import ModelError
+
+    limit_threads(threads)
+    check_folder(out)
+    fit = load(path)
+    if not isinstance(fit.model, TiedField):
+        raise ModelError(f"{path} has a fit of {fit.model.kind}, and this command needs one of `fieldfit fit graph`.")
+    states = fit.model.states[0]
+    table = graph.read(nodes)
+    there = graph.field(table, covariates_of(fit.model), states)
+    field = fit.model.on(there.m, there.groups)
+    evidence = None
+    if known is not None:
+        codes = table.labels(known, "--known", states).tolist()
+        evidence = {place: states[code] for place, code in enumerate(codes) if code >= 0}
+    chances, exact = node_probabilities(field, fit.theta, evidence, draws, seed)
+    predicted = [str(states[place]) for place in chances.argmax(axis=1).tolist()]
+    how = "exact probabilities" if exact else f"probabilities from {draws:,} Gibbs draws"
+    if out is not None:
+        with atomic_writer(out) as target:
+            target.write(_csv(table, predicted, states, chances).encode())
+    if json:
+        document = {"labels": states, "nodes": graph.names(table), "predicted": predicted, "probability": chances}
+        print_json(document | {"exact": exact, "file": None if out is None else str(out)})
+        return
+    if out is None:
+        typer.echo(_csv(table, predicted, states, chances), nl=False)
+    note(f"{table.n:,} nodes, {how}" + (f"; written to {out}" if out else ""))
+
+
+def _csv(table: Nodes, predicted: Sequence[str], states: Sequence[object], chances: FloatArray) -> str:
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*table.cells, "predicted", *(f"p({state})" for state in states)])
+    for line, label, row in zip(zip(*table.cells.values(), strict=True), predicted, chances.tolist(), strict=True):
+        writer.writerow([*line, label, *(f"{chance:.6f}" for chance in row)])
+    return text.getvalue()
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("predict-graph")(predict_graph)
