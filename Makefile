@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard kernels/*)
 
-.PHONY: demo test test-fast fuzz reproduce docs check unit coverage package format stubs sanitize bench bench-quick clean
+.PHONY: demo test test-fast fuzz reproduce docs gallery check unit coverage package format stubs sanitize bench bench-quick clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m fieldfit.demo --out demo-output
@@ -34,6 +34,10 @@ fuzz: $(VENV)/.installed
 	$(BIN)/python -m tests.fuzz --cases $(CASES)
 	for target in $$($(BIN)/python -m tests.fuzz --list); do \
 	  $(BIN)/python -m tests.fuzz.guided $$target --cases $(CASES) --found $(FUZZED)/$$target || exit 1; done
+
+# The pictures of docs/gallery.md; needs the data of the worked examples (FIELDFIT_DATA).
+gallery: $(VENV)/.installed
+	$(BIN)/python docs/gallery.py
 
 # The site, with warnings as errors: docs/_build/index.html.
 docs: $(VENV)/.installed

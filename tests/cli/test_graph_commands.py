@@ -1,4 +1,4 @@
-"""fit graph and predict-graph: the same numbers as `GraphCRF` and `TiedField`."""
+"""fit graph and label: the same numbers as `GraphCRF` and `TiedField`."""
 
 import csv
 import io
@@ -52,12 +52,12 @@ def test_a_grid_with_a_missing_covariate(run, refused, grid, tmp_path):
     found = {row["name"]: row["estimate"] for row in ran.json["parameter"]}
     assert list(found) == list(fit.parameter_names) == ["bias", "water", "horizontal", "vertical"]
     assert list(found.values()) == pytest.approx(fit.theta)
-    rows = table(run("predict-graph", saved, *options, "--impute").out)
+    rows = table(run("label", saved, *options, "--impute").out)
     chance = np.array([[float(row["p(N)"]), float(row["p(Y)"])] for row in rows])
     np.testing.assert_allclose(chance, np.stack(model.marginals(fit.theta)), atol=1e-6)
     assert [row["predicted"] for row in rows] == np.array(["N", "Y"])[chance.argmax(axis=1)].tolist()
     assert [row["disease"] for row in rows] == y.tolist()
-    assert "fieldfit predict-graph" in refused("predict", saved, path)
+    assert "fieldfit label" in refused("predict", saved, path)
 
 
 def test_names_three_labels_and_known_ones(run, ring, tmp_path):
@@ -71,12 +71,12 @@ def test_names_three_labels_and_known_ones(run, ring, tmp_path):
     some = tmp_path / "some.csv"
     lines = nodes.read_text().splitlines()
     some.write_text("\n".join([*lines[:6], *(line.rpartition(",")[0] + "," for line in lines[6:])]) + "\n")
-    ran = run("predict-graph", saved, some, *options, "--known", "likes", "--out", out)
+    ran = run("label", saved, some, *options, "--known", "likes", "--out", out)
     assert "20 nodes, exact probabilities" in ran.err
     found = np.array([[float(row[f"p({label})"]) for label in "abc"] for row in table(out.read_text())])
     expected = crf.predict_proba(age[:, None], known=dict(enumerate(y[:5])))
     np.testing.assert_allclose(found, expected, atol=1e-6)
-    document = run("predict-graph", saved, nodes, *options, "--json").json
+    document = run("label", saved, nodes, *options, "--json").json
     assert document["exact"] is True
     assert document["nodes"][3] == "p3"
     np.testing.assert_allclose(document["probability"], crf.predict_proba(age[:, None]), atol=1e-10)
@@ -104,4 +104,4 @@ def test_what_is_refused(refused, run, ring, tmp_path, votes):
     assert "and the labels are a, b" in refused("fit", "graph", nodes, *named, *states)
     saved = tmp_path / "machine.ff"
     assert run("fit", "boltzmann", votes, "--out", saved).code == 0
-    assert "needs one of `fieldfit fit graph`" in refused("predict-graph", saved, nodes, *named)
+    assert "needs one of `fieldfit fit graph`" in refused("label", saved, nodes, *named)

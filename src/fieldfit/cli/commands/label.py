@@ -1,4 +1,4 @@
-"""`fieldfit predict-graph MODEL.ff NODES`: the labels of the nodes of a graph, as more columns of its table."""
+"""`fieldfit label MODEL.ff NODES`: the labels of the nodes of a graph, as more columns of its table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @with_options
-def predict_graph(
+def label(
     path: SavedFit,
     nodes: NodesFile,
     graph: GraphOptions,
@@ -33,7 +33,10 @@ def predict_graph(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Label the nodes of a graph with a fit of `fieldfit fit graph`: NODES with the columns predicted and p(LABEL)."""
+    """Label the nodes of a graph.
+
+    Writes NODES with the predicted label and the probability of each label, from a model of `fieldfit fit graph`.
+    """
     from fieldfit.api.files import load
     from fieldfit.cli.graphs import covariates_of
     from fieldfit.cli.output import check_folder, note, print_json
@@ -77,11 +80,11 @@ def _csv(table: Nodes, predicted: Sequence[str], states: Sequence[object], chanc
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*table.cells, "predicted", *(f"p({state})" for state in states)])
-    for line, label, row in zip(zip(*table.cells.values(), strict=True), predicted, chances.tolist(), strict=True):
-        writer.writerow([*line, label, *(f"{chance:.6f}" for chance in row)])
+    for line, best, row in zip(zip(*table.cells.values(), strict=True), predicted, chances.tolist(), strict=True):
+        writer.writerow([*line, best, *(f"{chance:.6f}" for chance in row)])
     return text.getvalue()
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("predict-graph")(predict_graph)
+    app.command("label")(label)

@@ -45,7 +45,7 @@ class LabelledGraphOptions(GraphOptions):
         if (codes < 0).any():
             raise DataError(
                 f"{path}: {self.label} is missing for {int((codes < 0).sum())} of {nodes.n} nodes, and a fit needs all "
-                "labels. Leave the others out of NODES and --edges; `fieldfit predict-graph --known` predicts them."
+                "labels. Leave the others out of NODES and --edges; `fieldfit label --known` predicts them."
             )
         covariates = as_list(self.columns)
         if covariates is None:
@@ -56,7 +56,10 @@ class LabelledGraphOptions(GraphOptions):
 
 @with_options
 def fit(nodes: NodesFile, graph: LabelledGraphOptions, options: FitOptions) -> None:
-    """Fit a conditional field to the labelled nodes of a graph. `fieldfit predict-graph` labels nodes with it."""
+    """Fit a conditional field to labelled nodes of a graph.
+
+    `fieldfit label` labels other nodes with it.
+    """
     run_fit(lambda: graph.graph(nodes), options)
 
 
