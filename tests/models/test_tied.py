@@ -183,3 +183,16 @@ def test_wrong_input_is_refused_in_a_sentence(make, message):
 def test_arguments_of_the_wrong_kind_are_refused(arguments, said):
     with pytest.raises(FieldfitError, match=said):
         ff.TiedField(*arguments)
+
+
+def test_a_block_of_more_than_a_thousand_sites():
+    """Every other row as one block of 1,040 sites (2^1040 states): given the rest its rows are independent chains."""
+    model = ff.TiedField.grid(26, 80)
+    image = model.sample([-0.2, 0.3, 0.2], 1, random_state=0, method="gibbs", burn_in=50)
+    rows = np.arange(26 * 80).reshape(26, 80)[::2]
+    spelt = ["{" + ",".join(map(str, block)) + "}" for block in [rows.ravel().tolist(), *rows.tolist()]]
+    whole = ff.fit(model, image, f"Blocks({spelt[0]})")
+    chains = ff.fit(model, image, f"Blocks({','.join(spelt[1:])})")
+    assert whole.objective == pytest.approx(chains.objective, rel=1e-10)
+    np.testing.assert_allclose(whole.theta, chains.theta, atol=1e-6)
+    np.testing.assert_allclose(whole.standard_errors(), chains.standard_errors(), rtol=1e-4)
