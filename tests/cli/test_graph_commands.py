@@ -57,7 +57,7 @@ def test_a_grid_with_a_missing_covariate(run, refused, grid, tmp_path):
     np.testing.assert_allclose(chance, np.stack(model.marginals(fit.theta)), atol=1e-6)
     assert [row["predicted"] for row in rows] == np.array(["N", "Y"])[chance.argmax(axis=1)].tolist()
     assert [row["disease"] for row in rows] == y.tolist()
-    assert "fieldfit label" in refused("predict", saved, path)
+    assert "this model is of the kind 'tied'" in refused("predict", saved, path)
 
 
 def test_names_three_labels_and_known_ones(run, ring, tmp_path):
