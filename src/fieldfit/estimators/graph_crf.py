@@ -267,7 +267,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def node_probabilities(
-    model: TiedField, theta: FloatArray, evidence: Mapping[int, object] | None, draws: int, random_state: Any
+    model: TiedField, theta: FloatArray, evidence: Mapping[int, object] | None, draws: int, random_state: int
 ) -> tuple[FloatArray, bool]:
     """The probability of each label of each node (m, labels), and whether it is exact or a share of Gibbs draws."""
     try:
