@@ -177,6 +177,7 @@ MEASURES = ("resident_mb", "resident_without_files_mb", "allocated_mb", "python_
 def memory():
     """MEASURES: resident megabytes, those not of files, those that C code has allocated, blocks of Python in use."""
     gc.collect()
+    sys._clear_type_cache()  # up to 4,096 names of attributes that C code has asked for
     library = ctypes.CDLL("libc.so.6")
     library.malloc_trim(0)
     library.mallinfo2.restype = _Allocations

@@ -158,7 +158,7 @@ def test_an_influence_is_a_derivative() -> None:
     moved = []
     for sign in (1, -1):
         weight[row] = 1 + sign * step
-        samples = SampleConditions(working.stack.conditions, working.samples.codes, None, weight)
+        samples = SampleConditions(working.stack.conditions, working.samples.at_hand, None, weight)
         theta = fit.theta
         for _ in range(20):
             bread = working.matrix @ samples.derivative(theta)

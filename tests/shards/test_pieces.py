@@ -121,18 +121,18 @@ def test_folders_of_shards(text, whole, tmp_path):
         make_shards(TextTable(text), tmp_path / "shards", rows=90)
 
 
-@pytest.mark.parametrize("policy", ["PL1 >> optimal", "PL1 >> FL~2000", "Nodewise >> optimal"])
+@pytest.mark.parametrize("policy", ["PL1 >> 0.5*FL", "PL1 >> FL~2000", "Nodewise >> optimal"])
 def test_second_stages_refuse_pieces_before_the_first(policy, text, tmp_path):
     make_shards(TextTable(text), tmp_path / "shards", rows=100)
     with pytest.raises(DataError, match=r"has a second stage that needs the samples in this process"):
         ff.fit(MODEL, str(tmp_path / "shards"), policy)
 
 
-def test_a_fit_to_pieces_is_not_refined(text, tmp_path):
+def test_a_fit_to_pieces_is_not_refined_by_draws(text, tmp_path):
     make_shards(TextTable(text), tmp_path / "shards", rows=100)
     first = ff.fit(MODEL, str(tmp_path / "shards"), "PL1")
     with pytest.raises(DataError, match=r"needs the samples in this process"):
-        ff.refine(first, "optimal")
+        ff.refine(first, "FL~2000")
 
 
 def test_weights_missing_values_and_texts(frame, tmp_path):

@@ -12,6 +12,7 @@ equal to B at the optimal weights.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,17 +20,93 @@ from typing import Any
 
 import numpy as np
 
-from fieldfit.refinement.conditions import Conditions, Sums
+from fieldfit.models.base import Problem
+from fieldfit.refinement.conditions import Conditions, NodeConditions, Sums
 from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.score_moments import ScoreMoments
+from fieldfit.refinement.stacking import Stack
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray
+from fieldfit.variance.meat import ScoreVariance
 
 #: An eigenvalue of the symmetric part of B below this, relative to the largest, in units of its diagonal, is negative.
 _NEGATIVE = -1e-9
 
 
+class ConditionSums(ABC):
+    """Conditions of samples, wherever these are held: means over them are sums divided by ``total``.
+
+    Attributes
+    ----------
+    conditions : the moment conditions
+    weight : (n,) the weights of the samples, or None
+    """
+
+    conditions: Conditions
+    weight: FloatArray | None
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """The number of samples."""
+
+    @property
+    @abstractmethod
+    def at_hand(self) -> Int32Array:
+        """Samples (rows, m) in this process: all, or some of them, evenly spread."""
+
+    @property
+    def total(self) -> float:
+        """The number of samples, or the sum of their weights."""
+        return float(self.n if self.weight is None else self.weight.sum())
+
+    def mean(self, theta: FloatArray) -> FloatArray:
+        """ḡ(θ) (p,)."""
+        return self.sums(theta) / self.total
+
+    def derivative(self, theta: FloatArray) -> FloatArray:
+        """∂ḡ/∂θ (p, n_parameters)."""
+        return self.derivative_sums(theta) / self.total
+
+    def covariance(self, theta: FloatArray, matrix: Any) -> FloatArray:
+        """The mean of A g_i g_iᵀ Aᵀ over the samples (rows of A, rows of A)."""
+        return self.square_sums(theta, matrix) / self.total
+
+    @abstractmethod
+    def sums(self, theta: FloatArray) -> FloatArray:
+        """Σ_i w_i g_i (p,)."""
+
+    @abstractmethod
+    def derivative_sums(self, theta: FloatArray) -> FloatArray:
+        """Σ_i w_i ∂g_i/∂θ (p, n_parameters)."""
+
+    @abstractmethod
+    def square_sums(self, theta: FloatArray, matrix: Any) -> FloatArray:
+        """Σ_i w_i A g_i g_iᵀ Aᵀ (rows of A, rows of A)."""
+
+    @abstractmethod
+    def meat(self, theta: FloatArray, matrix: FloatArray, variance: ScoreVariance) -> FloatArray:
+        """The meat (rows of A, rows of A) of the scores A g_i."""
+
+    @abstractmethod
+    def scores(self, theta: FloatArray, matrix: Any) -> Iterator[tuple[slice, FloatArray]]:
+        """Stream A g_i, without the sample's weight, as (samples, block (k, rows of A)), in the precision of A."""
+
+    @abstractmethod
+    def subset(self, rows: IntArray) -> SampleConditions:
+        """Some of the samples, in this process."""
+
+    def some(self, most: int) -> SampleConditions:
+        """At most this number of the samples, evenly spread."""
+        return self.subset(evenly_spread(self.n, most))
+
+
+def evenly_spread(n: int, most: int) -> IntArray:
+    """At most ``most`` of the numbers 0..n."""
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.int64)
+
+
 @dataclass(frozen=True)
-class SampleConditions:
+class SampleConditions(ConditionSums):
     """Conditions with samples ``codes`` (n, m), the drawn Z ``mask`` (n, components) and weights of the samples.
 
     ``compiled`` are their sums, where something faster than the conditions themselves has them.
@@ -41,22 +118,42 @@ class SampleConditions:
     weight: FloatArray | None = None
     compiled: Sums | None = None
 
-    @property
-    def total(self) -> float:
-        """The number of samples, or the sum of their weights."""
-        return float(len(self.codes) if self.weight is None else self.weight.sum())
+    @classmethod
+    def of_stack(
+        cls,
+        stack: Stack,
+        codes: Int32Array,
+        mask: FloatArray | None,
+        weight: FloatArray | None,
+        problem: Problem | None = None,
+    ) -> SampleConditions:
+        """The samples with a stack's conditions; sums are those of A's compiled ``problem`` where it has them."""
+        conditions, compiled = stack.conditions, None
+        if problem is not None and mask is None and isinstance(conditions, NodeConditions):
+            compiled = conditions.summed_by(problem, weight)
+        return cls(conditions, codes, mask, weight, compiled)
 
-    def mean(self, theta: FloatArray) -> FloatArray:
-        """ḡ(θ) (p,)."""
-        return self._sums(theta) / self.total
+    @property
+    def n(self) -> int:
+        """The number of samples."""
+        return len(self.codes)
+
+    @property
+    def at_hand(self) -> Int32Array:
+        """All samples."""
+        return self.codes
+
+    def sums(self, theta: FloatArray) -> FloatArray:
+        """Σ_i w_i Z_ic g_i (p,)."""
+        return self._sums(theta)
 
     @cached_property
     def _sums(self) -> Sums:
         return self.compiled or self.conditions.summed(self.codes, self.weight, self.mask)
 
-    def derivative(self, theta: FloatArray) -> FloatArray:
-        """∂ḡ/∂θ (p, n_parameters)."""
-        return self.conditions.derivative(self.codes, theta, self.weight, self.mask) / self.total
+    def derivative_sums(self, theta: FloatArray) -> FloatArray:
+        """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters)."""
+        return self.conditions.derivative(self.codes, theta, self.weight, self.mask)
 
     def scores(self, theta: FloatArray, matrix: Any) -> Iterator[tuple[slice, FloatArray]]:
         """Stream A g_i, without the sample's weight, as (samples, block (k, rows of A)), in the precision of A."""
@@ -66,18 +163,21 @@ class SampleConditions:
                 block = block * self.mask[samples][:, self.conditions.component]
             yield samples, block @ matrix.T
 
-    def covariance(self, theta: FloatArray, matrix: Any) -> FloatArray:
-        """The mean of A g_i g_iᵀ Aᵀ over the samples (rows of A, rows of A)."""
+    def square_sums(self, theta: FloatArray, matrix: Any) -> FloatArray:
+        """Σ_i w_i A g_i g_iᵀ Aᵀ (rows of A, rows of A)."""
         total = np.zeros((matrix.shape[0], matrix.shape[0]))
         for samples, block in self.scores(theta, matrix):
             weighted = block if self.weight is None else block * self.weight[samples, None]
             total += weighted.T @ block
-        return total / self.total
+        return total
+
+    def meat(self, theta: FloatArray, matrix: FloatArray, variance: ScoreVariance) -> FloatArray:
+        """The meat (rows of A, rows of A) of the scores A g_i."""
+        return variance.streamed(WeightedConditions(self, matrix), theta)
 
     def some(self, most: int) -> SampleConditions:
         """At most this number of the samples, evenly spread."""
-        n = len(self.codes)
-        return self if n <= most else self.subset(np.linspace(0, n - 1, most).astype(np.int64))
+        return self if self.n <= most else super().some(most)
 
     def subset(self, rows: IntArray) -> SampleConditions:
         """Some of the samples."""
@@ -130,44 +230,21 @@ def _is_positive(matrix: FloatArray) -> bool:
 
 
 @dataclass(frozen=True)
-class RefinedScores:
-    """ψ of samples: the conditions times ``weights`` (r, p), with the symmetric ``bread`` Γ (r, r), a mean over samples."""
+class WeightedConditions:
+    """Scores of samples: the conditions times ``weights`` (r, p)."""
 
-    samples: SampleConditions
-    theta: FloatArray
-    bread: FloatArray
+    samples: ConditionSums
     weights: FloatArray
-
-    @classmethod
-    def of(
-        cls, samples: SampleConditions, matrix: FloatArray, theta: FloatArray, free: BoolArray, precision: FloatArray
-    ) -> RefinedScores:
-        """The estimating function of the fitted samples for the weights A (r, p)."""
-
-        def covariance(weights: FloatArray) -> FloatArray:
-            return samples.covariance(theta, weights)
-
-        bread, weights = symmetric(matrix, samples.derivative(theta), free, precision / samples.total, covariance)
-        return cls(samples, theta, bread, weights)
-
-    def at(self, codes: Int32Array, mean: FloatArray | None) -> RefinedScores:
-        """The same function of other samples, expected over Z with E[Z] = ``mean`` (components,), None: all ones."""
-        mask = None if mean is None else np.broadcast_to(mean, (len(codes), len(mean)))
-        return replace(self, samples=SampleConditions(self.samples.conditions, codes, mask))
 
     @property
     def n_samples(self) -> int:
         """The number of samples."""
-        return len(self.samples.codes)
+        return self.samples.n
 
     @property
     def n_parameters(self) -> int:
-        """The length r of θ."""
-        return len(self.theta)
-
-    def mean(self) -> FloatArray:
-        """ψ̄ (r,)."""
-        return np.asarray(self.weights @ self.samples.mean(self.theta))
+        """The number r of scores."""
+        return len(self.weights)
 
     def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
         """Stream ψ as (first sample, block); the conditions set the size of the blocks."""
@@ -183,6 +260,35 @@ class RefinedScores:
     def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
         """ψ of some samples (rows, r)."""
         return np.concatenate([block for _, block in self.samples.subset(rows).scores(theta, self.weights)])
+
+
+@dataclass(frozen=True)
+class RefinedScores(WeightedConditions):
+    """ψ of samples with the symmetric ``bread`` Γ (r, r) at ``theta``, a mean over samples."""
+
+    theta: FloatArray
+    bread: FloatArray
+
+    @classmethod
+    def of(
+        cls, samples: ConditionSums, matrix: FloatArray, theta: FloatArray, free: BoolArray, precision: FloatArray
+    ) -> RefinedScores:
+        """The estimating function of the fitted samples for the weights A (r, p)."""
+
+        def covariance(weights: FloatArray) -> FloatArray:
+            return samples.covariance(theta, weights)
+
+        bread, weights = symmetric(matrix, samples.derivative(theta), free, precision / samples.total, covariance)
+        return cls(samples, weights, theta, bread)
+
+    def at(self, codes: Int32Array, mean: FloatArray | None) -> RefinedScores:
+        """The same function of other samples, expected over Z with E[Z] = ``mean`` (components,), None: all ones."""
+        mask = None if mean is None else np.broadcast_to(mean, (len(codes), len(mean)))
+        return replace(self, samples=SampleConditions(self.samples.conditions, codes, mask))
+
+    def mean(self) -> FloatArray:
+        """ψ̄ (r,)."""
+        return np.asarray(self.weights @ self.samples.mean(self.theta))
 
 
 def expected_moments(

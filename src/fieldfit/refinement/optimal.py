@@ -21,7 +21,7 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.refinement.acceptance import is_worse
 from fieldfit.refinement.conditions import NodeConditions
-from fieldfit.refinement.estimating import SampleConditions
+from fieldfit.refinement.estimating import ConditionSums, SampleConditions
 from fieldfit.refinement.model_moments import ModelMoments
 from fieldfit.refinement.newton_root import Solve, newton_root
 from fieldfit.refinement.points import MOST_SUMMED_STATES, is_exact
@@ -29,7 +29,9 @@ from fieldfit.refinement.pseudo_inverse import bread_solver
 from fieldfit.refinement.refined import Account, Refined
 from fieldfit.refinement.regression import RIDGES, WORTH, Weights, choose_weights
 from fieldfit.refinement.score_moments import ScoreMoments, information_of
+from fieldfit.refinement.sharded_conditions import ShardedConditions
 from fieldfit.refinement.stacking import Stack, stack
+from fieldfit.shards.problem import ShardedProblem
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, PolicyError
 
@@ -131,7 +133,8 @@ def refine(
 ) -> Refined:
     """The refined estimate from A's estimate ``theta``; ``precision`` (r,) is that of a Gaussian penalty.
 
-    ``problem`` is A compiled with the samples, whose sums are used where they are those of the conditions.
+    ``problem`` is A compiled with the samples, whose sums are used where they are those of the conditions. Where it is in
+    shards, sums over samples are made there, and ``dataset`` has some of the samples (`some_samples`).
     ``given`` are other conditions than those of the policy, with the drawn Z in ``mask`` (n, components).
     """
     began = time.perf_counter()
@@ -143,11 +146,12 @@ def refine(
     matrix[free] = weights.matrix
     count = halves[0].draws
     with one_blas_thread(with_scipy=True):
-        mask = conditions.mask(selection) if given is None else mask
-        compiled = None
-        if problem is not None and mask is None and isinstance(conditions.conditions, NodeConditions):
-            compiled = conditions.conditions.summed_by(problem, row_weight)
-        samples = SampleConditions(conditions.conditions, dataset.codes, mask, row_weight, compiled)
+        samples: ConditionSums
+        if isinstance(problem, ShardedProblem):
+            samples = ShardedConditions(problem, conditions, row_weight, dataset.codes)
+        else:
+            mask = conditions.mask(selection) if given is None else mask
+            samples = SampleConditions.of_stack(conditions, dataset.codes, mask, row_weight, problem)
         refined_theta, steps, accepted, message = theta, 0, True, ""
         if math.isinf(weights.ridge):
             small = f"its variance is predicted to be at most {WORTH:.0%} above that of maximum likelihood"
@@ -185,7 +189,7 @@ def refine(
 
 
 def _solve(
-    samples: SampleConditions,
+    samples: ConditionSums,
     some: SampleConditions,
     derivative: FloatArray,
     matrix: FloatArray,
@@ -214,4 +218,6 @@ def _solve(
     def length_of(move: FloatArray) -> float:
         return float(np.sqrt(np.maximum(move @ information @ move, 0.0) * total / max(1, len(keep))))
 
-    return newton_root(theta, free, equations, solver_at, length_of, _STABLE if some is samples else _STABLE_OF_MANY)
+    return newton_root(
+        theta, free, equations, solver_at, length_of, _STABLE if some.n == samples.n else _STABLE_OF_MANY
+    )

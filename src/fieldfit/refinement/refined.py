@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from fieldfit.data.samples import Table
-from fieldfit.refinement.estimating import RefinedScores, SampleConditions, expected_moments
+from fieldfit.refinement.estimating import ConditionSums, RefinedScores, SampleConditions, expected_moments
 from fieldfit.refinement.model_moments import ModelMoments
 from fieldfit.refinement.points import is_exact
 from fieldfit.refinement.score_moments import ScoreMoments, together
@@ -73,7 +73,7 @@ class Refined:
     theta: FloatArray
     account: Account
     stack: Stack
-    samples: SampleConditions
+    samples: ConditionSums
     matrix: FloatArray
     free: BoolArray
     precision: FloatArray
@@ -98,14 +98,14 @@ class Refined:
             if np.any(self.precision[self.free] > 0):
                 variance = replace(variance, mean=self.scores.mean())
             total = self.samples.total
-            meat = variance.streamed(self.scores, self.theta) / total
+            meat = self.samples.meat(self.theta, self.scores.weights, variance) / total
         return DenseAccuracy(Moments(self.scores.bread, meat, total, "the data"), self.precision, active, units)
 
     @cached_property
     def expected(self) -> tuple[ScoreMoments, str]:
         """V and K at the estimate: exact, or from draws that the weights do not know."""
         model = self.stack.conditions.model
-        table = Table(self.samples.codes, model.names, model.states)
+        table = Table(self.samples.at_hand, model.names, model.states)
         with one_blas_thread(with_scipy=True):
             at = ModelMoments(model, self.theta, self.stack, table, _SEED)
             halves, source = at.exact() if is_exact(model) else at.drawn(_DRAWS)
@@ -129,5 +129,7 @@ class Refined:
         if len(keep) < len(self.free):
             moments = ScoreMoments(moments.V, moments.K[:, keep], moments.information, moments.draws)
         with one_blas_thread(with_scipy=True):
-            mean = replace(self.samples, conditions=self.stack.conditions).mean(self.theta)
-            return hansen_test(mean, self.matrix[keep], moments, n, source)
+            samples = self.samples
+            if isinstance(samples, SampleConditions):  # separate estimates have shifted conditions
+                samples = replace(samples, conditions=self.stack.conditions)
+            return hansen_test(samples.mean(self.theta), self.matrix[keep], moments, n, source)

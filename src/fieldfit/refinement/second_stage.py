@@ -299,14 +299,19 @@ def field_samples(first: FirstFit, what: str) -> tuple[FieldModel, Table]:
     """The model and samples of a first stage, if a second stage of moment conditions can be made for them."""
     from fieldfit.data.samples import as_table
 
-    model, dataset = first.model.as_field(what), as_table(first.dataset)
-    if dataset.has_missing:
+    return field_of(first, what), as_table(first.dataset)
+
+
+def field_of(first: FirstFit, what: str) -> FieldModel:
+    """The model of a first stage, if its samples, which may be in pieces, can have a second stage of moment conditions."""
+    model = first.model.as_field(what)
+    if first.dataset.has_missing:
         raise DataError(
             f"{what} needs complete samples, and some values are missing. Drop or impute them, or use a policy whose "
             f"likelihood sums them out: '{first.bound.policy} >> FL', or one stage."
         )
     refuse_l1(first, what)
-    return model, dataset
+    return model
 
 
 def refuse_l1(first: FirstFit, what: str) -> None:

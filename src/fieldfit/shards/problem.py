@@ -16,7 +16,7 @@ from fieldfit.optim.preconditioner import InverseProduct
 from fieldfit.shards import questions
 from fieldfit.shards.backend import Placed
 from fieldfit.shards.shard import Question, Recipe, Report
-from fieldfit.types import FloatArray
+from fieldfit.types import FloatArray, IntArray
 
 #: Samples of a shard for each row of a matrix of parameters, from which its preconditioner is good for all shards.
 _ENOUGH = 20
@@ -77,6 +77,16 @@ class ShardedProblem(Problem):
             return None
         return Cost(sum(r.components for r in self._compiled.reports), float(sum(f for f in flops if f is not None)))
 
+    @property
+    def placed(self) -> Placed:
+        """The shards."""
+        return self._compiled.placed
+
+    @property
+    def starts(self) -> IntArray:
+        """(shards + 1,) the number of the first sample of each shard, and of all samples."""
+        return self._compiled.recipe.starts
+
     def _own(self, row_weight: FloatArray | None) -> list[FloatArray | bool] | None:
         """What each shard needs of the weights of samples."""
         if row_weight is None:
@@ -94,40 +104,42 @@ class ShardedProblem(Problem):
         assert answer is not None
         return answer[0]
 
-    def _about(self) -> tuple[str, FloatArray | None]:
+    @property
+    def about(self) -> tuple[str, FloatArray | None]:
+        """The key of the recipe under which shards find their compiled problem, and its weights β (None: its own)."""
         return self._compiled.key, self._betas
 
     # -- sums --------------------------------------------------------------------------------------------------------
 
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
         """Sum of the shards' values and gradients."""
-        answer = self._sum(questions.ValueGradient(*self._about(), theta), row_weight)
+        answer = self._sum(questions.ValueGradient(*self.about, theta), row_weight)
         assert answer is not None
         return float(answer[0][0]), answer[1]
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the shards' Hessian products."""
-        return self._one(questions.HessianProduct(*self._about(), theta, v), row_weight)
+        return self._one(questions.HessianProduct(*self.about, theta, v), row_weight)
 
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the shards' matrices."""
-        return self._one(questions.HessianMatrix(*self._about(), theta), row_weight)
+        return self._one(questions.HessianMatrix(*self.about, theta), row_weight)
 
     def score_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the shards' products."""
-        return self._one(questions.ScoreProduct(*self._about(), theta, v), row_weight)
+        return self._one(questions.ScoreProduct(*self.about, theta, v), row_weight)
 
     def score_moment(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the shards' matrices."""
-        return self._one(questions.ScoreMoment(*self._about(), theta), row_weight)
+        return self._one(questions.ScoreMoment(*self.about, theta), row_weight)
 
     def family_statistics(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the shards' statistics."""
-        return self._one(questions.FamilyStatistics(*self._about(), theta), row_weight)
+        return self._one(questions.FamilyStatistics(*self.about, theta), row_weight)
 
     def family_products(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the shards' products."""
-        return self._one(questions.FamilyProducts(*self._about(), theta), row_weight)
+        return self._one(questions.FamilyProducts(*self.about, theta), row_weight)
 
     @property
     def exact_diagonal(self) -> bool:
@@ -136,23 +148,23 @@ class ShardedProblem(Problem):
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
         """Sum of the shards' diagonals, if every shard has one."""
-        answer = self._sum(questions.HessianDiagonal(*self._about(), theta), row_weight)
+        answer = self._sum(questions.HessianDiagonal(*self.about, theta), row_weight)
         return None if answer is None else answer[0]
 
     def information_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
         """Sum of the shards' diagonals, if every shard has one."""
-        answer = self._sum(questions.InformationDiagonal(*self._about(), theta), row_weight)
+        answer = self._sum(questions.InformationDiagonal(*self.about, theta), row_weight)
         return None if answer is None else answer[0]
 
     # -- numbers for each sample ---------------------------------------------------------------------------------------
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """The shards' values, one after the other."""
-        return np.concatenate(self._compiled.placed.each(questions.RowValues(*self._about(), theta)))
+        return np.concatenate(self._compiled.placed.each(questions.RowValues(*self.about, theta)))
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """The shards' products, one after the other."""
-        return np.concatenate(self._compiled.placed.each(questions.RowProducts(*self._about(), theta, v)))
+        return np.concatenate(self._compiled.placed.each(questions.RowProducts(*self.about, theta, v)))
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the samples start..stop, from the shards that have them."""
@@ -160,7 +172,7 @@ class ShardedProblem(Problem):
         for number, (first, last) in enumerate(self._compiled.ranges):
             low, high = max(start, first), min(stop, last)
             if low < high:
-                question = questions.FamilyScores(*self._about(), theta, low - first, high - first)
+                question = questions.FamilyScores(*self.about, theta, low - first, high - first)
                 blocks += self._compiled.placed.each(question, shards=[number])
         return np.concatenate(blocks) if blocks else np.empty((0, self.n_families, self.n_parameters))
 
@@ -186,7 +198,7 @@ class ShardedProblem(Problem):
         if stop - start < _ENOUGH * np.sqrt(2 * self.n_parameters):
             return None
         own = self._own(row_weight)
-        question = questions.ShardPreconditioner(*self._about(), theta, precision * share, late)
+        question = questions.ShardPreconditioner(*self.about, theta, precision * share, late)
         operator: InverseProduct | None = self._compiled.placed.each(question, own, shards=[0])[0]
         # M of all samples is M of the first shard divided by its share of them.
         return None if operator is None else _Scaled(operator, share)

@@ -82,6 +82,7 @@ class Shard:
         self._source = source
         self._dataset: Dataset | None = None
         self._problems: dict[str, Problem] = {}
+        self._made: dict[str, Any] = {}
         self._weighted: tuple[str, bytes, Problem] | None = None
 
     @property
@@ -116,9 +117,19 @@ class Shard:
             self._weighted = (key, betas.tobytes(), other)
         return other
 
+    def made(self, key: str, make: Callable[[], Any]) -> Any:
+        """What ``make()`` gives, once for each key where the shard stays in memory."""
+        if key in self._made:
+            return self._made[key]
+        value = make()
+        if self.keep:
+            self._made[key] = value
+        return value
+
     def forget(self, key: str) -> None:
-        """Drop a compiled problem."""
+        """Drop what was compiled or made under a key."""
         self._problems.pop(key, None)
+        self._made.pop(key, None)
         if self._weighted is not None and self._weighted[0] == key:
             self._weighted = None
 

@@ -8,20 +8,23 @@ from typing import ClassVar
 
 import numpy as np
 
+from fieldfit.data.samples import Table, as_table
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
 from fieldfit.refinement.local import needs_local, refine_locally
-from fieldfit.refinement.optimal import SMALL_EXCESS, refine
+from fieldfit.refinement.optimal import MOST_CONDITIONS, SMALL_EXCESS, refine
 from fieldfit.refinement.planned import PlanSetting, StageSkippedError
 from fieldfit.refinement.planned_conditions import PlannedConditions, plan_conditions
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.regression import WORTH
-from fieldfit.refinement.second_stage import F, SecondStage, StageFit, TheorySetting, field_samples
+from fieldfit.refinement.second_stage import F, FirstFit, SecondStage, StageFit, TheorySetting, field_of
+from fieldfit.refinement.sharded_conditions import some_samples
 from fieldfit.refinement.stacking import stack
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.theory import optimal_asymptotics
-from fieldfit.types import PolicyError
+from fieldfit.shards.problem import ShardedProblem
+from fieldfit.types import DataError, PolicyError
 from fieldfit.variance import Asymptotics
 
 #: Graph distances that plans compare.
@@ -34,6 +37,7 @@ class Optimal(SecondStage):
 
     distance: int | None = None
     examples: ClassVar[tuple[str, ...]] = ("PL1 >> optimal", "PL1 >> optimal(2)", "0.7*PL1 + 0.3*PL2 >> optimal(1)")
+    takes_pieces: ClassVar[bool] = True
     account: ClassVar[type[Account]] = Account
 
     def __post_init__(self) -> None:
@@ -62,9 +66,11 @@ class Optimal(SecondStage):
 
     def fit(self, first: F) -> F:
         """With dense weights, or with local ones where there are too many conditions for a matrix."""
-        model, dataset = field_samples(first, f"'{self.text(first.bound.policy)}'")
+        what, problem = f"'{self.text(first.bound.policy)}'", first.problem
+        model, weight = field_of(first, what), first.dataset.sample_weight
         stage: StageFit
         if needs_local(model, first.bound, self.distance):
+            dataset = self._at_hand(first, what)
             stage = refine_locally(
                 model,
                 dataset,
@@ -73,24 +79,34 @@ class Optimal(SecondStage):
                 distance=self.distance,
                 free=first.free,
                 precision=first.penalty.precision,
-                row_weight=dataset.sample_weight,
+                row_weight=weight,
                 random_state=first.random_state,
             )
         else:
             stage = refine(
                 model,
-                dataset,
+                some_samples(problem, model) if isinstance(problem, ShardedProblem) else as_table(first.dataset),
                 first.bound,
                 first.selection,
                 first.theta,
                 distance=self.distance,
                 free=first.free,
                 precision=first.penalty.precision,
-                row_weight=dataset.sample_weight,
+                row_weight=weight,
                 random_state=first.random_state,
-                problem=first.problem,
+                problem=problem,
             )
         return first.refined(self, stage)
+
+    @staticmethod
+    def _at_hand(first: FirstFit, what: str) -> Table:
+        if first.dataset.in_pieces:
+            raise DataError(
+                f"{what} has more than {MOST_CONDITIONS:,} moment conditions on this model, and then needs the samples in "
+                f"this process; they are in pieces. Read them into a table first, or use a second stage that is a policy: "
+                f"'{first.bound.policy} >> PL2'."
+            )
+        return as_table(first.dataset)
 
     def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """The inverse information of the conditions."""

@@ -1,0 +1,228 @@
+"""Moment conditions of samples in shards: each shard computes with `SampleConditions` of its own, where it is held.
+
+Sums over shards follow the order of their tree (`fieldfit.shards.tree`), so they have the same bits for any number of
+workers. What needs single samples, such as the direction of a step, takes some of them into this process.
+"""
+
+from __future__ import annotations
+
+import secrets
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fieldfit.data.samples import Table, as_table
+from fieldfit.models.field import FieldModel
+from fieldfit.refinement.estimating import ConditionSums, SampleConditions, WeightedConditions, evenly_spread
+from fieldfit.refinement.stacking import Stack
+from fieldfit.shards.problem import ShardedProblem
+from fieldfit.shards.shard import Question, Shard, held_weight
+from fieldfit.shards.tree import Answer
+from fieldfit.threads import one_blas_thread
+from fieldfit.types import FloatArray, Int32Array, IntArray
+from fieldfit.variance.meat import ScoreVariance
+
+#: Samples in this process for what needs single ones: draws that start from samples, and directions of steps.
+_AT_HAND = 4_000
+
+
+def some_samples(problem: ShardedProblem, model: FieldModel) -> Table:
+    """Some of the samples in this process, evenly spread, without their weights."""
+    codes = _gathered(problem, _Codes(), evenly_spread(problem.n_samples, _AT_HAND))[0]
+    assert codes is not None
+    return Table(codes, model.names, model.states)
+
+
+class ShardedConditions(ConditionSums):
+    """The conditions of a stack for the shards of ``problem``, A compiled where the samples are held.
+
+    ``weight`` (n,) are the weights that the shards' samples have themselves, and ``at_hand`` some of the samples.
+    """
+
+    def __init__(self, problem: ShardedProblem, stack: Stack, weight: FloatArray | None, at_hand: Int32Array) -> None:
+        self.conditions, self.weight = stack.conditions, weight
+        self._problem, self._at_hand = problem, at_hand
+        self._key = secrets.token_hex(8)
+        problem.placed.share(self._key, _Shared(stack, *problem.about, weight is not None))
+        weakref.finalize(self, problem.placed.withdraw, self._key).atexit = False
+
+    @property
+    def n(self) -> int:
+        """The number of samples."""
+        return self._problem.n_samples
+
+    @property
+    def at_hand(self) -> Int32Array:
+        """Some of the samples."""
+        return self._at_hand
+
+    def sums(self, theta: FloatArray) -> FloatArray:
+        """Sum of the shards' sums."""
+        return self._sum(_Sums(self._key, theta))
+
+    def derivative_sums(self, theta: FloatArray) -> FloatArray:
+        """Sum of the shards' derivatives."""
+        return self._sum(_DerivativeSums(self._key, theta))
+
+    def square_sums(self, theta: FloatArray, matrix: FloatArray) -> FloatArray:
+        """Sum of the shards' squares."""
+        return self._sum(_SquareSums(self._key, theta, matrix))
+
+    def meat(self, theta: FloatArray, matrix: FloatArray, variance: ScoreVariance) -> FloatArray:
+        """Sum of the shards' meats; groups may be in several shards, so their scores come here."""
+        if variance.groups is not None:
+            return variance.streamed(WeightedConditions(self, matrix), theta)
+        return self._sum(_Meat(self._key, theta, matrix, variance.mean, variance.counts))
+
+    def scores(self, theta: FloatArray, matrix: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        """Stream the scores of one shard after the other."""
+        for number, (start, stop) in enumerate(pairwise(self._problem.starts.tolist())):
+            yield slice(start, stop), self._problem.placed.each(_Scores(self._key, theta, matrix), shards=[number])[0]
+
+    def subset(self, rows: IntArray) -> SampleConditions:
+        """Some of the samples, in this process."""
+        codes, mask, weight = _gathered(self._problem, _Rows(self._key), rows)
+        assert codes is not None
+        return SampleConditions(self.conditions, codes, mask, weight)
+
+    def _sum(self, question: Question) -> FloatArray:
+        answer = self._problem.placed.total(question)
+        assert answer is not None
+        return answer[0]
+
+
+def _gathered(problem: ShardedProblem, question: Question, rows: IntArray) -> tuple[Any, ...]:
+    """What a question answers about some samples, in the order of ``rows``; each shard is given the numbers of its own."""
+    starts = problem.starts
+    shard = np.searchsorted(starts, rows, side="right") - 1
+    own = [rows[shard == number] - starts[number] for number in range(len(starts) - 1)]
+    asked = [number for number, mine in enumerate(own) if len(mine)]
+    answers = problem.placed.each(question, own, asked)
+    place = np.argsort(np.argsort(shard, kind="stable"), kind="stable")
+    return tuple(None if parts[0] is None else np.concatenate(parts)[place] for parts in zip(*answers, strict=True))
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What all shards share: the conditions, A's recipe by its key with its weights β, and whether samples have weights."""
+
+    stack: Stack
+    recipe: str
+    betas: FloatArray | None
+    weighted: bool
+
+    def samples(self, shard: Shard, shared: dict[str, Any]) -> SampleConditions:
+        """The conditions of the samples of one shard."""
+        recipe = shared[self.recipe]
+        return SampleConditions.of_stack(
+            self.stack,
+            as_table(shard.dataset).codes,
+            self.stack.mask(recipe.selection(shard.number)),
+            held_weight(shard, self.weighted),
+            shard.problem(self.recipe, recipe, self.betas),
+        )
+
+
+@dataclass(frozen=True)
+class _Codes:
+    """Some of the samples of a shard."""
+
+    def __call__(self, shard: Shard, shared: dict[str, Any], own: IntArray) -> tuple[Int32Array]:
+        """Their states."""
+        return (as_table(shard.dataset).codes[own],)
+
+
+@dataclass(frozen=True)
+class _OfConditions:
+    """A question about the conditions that are shared under ``key``."""
+
+    key: str
+
+    def samples(self, shard: Shard, shared: dict[str, Any]) -> SampleConditions:
+        """Those of the shard's samples."""
+        held: SampleConditions = shard.made(self.key, partial(shared[self.key].samples, shard, shared))
+        return held
+
+
+@dataclass(frozen=True)
+class _Rows(_OfConditions):
+    """Some of the samples with their Z and weights."""
+
+    def __call__(
+        self, shard: Shard, shared: dict[str, Any], own: IntArray
+    ) -> tuple[FloatArray | Int32Array | None, ...]:
+        """States, Z and weights."""
+        chosen = self.samples(shard, shared).subset(own)
+        return chosen.codes, chosen.mask, chosen.weight
+
+
+@dataclass(frozen=True)
+class _AtTheta(_OfConditions):
+    """A question about the conditions at θ."""
+
+    theta: FloatArray
+
+
+@dataclass(frozen=True)
+class _Sums(_AtTheta):
+    """Σ_i w_i g_i."""
+
+    def __call__(self, shard: Shard, shared: dict[str, Any], own: None) -> Answer:
+        """The sums (p,)."""
+        with one_blas_thread(with_scipy=True):
+            return (self.samples(shard, shared).sums(self.theta),)
+
+
+@dataclass(frozen=True)
+class _DerivativeSums(_AtTheta):
+    """Σ_i w_i ∂g_i/∂θ."""
+
+    def __call__(self, shard: Shard, shared: dict[str, Any], own: None) -> Answer:
+        """The derivative (p, r)."""
+        with one_blas_thread(with_scipy=True):
+            return (self.samples(shard, shared).derivative_sums(self.theta),)
+
+
+@dataclass(frozen=True)
+class _SquareSums(_AtTheta):
+    """Σ_i w_i A g_i g_iᵀ Aᵀ."""
+
+    matrix: FloatArray
+
+    def __call__(self, shard: Shard, shared: dict[str, Any], own: None) -> Answer:
+        """The matrix (rows of A, rows of A)."""
+        with one_blas_thread(with_scipy=True):
+            return (self.samples(shard, shared).square_sums(self.theta, self.matrix),)
+
+
+@dataclass(frozen=True)
+class _Meat(_AtTheta):
+    """The meat of independent samples, around the mean score of all of them."""
+
+    matrix: FloatArray
+    mean: FloatArray | None
+    counts: bool
+
+    def __call__(self, shard: Shard, shared: dict[str, Any], own: None) -> Answer:
+        """The matrix (rows of A, rows of A)."""
+        with one_blas_thread(with_scipy=True):
+            samples = self.samples(shard, shared)
+            variance = ScoreVariance(samples.weight, self.counts, None, self.mean)
+            return (samples.meat(self.theta, self.matrix, variance),)
+
+
+@dataclass(frozen=True)
+class _Scores(_AtTheta):
+    """A g_i of each sample."""
+
+    matrix: FloatArray
+
+    def __call__(self, shard: Shard, shared: dict[str, Any], own: None) -> FloatArray:
+        """(samples of the shard, rows of A)."""
+        with one_blas_thread(with_scipy=True):
+            return np.concatenate([block for _, block in self.samples(shard, shared).scores(self.theta, self.matrix)])

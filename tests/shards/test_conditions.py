@@ -1,0 +1,127 @@
+"""``A >> optimal`` of samples in shards: the estimate of one machine, with the same bits wherever the shards are."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fieldfit as ff
+from fieldfit.data.samples import Table
+from fieldfit.refinement.estimating import SampleConditions
+from fieldfit.refinement.sharded_conditions import ShardedConditions, some_samples
+from fieldfit.refinement.stacking import stack
+from fieldfit.shards.backend import LocalBackend
+from fieldfit.types import DataError
+from fieldfit.variance.meat import ScoreVariance
+
+MODEL = ff.BoltzmannMachine.grid(2, 3, states=(-1, 1))
+TRUTH = np.array([0.9, -0.7, 0.8, 0.6, -0.9, 0.7, 0.8])
+CASES = [
+    ("PL1 >> optimal(2)", {}),
+    ("PL1 >> optimal(2)", {"sigma2": 0.5}),
+    ("0.5*PL1 >> optimal(1)", {"random_state": 5}),
+    ("0.7*PL1 + 0.3*PL2 >> optimal(1)", {"random_state": 5}),
+]
+
+
+@pytest.fixture(scope="module")
+def frame():
+    drawn = pd.DataFrame(MODEL.sample(TRUTH, 900, random_state=1).values, columns=list(MODEL.names))
+    weight = np.random.default_rng(0).integers(0, 4, len(drawn))
+    weight[:150] = 0  # the first of seven shards has no sample that counts
+    return drawn.assign(w=weight)
+
+
+@pytest.fixture(scope="module")
+def files(frame, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pieces")
+    for number in range(3):
+        frame[300 * number : 300 * number + 300].to_csv(folder / f"{number}.csv", index=False)
+    return str(folder / "*.csv")
+
+
+@pytest.mark.parametrize(("policy", "options"), CASES)
+@pytest.mark.parametrize("weight_kind", [None, "importance", "counts"])
+def test_the_estimate_of_one_machine(frame, files, policy, options, weight_kind):
+    if weight_kind is not None:
+        options = {**options, "sample_weight": "w", "weight_kind": weight_kind}
+    pieces = ff.fit(MODEL, files, policy, tol=1e-10, **options)
+    whole = ff.fit(MODEL, frame if weight_kind else frame.drop(columns="w"), policy, tol=1e-10, **options)
+    assert pieces.refinement.accepted
+    one, other = (vars(fit.refinement.account) for fit in (pieces, whole))
+    assert [one[key] for key in ("ridge", "conditions")] == [other[key] for key in ("ridge", "conditions")]
+    assert np.abs(pieces.theta - pieces.refinement.first_theta).max() > 1e-3  # the second stage did something
+    np.testing.assert_allclose(pieces.theta, whole.theta, atol=1e-6)
+    np.testing.assert_allclose(pieces.standard_errors(), whole.standard_errors(), rtol=1e-5)
+    np.testing.assert_allclose(pieces.standard_errors("model"), whole.standard_errors("model"), rtol=1e-5)
+    if "sigma2" not in options and weight_kind is None:
+        np.testing.assert_allclose(
+            pieces.specification_test().statistic, whole.specification_test().statistic, rtol=1e-4
+        )
+
+
+def test_the_same_bits_wherever_the_shards_are(frame, files):
+    policy = "0.5*PL1 >> optimal(2)"
+    pieces = ff.fit(MODEL, files, policy)
+    shards = ff.fit(MODEL, frame.drop(columns="w"), policy, shards=3)
+    reread = ff.fit(MODEL, files, policy, backend=LocalBackend(keep=0))
+    for other in (shards, reread):
+        assert other.theta.tobytes() == pieces.theta.tobytes()
+        assert other.standard_errors().tobytes() == pieces.standard_errors().tobytes()
+
+
+def test_the_same_bits_on_workers(files):
+    distributed = pytest.importorskip("distributed")
+    here = ff.fit(MODEL, files, "PL1 >> optimal(2)")
+    for workers in (1, 2):
+        with distributed.Client(
+            n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as client:
+            there = ff.fit(MODEL, files, "PL1 >> optimal(2)", backend=client)
+            assert there.standard_errors().tobytes() == here.standard_errors().tobytes()
+        assert there.theta.tobytes() == here.theta.tobytes()
+
+
+@pytest.mark.parametrize("policy", ["PL1", "0.5*PL1", "0.7*PL1 + 0.3*PL2"])
+def test_sums_are_those_of_all_samples(frame, policy):
+    table = MODEL.read(frame, sample_weight="w")
+    fit = ff.fit(MODEL, frame, policy, sample_weight="w", shards=7, random_state=2)
+    prepared, random = fit.prepared, np.random.default_rng(1)
+    conditions = stack(MODEL, prepared.bound, 2)
+    there = ShardedConditions(prepared.problem, conditions, table.sample_weight, table.codes[:5])
+    here = SampleConditions(
+        conditions.conditions, table.codes, conditions.mask(prepared.selection), table.sample_weight
+    )
+    matrix = random.normal(size=(4, conditions.conditions.size))
+    assert (there.n, there.total) == (900, here.total)
+    np.testing.assert_allclose(there.mean(TRUTH), here.mean(TRUTH), atol=1e-12)
+    np.testing.assert_allclose(there.derivative(TRUTH), here.derivative(TRUTH), atol=1e-12)
+    np.testing.assert_allclose(there.covariance(TRUTH, matrix), here.covariance(TRUTH, matrix), atol=1e-10)
+    for groups in (None, random.integers(0, 50, 900)):
+        variance = ScoreVariance(table.sample_weight, False, groups, np.full(4, 0.1))
+        np.testing.assert_allclose(
+            there.meat(TRUTH, matrix, variance), here.meat(TRUTH, matrix, variance), rtol=1e-10, atol=1e-8
+        )
+    blocks = [block for _, block in there.scores(TRUTH, matrix)]
+    np.testing.assert_allclose(
+        np.concatenate(blocks), np.concatenate([b for _, b in here.scores(TRUTH, matrix)]), atol=1e-12
+    )
+    rows = random.permutation(900)[:40]
+    some, expected = there.subset(rows), here.subset(rows)
+    np.testing.assert_array_equal(some.codes, expected.codes)
+    np.testing.assert_array_equal(some.weight, expected.weight)
+    if policy != "PL1":
+        np.testing.assert_array_equal(some.mask, expected.mask)
+
+
+def test_some_samples_are_spread_over_all_shards(monkeypatch, frame):
+    monkeypatch.setattr("fieldfit.refinement.sharded_conditions._AT_HAND", 31)
+    fit = ff.fit(MODEL, frame.drop(columns="w"), "PL1", shards=4)
+    some, whole = some_samples(fit.prepared.problem, MODEL), MODEL.read(frame.drop(columns="w"))
+    assert isinstance(some, Table)
+    np.testing.assert_array_equal(some.codes, whole.codes[np.linspace(0, 899, 31).astype(int)])
+
+
+def test_local_weights_need_the_samples_in_this_process(monkeypatch, files):
+    monkeypatch.setattr("fieldfit.refinement.local.MOST_CONDITIONS", 3)
+    with pytest.raises(DataError, match="needs the samples in this process; they are in pieces"):
+        ff.fit(MODEL, files, "PL1 >> optimal")
