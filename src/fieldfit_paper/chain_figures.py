@@ -21,7 +21,7 @@ from fieldfit.plots import (
     save_figure,
 )
 from fieldfit_paper.chain_folds import FLOPS
-from fieldfit_paper.chain_sweeps import POLICIES, SCALES, folds_of, mean_over_folds
+from fieldfit_paper.chain_sweeps import POLICIES, SCALES, mean_over_folds
 from fieldfit_paper.chain_tables import GRID_AXES, SweepTables, at_sigma2, best_cell, sigma2_of
 from fieldfit_paper.claim_rows import MODEL_NAMES, Records
 from fieldfit_paper.reproduction import Reproduction
@@ -58,14 +58,14 @@ def numbered(number: int) -> str:
     return f"Figure {number} (the paper's {PAPER_NUMBERS[number]})"
 
 
-def scale_note(scale: str, source: str = "conll2000", folds: int | None = None) -> str:
+def scale_note(scale: str, source: str = "conll2000") -> str:
     """What the scale is, in a sentence."""
     size = SCALES[scale]
     if source == "sentiment":
         train = "half of the documents" if size.n_documents == 0 else f"{size.n_documents} documents"
         return f"Scale {scale!r}: {train} to train on, the other half to test on, mean of {size.splits} splits."
     test = "the whole test part" if size.n_test is None else f"{size.n_test} sentences of the test part"
-    return f"Scale {scale!r}: {size.n_train} training sentences, {test}, mean of {folds or size.folds} folds."
+    return f"Scale {scale!r}: {size.n_train} training sentences, {test}, mean of {size.folds} folds."
 
 
 def contour_rows(rows: Records, higher: str, sigma2: Sequence[float]) -> list[list[Drawable]]:
@@ -135,7 +135,7 @@ def reproduce_grids(
     tables = SweepTables(out, scale)
     by_policy = {higher: tables.grid(source, model, higher, reading) for higher in POLICIES}
     note = (
-        f"NLL in {UNIT}. {scale_note(scale, source, folds_of(scale, model, reading))} {READING_NOTES[reading]} "
+        f"NLL in {UNIT}. {scale_note(scale, source)} {READING_NOTES[reading]} "
         "σ² belongs to the mean log-likelihood of a sentence."
     )
     title = f"{numbered(number)}: {MODEL_NAMES[model]}, best cells of the grid"

@@ -47,7 +47,6 @@ class Scale:
     beta: tuple[float, ...]
     fine_beta: tuple[float, ...]  # of the second reading: from 0, with small steps below 0.1
     folds: int
-    crf_folds: int  # of the CRF in the second reading
     heuristic_folds: int  # of Algorithm 1 in the second reading
     splits: int  # of the sentiment set
     n_train: int
@@ -58,8 +57,8 @@ class Scale:
 
 _TENTHS = tuple(round(0.1 * k, 1) for k in range(1, 11))
 SCALES = {
-    "small": Scale((0.1, 0.5, 1.0), (0.1, 0.4, 0.7, 1.0), (0.0, 0.05, 0.4, 1.0), 2, 2, 1, 2, 30, 150, 40, 1),
-    "paper": Scale(_TENTHS, _TENTHS, (0.0, 0.02, 0.05, *_TENTHS), 5, 3, 1, 10, 100, None, 0, 2),
+    "small": Scale((0.1, 0.5, 1.0), (0.1, 0.4, 0.7, 1.0), (0.0, 0.05, 0.4, 1.0), 2, 1, 2, 30, 150, 40, 1),
+    "paper": Scale(_TENTHS, _TENTHS, (0.0, 0.02, 0.05, *_TENTHS), 5, 1, 10, 100, None, 0, 2),
 }
 
 
@@ -86,17 +85,11 @@ def grid_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
     )
 
 
-def folds_of(scale: str, model: str, reading: str = "sums") -> int:
-    """How many folds a grid of CoNLL-2000 has."""
-    size = SCALES[scale]
-    return size.crf_folds if (model, reading) == ("crf", "means") else size.folds
-
-
 def means_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
     """(fold, σ², λ) of PL1/``higher`` in the second reading; a cell has all β."""
     size = SCALES[check_scale(scale)]
     axes: dict[str, list[Any]] = {
-        "fold": list(range(folds_of(scale, model, "means"))),
+        "fold": list(range(size.folds)),
         "sigma2": list(thinned(SIGMA2[model, higher], scale)),
         "lam": list(size.lam),
     }

@@ -176,8 +176,8 @@ def cells_of(folder: Path, scale: str) -> str:
 def _scale_text(scale: str) -> str:
     size = SCALES[scale]
     return (
-        f"{scale_note(scale)} In the second reading the CRF has {size.crf_folds} folds, and Algorithm 1 "
-        f"was run for the Boltzmann chain, on {size.heuristic_folds} fold(s). "
+        f"{scale_note(scale)} Algorithm 1 was run in the second reading on "
+        f"{size.heuristic_folds} fold{'' if size.heuristic_folds == 1 else 's'}. "
         f"{scale_note(scale, 'sentiment')} (The paper has 100 splits.)"
     )
 

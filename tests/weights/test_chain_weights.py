@@ -1,5 +1,6 @@
 """Automatic weights of a chain CRF: the same code through the same sums, exact and diagonal forms."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -83,3 +84,14 @@ def test_a_ridge_draws_the_update_to_equal_weights():
     assert away[2] < 1e-3
     with pytest.raises(PolicyError, match="gamma"):
         ff.update_weights(fit, gamma=-1.0)
+
+
+def test_parameters_that_only_the_penalty_holds_have_no_part_in_the_weights():
+    # The third column is constant: with a weak penalty its probabilities are 1 up to rounding, and its bread is 0.
+    x = np.random.default_rng(0).integers(0, 2, (200, 2))
+    fixed = np.column_stack([x, np.ones(200, dtype=int)])
+    model, three = ff.BoltzmannMachine(2, biases=True), ff.BoltzmannMachine(3, [(0, 1)], biases=True)
+    plain = ff.fit(model, x, "PL1 + FL", weights=[0.5, 0.5], sigma2=1.0)
+    more = ff.fit(three, fixed, "PL1 + FL", weights=[0.5, 0.5], sigma2=[1.0, 1.0, 1.0, 1e300])
+    more = replace(more, theta=np.append(plain.theta, 800.0))
+    np.testing.assert_allclose(ff.update_weights(more), ff.update_weights(plain), atol=1e-6)

@@ -15,6 +15,8 @@ from fieldfit.weights.choice import Ridge, best_beta
 from fieldfit.weights.groups import DrawnPolicy
 from fieldfit.weights.statistics import DataStatistics
 
+#: Diagonal entries of the bread, relative to the largest, that are taken for 0.
+_ROUNDING = 1e-14
 
 def update_weights(
     fit: Fit,
@@ -45,6 +47,10 @@ def update_weights(
     -------
     ndarray of shape (terms,)
         β, with sum 1.
+
+    Notes
+    -----
+    The diagonal form of a penalised fit leaves out parameters that only the penalty determines.
 
     Examples
     --------
@@ -77,9 +83,22 @@ def update_weights(
         if copies is not None:
             copies = copies[prepared.free]
             moments = _by_copy(moments, problem, fit.theta, prepared.free, copies, dataset.sample_weight)
+        if fit.penalised:
+            moments, copies = _without_undetermined(moments, copies)
         criterion = Criterion.log_diagonal(moments, copies)
     equal = groups.normalised(np.ones(groups.count))
     return best_beta(criterion.over_weights(), Ridge(gamma, equal, groups.normaliser))
+
+
+def _without_undetermined(moments: MixtureMoments, copies: FloatArray | None) -> tuple[MixtureMoments, FloatArray | None]:
+    """Diagonal moments without the parameters that only the penalty holds.
+
+    Where the samples have probability 1 up to rounding, the bread is 0 up to rounding in every family, with either sign.
+    """
+    largest = moments.J.max(axis=0)
+    kept = largest > _ROUNDING * largest.max()
+    some = MixtureMoments.with_drawn_selection(moments.names, moments.J[:, kept], moments.K[:, :, kept])
+    return some, None if copies is None else copies[kept]
 
 
 def _by_copy(
