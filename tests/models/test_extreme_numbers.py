@@ -112,3 +112,14 @@ def test_samples_of_extreme_parameters():
     states, energy = energies(model, np.array([1e3, -1e3, 1e3, -1e3, 1e3, 1e3]))
     best = states[energy == energy.max()]
     assert all(any((row == state).all() for state in best) for row in drawn)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_labels_that_look_like_the_ends_of_a_sequence_keep_names_apart(order, tmp_path):
+    words, tags = [["pay", "$", "5"], ["^", "$"]], [["VB", "$", "CD"], ["^", "$"]]
+    fit = ff.CRFTagger(order=order).fit(words * 3, tags * 3).fit_
+    assert len(set(fit.parameter_names)) == len(fit.parameter_names)
+    fit.save(tmp_path / "tagger.ff")
+    loaded = ff.load(tmp_path / "tagger.ff")
+    assert list(loaded.parameter_names) == list(fit.parameter_names)
+    assert "$$" in loaded.summary() or order == 2

@@ -218,7 +218,7 @@ def test_differences_are_paired_by_fold():
 
 @pytest.fixture
 def tiny(monkeypatch):
-    size = chain_sweeps.Scale((0.5, 1.0), (0.4, 1.0), (0.0, 0.4, 1.0), 2, 2, 1, 1, 8, 10, 0, 1)
+    size = chain_sweeps.Scale((0.5, 1.0), (0.4, 1.0), (0.0, 0.4, 1.0), 2, 1, 1, 8, 10, 0, 1)
     monkeypatch.setitem(chain_sweeps.SCALES, "small", size)
 
 

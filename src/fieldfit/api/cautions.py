@@ -55,13 +55,13 @@ def without_spread(fit: FitState, kind: Kind) -> BoolArray:
 
 
 def held_by_penalty(fit: FitState, kind: Kind) -> str:
-    """A clause where parameters have no errors because their statistic is the same in every sample, or nothing."""
+    """A clause where parameters have no errors because the samples never show some joint state, or nothing."""
     count = int(without_spread(fit, kind).sum())
     if not count:
         return ""
     what = "1 parameter has" if count == 1 else f"{count:,} parameters have"
     return (
-        f"{what} the same statistic in every sample: only the penalty keeps the estimate finite, and there is no "
+        f"{what} no finite estimate without the penalty, because some joint state never occurs in the samples, and no "
         f"{kind} error (compare kind='model')"
     )
 

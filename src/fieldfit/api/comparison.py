@@ -106,8 +106,8 @@ def _refuse_held(fit: Fit, rows: FloatArray, kind: Kind) -> None:
         names = [fit.model.parameter_names[place] for place in held[:10]]
         more = f" and {len(held) - 10} more" if len(held) > 10 else ""
         raise ModelError(
-            f"The statistic of {', '.join(names)}{more} is the same in every sample: only the penalty keeps the estimate "
-            f"finite, and the data have no spread for a {kind} test. Use kind='model', or test other parameters."
+            f"Only the penalty keeps {', '.join(names)}{more} finite: some joint state never occurs in the samples, which "
+            f"have no spread for a {kind} test. Use kind='model', or test other parameters."
         )
 
 

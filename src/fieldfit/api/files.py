@@ -23,8 +23,6 @@ from fieldfit.types import Arrays, DataError, FieldfitError, FileFormatError, Pl
 from fieldfit.variance import Moments
 from fieldfit.weights.storing import from_plain, to_plain
 
-#: Parameters up to which the names in a file are compared.
-_MOST_COMPARED = 20_000
 #: Added to how bread and meat were found when they come from a file.
 _AS_SAVED = ", as saved"
 #: Parameters up to which a saved fit carries its bread and meat.
@@ -177,8 +175,6 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
         theta = model.check_theta(arrays["theta"])
         r = model.n_parameters
         bread, meat = arrays.get("bread"), arrays.get("meat")
-        if r <= _MOST_COMPARED and len(set(model.parameter_names)) < r:
-            raise FileFormatError(f"{path} has two parameters of the same name.")
         sigma2, free = arrays["sigma2"], arrays["free"]
         if sigma2.shape != (r,) or sigma2.dtype != np.float64 or free.shape != (r,) or free.dtype != np.bool_:
             raise FileFormatError(f"{path} has arrays that do not belong to its {r} parameters.")

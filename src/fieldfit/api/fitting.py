@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 from typing import Literal, cast
 
 from numpy.typing import ArrayLike
@@ -35,7 +36,7 @@ from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.shards.pieces import as_pieces
 from fieldfit.shards.sharded_dataset import read_pieces
 from fieldfit.types import ConvergenceWarning, FieldfitError, FloatArray, IntArray, RunawayWarning, SeparationWarning
-from fieldfit.variance.separation import separated_parameters, separation_message
+from fieldfit.variance.separation import concerned_by, separated_parameters, separation_message
 from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, as_options, automatic_weights
 
 
@@ -323,7 +324,11 @@ def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping
     product, free = prepared.objective.hessian_product, prepared.free
     penalised, names = prepared.penalty.penalised, prepared.model.parameter_names
     units, contrasts = prepared.objective.units, prepared.model.determined_contrasts
-    return separated_parameters(product, free, solution.x, penalised, names, units, contrasts)
+    seen = set(separated_parameters(product, free, solution.x, penalised, names, units, contrasts))
+    # Joint states that never occur say the same, however early the optimiser stopped.
+    directions = prepared.model.boundary_directions(prepared.dataset)
+    seen.update(compress(names, concerned_by(directions, prepared.open, prepared.open)))
+    return tuple(name for name in names if name in seen) if seen else ()
 
 
 def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStopping | None) -> None:

@@ -225,7 +225,7 @@ def runaway(fit: FitState) -> str:
 
 def _model_means(fit: FitState, model: FieldModel, dataset: Table) -> tuple[FloatArray, int, str] | None:
     """The means of the model, from how many chains (0: exact), and how they were found; None where it would take long."""
-    if model.n_states <= _MOST_STATES:
+    if model.n_states <= min(_MOST_STATES, model.largest_table):
         exact = np.concatenate([marginal[1:] for marginal in model.marginals(fit.theta)])
         return exact, 0, "by exact sums"
     codes, weight = dataset.codes, dataset.sample_weight

@@ -55,6 +55,10 @@ SHARED = {
 }
 
 
+#: Share of a function's gradient below which parameters without an error leave the function its error.
+_SMALL_PART = 0.05
+
+
 @filled(SHARED)
 @dataclass(frozen=True, repr=False)
 class StandardErrors(FitState):
@@ -360,8 +364,9 @@ class StandardErrors(FitState):
             note = under_model(fit, kind, float(pull_of(fit, accuracy, slope[None])[0])) or note
         concerned = slope != 0
         without = without_spread(self, kind)
-        # A smooth function of all parameters hardly depends on one at its limit.
-        held = np.any(concerned & without) and not (callable(g) and np.any(concerned & ~without))
+        # A smooth function of all parameters may hardly depend on those at their limit.
+        least = _SMALL_PART * float(np.linalg.norm(slope)) if callable(g) else 0.0
+        held = float(np.linalg.norm(slope[without])) > least
         if debias and (math.isnan(error) or held):
             value = error = math.nan  # only the penalty holds it
         if not debias and bool(np.any(concerned & fit.zeroed)) and not np.any(concerned & ~fit.zeroed):

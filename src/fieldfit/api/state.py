@@ -19,6 +19,7 @@ from fieldfit.refinement.second_stage import EstimatingScores
 from fieldfit.refinement.staged import Staged, as_second
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray
 from fieldfit.variance import Moments
+from fieldfit.variance.separation import concerned_by
 from fieldfit.weights import WeightsResult
 
 #: Iterations that a fit remembers.
@@ -357,16 +358,17 @@ class FitState:
 
     @cached_property
     def held(self) -> BoolArray:
-        """Which parameters (r,) only their penalty keeps finite: their statistic is the same in every sample.
+        """Which parameters (r,) only a penalty keeps finite, because the samples never show some joint state.
 
         They have no robust standard error, since the samples have no spread there.
         """
         if self.saved.held is not None:
             return self.saved.held
-        estimated = self.active & self.penalty.penalised
-        if self.prepared is None or not estimated.any():
+        penalised = self.active & self.penalty.penalised
+        if self.prepared is None or not penalised.any():
             return np.zeros(len(self.theta), dtype=bool)
-        return estimated & self.model.never_varying(self.prepared.dataset)
+        directions = self.model.boundary_directions(self.prepared.dataset)
+        return concerned_by(directions, self.active, penalised)
 
     @cached_property
     def at_infinity(self) -> BoolArray:

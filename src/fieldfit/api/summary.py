@@ -57,7 +57,7 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
     frame = identified_table(fit, level, kind)
     lines += _not_identified(accuracy, str(frame.index.name))
     lines.append(f"lower and upper: {100 * level:g}% confidence intervals; largest abs(z) first")
-    largest = frame.reindex(frame["z"].abs().sort_values(ascending=False, na_position="last").index)
+    largest = frame.iloc[np.argsort(-frame["z"].abs().fillna(-1.0).to_numpy(), kind="stable")]
     shown = largest.head(rows).map(lambda value: "NaN" if np.isnan(value) else f"{value:.4f}")
     zeroed = {name for name, zero in zip(fit.model.parameter_names, fit.zeroed, strict=True) if zero}
     shown["estimate"] = ["0 (l1)" if name in zeroed else text for name, text in shown["estimate"].items()]
@@ -79,7 +79,7 @@ def summary_html(fit: Fit, errors: bool, rows: int = 20) -> str:
     if not errors or (fit.prepared is None and fit.saved.moments is None):
         return text
     frame = identified_table(fit)
-    frame = frame.reindex(frame["z"].abs().sort_values(ascending=False, na_position="last").index)
+    frame = frame.iloc[np.argsort(-frame["z"].abs().fillna(-1.0).to_numpy(), kind="stable")]
     columns = (str(frame.index.name), *frame.columns)
     formats = ("", ".4f", ".4f", ".2f", ".2g", ".4f", ".4f")
     table = PlainTable("Largest abs(z) first", columns, frame_rows(frame), formats=formats)

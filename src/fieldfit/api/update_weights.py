@@ -18,6 +18,7 @@ from fieldfit.weights.statistics import DataStatistics
 #: Diagonal entries of the bread, relative to the largest, that are taken for 0.
 _ROUNDING = 1e-14
 
+
 def update_weights(
     fit: Fit,
     *,
@@ -90,7 +91,9 @@ def update_weights(
     return best_beta(criterion.over_weights(), Ridge(gamma, equal, groups.normaliser))
 
 
-def _without_undetermined(moments: MixtureMoments, copies: FloatArray | None) -> tuple[MixtureMoments, FloatArray | None]:
+def _without_undetermined(
+    moments: MixtureMoments, copies: FloatArray | None
+) -> tuple[MixtureMoments, FloatArray | None]:
     """Diagonal moments without the parameters that only the penalty holds.
 
     Where the samples have probability 1 up to rounding, the bread is 0 up to rounding in every family, with either sign.

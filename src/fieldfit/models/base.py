@@ -297,6 +297,7 @@ QUESTIONS = frozenset(
         "all_samples",
         "as_crf",
         "as_field",
+        "boundary_directions",
         "candidate_policies",
         "check_estimable",
         "determined_contrasts",
@@ -304,7 +305,6 @@ QUESTIONS = frozenset(
         "expected_states",
         "located_scores",
         "mean_groups",
-        "never_varying",
         "outline",
         "read_file",
         "read_piece",
@@ -617,9 +617,9 @@ class Model(ABC):
         """
         return
 
-    def never_varying(self, dataset: Dataset) -> BoolArray:
-        """Which parameters (r,) have a statistic that is the same in every sample; by default that is not known."""
-        return np.zeros(self.n_parameters, dtype=bool)
+    def boundary_directions(self, dataset: Dataset) -> csr_array | None:
+        """Directions of θ (k, r) along which the samples never turn back; None where that is not known."""
+        return None
 
     def determined_contrasts(self) -> FloatArray | None:
         """What an over-complete model determines of θ, in units of the features (k, r); None: every parameter."""

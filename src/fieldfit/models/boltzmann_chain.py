@@ -25,7 +25,7 @@ from fieldfit.docstrings import filled
 from fieldfit.models.boltzmann_chain_problem import BoltzmannChainProblem, symbols_of
 from fieldfit.models.chain import MOST_FEATURES, MOST_LABELS, SHARED, ChainModel
 from fieldfit.models.chain_decoding import ScoredChains
-from fieldfit.models.chain_layout import LANE
+from fieldfit.models.chain_layout import LANE, end_mark
 from fieldfit.models.chain_problem import Windows
 from fieldfit.models.chain_sampling import sample_labels
 from fieldfit.models.couplings import Couplings
@@ -228,6 +228,7 @@ class _Names(LazyNames):
 
     def __init__(self, model: BoltzmannChain) -> None:
         self._model = model
+        self._start = end_mark("^", model.labels)
 
     def __len__(self) -> int:
         return self._model.n_parameters
@@ -241,7 +242,7 @@ class _Names(LazyNames):
         if place < K * K:
             return f"{self.label(place // K)}->{self.label(place % K)}"
         if place < K * K + K:
-            return f"^->{self.label(place - K * K)}"
+            return f"{self._start}->{self.label(place - K * K)}"
         label, symbol = divmod(place - K * K - K, self._model.n_symbols)
         names = self._model.symbols
         return f"{self.label(label)}:{f'x{symbol}' if names is None else names[symbol]}"

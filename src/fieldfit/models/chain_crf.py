@@ -316,7 +316,7 @@ class ChainCRF(ChainModel):
 
     @property
     def parameter_names(self) -> Sequence[str]:
-        """``feature:label``, ``label->label``, ``^->label``, ``label->$``, ``label,label->label``.
+        """``feature:label``, ``label->label``, ``^->label``, ``label->$``, ``label,label->label``; marks are doubled if they are labels.
 
         Each name is created on access.
         """

@@ -200,11 +200,21 @@ def label_name(labels: Sequence[str] | None, code: int) -> str:
     return f"y{code}" if labels is None else str(labels[code])
 
 
+def end_mark(mark: str, labels: Sequence[str] | None) -> str:
+    """``^`` or ``$`` for the start or the end of a sequence; doubled until it is no label (``$`` is a tag of currency)."""
+    known = set(map(str, labels or ()))
+    marked = mark
+    while marked in known:
+        marked += mark
+    return marked
+
+
 class ChainNames(LazyNames):
     """The names of θ, made one at a time: a tagger may have millions."""
 
     def __init__(self, layout: ChainLayout, labels: Sequence[str] | None, features: Sequence[str] | None) -> None:
         self._layout, self._labels, self._features = layout, labels, features
+        self._start, self._end = end_mark("^", labels), end_mark("$", labels)
 
     def __len__(self) -> int:
         return self._layout.n_parameters
@@ -226,11 +236,11 @@ class ChainNames(LazyNames):
             before, after = divmod(int(layout.transition_pairs[place - a]), layout.n_labels)
             return f"{self._label(before)}->{self._label(after)}"
         if place < c:
-            return f"^->{self._label(place - b)}"
+            return f"{self._start}->{self._label(place - b)}"
         if place < d:
-            return f"{self._label(place - c)}->$"
+            return f"{self._label(place - c)}->{self._end}"
         if layout.triples is not None and place >= e:
-            return triple_name(int(layout.triples[place - e]), layout.n_labels, self._label)
+            return triple_name(int(layout.triples[place - e]), layout.n_labels, self._label, self._start)
         assert layout.column_ptr is not None
         assert layout.column_pairs is not None
         column = place - d

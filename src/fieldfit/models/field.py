@@ -29,12 +29,12 @@ from fieldfit.inference.gibbs import BURN_IN, CHAINS, THIN, gibbs_sample
 from fieldfit.inference.ragged import Ragged
 from fieldfit.models import cost, field_candidates, identification
 from fieldfit.models.base import Draws, Model, Problem
+from fieldfit.models.boundary import boundary_directions
 from fieldfit.models.couplings import Couplings, pair_couplings
 from fieldfit.models.field_compiler import FieldArrays
 from fieldfit.models.field_expectations import expected_states
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.located import LocatedScores
-from fieldfit.models.never_varying import never_varying
 from fieldfit.named import variables_of
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
@@ -313,9 +313,9 @@ class FieldModel(Model):
     check_estimable = identification.check_estimable
     determined_contrasts = identification.determined_contrasts
 
-    def never_varying(self, dataset: Dataset) -> BoolArray:
-        """Which parameters (r,) have a statistic that is the same in every sample; not known for samples in pieces."""
-        return super().never_varying(dataset) if dataset.in_pieces else never_varying(self, as_table(dataset))
+    def boundary_directions(self, dataset: Dataset) -> csr_array | None:
+        """Directions of θ (k, r) along which the samples never turn back; not known for samples in pieces."""
+        return None if dataset.in_pieces else boundary_directions(self, as_table(dataset))
 
     @property
     def n_states(self) -> float:
@@ -711,7 +711,7 @@ class FieldModel(Model):
             return None
         codes = np.full(self.m, -1, dtype=np.int32)
         if isinstance(evidence, dict):
-            items = [(self.names.index(k) if isinstance(k, str) else int(k), v) for k, v in evidence.items()]
+            items = [(variables_of([k], self.names)[0], v) for k, v in evidence.items()]
         else:
             if len(evidence) != self.m:
                 raise ModelError(
@@ -731,7 +731,13 @@ class FieldModel(Model):
 
     @cached_property
     def interactions(self) -> tuple[csr_array, tuple[tuple[int, ...], ...]]:
-        """θ ↦ interaction coefficients of Σ_C log φ_C with state 0 as reference, and the variables of each.
+        """θ ↦ interaction coefficients of Σ_C log φ_C with state 0 as reference, and the variables of each."""
+        transform, variables = self.interaction_transform
+        return (transform @ self.features).tocsr(), variables
+
+    @cached_property
+    def interaction_transform(self) -> tuple[csr_array, tuple[tuple[int, ...], ...]]:
+        """Entries of the log tables ↦ interaction coefficients, and the variables of each.
 
         The log tables add up to a constant exactly where all of them are zero; a component with B = Aᶜ depends on
         those, and only those, whose variables meet A.
@@ -761,4 +767,4 @@ class FieldModel(Model):
         shape2 = (len(keys), self.graph.table_size)
         transform = csr_array((values, (rows, columns)), shape=shape2)
         variables = tuple(tuple(v for v, _ in key) for key in keys)
-        return (transform @ self.features).tocsr(), variables
+        return transform, variables

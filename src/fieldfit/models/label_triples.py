@@ -130,8 +130,8 @@ class LabelTriples:
         return arcs
 
 
-def triple_name(code: int, n_labels: int, label: Callable[[int], str]) -> str:
-    """``a,b->c``, with ``^`` for the start symbol; ``label`` names a label."""
+def triple_name(code: int, n_labels: int, label: Callable[[int], str], start: str = "^") -> str:
+    """``a,b->c``, with ``start`` for the start symbol; ``label`` names a label."""
     left, c = divmod(code, n_labels)
-    a, b = ("^" if part == n_labels else label(part) for part in divmod(left, n_labels + 1))
+    a, b = (start if part == n_labels else label(part) for part in divmod(left, n_labels + 1))
     return f"{a},{b}->{label(c)}"

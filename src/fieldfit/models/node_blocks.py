@@ -31,6 +31,8 @@ from fieldfit.types import FloatArray, IntArray, SingleArray
 #: Most bytes of all blocks.
 MOST_BYTES = 2**29
 _MOST_STEPS = 100
+#: Curvature of a variable in the rough preconditioner, at least this share of the largest.
+_LEAST_SHARE = 1e-3
 
 
 class Blocks(Protocol):
@@ -132,7 +134,8 @@ class NodeBlocks:
             edges,
             edge_parameter,
             bias_parameter,
-            totals,
+            # A policy may leave variables out. Their curvature is 0, and that of their pairs is not.
+            np.maximum(totals, _LEAST_SHARE * float(totals.max(initial=0.0))),
             (weight @ values).astype(np.float64),
             second,
             float(precision[edge_parameter].mean()) if len(edges) else 0.0,

@@ -6,10 +6,14 @@ All of this is judged with θ in units of the features, so that it does not depe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fieldfit.types import BoolArray, FloatArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 HessianProduct = Callable[[FloatArray, FloatArray], FloatArray]
 
@@ -63,6 +67,16 @@ def separated_parameters(
     parts = np.abs(runaway).max(axis=1, initial=0.0)
     concerned = parts > 0.1 * parts.max()
     return tuple(names[places[k]] for k, is_one in zip(far, concerned, strict=True) if is_one)
+
+
+def concerned_by(directions: csr_array | None, inside: BoolArray, touching: BoolArray) -> BoolArray:
+    """The parameters (r,) of those directions (k, r) that have parts only ``inside``, and one of them in ``touching``."""
+    if directions is None:
+        return np.zeros(len(inside), dtype=bool)
+    parts = abs(directions).sign().astype(np.int64)
+    chosen = (parts @ (~inside).astype(np.int64) == 0) & (parts @ touching.astype(np.int64) > 0)
+    concerned: BoolArray = chosen.astype(np.int64) @ parts > 0
+    return concerned
 
 
 def separation_message(names: Sequence[str]) -> str:

@@ -1,0 +1,135 @@
+"""Directions of θ along which the samples never turn back, because they never show some joint state.
+
+If two variables are never 1 together, the likelihood grows for ever as the log-potential of that joint state falls.
+Without a penalty the estimate is at infinity. With one it is finite, but the samples have no spread along the direction
+from which to compute a standard error. Which parameters are concerned depends on how the model writes the joint state:
+with states 0 and 1, "both are 1" is the coupling alone, and "only the first is 1" the coupling and a bias.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldfit.data.samples import Table
+from fieldfit.types import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from fieldfit.models.field import FieldModel
+
+#: Entries of tables (rows × factors) that are looked up at once.
+_MOST_ENTRIES = 4_000_000
+#: Parameters up to which joint states are written in the parameters of an over-complete model.
+_MOST_SOLVED_PARAMETERS = 600
+#: Numbers in the matrix of those directions.
+_MOST_NUMBERS = 20_000_000
+#: A parameter is concerned by a direction from this share of its largest entry.
+_SHARE = 0.1
+
+
+def boundary_directions(model: FieldModel, table: Table) -> csr_array:
+    """Directions (k, r) of θ, one a row: of joint states that never occur, and of statistics that never vary.
+
+    Factors with a variable that is unknown in some sample are left out: the sum over it may bend the likelihood back.
+    """
+    from scipy.sparse import csr_array, vstack
+
+    observed = _observed_entries(model, table)
+    complete: BoolArray = np.append((table.codes >= 0).all(axis=0), True)[model.graph.scope_matrix].min(
+        axis=1, initial=True
+    )
+    constant = np.flatnonzero(_constant(model, observed, complete))
+    units = csr_array(
+        (np.ones(len(constant)), (np.arange(len(constant)), constant)), shape=(len(constant), model.n_parameters)
+    )
+    possible = np.repeat(complete, model.graph.table_sizes)
+    if model.offset is not None:
+        possible &= np.isfinite(model.offset)
+    empty = np.flatnonzero(~observed & possible)
+    states = _of_states(model, empty) if len(empty) else None
+    return units if states is None else vstack([units, states]).tocsr()
+
+
+def _of_states(model: FieldModel, entries: IntArray) -> csr_array | None:
+    """The joint states ``entries`` as directions of θ (k, r); those that the model cannot write are left out."""
+    from scipy.sparse import csr_array
+
+    # Parameters that many factors share cannot write the joint state of one.
+    if model.n_parameters < len(model.graph.scopes) or model.n_parameters * len(entries) > _MOST_NUMBERS:
+        return None
+    transform, variables = model.interaction_transform
+    given = set(model.observed)
+    # What depends on given variables only cancels.
+    matters = np.array([not given.issuperset(scope) for scope in variables], dtype=bool)
+    map_of_theta = (transform @ model.features).tocsr()[matters]
+    wanted = transform[:, entries].toarray()[matters]
+    if np.diff(map_of_theta.indptr).max(initial=0) <= 1 and np.diff(map_of_theta.tocsc().indptr).max(initial=0) <= 1:
+        solution = np.zeros((model.n_parameters, len(entries)))
+        filled = np.flatnonzero(np.diff(map_of_theta.indptr))
+        solution[map_of_theta.indices] = wanted[filled] / map_of_theta.data[:, None]
+        written = ~np.delete(wanted, filled, axis=0).any(axis=0)
+    elif model.n_parameters <= _MOST_SOLVED_PARAMETERS:
+        dense: FloatArray = map_of_theta.toarray()
+        solution = np.linalg.pinv(dense, rcond=1e-10) @ wanted
+        written = np.abs(dense @ solution - wanted).max(axis=0, initial=0.0) < 1e-8
+    else:
+        return None
+    solution = solution[:, written].T
+    largest = np.abs(solution).max(axis=1, initial=0.0)
+    solution = solution[largest > 0]
+    solution[np.abs(solution) < _SHARE * largest[largest > 0][:, None]] = 0.0
+    return csr_array(solution)
+
+
+def _constant(model: FieldModel, observed: BoolArray, complete: BoolArray) -> BoolArray:
+    """Parameters (r,) whose features have the same value wherever the samples have them, and others elsewhere.
+
+    The factors of a parameter are taken together: of one lattice with shared parameters its sites vary.
+    """
+    graph, features = model.graph, model.features.tocsc()
+    factor_of = np.repeat(np.arange(len(graph.scopes)), graph.table_sizes)
+    counts = np.bincount(factor_of[observed], minlength=len(graph.scopes))
+    parameter = np.repeat(np.arange(model.n_parameters), np.diff(features.indptr))
+    filled = features.data != 0
+    entry, parameter, value = features.indices[filled], parameter[filled], features.data[filled]
+    pairs, place = np.unique(parameter * len(graph.scopes) + factor_of[entry], return_inverse=True)
+    factors, owners = pairs % len(graph.scopes), pairs // len(graph.scopes)
+    seen = observed[entry]
+
+    def spread(of_factor: IntArray, used: BoolArray) -> BoolArray:
+        # Entries of a factor that a parameter has no feature at: the value there is 0.
+        zeros = of_factor[factors] - np.bincount(place[used], minlength=len(pairs))
+        has_zero = np.bincount(owners, weights=zeros, minlength=model.n_parameters) > 0
+        lowest, highest = np.where(has_zero, 0.0, np.inf), np.where(has_zero, 0.0, -np.inf)
+        np.minimum.at(lowest, parameter[used], value[used])
+        np.maximum.at(highest, parameter[used], value[used])
+        wide: BoolArray = lowest < highest
+        return wide
+
+    known = np.bincount(owners, weights=~complete[factors], minlength=model.n_parameters) == 0
+    constant: BoolArray = known & ~spread(counts, seen) & spread(graph.table_sizes, np.ones_like(seen))
+    return constant
+
+
+def _observed_entries(model: FieldModel, table: Table) -> BoolArray:
+    """Which entries of the factors' tables some sample (with a positive weight, known where the factor is) has."""
+    graph, codes = model.graph, table.codes
+    if table.sample_weight is not None:
+        codes = codes[table.sample_weight > 0]
+    observed = np.zeros(graph.table_size, dtype=bool)
+    open_factors: IntArray = np.arange(len(graph.scopes))
+    start = 0
+    while start < len(codes) and len(open_factors):
+        rows = codes[start : start + max(1, _MOST_ENTRIES // len(open_factors))]
+        start += len(rows)
+        entries = graph.entries(np.maximum(rows, 0), open_factors)
+        if table.has_missing:
+            scopes = graph.scope_matrix[open_factors]
+            entries = entries[((rows[:, scopes] >= 0) | (scopes < 0)).all(axis=2)]
+        observed[entries] = True
+        missed = np.add.reduceat(~observed, graph.offsets[:-1], dtype=np.int64)
+        open_factors = open_factors[missed[open_factors] > 0]
+    return observed
