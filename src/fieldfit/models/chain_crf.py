@@ -316,9 +316,9 @@ class ChainCRF(ChainModel):
 
     @property
     def parameter_names(self) -> Sequence[str]:
-        """``feature:label``, ``label->label``, ``^->label``, ``label->$``, ``label,label->label``; marks are doubled if they are labels.
+        """``feature:label``, ``label->label``, ``^->label``, ``label->$``, ``label,label->label``.
 
-        Each name is created on access.
+        Each name is created on access. A mark that is a label is doubled (``$$``).
         """
         return ChainNames(self.layout, self.labels, self.features)
 
