@@ -107,7 +107,8 @@ def interactions(model: FieldModel) -> FloatArray:
 
 def determined_contrasts(model: FieldModel) -> FloatArray | None:
     """The interactions of an over-complete model as a map of θ (interactions, r); None where θ itself is determined."""
-    if model.n_parameters > _MOST_CONTRASTED_PARAMETERS:
+    # Shared parameters are few for many factors, and over-complete only in their single factors.
+    if model.n_parameters > _MOST_CONTRASTED_PARAMETERS or model.n_parameters < len(model.graph.scopes):
         return None
     matrix = interactions(model)
     return matrix if null_space(matrix).shape[1] else None
