@@ -184,3 +184,12 @@ def test_a_nearly_separated_column_has_a_caution():
     assert "copy" in text[text.index("Caution") :]
     calm = pd.DataFrame((random.random((300, 3)) < 0.5).astype(int), columns=list("abc"))
     assert "Caution" not in networks.analyse(calm, resamples=60).summary()
+
+
+def test_pairs_with_a_joint_answer_that_never_occurs_have_no_test():
+    random = np.random.default_rng(3)
+    x = (random.random((400, 4)) < [0.07, 0.07, 0.5, 0.5]).astype(int)
+    x = x[~((x[:, 0] == 1) & (x[:, 1] == 1))]
+    table = networks.edge_intervals(x, networks.nodewise_network(x)).set_index(["from", "to"])
+    assert table["p"].isna().to_dict() == {pair: pair == ("x0", "x1") for pair in table.index}
+    assert np.isnan(table.loc[("x0", "x1"), "q"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.networks.debiased import debiased_with_errors
 from fieldfit.networks.network import Network
 from fieldfit.networks.responses import Responses, read_responses
-from fieldfit.types import FloatArray, ModelError
+from fieldfit.types import BoolArray, FloatArray, ModelError
 
 if TYPE_CHECKING:
     import pandas
@@ -78,7 +79,8 @@ def edge_intervals(
         ``refit_lower``, ``refit_upper``: estimate and interval of the selected edges without the penalty, as if the
         edges had been known beforehand; after selection they are too optimistic. ``debiased``, ``se``, ``lower``,
         ``upper``: one Newton step from the penalised estimate, with an interval that holds whatever was selected.
-        ``p``: that of debiased = 0; ``q``: after Benjamini and Hochberg.
+        ``p``: that of debiased = 0; ``q``: after Benjamini and Hochberg. NaN for pairs of which one of the four joint
+        answers never occurs: without the penalty their coupling is at infinity.
 
     Examples
     --------
@@ -104,6 +106,7 @@ def edge_intervals(
     )
     first, second = np.triu_indices(network.m, 1)
     weight, debiased, se = (matrix[first, second] for matrix in (network.couplings, estimate, error))
+    se = np.where(_complete_pairs(answers)[first, second], se, np.nan)
     width = float(stats.norm.ppf(0.5 + level / 2))
     p = 2.0 * stats.norm.sf(np.abs(debiased) / se)
     plain = np.full((3, len(weight)), np.nan)
@@ -131,6 +134,15 @@ def edge_intervals(
     )
     order = np.argsort(-np.nan_to_num(np.abs(debiased) / se), kind="stable")
     return table.iloc[order].reset_index(drop=True)
+
+
+def _complete_pairs(answers: Responses) -> BoolArray:
+    """Of which pairs (m, m) all four joint answers occur."""
+    rows = answers.distinct[0].astype(np.float32)
+    complete = np.ones((rows.shape[1], rows.shape[1]), dtype=bool)
+    for one, other in itertools.product((rows, 1.0 - rows), repeat=2):
+        complete &= one.T @ other > 0
+    return complete
 
 
 def false_discovery_rates(p: FloatArray) -> FloatArray:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldfit.cli.options import Json, SavedFit
+from fieldfit.cli.options import Json, SavedFit, with_options
+from fieldfit.cli.saved import SampleOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,20 +17,42 @@ if TYPE_CHECKING:
     from fieldfit.types import Plain
 
 
+class ErrorKind(StrEnum):
+    """Kinds of standard errors."""
+
+    robust = "robust"
+    model = "model"
+    spatial = "spatial"
+
+
+@with_options
 def wald(
     path: SavedFit,
     hypotheses: Annotated[
         list[str], typer.Argument(metavar="HYPOTHESIS…", help="NAME (is 0), NAME==VALUE or NAME==NAME.")
     ],
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            "-d",
+            metavar="DATA",
+            help="Data of the fit. Needed if the file has no covariance or for --kind model.",
+        ),
+    ] = None,
+    kind: Annotated[ErrorKind, typer.Option("--kind", help="Kind of standard errors.")] = ErrorKind.robust,
     json: Json = False,
+    *,
+    samples: SampleOptions,
 ) -> None:
-    """Test hypotheses about parameters (Wald test). All are tested together, with robust standard errors."""
+    """Test hypotheses about parameters (Wald test). All are tested together."""
     from fieldfit.api.files import load
     from fieldfit.cli.output import print_json, say
+    from fieldfit.cli.saved import load_with
 
-    fit = load(path)
+    fit = load(path) if data is None else load_with(path, data, samples)
     rows, values = parse_hypotheses(hypotheses, fit.parameter_names)
-    result = fit.wald_test(rows, values)
+    result = fit.wald_test(rows, values, kind=kind.value)
     if json:
         print_json({"hypotheses": hypotheses, "test": result.name, "statistic": result.statistic,
                     "degrees_of_freedom": result.degrees_of_freedom, "p": result.p,
