@@ -7,8 +7,6 @@ Evidence is a vector (m,) of states with −1 for the variables that are free.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,7 +43,7 @@ class ExactInference:
         """Whether the elimination of these variables is there already."""
         return free in self._compiled
 
-    def _clamp(self, evidence: NDArray[Any] | None) -> tuple[Int32Array, frozenset[int]]:
+    def _clamp(self, evidence: Int32Array | None) -> tuple[Int32Array, frozenset[int]]:
         if evidence is None:
             codes = np.full(self.graph.n_variables, -1, dtype=np.int32)
         else:
@@ -70,7 +68,7 @@ class ExactInference:
         entries = self.graph.entries(codes[None, :], self._fixed_factors(free))
         return entries.reshape(-1)
 
-    def log_partition(self, log_tables: FloatArray, evidence: NDArray[Any] | None = None) -> float:
+    def log_partition(self, log_tables: FloatArray, evidence: Int32Array | None = None) -> float:
         """log Z given the evidence."""
         codes, free = self._clamp(evidence)
         fixed = float(log_tables[self._clamped_entries(codes, free)].sum())
@@ -81,7 +79,7 @@ class ExactInference:
         programs.run(check_tables(self.graph, log_tables), programs.configure([codes[None, :]]), log_z=log_z)
         return fixed + float(log_z[0])
 
-    def marginals(self, log_tables: FloatArray, evidence: NDArray[Any] | None = None) -> FloatArray:
+    def marginals(self, log_tables: FloatArray, evidence: Int32Array | None = None) -> FloatArray:
         """Clique marginals p(x_C | evidence) of all factors, flat."""
         codes, free = self._clamp(evidence)
         result = np.zeros(self.graph.table_size)
@@ -92,7 +90,7 @@ class ExactInference:
             programs.run(tables, programs.configure([codes[None, :]]), marginals=result)
         return result
 
-    def batch(self, log_tables: FloatArray, evidence: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+    def batch(self, log_tables: FloatArray, evidence: Int32Array) -> tuple[FloatArray, FloatArray]:
         """log Z (n,) and clique marginals (n, table_size) for many lines of evidence with the same free variables."""
         lines = np.ascontiguousarray(evidence, dtype=np.int32)
         _, free = self._clamp(lines[0])
@@ -112,7 +110,7 @@ class ExactInference:
         np.put_along_axis(result, observed, 1.0, axis=1)
         return log_z + log_tables[observed].sum(axis=1), result
 
-    def best_state(self, log_tables: FloatArray, evidence: NDArray[Any] | None = None) -> tuple[Int32Array, float]:
+    def best_state(self, log_tables: FloatArray, evidence: Int32Array | None = None) -> tuple[Int32Array, float]:
         """The most probable state given the evidence, and its unnormalised log-probability."""
         codes, free = self._clamp(evidence)
         states = codes[None, :].copy()
@@ -132,7 +130,7 @@ class ExactInference:
         *,
         stream: int = 0,
         first_row: int = 0,
-        evidence: NDArray[Any] | None = None,
+        evidence: Int32Array | None = None,
     ) -> Int32Array:
         """``n`` independent exact draws (n, m) given the evidence, keyed by (seed, stream, first_row + i)."""
         codes, free = self._clamp(evidence)

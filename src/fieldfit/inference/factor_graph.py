@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.inference.ragged import Ragged
 from fieldfit.types import Int32Array, IntArray, ModelError
@@ -120,7 +118,7 @@ class FactorGraph:
         """The variables that share a factor with each variable, in increasing order."""
         return Neighbours(self.scope_matrix, self.n_variables)
 
-    def entries(self, codes: NDArray[Any], factors: IntArray | None = None) -> IntArray:
+    def entries(self, codes: Int32Array, factors: IntArray | None = None) -> IntArray:
         """Flat index of the entry that each sample has in each factor: (n, factors). ``codes`` (n, m) complete."""
         chosen = np.arange(len(self.scopes)) if factors is None else factors
         scopes, strides = self.scope_matrix[chosen], self.stride_matrix[chosen]

@@ -6,10 +6,7 @@ one draw every ``thin`` sweeps. Unlike exact draws these are neither independent
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit import _kernels
 from fieldfit.inference.factor_graph import FactorGraph
@@ -20,6 +17,8 @@ from fieldfit.types import FloatArray, Int32Array
 CHAINS = 32
 BURN_IN = 1000
 THIN = 10
+#: The random numbers of the sweeps.
+_STREAM = 2
 
 
 def gibbs_sample(
@@ -28,7 +27,7 @@ def gibbs_sample(
     n: int,
     seed: int,
     *,
-    evidence: NDArray[Any] | None = None,
+    evidence: Int32Array | None = None,
     start: Int32Array | None = None,
     chains: int = CHAINS,
     burn_in: int = BURN_IN,
@@ -53,14 +52,6 @@ def gibbs_sample(
         fixed[known] = 1
         start[:, known] = np.asarray(evidence)[known]
     draws = np.empty((n, m), dtype=np.int32)
-    chain: dict[str, Any] = {
-        "burn_in": burn_in,
-        "thin": thin,
-        "seed": seed,
-        "stream": 2,
-        "draws": draws,
-        "n_threads": get_threads(),
-    }
     log_tables = np.ascontiguousarray(log_tables)
     odds = PairwiseOdds.of(graph)
     couplings = None if odds is None else odds.couplings(log_tables)
@@ -73,7 +64,12 @@ def gibbs_sample(
             weight=weights.data,
             fixed=fixed,
             start=start,
-            **chain,
+            burn_in=burn_in,
+            thin=thin,
+            seed=seed,
+            stream=_STREAM,
+            draws=draws,
+            n_threads=get_threads(),
         )
         return draws
     _kernels.gibbs(
@@ -85,6 +81,11 @@ def gibbs_sample(
         fixed=fixed,
         entries=graph.entries(start),
         start=start,
-        **chain,
+        burn_in=burn_in,
+        thin=thin,
+        seed=seed,
+        stream=_STREAM,
+        draws=draws,
+        n_threads=get_threads(),
     )
     return draws

@@ -7,9 +7,10 @@ A `Program` binds a template (see templates.py) to the factors of a graph; progr
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -26,6 +27,7 @@ from fieldfit.types import FloatArray, Int32Array, IntArray, ModelError, WidthEr
 MESSAGE_MEMORY = 1 << 25
 
 _NO_INDEX = np.empty(0, dtype=np.int64)
+_Index = TypeVar("_Index", np.int32, np.int64)
 
 
 def check_tables(graph: FactorGraph, log_tables: FloatArray) -> FloatArray:
@@ -66,7 +68,7 @@ class Program:
         """Entries of all tables."""
         return self.template.cost
 
-    def bases(self, graph: FactorGraph, codes: NDArray[Any]) -> IntArray:
+    def bases(self, graph: FactorGraph, codes: Int32Array) -> IntArray:
         """Flat index of the entry with all free variables 0, for each line of ``codes`` and each member factor."""
         result = np.repeat(graph.offsets[self.factors][None, :], len(codes), axis=0)
         for column in range(self.clamped.shape[1]):
@@ -203,7 +205,7 @@ class Configurations:
     config_ptr: IntArray
     bases: IntArray
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {key: value for key, value in self.__dict__.items() if key != "kernel"}
 
     @cached_property
@@ -230,17 +232,14 @@ class ProgramSet:
         self.programs = tuple(programs)
         self.kernel = self._join()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"graph": self.graph, "programs": self.programs}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["graph"], list(state["programs"]))  # type: ignore[misc]
+    def __reduce__(self) -> tuple[type[ProgramSet], tuple[FactorGraph, list[Program]]]:
+        return ProgramSet, (self.graph, list(self.programs))
 
     def _join(self) -> _kernels.Programs:
         """All templates and programs as one set of arrays."""
         templates = list({id(p.template): p.template for p in self.programs}.values())
         number = {id(template): index for index, template in enumerate(templates)}
-        arrays: dict[str, list[NDArray[Any]]] = {}
+        arrays: dict[str, list[Int32Array | IntArray]] = {}
         groups = buckets = maps = 0
         for template in templates:
             shifted = dict(template.arrays)
@@ -253,7 +252,7 @@ class ProgramSet:
             buckets += len(shifted["bucket_size"])
             maps += len(shifted["maps"])
 
-        def joined(key: str, kind: type[Any] = np.int32) -> NDArray[Any]:
+        def joined(key: str, kind: type[_Index]) -> NDArray[_Index]:
             return _cat(arrays.get(key, []), kind)
 
         programs = self.programs
@@ -261,21 +260,21 @@ class ProgramSet:
             bucket_ptr=_pointers([len(t.arrays["bucket_size"]) for t in templates], np.int32),
             group_ptr=_pointers([len(t.groups) for t in templates], np.int32),
             cell_count=joined("cell_count", np.int64),
-            group_size=joined("group_size"),
+            group_size=joined("group_size", np.int32),
             group_cell=joined("group_cell", np.int64),
-            bucket_size=joined("bucket_size"),
-            bucket_card=joined("bucket_card"),
+            bucket_size=joined("bucket_size", np.int32),
+            bucket_card=joined("bucket_card", np.int32),
             bucket_cell=joined("bucket_cell", np.int64),
             message_cell=joined("message_cell", np.int64),
-            input_ptr=_pointers(joined("input_count"), np.int32),
-            input_source=joined("input_source"),
+            input_ptr=_pointers(joined("input_count", np.int32), np.int32),
+            input_source=joined("input_source", np.int32),
             input_map=joined("input_map", np.int64),
-            maps=joined("maps"),
-            bucket_var=joined("bucket_var"),
-            separator_ptr=_pointers(joined("separator_count"), np.int32),
-            separator_var=joined("separator_var"),
-            separator_stride=joined("separator_stride"),
-            wide=joined("wide"),
+            maps=joined("maps", np.int32),
+            bucket_var=joined("bucket_var", np.int32),
+            separator_ptr=_pointers(joined("separator_count", np.int32), np.int32),
+            separator_var=joined("separator_var", np.int32),
+            separator_stride=joined("separator_stride", np.int32),
+            wide=joined("wide", np.int32),
             step_ptr=_pointers(joined("step_count", np.int64), np.int64),
             input_step=joined("input_step", np.int64),
             program_template=np.array([number[id(p.template)] for p in programs], dtype=np.int32),
@@ -303,7 +302,7 @@ class ProgramSet:
         program = self.programs[place]
         return np.repeat(bases, program.member_size, axis=1) + program.entry_offset
 
-    def configure(self, codes: list[NDArray[Any]]) -> Configurations:
+    def configure(self, codes: list[Int32Array]) -> Configurations:
         """Clamp each program to the lines of its code matrix (lines, variables)."""
         bases = [
             program.bases(self.graph, lines).ravel() for program, lines in zip(self.programs, codes, strict=True)
@@ -371,11 +370,11 @@ class ProgramSet:
         )
 
 
-def _cat(parts: list[NDArray[Any]], kind: type[Any]) -> NDArray[Any]:
+def _cat(parts: Sequence[Int32Array | IntArray], kind: type[_Index]) -> NDArray[_Index]:
     if len(parts) == 1:
         return parts[0].astype(kind, copy=False)  # the maps of one large sum are hundreds of megabytes
     return np.concatenate(parts).astype(kind, copy=False) if parts else np.empty(0, dtype=kind)
 
 
-def _pointers(counts: Any, kind: type[Any]) -> NDArray[Any]:
+def _pointers(counts: Sequence[int] | Int32Array | IntArray, kind: type[_Index]) -> NDArray[_Index]:
     return np.concatenate(([0], np.cumsum(counts))).astype(kind)

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.inference.elimination import EliminationOrder, elimination_order
 from fieldfit.inference.factor_graph import FactorGraph
-from fieldfit.types import Int32Array
+from fieldfit.types import Int32Array, IntArray
 
 #: Numbers that an elimination may hold at once with all its tables. Larger ones are wide: their tables
 #: are not stored (kernels/elimination_wide.hpp).
@@ -28,7 +26,7 @@ class EliminationTemplate:
 
     cardinalities: tuple[int, ...]
     groups: tuple[tuple[int, ...], ...]
-    arrays: dict[str, NDArray[Any]]
+    arrays: dict[str, Int32Array | IntArray]
     cost: int
     products: int  # inputs of all steps, each counted with the entries of its step's table
     width: int
@@ -122,7 +120,7 @@ def compile_template(
             else:
                 maps.append(_index_map([cards[v] for v in members], [step.get(v, 0) for v in members]))
     kept = np.zeros(len(tables), dtype=np.int64)
-    arrays: dict[str, NDArray[Any]] = {
+    arrays: dict[str, Int32Array | IntArray] = {
         "group_size": np.array(group_sizes, dtype=np.int32),
         "group_cell": group_cells[:-1].astype(np.int64),
         "bucket_size": np.array(tables, dtype=np.int32),

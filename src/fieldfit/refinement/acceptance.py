@@ -10,7 +10,7 @@ biased upwards; the first error does not know that, the jackknife corrects it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from fieldfit.refinement.estimating import SampleConditions
 from fieldfit.refinement.pseudo_inverse import bread_inverse, bread_solve, root
 from fieldfit.refinement.regression import random_directions
 from fieldfit.types import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 #: Blocks of the jackknife.
 _BLOCKS = 20
@@ -54,7 +57,7 @@ def _is_above(terms: FloatArray) -> bool:
 
 def _differences(
     samples: SampleConditions,
-    both: tuple[FloatArray, Any],
+    both: tuple[FloatArray, csr_array],
     derivative: FloatArray,
     theta: FloatArray,
     information: FloatArray,
@@ -70,7 +73,7 @@ def _differences(
 
 def _worse_by_jackknife(
     samples: SampleConditions,
-    both: tuple[FloatArray, Any],
+    both: tuple[FloatArray, csr_array],
     theta: FloatArray,
     keep: IntArray,
     information: FloatArray,

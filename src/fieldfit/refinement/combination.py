@@ -17,10 +17,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
@@ -35,7 +34,7 @@ from fieldfit.refinement.score_moments import ScoreMoments
 from fieldfit.refinement.score_moments import together as all_moments
 from fieldfit.refinement.stacking import Stack
 from fieldfit.threads import one_blas_thread
-from fieldfit.types import BoolArray, FloatArray, IntArray, PolicyError
+from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray, PolicyError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -105,7 +104,7 @@ class SeparateConditions:
         return tuple(self.together.alone(place) for place in range(len(self.together.nodes)))
 
     def value_blocks(
-        self, codes: NDArray[Any], theta: FloatArray, *, single: bool = False
+        self, codes: Int32Array, theta: FloatArray, *, single: bool = False
     ) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p))."""
         del single
@@ -118,7 +117,7 @@ class SeparateConditions:
             ]
             yield samples, np.concatenate(parts, axis=1)
 
-    def summed(self, codes: NDArray[Any], weight: FloatArray | None = None, mask: Any = None) -> Sums:
+    def summed(self, codes: Int32Array, weight: FloatArray | None = None, mask: FloatArray | None = None) -> Sums:
         """θ ↦ Σ_i w_i g_i (p,)."""
         parts = [node.summed(codes, weight, mask) for node in self._nodes]
         return lambda theta: np.concatenate(
@@ -126,7 +125,7 @@ class SeparateConditions:
         )
 
     def derivative(
-        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
+        self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None = None, mask: FloatArray | None = None
     ) -> FloatArray:
         """Σ_i w_i ∂g_i/∂θ (p, n_parameters)."""
         return np.concatenate(
@@ -204,7 +203,7 @@ def _node_fit(
     place: int,
     free: BoolArray,
     fit_node: Callable[[int, BoolArray], FloatArray],
-    codes: NDArray[Any],
+    codes: Int32Array,
     weight: FloatArray | None,
 ) -> NodeFit:
     node = int(together.nodes[place])

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.models.field import FieldModel
 from fieldfit.models.field_compiler import FieldArrays
@@ -20,7 +19,7 @@ from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import Component
 from fieldfit.refinement.conditions import Conditions, Sums
-from fieldfit.types import FloatArray, IntArray
+from fieldfit.types import FloatArray, Int32Array, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -68,11 +67,11 @@ class ScoreConditions:
         """Samples in a block."""
         return max(16, _BLOCK // max(1, len(self.components) * self._ties.shape[1]))
 
-    def _problem(self, codes: NDArray[Any], parts: Sequence[FamilySelection]) -> FieldProblem:
+    def _problem(self, codes: Int32Array, parts: Sequence[FamilySelection]) -> FieldProblem:
         return FieldProblem(self._arrays, np.ascontiguousarray(codes), Selection(len(codes), tuple(parts)))
 
     def value_blocks(
-        self, codes: NDArray[Any], theta: FloatArray, *, single: bool = False
+        self, codes: Int32Array, theta: FloatArray, *, single: bool = False
     ) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p))."""
         del single
@@ -82,7 +81,7 @@ class ScoreConditions:
             scores = problem.family_scores(untied, samples.start, samples.stop)
             yield samples, scores[:, self.component, self._feature]
 
-    def summed(self, codes: NDArray[Any], weight: FloatArray | None = None, mask: Any = None) -> Sums:
+    def summed(self, codes: Int32Array, weight: FloatArray | None = None, mask: FloatArray | None = None) -> Sums:
         """θ ↦ Σ_i w_i Z_ic g_i (p,)."""
         compiled = list(self._by_component(codes, weight, mask))
 
@@ -96,7 +95,7 @@ class ScoreConditions:
         return sums
 
     def derivative(
-        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
+        self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None = None, mask: FloatArray | None = None
     ) -> FloatArray:
         """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters)."""
         untied = self._ties.T @ theta
@@ -106,7 +105,7 @@ class ScoreConditions:
         return total
 
     def _by_component(
-        self, codes: NDArray[Any], weight: FloatArray | None, mask: Any
+        self, codes: Int32Array, weight: FloatArray | None, mask: FloatArray | None
     ) -> Iterator[tuple[slice, FieldProblem, FloatArray | None]]:
         ends = np.searchsorted(self.component, np.arange(len(self.components) + 1))
         whole = self._problem(codes, self._parts) if len(self.components) == 1 else None
@@ -150,7 +149,7 @@ class StackedConditions:
         return min(part.rows_per_block() for part in self.parts)
 
     def value_blocks(
-        self, codes: NDArray[Any], theta: FloatArray, *, single: bool = False
+        self, codes: Int32Array, theta: FloatArray, *, single: bool = False
     ) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p))."""
         rows = self.rows_per_block()
@@ -162,20 +161,20 @@ class StackedConditions:
             ]
             yield samples, np.concatenate(part_blocks, axis=1)
 
-    def summed(self, codes: NDArray[Any], weight: FloatArray | None = None, mask: Any = None) -> Sums:
+    def summed(self, codes: Int32Array, weight: FloatArray | None = None, mask: FloatArray | None = None) -> Sums:
         """θ ↦ Σ_i w_i Z_ic g_i (p,)."""
         parts = [part.summed(codes, weight, self._mask(mask, k)) for k, part in enumerate(self.parts)]
         return lambda theta: np.concatenate([sums(theta) for sums in parts])
 
     def derivative(
-        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
+        self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None = None, mask: FloatArray | None = None
     ) -> FloatArray:
         """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters)."""
         return np.concatenate(
             [part.derivative(codes, theta, weight, self._mask(mask, k)) for k, part in enumerate(self.parts)]
         )
 
-    def _mask(self, mask: Any, place: int) -> Any:
+    def _mask(self, mask: FloatArray | None, place: int) -> FloatArray | None:
         return None if mask is None else mask[:, self._first[place] : self._first[place + 1]]
 
 

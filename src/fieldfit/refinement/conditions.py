@@ -19,16 +19,15 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.structure import FieldStructure
 from fieldfit.refinement.instruments import Conditionals, Function, expand_scores
-from fieldfit.types import FloatArray, IntArray
+from fieldfit.types import FloatArray, Int32Array, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -86,14 +85,16 @@ class Conditions(Protocol):
         """Samples in a block."""
 
     def value_blocks(
-        self, codes: NDArray[Any], theta: FloatArray, *, single: bool = False
+        self, codes: Int32Array, theta: FloatArray, *, single: bool = False
     ) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p)); ``single``: in single precision where that is faster."""
 
-    def summed(self, codes: NDArray[Any], weight: FloatArray | None = None, mask: Any = None) -> Sums:
+    def summed(self, codes: Int32Array, weight: FloatArray | None = None, mask: FloatArray | None = None) -> Sums:
         """θ ↦ Σ_i w_i Z_ic g_i (p,). ``mask`` (n, components) holds Z, None is all ones."""
 
-    def derivative(self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None, mask: Any) -> FloatArray:
+    def derivative(
+        self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None, mask: FloatArray | None
+    ) -> FloatArray:
         """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters)."""
 
 
@@ -221,7 +222,7 @@ class NodeConditions:
         """Samples in a block."""
         return max(64, _BLOCK // max(1, self.size))
 
-    def evaluate(self, codes: NDArray[Any], theta: FloatArray) -> Evaluated:
+    def evaluate(self, codes: Int32Array, theta: FloatArray) -> Evaluated:
         """Residuals, instruments and conditional covariances of these samples."""
         instruments = self._instruments(codes)
         high = self.conditionals.of_binary(codes, theta)
@@ -243,7 +244,7 @@ class NodeConditions:
             covariances.append(np.einsum("ns,sb,sc->nbc", share, moved, moved) - mean[:, :, None] * mean[:, None, :])
         return Evaluated(residuals, instruments, tuple(covariances))
 
-    def _instruments(self, codes: NDArray[Any]) -> FloatArray:
+    def _instruments(self, codes: Int32Array) -> FloatArray:
         columns, variables, low, gap = self._linear_columns
         if len(columns) == len(self.products):
             values: FloatArray = codes[:, variables] * gap
@@ -277,14 +278,14 @@ class NodeConditions:
         values *= np.ascontiguousarray(evaluated.instruments.T)[self.instrument]
         return values.T
 
-    def blocks(self, codes: NDArray[Any], theta: FloatArray, rows: int) -> Iterator[tuple[slice, Evaluated]]:
+    def blocks(self, codes: Int32Array, theta: FloatArray, rows: int) -> Iterator[tuple[slice, Evaluated]]:
         """Stream the samples."""
         for start in range(0, len(codes), rows):
             samples = slice(start, min(start + rows, len(codes)))
             yield samples, self.evaluate(codes[samples], theta)
 
     def value_blocks(
-        self, codes: NDArray[Any], theta: FloatArray, *, single: bool = False
+        self, codes: Int32Array, theta: FloatArray, *, single: bool = False
     ) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p))."""
         for samples, evaluated in self.blocks(codes, theta, self._rows_evaluated):
@@ -303,7 +304,7 @@ class NodeConditions:
         """Samples whose residuals and instruments are computed together."""
         return max(256, _EVALUATED // max(1, len(self.products) + int(self.offsets[-1])))
 
-    def summed(self, codes: NDArray[Any], weight: FloatArray | None = None, mask: Any = None) -> Sums:
+    def summed(self, codes: Int32Array, weight: FloatArray | None = None, mask: FloatArray | None = None) -> Sums:
         """θ ↦ Σ_i w_i Z_ic g_i (p,)."""
         return lambda theta: self._sums(codes, theta, weight, mask)
 
@@ -327,7 +328,9 @@ class NodeConditions:
 
         return sums
 
-    def _sums(self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None, mask: Any) -> FloatArray:
+    def _sums(
+        self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None, mask: FloatArray | None
+    ) -> FloatArray:
         total = np.zeros(self.size)
         together = int(self.offsets[-1]) * len(self.products) <= _MOST_PRODUCTS
         column = np.repeat(np.arange(len(self.nodes)), np.diff(self.offsets))
@@ -395,10 +398,10 @@ class NodeConditions:
 
     def derivative(
         self,
-        codes: NDArray[Any],
+        codes: Int32Array,
         theta: FloatArray,
         weight: FloatArray | None = None,
-        mask: Any = None,
+        mask: FloatArray | None = None,
     ) -> FloatArray:
         """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters), exact for any samples."""
         total = np.zeros((self.size, self.n_parameters))
@@ -415,7 +418,9 @@ class NodeConditions:
         return total
 
 
-def _scale(samples: slice, weight: FloatArray | None, mask: Any, place: int | slice) -> FloatArray | None:
+def _scale(
+    samples: slice, weight: FloatArray | None, mask: FloatArray | None, place: int | slice
+) -> FloatArray | None:
     """w_i Z_ic of these samples and components, None where all are 1."""
     scale = None if weight is None else weight[samples]
     if mask is None:

@@ -14,14 +14,13 @@ and sums of entries of log tables for all others.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.inference.pairwise_odds import PairwiseOdds
 from fieldfit.models.field import FieldModel
-from fieldfit.types import FloatArray, IntArray
+from fieldfit.types import FloatArray, Int32Array, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -132,7 +131,7 @@ class Conditionals:
         """Whether all variables are binary and all factors pairs or single variables."""
         return self._pairwise is not None
 
-    def probabilities(self, codes: NDArray[Any], theta: FloatArray) -> list[FloatArray]:
+    def probabilities(self, codes: Int32Array, theta: FloatArray) -> list[FloatArray]:
         """For each node the probabilities of its states but the first: (n, states − 1)."""
         tables = self.model.field_arrays.log_tables(theta)
         odds = self._log_odds(codes, tables)
@@ -142,7 +141,7 @@ class Conditionals:
             return [high[:, [place]] for place in range(len(self.nodes))]
         return [self._by_tables(codes, tables, int(node)) for node in self.nodes]
 
-    def of_binary(self, codes: NDArray[Any], theta: FloatArray) -> FloatArray | None:
+    def of_binary(self, codes: Int32Array, theta: FloatArray) -> FloatArray | None:
         """P(x_j = second state | x_−j) as one matrix (n, nodes) where the field is binary and pairwise, else None."""
         tables = self.model.field_arrays.log_tables(theta)
         odds = self._log_odds(codes, tables)
@@ -155,20 +154,21 @@ class Conditionals:
         np.reciprocal(odds, out=odds)
         return odds
 
-    def _log_odds(self, codes: NDArray[Any], tables: FloatArray) -> FloatArray | None:
+    def _log_odds(self, codes: Int32Array, tables: FloatArray) -> FloatArray | None:
         """(n, nodes) where the field is binary and pairwise, else None."""
         couplings = None if self._pairwise is None else self._pairwise.couplings(tables)
         if couplings is None:
             return None
         constant, weights = couplings
-        matrix: Any = weights[:, self.nodes]
+        matrix = weights[:, self.nodes]
         if self.model.m <= _MOST_DENSE_VARIABLES or matrix.nnz >= _DENSE_FROM * self.model.m * len(self.nodes):
-            matrix = matrix.toarray()
-        product: FloatArray = codes.astype(np.float64) @ matrix
+            product: FloatArray = codes.astype(np.float64) @ matrix.toarray()
+        else:
+            product = codes.astype(np.float64) @ matrix
         product += constant[self.nodes]
         return product
 
-    def _by_tables(self, codes: NDArray[Any], tables: FloatArray, node: int) -> FloatArray:
+    def _by_tables(self, codes: Int32Array, tables: FloatArray, node: int) -> FloatArray:
         graph = self.model.graph
         factors = np.array(graph.factors_of[node], dtype=np.int64)
         states = graph.cardinalities[node]

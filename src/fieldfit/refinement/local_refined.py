@@ -21,7 +21,7 @@ from fieldfit.variance import Accuracy, DenseAccuracy, Moments
 from fieldfit.variance.meat import ScoreVariance
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+    from scipy.sparse import csc_array, csr_array
 
 #: Parameters up to which covariances are matrices.
 MOST_DENSE_PARAMETERS = 3_000
@@ -51,13 +51,14 @@ def sparse_derivative(samples: SampleConditions, theta: FloatArray) -> csr_array
 
 def sparse_bread(
     samples: SampleConditions, matrix: csr_array, theta: FloatArray, free: BoolArray, precision: FloatArray
-) -> Any:
+) -> csc_array:
     """B = −A ∂ḡ/∂θ + P/n over the free parameters, sparse."""
     from scipy.sparse import diags_array
 
     keep = np.flatnonzero(free)
     bread = -(matrix[keep] @ sparse_derivative(samples, theta)[:, keep])
-    return (bread + diags_array(precision[keep] / samples.total)).tocsc()
+    whole: csc_array = (bread + diags_array(precision[keep] / samples.total)).tocsc()
+    return whole
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class LocalRefined:
         return False
 
     @cached_property
-    def factor(self) -> Any:
+    def factor(self) -> Any:  # SuperLU, whose stub does not know solve(…, trans=…)
         """A sparse LU factorisation of the bread B = −A ∂ḡ/∂θ + P/n over the free parameters."""
         from scipy.sparse.linalg import splu
 

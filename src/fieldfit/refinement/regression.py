@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -69,7 +69,7 @@ class Ridge:
         self._scale = (1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)))[:, None]
         self._V = V * self._scale
         self._V *= self._scale.T
-        self._factors: dict[float, Any] = {}
+        self._factors: dict[float, tuple[FloatArray, bool]] = {}
 
     def solve(self, right: FloatArray, ridge: float) -> FloatArray:
         """(V + ρ diag V)⁻¹ · right (p, k)."""
@@ -196,7 +196,7 @@ def _error(rows: FloatArray, moments: ScoreMoments, directions: FloatArray) -> f
     return float(np.sum((rows @ moments.V) * rows) - 2 * np.sum(rows.T * (moments.K @ directions)))
 
 
-def _relative(matrix: Any, moments: ScoreMoments, directions: FloatArray) -> float:
+def _relative(matrix: FloatArray | csr_array, moments: ScoreMoments, directions: FloatArray) -> float:
     """tr(I · Cov)/rank I for the weights A, in random directions. All moments come from the same draws: the errors of I and
     of the bread A K cancel where A g is near f.
     """

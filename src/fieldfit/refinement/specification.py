@@ -11,13 +11,12 @@ QVQᵀ has eigenvalues near 0 (relative to conditions of variance 1) are left ou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.score_moments import ScoreMoments
-from fieldfit.types import FloatArray
+from fieldfit.types import FloatArray, Plain
 
 #: Eigenvalues of the scaled QVQᵀ below this are left out: exact moments, and moments from draws.
 _SMALLEST, _SMALLEST_DRAWN = 1e-8, 0.02
@@ -48,7 +47,7 @@ class SpecificationTest:
             )
         return f"{text}: no sign that the model is wrong"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """Plain values, for JSON."""
         return {
             "statistic": self.statistic,

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Problem
@@ -29,7 +28,7 @@ from fieldfit.refinement.stacking import Stack
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.stages.maximised import is_random, one_component
 from fieldfit.refinement.theory import optimal_asymptotics
-from fieldfit.types import FloatArray, IntArray, PolicyError
+from fieldfit.types import FloatArray, Int32Array, IntArray, PolicyError
 from fieldfit.variance import Asymptotics
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ class ControlConditions:
         """Samples in a block."""
         return max(64, _BLOCK // self.size)
 
-    def _problems(self, codes: NDArray[Any]) -> list[Problem]:
+    def _problems(self, codes: Int32Array) -> list[Problem]:
         table = Table(np.ascontiguousarray(codes), self.model.names, self.model.states)
         return [
             self.model.compile(
@@ -136,7 +135,7 @@ class ControlConditions:
         ]
 
     def value_blocks(
-        self, codes: NDArray[Any], theta: FloatArray, *, single: bool = False
+        self, codes: Int32Array, theta: FloatArray, *, single: bool = False
     ) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g without Z as (samples, block (k, p))."""
         del single
@@ -149,20 +148,20 @@ class ControlConditions:
             )
             yield samples, np.concatenate([first_scores, first_scores, second_scores], axis=1)
 
-    def summed(self, codes: NDArray[Any], weight: FloatArray | None = None, mask: Any = None) -> Sums:
+    def summed(self, codes: Int32Array, weight: FloatArray | None = None, mask: FloatArray | None = None) -> Sums:
         """θ ↦ Σ_i w_i Z_ic g_i (p,)."""
         parts = list(self._weighted(codes, weight, mask))
         return lambda theta: np.concatenate([p.value_grad(theta, w)[1] for p, w in parts])
 
     def derivative(
-        self, codes: NDArray[Any], theta: FloatArray, weight: FloatArray | None = None, mask: Any = None
+        self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None = None, mask: FloatArray | None = None
     ) -> FloatArray:
         """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters)."""
         parts = [p.hessian_matrix(theta, w) for p, w in self._weighted(codes, weight, mask)]
         return np.concatenate(parts)
 
     def _weighted(
-        self, codes: NDArray[Any], weight: FloatArray | None, mask: Any
+        self, codes: Int32Array, weight: FloatArray | None, mask: FloatArray | None
     ) -> Iterator[tuple[Problem, FloatArray | None]]:
         first, second = self._problems(codes)
         for place, problem in enumerate((first, first, second)):
