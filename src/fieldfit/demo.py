@@ -17,7 +17,7 @@ import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,10 @@ from fieldfit.report.grids import draw_couplings, draw_images
 from fieldfit.report.page import Page
 from fieldfit.report.scatter import Point, draw_cost_variance
 from fieldfit.report.table import PlainTable, aligned_text
-from fieldfit.types import FieldfitError, FloatArray
+from fieldfit.types import Array, FieldfitError, FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SIDE = 8
 INK_FROM = 8  # of 16 grey levels
@@ -98,7 +101,7 @@ def _show(table: PlainTable, page: Page) -> None:
     page.table(table)
 
 
-def _picture(drawing: Any, folder: Path, name: str, caption: str, page: Page) -> None:
+def _picture(drawing: Figure, folder: Path, name: str, caption: str, page: Page) -> None:
     (path,) = save_figure(drawing, folder, name, kinds=("png",))
     page.picture(path.read_bytes(), caption)
 
@@ -266,7 +269,7 @@ def _each_digit(images: NDArray[np.int64], label: NDArray[np.int64], folder: Pat
     _picture(drawing, folder, "samples", "Top: images of the data. Bottom: draws from the fitted fields.", page)
 
 
-def _tiles(by_digit: list[Any]) -> FloatArray:
+def _tiles(by_digit: list[Array]) -> FloatArray:
     """(digit, image, pixel) as (image, digit, row, column)."""
     stacked = np.asarray(by_digit, dtype=float).transpose(1, 0, 2)
     return stacked.reshape(*stacked.shape[:2], SIDE, SIDE)

@@ -51,7 +51,7 @@ def attribute_rows(sentences: Sequence[Sequence[Item]], names: _kernels.NameTabl
     What cannot be read is refused as X[sentence][token].
     """
     lengths = sentence_lengths(sentences)
-    items: list[Any] = list(chain.from_iterable(sentences))
+    items: list[object] = list(chain.from_iterable(sentences))
     if set(map(type, items)) - {dict, list, tuple, set, frozenset}:
         items = list(map(_plain, items))
     counts, codes, values, failure = names.encode(items, grow)
@@ -61,14 +61,14 @@ def attribute_rows(sentences: Sequence[Sequence[Item]], names: _kernels.NameTabl
     return AttributeRows(offsets_of(lengths), offsets_of(counts), codes, values)
 
 
-def _plain(item: object) -> Any:
+def _plain(item: object) -> object:
     """Other mappings as dicts and arrays of names as lists; the rest as it is, to be refused with its place."""
     if isinstance(item, Mapping):
         return dict(item)
     return item.tolist() if isinstance(item, np.ndarray) and item.ndim == 1 else item
 
 
-def sentence_lengths(sentences: Sequence[Sequence[Any]]) -> list[int]:
+def sentence_lengths(sentences: Sequence[Sequence[object]]) -> list[int]:
     """The number of tokens of each sentence of X."""
     if isinstance(sentences, str | bytes | Mapping) or not hasattr(sentences, "__len__"):
         raise DataError(f"X must be a list of sentences; got {type(sentences).__name__}.")

@@ -401,7 +401,7 @@ def _json_depth(text: bytes) -> int:
     return int(np.cumsum(opened - closed).max(initial=0))
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> Plain:
+def _unique_keys(pairs: list[tuple[str, object]]) -> Plain:
     result = dict(pairs)
     if len(result) != len(pairs):
         raise ValueError("a key is given twice")

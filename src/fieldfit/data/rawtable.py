@@ -133,7 +133,7 @@ def _frame_column(series: Any, name: str) -> RawColumn:
     return _checked_column(series.tolist(), len(series), name)
 
 
-def _checked_column(cells: Any, n: int, name: str) -> RawColumn:
+def _checked_column(cells: Sequence[object], n: int, name: str) -> RawColumn:
     try:
         return raw_column(cells, n)
     except BadValueError as bad:

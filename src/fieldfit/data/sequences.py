@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +20,7 @@ UNKNOWN = -1
 """The label code of a token whose label is not given or was never seen in training."""
 
 
-def _frozen(array: ArrayLike, dtype: type[Any], name: str) -> Array:
+def _frozen(array: ArrayLike, dtype: type[np.int32] | type[np.int64] | type[np.float64], name: str) -> Array:
     """A read-only, contiguous, one-dimensional view of ``array``, refused where a cast would change its numbers."""
     given = np.asarray(array)
     if given.dtype == dtype and given.ndim == 1 and given.flags.c_contiguous:

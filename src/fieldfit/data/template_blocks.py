@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fieldfit.data.keys import KeySpace, learn_keys
 from fieldfit.data.templates import Cell, Template
-from fieldfit.types import Int32Array, IntArray
+from fieldfit.types import BoolArray, Int32Array, IntArray
 
 Source = tuple[int, str]
 """A column and a derivation (or ``""``): where a cell's values come from."""
@@ -76,7 +75,7 @@ def group_templates(templates: Iterable[Template]) -> list[tuple[Template, ...]]
 
 
 def learn_blocks(
-    templates: Iterable[Template], reader: Cells, min_count: int, where: object
+    templates: Iterable[Template], reader: Cells, min_count: int, where: slice | BoolArray
 ) -> tuple[tuple[Block, ...], list[Int32Array]]:
     """The features of each group of templates at the tokens ``where``, and each template's codes at all tokens."""
     blocks: list[Block] = []
@@ -89,13 +88,13 @@ def learn_blocks(
     return tuple(blocks), columns
 
 
-def look_up(block: Block, reader: Cells, where: object) -> list[Int32Array]:
+def look_up(block: Block, reader: Cells, where: slice | BoolArray) -> list[Int32Array]:
     """For each template of the block the feature code of every token, −1 where it does not occur in training."""
     parts, _ = _parts(block.templates, reader, where)
     return _spread(block.space.encode(parts), len(block.templates), reader, where)
 
 
-def _parts(group: Sequence[Template], reader: Cells, where: Any) -> tuple[list[Int32Array], list[int]]:
+def _parts(group: Sequence[Template], reader: Cells, where: slice | BoolArray) -> tuple[list[Int32Array], list[int]]:
     """For each position of the group's templates the codes there, the templates one after the other."""
     if not group[0].cells:  # a feature that every token has
         count = len(group) * len(reader.inner[where])
@@ -107,7 +106,7 @@ def _parts(group: Sequence[Template], reader: Cells, where: Any) -> tuple[list[I
     return parts, [reader.radix(cell) for cell in group[0].cells]
 
 
-def _spread(codes: Int32Array, count: int, reader: Cells, where: Any) -> list[Int32Array]:
+def _spread(codes: Int32Array, count: int, reader: Cells, where: slice | BoolArray) -> list[Int32Array]:
     """The codes template by template, with −1 at the tokens that ``where`` leaves out."""
     columns = np.split(codes, count)
     if isinstance(where, slice):

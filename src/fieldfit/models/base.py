@@ -12,10 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
@@ -272,7 +272,7 @@ class Draws:
     burn_in: int = 0  # Gibbs sweeps before each draw's first use
     note: str = ""
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.array(self.values, dtype=dtype, copy=copy)
 
     def __len__(self) -> int:

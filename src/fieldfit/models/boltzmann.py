@@ -81,7 +81,7 @@ class BoltzmannMachine(FieldModel):
     def __init__(
         self,
         m: int,
-        edges: Sequence[Any] | IntArray | None = None,
+        edges: Sequence[object] | IntArray | None = None,
         biases: bool = False,
         states: tuple[Any, Any] = (0, 1),
         *,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.models.chain_layout import ChainLayout
-from fieldfit.types import ModelError
+from fieldfit.types import Array, ModelError
 
 
 def checked_layout(layout: ChainLayout) -> ChainLayout:
@@ -40,7 +37,7 @@ def checked_layout(layout: ChainLayout) -> ChainLayout:
 
 
 def _check_lists(
-    name: str, pointer: NDArray[Any] | None, places: NDArray[Any] | None, dtype: type, features: int, limit: int
+    name: str, pointer: Array | None, places: Array | None, dtype: type, features: int, limit: int
 ) -> None:
     """Lists of places, one for each feature: pointer[f]..pointer[f+1], each without repeats and in order."""
     if pointer is None and places is None:
@@ -57,7 +54,7 @@ def _check_lists(
         raise ModelError(f"The places of {name} must increase within a feature.")
 
 
-def _check_places(name: str, places: NDArray[Any], dtype: type, limit: int) -> None:
+def _check_places(name: str, places: Array, dtype: type, limit: int) -> None:
     if places.ndim != 1 or places.dtype != dtype:
         raise ModelError(f"{name} must be a list of integers.")
     if places.size and not (int(places.min()) >= 0 and int(places.max()) < limit):

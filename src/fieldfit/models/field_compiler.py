@@ -8,12 +8,13 @@ mean.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit.inference import FactorGraph, ProgramCompiler
+from fieldfit.inference.programs import Program
 from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import Component
@@ -49,7 +50,7 @@ class FieldCompiler:
     def __init__(self, arrays: FieldArrays, codes: Int32Array) -> None:
         self.arrays = arrays
         self.codes = codes
-        self.programs: list[Any] = []
+        self.programs: list[Program] = []
         self.places: dict[frozenset[int], int] = {}
         self.lines: list[dict[bytes, int]] = []  # configurations seen of each program
         self.matrices: list[list[Array]] = []
@@ -84,7 +85,7 @@ class FieldCompiler:
                 seen[b""] = 0
                 matrices.append(np.zeros(self.codes.shape[1], dtype=np.int32))
             return np.zeros(len(rows), dtype=np.int64)
-        values = np.ascontiguousarray(self.codes[np.ix_(rows, boundary)])
+        values = np.ascontiguousarray(self.codes[rows[:, None], boundary])
         distinct, inverse = _distinct_lines(values, [self.arrays.graph.cardinalities[v] for v in boundary])
         numbers = np.empty(len(distinct), dtype=np.int64)
         for index, line in enumerate(distinct):

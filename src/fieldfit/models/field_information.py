@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class Lattice:
         return result
 
 
-def lattice_of(graph: FactorGraph, program: Program, features: Any) -> Lattice | None:
+def lattice_of(graph: FactorGraph, program: Program, features: csr_array) -> Lattice | None:
     """The monomials of a program; None where variables are clamped or there are too many states."""
     from scipy.sparse import coo_array
 
@@ -140,7 +140,7 @@ def state_entries(program: Program) -> IntArray | None:
     return result
 
 
-def small_covariances(sums: Sequence[SmallSums], log_tables: FloatArray, features: Any) -> FloatArray:
+def small_covariances(sums: Sequence[SmallSums], log_tables: FloatArray, features: csr_array) -> FloatArray:
     """Σ_c u_c Cov_c(F) (r, r) over all configurations."""
     from scipy.sparse import csr_array, diags_array
 

@@ -58,7 +58,7 @@ def networkx_edges(graph: Any) -> tuple[IntArray, tuple[str, ...]]:
     return np.unique(np.sort(ends, axis=1), axis=0), tuple(map(str, nodes))
 
 
-def check_edges(m: int, edges: Sequence[Any] | IntArray | None) -> IntArray:
+def check_edges(m: int, edges: Sequence[object] | IntArray | None) -> IntArray:
     """The edges as pairs (j, k) with j < k in the order given (edges, 2), or all pairs for None."""
     if edges is None:
         return complete_edges(m)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
@@ -49,9 +50,9 @@ class Factor:
     """
 
     scope: tuple[int, ...]
-    features: Any = None
+    features: ArrayLike | None = None
     parameters: tuple[str, ...] | str | None = None
-    log_offset: Any = None
+    log_offset: ArrayLike | None = None
 
 
 class MarkovRandomField(FieldModel):

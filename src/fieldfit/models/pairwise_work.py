@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ from fieldfit.models.pairwise_layout import distinct_rows
 from fieldfit.models.work import Work, whole
 from fieldfit.policies.laws.base import Share
 from fieldfit.policies.structure import BoundFamily
-from fieldfit.types import FloatArray
+from fieldfit.types import Array, FloatArray
 
 #: The kernel's lanes of samples, samples of a chunk, most tasks and numbers that all tasks together may hold.
 _TILE, _CHUNK, _FEWEST_TASKS, _MOST_TASKS, _HELD = 64, 512, 8, 32, 1 << 21
@@ -63,7 +62,7 @@ class PairwiseWork:
     repeats: FloatArray | None
 
     @classmethod
-    def of(cls, problem: PairwiseProblem, family: BoundFamily, codes: Any) -> PairwiseWork:
+    def of(cls, problem: PairwiseProblem, family: BoundFamily, codes: Array) -> PairwiseWork:
         """The work of a family of blocks on all samples ``codes`` (n, m); blocks of several sizes count as the largest."""
         distinct, inverse = distinct_rows(codes.astype(np.uint8))
         repeats = None if inverse is None else np.bincount(inverse, minlength=len(distinct)).astype(float)

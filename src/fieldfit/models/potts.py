@@ -86,7 +86,7 @@ class Potts(FieldModel):
         self,
         m: int,
         q: int,
-        edges: Sequence[Any] | IntArray | None = None,
+        edges: Sequence[object] | IntArray | None = None,
         *,
         couplings: str = "table",
         fields: bool = True,

@@ -63,7 +63,7 @@ class _Part:
     """
 
     selected: FamilySelection
-    handle: Any
+    handle: _kernels.PottsField
     beta: FloatArray
     rows: IntArray | None
     entry_beta: FloatArray

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -108,7 +108,7 @@ def _unstable(edges: pandas.DataFrame, ratio: pandas.Series) -> list[str]:
 
 
 def analyse(
-    data: Any,
+    data: object,
     *,
     gamma: float = 0.25,
     rule: str = "and",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -102,7 +102,7 @@ class Bootstrap:
 
 
 def bootstrap(
-    data: Any,
+    data: object,
     *,
     resamples: int = 1000,
     gamma: float = 0.25,

@@ -70,7 +70,7 @@ def centralities(couplings: FloatArray) -> FloatArray:
     )
 
 
-def predictability(data: Any, network: Network) -> pandas.DataFrame:
+def predictability(data: object, network: Network) -> pandas.DataFrame:
     """Return how well the other variables predict each variable.
 
     Parameters

@@ -9,7 +9,7 @@ one of the permutations, (1 + #{permuted ≥ observed}) / (1 + permutations), wh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -112,7 +112,7 @@ class Comparison:
 
 
 def compare_groups(
-    data: Any,
+    data: object,
     *,
     by: str | None = None,
     groups: tuple[str, str] | None = None,

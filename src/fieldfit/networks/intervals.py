@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-def refit(data: Any, network: Network, **options: Any) -> Fit:
+def refit(data: object, network: Network, **options: Any) -> Fit:
     """Fit the network's edges without the L1 penalty, by pseudo-likelihood.
 
     Parameters
@@ -57,7 +57,7 @@ def refit(data: Any, network: Network, **options: Any) -> Fit:
 
 
 def edge_intervals(
-    data: Any, network: Network, *, level: float = 0.95, fitted: Fit | None = None
+    data: object, network: Network, *, level: float = 0.95, fitted: Fit | None = None
 ) -> pandas.DataFrame:
     """Return intervals of all couplings: debiased ones, and for the network's edges plain ones of a refit.
 

@@ -12,7 +12,6 @@ of the regressions, each coupling being in two of them:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +44,7 @@ class JointPath:
 
 
 def joint_network(
-    data: Any, *, gamma: float = 0.25, largest_table: int = 1 << 16, progress: Progress | None = None
+    data: object, *, gamma: float = 0.25, largest_table: int = 1 << 16, progress: Progress | None = None
 ) -> tuple[Network, JointPath]:
     """Estimate a network by one symmetric L1 path on the pseudo-likelihood.
 

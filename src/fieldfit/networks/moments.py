@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class Moments:
         return draw_moments(self.means, self.correlations, self.triplets, self.runs_away)
 
 
-def compare_moments(data: Any, network: Network, *, draws: int = 10_000, random_state: int = 0) -> Moments:
+def compare_moments(data: object, network: Network, *, draws: int = 10_000, random_state: int = 0) -> Moments:
     """Compare means, correlations and triplets of the data with those of draws from the network.
 
     Parameters

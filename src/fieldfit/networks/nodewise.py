@@ -8,7 +8,6 @@ and for each pair the mean of its two coefficients, where both are not 0 (AND) o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,7 @@ RULES: dict[str, Callable[[FloatArray], FloatArray]] = {"and": _both, "or": _mea
 
 
 def nodewise_network(
-    data: Any, *, gamma: float = 0.25, rule: str = "and", progress: Callable[[int, int], object] | None = None
+    data: object, *, gamma: float = 0.25, rule: str = "and", progress: Callable[[int, int], object] | None = None
 ) -> Network:
     """Estimate a network by logistic regressions with L1 paths and EBIC, as IsingFit does.
 

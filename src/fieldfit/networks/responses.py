@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +90,7 @@ class Responses:
 
 
 def read_responses(
-    data: Any,
+    data: object,
     *,
     by: str | None = None,
     columns: Sequence[str] | None = None,

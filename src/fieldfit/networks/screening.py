@@ -14,7 +14,6 @@ In the terms of 0 and 1, w_jk = 4 J_jk and τ_j = 2 h_j − 2 Σ_k J_jk.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ _TOLERANCE = 1e-6
 Transform = Callable[[float, FloatArray], tuple[float, FloatArray]]
 
 
-def rise_network(data: Any, *, strength: float = 0.4, threshold: float = 0.0, rule: str = "and") -> Network:
+def rise_network(data: object, *, strength: float = 0.4, threshold: float = 0.0, rule: str = "and") -> Network:
     """Estimate a network by interaction screening (RISE).
 
     Parameters
@@ -59,7 +58,7 @@ def rise_network(data: Any, *, strength: float = 0.4, threshold: float = 0.0, ru
     return _screen(data, lambda value, gradient: (value, gradient), strength, threshold, rule, "RISE")
 
 
-def log_rise_network(data: Any, *, strength: float = 0.8, threshold: float = 0.0, rule: str = "and") -> Network:
+def log_rise_network(data: object, *, strength: float = 0.8, threshold: float = 0.0, rule: str = "and") -> Network:
     """Estimate a network by interaction screening with the logarithm of the objective (logRISE).
 
     Parameters
@@ -87,7 +86,7 @@ def log_rise_network(data: Any, *, strength: float = 0.8, threshold: float = 0.0
     )
 
 
-def _screen(data: Any, transform: Transform, strength: float, threshold: float, rule: str, name: str) -> Network:
+def _screen(data: object, transform: Transform, strength: float, threshold: float, rule: str, name: str) -> Network:
     combine = checked_rule(rule)
     answers = checked_for_regressions(read_responses(data))
     spins = 2.0 * answers.distinct[0] - 1.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class StabilitySelection:
 
 
 def stability_selection(
-    data: Any,
+    data: object,
     *,
     false_edges: float = 1.0,
     threshold: float = 0.75,

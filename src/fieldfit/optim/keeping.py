@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
-from numpy.typing import NDArray
+from fieldfit.types import Arrays
 
 #: Plain arrays by name: the point, the account of the work, and what the method itself remembers.
-State = dict[str, NDArray[Any]]
+State = Arrays
 
 
 class Keeper(Protocol):

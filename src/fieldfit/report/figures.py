@@ -14,6 +14,7 @@ from fieldfit.data.atomic import atomic_writer
 from fieldfit.types import FieldfitError, FileAccessError, Plain
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 INK = "#1b1b1b"
@@ -49,7 +50,7 @@ def figure(width: float, height: float) -> Iterator[Figure]:
 
 
 def draw_grid(
-    rows: Sequence[Sequence[Callable[[Any], object]]],
+    rows: Sequence[Sequence[Callable[[Axes], object]]],
     caption: str,
     *,
     width: float,

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from fieldfit.report.ticks import plain_ticks
 from fieldfit.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: Okabe and Ito's colours without yellow: distinct for colour-blind readers, and in grey by their marks.
@@ -60,7 +61,7 @@ class Panel:
     log_y: bool = False
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
-    legend: str | None = field(default="best")
+    legend: Literal["best", "upper right"] | None = field(default="best")
     plain_ticks: bool = False  # with log_y and y_range: 1, 1.2, 1.5, 2 in place of powers of ten
 
 
@@ -95,7 +96,7 @@ def draw_panels(
     return draw_grid(drawers, caption, width=width, height=height, margins=(0.55, 0.35), gaps=(0.27, 0.42))
 
 
-def _draw(axes: Any, panel: Panel) -> None:
+def _draw(axes: Axes, panel: Panel) -> None:
     axes.set_title(panel.title, fontsize=9.5, loc="left")
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
@@ -135,7 +136,7 @@ def _draw(axes: Any, panel: Panel) -> None:
         )
 
 
-def _draw_coloured(axes: Any, series: Series, number: int) -> None:
+def _draw_coloured(axes: Axes, series: Series, number: int) -> None:
     colour = COLOURS[number % len(COLOURS)]
     if series.kind == "line":
         dash = _DASHES[number % len(_DASHES)]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axis import Axis
 
 _SUFFIXES = ("", "k", "M", "G", "T", "P")
 #: The leading digits of the ticks, by the decades that the axis spans; below the first, ticks at equal round steps.
@@ -23,7 +26,7 @@ def number(value: float) -> str:
     return text + _SUFFIXES[group]
 
 
-def plain_ticks(axis: Any) -> None:
+def plain_ticks(axis: Axis) -> None:
     """Ticks of a logarithmic axis of matplotlib with final limits: as many as are readable, in one format."""
     from matplotlib.ticker import FixedLocator, NullLocator
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from fieldfit.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: Largest number of lines with a label; if there are more, those with the largest weights.
@@ -36,7 +37,7 @@ def plot_weights(
     figure = Figure(figsize=(7.2, 5.2), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [2, 1]})
     rounds = history["round"].to_numpy()
-    ends: list[tuple[float, str, Any]] = []
+    ends: list[tuple[float, str, str]] = []
     many = len(columns) > _MOST_NAMED_WEIGHTS
     covered = np.minimum(_covering(history[columns].to_numpy(dtype=float)), 0 if many else 3)
     for place, name in enumerate(columns):
@@ -82,7 +83,7 @@ def _covering(values: FloatArray) -> IntArray:
     return counts
 
 
-def _name_ends(axis: Any, ends: list[tuple[float, str, Any]]) -> None:
+def _name_ends(axis: Axes, ends: list[tuple[float, str, str]]) -> None:
     """The name of each line at its end, moved apart where they would overlap and joined to it by a thin line."""
     low, high = axis.get_ylim()
     ordered = sorted(ends, key=lambda end: end[0])

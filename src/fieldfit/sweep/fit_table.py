@@ -18,12 +18,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fieldfit.sweep.experiment import experiment
 from fieldfit.types import BoolArray, FileAccessError, FloatArray, Plain, SweepError, WidthError
+
+if TYPE_CHECKING:
+    from fieldfit.data.samples import Table
+    from fieldfit.models.field import FieldModel
 
 _KNOWN = {
     "data",
@@ -89,7 +93,6 @@ def fit_table(coordinates: Mapping[str, Any], seed: int, start: FloatArray | Non
     """
     from fieldfit.api.fitting import fit
     from fieldfit.data.table import read_table
-    from fieldfit.models.field import FieldModel
 
     for name in ("data", "policy"):
         if not isinstance(coordinates.get(name), str):
@@ -100,7 +103,7 @@ def fit_table(coordinates: Mapping[str, Any], seed: int, start: FloatArray | Non
         raise SweepError(f"The experiment fit-table does not use {unused[0]!r}: put {{{unused[0]}}} into the policy.")
     sigma2 = coordinates.get("sigma2")
     table = read_table(coordinates["data"])
-    model: FieldModel = _model(str(coordinates.get("model", "boltzmann")), table, coordinates)
+    model = _model(str(coordinates.get("model", "boltzmann")), table, coordinates)
     data = model.read(table)
     folds = int(coordinates.get("folds", 1))
     train, test = fold_masks(data.n, folds, int(coordinates.get("fold", 0)), int(coordinates.get("split_seed", 0)))
@@ -129,7 +132,7 @@ def fit_table(coordinates: Mapping[str, Any], seed: int, start: FloatArray | Non
     }
 
 
-def _model(kind: str, table: Any, coordinates: Mapping[str, Any]) -> Any:
+def _model(kind: str, table: Table, coordinates: Mapping[str, Any]) -> FieldModel:
     from fieldfit.models.boltzmann import BoltzmannMachine
     from fieldfit.models.potts import Potts
 
@@ -141,7 +144,7 @@ def _model(kind: str, table: Any, coordinates: Mapping[str, Any]) -> Any:
     raise SweepError(f"The experiment fit-table fits 'boltzmann' and 'potts'; got the model {kind!r}.")
 
 
-def _nll(model: Any, table: Any, theta: FloatArray, family: str) -> float | None:
+def _nll(model: FieldModel, table: Table, theta: FloatArray, family: str) -> float | None:
     """Mean of −Σ log p over the family's components; None where the exact sum would be too wide."""
     from fieldfit.policies import Policy
 

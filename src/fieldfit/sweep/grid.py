@@ -37,7 +37,7 @@ def canonical(value: object) -> str:
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and math.isfinite(value) and value == int(value) and abs(value) < 2**53:
@@ -54,7 +54,7 @@ def digest(value: object, size: int = 16) -> str:
     return hashlib.blake2b(canonical(value).encode(), digest_size=size).hexdigest()
 
 
-def seed_of(seed: int, coordinates: Mapping[str, Any]) -> int:
+def seed_of(seed: int, coordinates: Mapping[str, object]) -> int:
     """A seed from 0 to 2^63 − 1 that belongs to these coordinates and the seed given."""
     return int(digest({"seed": seed, "coordinates": coordinates}, 8), 16) >> 1
 
@@ -216,7 +216,7 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
     return Sweep(**{"name": file.stem, **document}, folder=file.resolve().parent)
 
 
-def _range(name: str, values: object) -> Any:
+def _range(name: str, values: object) -> object:
     """A list as it is; {start, stop, count} as that many values, evenly spaced (scale = "log": in logarithm)."""
     if not isinstance(values, dict):
         return values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Protocol
+from typing import Protocol
 
 from fieldfit.sweep.store import Counts
 
@@ -94,7 +94,7 @@ class Bar:
             TimeElapsedColumn(),
             console=Console(stderr=True),
         )
-        self.task: Any = self.progress.add_task(name, total=1, failed="", left="")
+        self.task = self.progress.add_task(name, total=1, failed="", left="")
         self.began = time.monotonic()
         self.first: Counts | None = None
         self.progress.start()

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import NoReturn
 
 from fieldfit.sweep.grid import Sweep
 from fieldfit.sweep.process import ProcessName
@@ -224,7 +224,7 @@ def _noting_interrupts() -> Iterator[Callable[[], bool]]:
         return
     before = signal.getsignal(signal.SIGINT)
 
-    def note(number: int, frame: FrameType | None) -> Any:
+    def note(number: int, frame: FrameType | None) -> NoReturn:
         seen.set()
         raise KeyboardInterrupt
 

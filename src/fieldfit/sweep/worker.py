@@ -17,7 +17,6 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from fieldfit.sweep.experiment import CellFunction, find_experiment, takes_start
 from fieldfit.sweep.grid import Cell
 from fieldfit.sweep.process import ProcessName
 from fieldfit.sweep.store import LEASE, CellResult, Claim, Store
-from fieldfit.types import FieldfitError, SweepError
+from fieldfit.types import FieldfitError, FloatArray, SweepError
 
 #: A result is a line of a table; what is larger belongs into a file.
 MOST_RESULT_BYTES = 1_000_000
@@ -125,7 +124,7 @@ def _checked(returned: object, cell: Cell, *, has_state: bool) -> tuple[str, byt
     return text, None if state is None else _write_state(state)
 
 
-def _plain(name: str, value: object) -> Any:
+def _plain(name: str, value: object) -> object:
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if value is None or isinstance(value, str | int | float):
@@ -144,10 +143,10 @@ def _write_state(state: object) -> bytes:
     return buffer.getvalue()
 
 
-def _read_state(data: bytes | None) -> np.ndarray[Any, Any] | None:
+def _read_state(data: bytes | None) -> FloatArray | None:
     if data is None:
         return None
-    array: np.ndarray[Any, Any] = np.load(io.BytesIO(data), allow_pickle=False)
+    array: FloatArray = np.load(io.BytesIO(data), allow_pickle=False)
     return array
 
 
