@@ -15,10 +15,11 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fieldfit.types import Plain, SweepError
 
-CellFunction = Callable[..., Mapping[str, object]]
+CellFunction = Callable[..., Mapping[str, Any]]
 Inputs = Callable[[Mapping[str, object]], Plain]
 
 #: Modules that register built-in experiments when they are imported.
