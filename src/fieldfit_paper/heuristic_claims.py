@@ -30,9 +30,9 @@ def heuristic_claims(tables: SweepTables) -> Iterator[Row]:
                 match[0],
                 f"Rule: median distance of β at most {STEP:g}, or both median NLLs within {CLOSE:.0%} of the test NLL; for "
                 "J as printed, which has no noise of selection and often takes an end of the interval. "
-                f"Second reading: {folds} fold{'s' if folds > 1 else ''}, with a ridge on β. Cells where the bread is "
-                "singular, so that J is infinite for every β, are left out; with more than a tenth of them nothing "
-                "matches.",
+                f"Second reading: {folds} fold{'s' if folds > 1 else ''}, with a ridge on β. For the CRF the "
+                "heuristic takes β near 0 at nearly every λ below 1, so it is close only where the best of the grid is "
+                "small.",
                 match[1],
             )
             if model == "boltzmann-chain" and higher == "PL2":

@@ -59,3 +59,18 @@ def test_no_rows_have_no_influence():
 def test_a_summary_names_its_level():
     assert "lower and upper: 50% confidence intervals" in FIT.summary(level=0.5)
     assert "95% confidence intervals" in FIT.summary()
+
+
+def test_names_where_numbers_were_expected():
+    field = ff.MarkovRandomField([2, 2], [ff.Factor(("sex", "edu"))], names=["sex", "edu"])
+    assert field.parameter_names == ff.MarkovRandomField([2, 2], [(0, 1)], names=["sex", "edu"]).parameter_names
+    with pytest.raises(FieldfitError, match="no variable 'six'"):
+        ff.MarkovRandomField([2, 2], [ff.Factor(("six", "edu"))], names=["sex", "edu"])
+    with pytest.raises(FieldfitError, match="no variable 'nope'"):
+        field.marginals(np.zeros(4), {"nope": 1})
+    values: list = [None, "a", np.inf]
+    for value in values:
+        with pytest.raises(FieldfitError, match="must be a finite number"):
+            ff.fit(FIT.model, np.eye(4), "PL1", fixed={"*:*": value})
+    with pytest.raises(FieldfitError, match="n_jobs"):
+        FIT.bootstrap(5, n_jobs=0)

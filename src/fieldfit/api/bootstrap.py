@@ -237,6 +237,7 @@ def bootstrap(
 ) -> Bootstrap:
     """The bootstrap of a fit; seeds belong to resamples, so that the result does not depend on ``n_jobs``."""
     resamples = whole_number(resamples, "resamples", 2)
+    n_jobs = whole_number(n_jobs, "n_jobs", 1)
     dataset = fit.needed.dataset
     if dataset.in_pieces:
         raise DataError("The bootstrap needs the samples in this process, and these are in pieces elsewhere.")

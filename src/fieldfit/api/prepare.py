@@ -185,9 +185,13 @@ def starting_point(
         except ModelError as error:
             raise ModelError(f"fixed: {error}") from None
         for (name, value), places in zip(fixed.items(), places_by_name, strict=True):
-            if not np.isfinite(float(value)):
-                raise ModelError(f"fixed gives {name!r} the value {value}; it must be finite.")
-            initial[places], free[places] = float(value), False
+            try:
+                number = float(value)
+            except (TypeError, ValueError):
+                number = np.nan
+            if not np.isfinite(number):
+                raise ModelError(f"fixed gives {name!r} the value {value!r}; it must be a finite number.")
+            initial[places], free[places] = number, False
         if not free.any():
             raise ModelError("All parameters are fixed; there is nothing to fit.")
     return initial, free

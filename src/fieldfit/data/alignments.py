@@ -23,7 +23,7 @@ ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
 _UNKNOWN, _INSERTION = 255, 254
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Alignment:
     """Aligned sequences as codes.
 
@@ -43,6 +43,9 @@ class Alignment:
     columns: IntArray
     focus: int | None = None
     dropped: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Alignment: {self.n:,} sequences, {len(self.columns):,} columns, {len(self.alphabet)} letters>"
 
     @property
     def n(self) -> int:

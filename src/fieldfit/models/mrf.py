@@ -6,7 +6,7 @@ p_θ(x) = exp( Σ_C Σ_l θ_{C,l} f_{C,l}(x_C) − log Z(θ) )                  
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ class Factor:
 
     Parameters
     ----------
-    scope : tuple of int
-        Variables of the clique, by number.
+    scope : tuple of int or str
+        Variables of the clique, by number or name.
     features : array_like or None, default: None
         Features f_C: an array with one axis for each variable of the scope and, for several features, a last axis
         for them. None: a free table with one indicator for each joint state (an over-complete parametrisation).
@@ -49,7 +49,7 @@ class Factor:
     ['similar']
     """
 
-    scope: tuple[int, ...]
+    scope: tuple[int, ...]  # the field makes numbers of names
     features: ArrayLike | None = None
     parameters: tuple[str, ...] | str | None = None
     log_offset: ArrayLike | None = None
@@ -101,17 +101,18 @@ class MarkovRandomField(FieldModel):
         from scipy.sparse import csr_array
 
         cards = tuple(int(c) for c in cardinalities)
-        self.factors = tuple(f if isinstance(f, Factor) else Factor(tuple(f)) for f in factors)
+        labels = tuple(names) if names is not None else tuple(f"x{v}" for v in range(len(cards)))
+        whole = [f if isinstance(f, Factor) else Factor(tuple(f)) for f in factors]
+        self.factors = tuple(replace(f, scope=variables_of(f.scope, labels)) for f in whole)
         if not self.factors:
             raise ModelError("A Markov random field needs at least one factor.")
-        graph = FactorGraph(cards, tuple(tuple(int(v) for v in f.scope) for f in self.factors))
+        graph = FactorGraph(cards, tuple(f.scope for f in self.factors))
         if states is None:
             states = [tuple(range(c)) for c in cards]
         if len(states) != len(cards) or any(len(s) != c for s, c in zip(states, cards, strict=True)):
             raise ModelError(
                 f"states needs one tuple for each of the {len(cards)} variables, with one value for each of its states."
             )
-        labels = tuple(names) if names is not None else tuple(f"x{v}" for v in range(len(cards)))
         rows, columns, values = [], [], []
         self._parameters: dict[str, int] = {}
         # Only names that are given tie parameters, whichever factor comes first.

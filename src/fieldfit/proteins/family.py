@@ -79,7 +79,7 @@ def fit_family(
     return FamilyFit(alignment, weights, chosen, fitted, identity)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FamilyFit:
     """A fitted family. ``fit`` has everything that any fit has, standard errors of single couplings included."""
 
@@ -88,6 +88,9 @@ class FamilyFit:
     penalty: Penalty
     fit: Fit
     identity: float | None
+
+    def __repr__(self) -> str:
+        return f"<FamilyFit: {self.alignment!r}, effective size {self.effective:,.1f}, {self.fit!r}>"
 
     @property
     def effective(self) -> float:

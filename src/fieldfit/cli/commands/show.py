@@ -54,6 +54,7 @@ def show(
     from fieldfit.cli.showing import fit_document, print_fit
     from fieldfit.cli.weighting import write_weights
     from fieldfit.types import FieldfitError
+    from fieldfit.variance.separation import separation_message
 
     if not 0 < level < 1:
         raise FieldfitError(f"--level is {level:g}; it must be between 0 and 1.")
@@ -71,6 +72,8 @@ def show(
             }
         print_json(document)
         return
+    if fit.separated:
+        note(separation_message(fit.separated))
     print_fit(fit, rows if discovered is None else 0, sort.value, level)
     if discovered is not None:
         formats = {"estimate": ".4f", "std_error": ".4f", "z": ".2f", "p": ".2g", "q": ".2g", "discovered": ""}
