@@ -90,6 +90,15 @@ def test_log_likelihood_of_forbidden_labels_is_minus_infinity():
         model.complete(forbidden)
 
 
+def test_known_labels_that_no_allowed_triple_completes_are_refused_with_their_sequence():
+    labels = np.array([0, 1, 0, 0, 1, 1, 1, -1, 1], dtype=np.int32)  # after 1 at the start nothing was seen
+    offsets, pointer = np.array([0, 3, 6, 9]), np.arange(10)
+    data = Sequences(offsets, pointer, np.zeros(9, dtype=np.int32), None, labels, 1, 2)
+    with pytest.raises(DataError, match="No labels are possible for sequence 2"):
+        ff.fit(ff.ChainCRF(2, 1, order=2, unseen_transitions="forbidden"), data, "FL", sigma2=1.0)
+    assert ff.fit(ff.ChainCRF(2, 1, order=2), data, "FL", sigma2=1.0).converged
+
+
 def test_without_weights_of_triples_it_is_the_chain_of_first_order():
     data = random_sequences(3, (4, 2, 7, 1))
     second = ff.ChainCRF(K, data.n_features, order=2, start=False).observe(data)
@@ -232,7 +241,7 @@ def test_what_a_second_order_chain_cannot_do_is_refused():
     with pytest.raises(ModelError, match="400 labels have 64,000,000 triples"):
         every_triple(400)
     given = np.zeros(data.n_tokens, dtype=np.int32)
-    with pytest.raises(DataError, match="No labels are possible for a sequence of 4 tokens"):
+    with pytest.raises(DataError, match=r"No labels are possible for sequence 0 .*4 tokens"):
         model.predict(theta, data, given)
     with pytest.raises(DataError, match="No labels are possible"):
         model.marginals(theta, data, given)

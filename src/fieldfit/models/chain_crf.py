@@ -336,9 +336,12 @@ class ChainCRF(ChainModel):
                 "to some of them; those of the others are summed out."
             )
         if self._layout is None:
-            return self.observe(sequences)
+            observing = self.observe(sequences)
+            observing._refuse_impossible(sequences)
+            return observing
         if self._layout.forbidden:
             self._refuse_forbidden(sequences)
+            self._refuse_impossible(sequences)
         if self._layout.sizes is not None or (sizes := feature_sizes(self._checked(sequences))) is None:
             return self
         return self._with(replace(self._layout, sizes=sizes), self.labels, self.features)
@@ -353,6 +356,11 @@ class ChainCRF(ChainModel):
                 f"The training data have {len(absent)} label triples that the model forbids, for example {name}: their "
                 "probability is 0. Let the model observe these sequences, or use unseen_transitions='zero'."
             )
+
+    def _refuse_impossible(self, sequences: Sequences) -> None:
+        """Refuse training data whose known labels cannot be completed without a forbidden triple."""
+        if self.layout.forbidden and (sequences.labels < 0).any():
+            self.scored(np.zeros(self.n_parameters), sequences).fix(sequences.labels).viterbi()
 
     def outline(self, dataset: Dataset) -> SequenceOutline:
         """The lengths of the sequences, and the weights that occur in them."""

@@ -34,8 +34,8 @@ class ScoredTriples(ScoredLabels):
         sequence = int(np.flatnonzero(~np.isfinite(finite))[0])
         length = int(self.offsets[sequence + 1] - self.offsets[sequence])
         raise DataError(
-            f"No labels are possible for a sequence of {length} tokens: all of them have a label triple that is forbidden. "
-            "Use unseen_transitions='zero', or give fewer labels."
+            f"No labels are possible for sequence {sequence} (counted from 0, {length} tokens): all of them have a label "
+            "triple that is forbidden. Use unseen_transitions='zero', or give fewer labels."
         )
 
     def viterbi(self) -> tuple[Int32Array, FloatArray]:
