@@ -75,7 +75,7 @@ def test_a_sentence_without_possible_labels_is_refused():
     tagger = ff.CRFTagger(order=2, unseen_transitions="forbidden").fit(X, y)
     assert tagger.predict([["a", "b"], ["b"]]) == y
     with pytest.raises(
-        DataError, match=r"No labels are possible for a sequence of 3 tokens.*unseen_transitions='zero'"
+        DataError, match=r"No labels are possible for sequence 0 .*3 tokens.*unseen_transitions='zero'"
     ):
         tagger.predict([["a", "b", "a"]])
 
