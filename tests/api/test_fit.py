@@ -314,7 +314,7 @@ def test_bad_policies(policy):
         ({"sigma2": [1.0, 2.0]}, ModelError, "one for each of 10 parameters"),
         ({"sigma2": {"q*": 1.0}}, ModelError, "No parameter has a name like"),
         ({"start": np.zeros(3)}, ModelError, "10 parameters"),
-        ({"start": np.full(10, np.nan)}, ModelError, "must be a finite number"),
+        ({"start": np.full(10, np.nan)}, ModelError, "must be finite"),
         ({"fixed": {"nobody": 0.0}}, ModelError, "'nobody'"),
         ({"fixed": {"x0": np.inf}}, ModelError, "must be a finite number"),
         ({"sample_weight": [1.0, 2.0]}, DataError, "weight"),
