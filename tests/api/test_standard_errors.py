@@ -73,6 +73,36 @@ def test_conditional_models_and_missing_values_have_both_kinds(missing):
     assert "states" in fit.dense_accuracy("model").method
 
 
+def test_models_that_forbid_states_have_expectations_over_the_others():
+    forbidden = np.array([[0.0, 0.2], [0.1, -np.inf]])
+    one, both = [0.0, 1.0], [[0.0, 0.0], [0.0, 1.0]]
+    factors = [ff.Factor((0, 1), [[1.0, 0.0], [0.0, 0.0]], "neither", log_offset=forbidden)]
+    factors += [ff.Factor((1, 2), both), ff.Factor((1,), one), ff.Factor((2,), one)]
+    model = ff.MarkovRandomField([2, 2, 2], factors)
+    theta = np.array([0.3, 0.5, -0.4, 0.2])
+    fit = ff.fit(model, model.sample(theta, 400, random_state=0).values, "PL1")
+    states, probability = model.joint_probabilities(fit.theta)
+    assert len(states) == 6
+
+    def scores(at: Any) -> Any:
+        problem = model.compile(model.read(states), ff.Policy.parse("PL1").bind(model.structure()).draw(0, 0, 6))
+        return problem.row_values(at)
+
+    each = central_gradient(scores, fit.theta)
+    meat = (each * probability[:, None]).T @ each
+    bread = -central_gradient(
+        lambda at: central_gradient(lambda t: probability @ scores(t), at, 1e-4), fit.theta, 1e-4
+    )
+    inverse = np.linalg.inv(bread)
+    np.testing.assert_allclose(
+        fit.standard_errors("model"), np.sqrt(np.diag(inverse @ meat @ inverse) / 400), rtol=1e-5
+    )
+    assert fit.gross_error_sensitivity().exact
+    law = np.zeros((2, 2, 2))
+    law[tuple(states.T)] = probability
+    np.testing.assert_allclose(ff.project(model, law, "PL1").theta, fit.theta, atol=1e-6)
+
+
 def test_a_missing_observation_has_no_model_based_expectation():
     model, values = conditional_example(0.0)
     values[7, 3] = np.nan

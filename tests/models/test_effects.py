@@ -29,7 +29,7 @@ def test_corner_effects_are_differences_of_log_probabilities():
     theta = np.random.default_rng(0).normal(size=MODEL.n_parameters)
     known = _log_probabilities(MODEL, theta)
     found = effects(MODEL, "corner")
-    values = dict(zip(found.names, found.matrix @ theta, strict=True))
+    values = dict(zip(found.names, found.at(theta), strict=True))
     assert len(values) == 2 * 3 * 2 - 1  # with the clique of all three: as many as free probabilities
     for name, value in values.items():
         state = {int(part[1]): int(part[3]) for part in name.split(":")}
@@ -41,10 +41,27 @@ def test_corner_effects_are_differences_of_log_probabilities():
         assert value == pytest.approx(expected, abs=1e-10)
 
 
+def test_fixed_log_tables_count_and_forbidden_states_have_no_effects():
+    fixed = np.array([[0.3, -0.2, 0.0], [0.7, -np.inf, 0.1]])
+    factors = [ff.Factor((0, 1), np.eye(2, 3), "same", log_offset=fixed), (1, 2), (0,)]
+    model = ff.MarkovRandomField([2, 3, 2], factors)
+    theta = np.random.default_rng(4).normal(size=model.n_parameters)
+    known, found = _log_probabilities(model, theta), effects(model, "corner")
+    values = dict(zip(found.names, found.at(theta), strict=True))
+    assert "x0=1:x1=1" not in values
+    expected = known[1, 2, 0] - known[1, 0, 0] - known[0, 2, 0] + known[0, 0, 0]
+    assert values["x0=1:x1=2"] == pytest.approx(expected, abs=1e-10)
+    assert values["x1=1"] == pytest.approx(known[0, 1, 0] - known[0, 0, 0], abs=1e-10)
+    x = model.sample(theta, 500, random_state=0).values
+    fit = ff.fit(model, x, "PL1")
+    known = _log_probabilities(model, fit.theta)
+    assert fit.effects().loc["x0=1", "estimate"] == pytest.approx(known[1, 0, 0] - known[0, 0, 0], abs=1e-10)
+
+
 def test_sum_effects_add_up_to_zero_and_rebuild_the_law():
     theta = np.random.default_rng(1).normal(size=MODEL.n_parameters)
     found = effects(MODEL, "sum")
-    values = dict(zip(found.names, found.matrix @ theta, strict=True))
+    values = dict(zip(found.names, found.at(theta), strict=True))
     assert sum(values[f"x1={s}"] for s in range(3)) == pytest.approx(0, abs=1e-10)
     assert values["x0=0:x1=2"] + values["x0=1:x1=2"] == pytest.approx(0, abs=1e-10)
     known = _log_probabilities(MODEL, theta)
@@ -73,7 +90,7 @@ def test_effects_of_free_tables_have_standard_errors(coding):
     moved = fit.theta.copy()
     moved[:9] += 1.0
     made = effects(potts, coding)
-    np.testing.assert_allclose(made.matrix @ moved, table["estimate"], atol=1e-10)
+    np.testing.assert_allclose(made.at(moved), table["estimate"], atol=1e-10)
     functional = fit.functional(made.matrix[4])
     assert table["std_error"].iloc[4] == pytest.approx(functional.standard_error)
 

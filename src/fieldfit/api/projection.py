@@ -158,6 +158,8 @@ def project(
         )
     codes = model.graph.all_states()
     probability = _probabilities(model, distribution, codes)
+    codes, probability = np.ascontiguousarray(codes[probability > 0]), probability[probability > 0]
+    states = len(codes)
     table = Table(codes, model.names, model.states)
     chosen = as_policy(policy)
     bound = chosen.bind(model.structure())
@@ -190,8 +192,7 @@ def project(
     on_range = range_inverse(bread, units)
     full = Selection(states, (FamilySelection(model.structure().bind_family(Full()), 1.0),))
     likelihood = model.compile(table, full)
-    positive = probability > 0
-    entropy = -float(probability[positive] @ np.log(probability[positive]))
+    entropy = -float(probability @ np.log(probability))
     cross = -likelihood.value_grad(theta, probability)[0]
     return Projection(
         theta=theta,

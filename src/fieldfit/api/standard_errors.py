@@ -306,7 +306,7 @@ class StandardErrors(FitState):
         rows = stepped("standard errors", range(len(made.matrix)))
         errors = np.array([_root(float(accuracy.covariance_of(made.matrix[[k]])[0, 0])) for k in rows])
         errors[(made.matrix[:, self._without_errors(kind)] != 0).any(axis=1)] = np.nan
-        return _with_tests(made.matrix @ self.theta, errors, half, pd.Index(made.names, name="effect"))
+        return _with_tests(made.at(self.theta), errors, half, pd.Index(made.names, name="effect"))
 
     def functional(
         self,

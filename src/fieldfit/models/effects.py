@@ -31,10 +31,16 @@ _MOST_NUMBERS = 20_000_000
 
 @dataclass(frozen=True)
 class Effects:
-    """``names`` of the effects, and the ``matrix`` (effects, r) that makes them from θ."""
+    """``names`` of the effects: ``matrix`` (effects, r) times θ, plus ``offset`` (effects,) from fixed log tables."""
 
     names: tuple[str, ...]
     matrix: FloatArray
+    offset: FloatArray
+
+    def at(self, theta: FloatArray) -> FloatArray:
+        """The effects at θ (effects,)."""
+        values: FloatArray = self.matrix @ theta + self.offset
+        return values
 
 
 def _kron(first: FloatArray, second: FloatArray) -> FloatArray:
@@ -60,7 +66,10 @@ CODINGS: dict[str, tuple[Callable[[int], tuple[FloatArray, FloatArray]], int]] =
 
 
 def effects(model: FieldModel, coding: str) -> Effects:
-    """All effects of a model's factors, smaller subsets first. Those that no parameter moves are left out."""
+    """All effects of a model's factors, smaller subsets first.
+
+    Those that no parameter moves are left out, and those that compare a state that the model forbids: they are infinite.
+    """
     if coding not in CODINGS:
         raise ModelError(f"The coding is {coding!r}; it must be {' or '.join(map(repr, CODINGS))}.")
     parts, first = CODINGS[coding]
@@ -69,14 +78,20 @@ def effects(model: FieldModel, coding: str) -> Effects:
     total = 0
     for place, scope in enumerate(graph.scopes):
         variables = [int(v) for v in scope]
-        rows = model.features[graph.offsets[place] : graph.offsets[place + 1]].toarray()
+        entries = slice(int(graph.offsets[place]), int(graph.offsets[place + 1]))
+        fixed = np.zeros((graph.table_sizes[place], 1)) if model.offset is None else model.offset[entries, None]
+        rows = np.concatenate([model.features[entries].toarray(), fixed], axis=1)
+        forbidden = np.isneginf(fixed[:, 0])
+        rows[forbidden, -1] = 0.0
         for size in range(1, len(variables) + 1):
             for subset in itertools.combinations(range(len(variables)), size):
                 chosen = [parts(graph.cardinalities[v])[0 if k in subset else 1] for k, v in enumerate(variables)]
                 order = np.argsort([variables[k] for k in subset])
                 shape = [len(chosen[k]) for k in subset]
-                made = (reduce(_kron, chosen) @ rows).reshape(*shape, r)
-                made = made.transpose(*order, len(shape)).reshape(-1, r)
+                differences = reduce(_kron, chosen)
+                made = differences @ rows
+                made[(differences[:, forbidden] != 0).any(axis=1), -1] = np.nan
+                made = made.reshape(*shape, r + 1).transpose(*order, len(shape)).reshape(-1, r + 1)
                 key = tuple(sorted(variables[k] for k in subset))
                 total += 0 if key in found else made.size
                 if total > _MOST_NUMBERS:
@@ -87,12 +102,13 @@ def effects(model: FieldModel, coding: str) -> Effects:
     names: list[str] = []
     matrices: list[FloatArray] = []
     for key in sorted(found, key=lambda subset: (len(subset), subset)):
-        moved = np.abs(found[key]).max(axis=1) > 1e-12
+        moved = (np.abs(found[key][:, :r]).max(axis=1) > 1e-12) & np.isfinite(found[key][:, r])
         labels = [model.states[v][first:] for v in key]
         spelt = _names([model.names[v] for v in key], labels)
         names += [name for name, used in zip(spelt, moved.tolist(), strict=True) if used]
         matrices.append(found[key][moved])
-    return Effects(tuple(names), np.concatenate(matrices) if matrices else np.empty((0, r)))
+    together = np.concatenate(matrices) if matrices else np.empty((0, r + 1))
+    return Effects(tuple(names), together[:, :r], together[:, r])
 
 
 def _names(variables: Sequence[str], states: Sequence[Sequence[object]]) -> list[str]:

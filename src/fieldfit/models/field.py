@@ -294,10 +294,17 @@ class FieldModel(Model):
         return not self.observed
 
     def all_samples(self, most: int) -> Table | None:
-        """Every joint state, in the order of the codes with the last variable fastest, where there are at most ``most``."""
+        """Every possible joint state, the last variable fastest; None with more than ``most`` states."""
         if math.prod(self.graph.cardinalities) > most:
             return None
-        return Table(self.graph.all_states(), self.names, self.states)
+        return Table(self.possible_states(), self.names, self.states)
+
+    def possible_states(self) -> Int32Array:
+        """The codes of all joint states that the model does not forbid, the last variable fastest."""
+        codes = self.graph.all_states()
+        if self.offset is None or np.isfinite(self.offset).all():
+            return codes
+        return np.ascontiguousarray(codes[np.isfinite(self.offset[self.graph.entries(codes)]).all(axis=1)])
 
     def expected_states(
         self, theta: FloatArray, dataset: Dataset, most: int
@@ -458,10 +465,8 @@ class FieldModel(Model):
         >>> codes.tolist(), probabilities.round(3).tolist()
         ([[0, 0], [0, 1], [1, 0], [1, 1]], [0.175, 0.175, 0.175, 0.475])
         """
-        codes = self.graph.all_states()
+        codes = self.possible_states()
         logs = self.log_tables(theta)[self.graph.entries(codes)].sum(axis=1)
-        allowed = logs > -np.inf
-        codes, logs = np.ascontiguousarray(codes[allowed]), logs[allowed]
         weights = np.exp(logs - logs.max())
         return codes, weights / weights.sum()
 

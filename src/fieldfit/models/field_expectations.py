@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def expected_states(
     model: FieldModel, theta: FloatArray, dataset: Table, most: int
 ) -> tuple[Table, FloatArray, FloatArray] | None:
-    """All states given each distinct observation and pattern of missing values, with Σ w p and Σ w² p.
+    """All possible states given each distinct observation and pattern of missing values, with Σ w p and Σ w² p.
 
     Counts are copies, so for them the second sum is that of w p. None where there would be more than ``most`` states.
     """
@@ -50,5 +50,7 @@ def expected_states(
     weight = np.ones(len(known)) if dataset.sample_weight is None else dataset.sample_weight
     once = np.bincount(which.reshape(-1), weight, len(patterns))
     squared = np.bincount(which.reshape(-1), weight if dataset.has_counts else weight**2, len(patterns))
-    table = Table(np.ascontiguousarray(codes), model.names, model.states)
-    return table, (probability * once[:, None]).reshape(-1), (probability * squared[:, None]).reshape(-1)
+    possible = (logs > -np.inf).reshape(-1)  # the model may forbid some
+    table = Table(np.ascontiguousarray(codes[possible]), model.names, model.states)
+    sums = [(probability * weights[:, None]).reshape(-1)[possible] for weights in (once, squared)]
+    return table, sums[0], sums[1]
