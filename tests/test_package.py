@@ -40,5 +40,8 @@ def test_a_function_that_uses_the_package_can_be_pickled_by_value():
 
 def test_the_version_stands_once():
     assert importlib.metadata.version("fieldfit") == ff.__version__
-    citation = pathlib.Path(__file__).parent.parent / "CITATION.cff"
-    assert f"version: {ff.__version__}\n" in citation.read_text()
+    root = pathlib.Path(__file__).parent.parent
+    assert f"version: {ff.__version__}\n" in (root / "CITATION.cff").read_text()
+    changes = (root / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    newest = next(line for line in changes if line.startswith("## "))
+    assert newest.split()[1] == ff.__version__

@@ -88,7 +88,10 @@ def nearest_names(name: str, names: Sequence[str]) -> str:
 
 
 def closest_names(name: str, names: Sequence[str]) -> list[str]:
-    """At most three names that are spelt like this one."""
+    """At most three names that are spelt like this one; a pair in either order."""
     some = [names[place] for place in range(min(len(names), _MOST_COMPARED))]
     lowered = {text.lower(): text for text in some}
-    return [lowered[text] for text in difflib.get_close_matches(name.lower(), list(lowered), 3, 0.6)]
+    if ":" in name:
+        lowered = {turned(text): name for text, name in lowered.items()} | lowered
+    found = (lowered[text] for text in difflib.get_close_matches(name.lower(), list(lowered), 6, 0.6))
+    return list(dict.fromkeys(found))[:3]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.cli.wording import in_options
 
 SENTENCES = "the DT B\ndog NN I\nruns VB O\n\na DT B\nbig JJ I\ncat NN I\nsees VB O\n\nruns VB O\n\n"
 
@@ -153,8 +154,37 @@ def test_a_wald_test_with_few_samples_has_a_caution(run, tmp_path):
     assert run("fit", "boltzmann", path, "--sigma2", 1, "--out", saved).code == 0
     told = ff.load(saved).wald_test("a:b").caution
     assert "samples" in told
-    assert told in run("test", saved, "a:b").out
-    assert run("test", saved, "a:b", "--json").json["caution"] == told
+    assert "fit." in told
+    assert in_options(told) in run("test", saved, "a:b").out
+    assert run("test", saved, "a:b", "--json").json["caution"] == in_options(told)
+
+
+def test_hypotheses_with_a_simulated_law(run, refused, nested, votes):
+    fit = ff.load(nested[0], votes)
+    simulated = ("--data", votes, "--simulated", 9, "--seed", 3, "--json")
+    names = [name for name in fit.parameter_names if name.startswith("d:") or name.endswith(":d")]
+    assert len(names) == 3
+    found = run("test", nested[0], "d:*", "--bootstrap", *simulated).json
+    expected = fit.bootstrap_test(names, n_simulated=9, random_state=3)
+    assert found["restrictions"] == 3
+    assert found["simulated"] == pytest.approx(expected.simulated.tolist())
+    found = run("test", nested[0], "d:*", "--permute", "d", *simulated).json
+    expected = fit.permutation_test(names, "d", n_simulated=9, random_state=3)
+    assert (found["p"], found["simulated"]) == (expected.p, pytest.approx(expected.simulated.tolist()))
+    assert run("test", nested[0], "d:*", "--json").json["p"] == pytest.approx(fit.wald_test(names).p)
+    assert run("test", nested[0], "d:*==0.5", "--json").json["p"] == pytest.approx(fit.wald_test(names, 0.5).p)
+    assert "NAME==NAME has none" in refused("test", nested[0], "b:d == c:d", "--bootstrap", "--data", votes)
+    assert "give one of them" in refused("test", nested[0], "b:d", "--bootstrap", "--permute", "d", "--data", votes)
+    assert "leave out ==VALUE" in refused("test", nested[0], "b:d==1", "--permute", "d", "--data", votes)
+    assert "(--data)" in refused("test", nested[0], "b:d", "--bootstrap")
+
+
+def test_show_restricts_the_table(run, refused, nested):
+    shown = run("show", nested[0], "--parameter", "d:*", "--parameter", "b:c").out
+    assert all(name in shown for name in ("b:d", "c:d", "b:c"))
+    assert "été:b" not in shown
+    assert "… and" not in shown
+    assert "nearest names are 'b:d'" in refused("show", nested[0], "--parameter", "b:dd")
 
 
 def test_show_has_effects_of_free_tables(run, tmp_path):

@@ -167,6 +167,12 @@ def _add_moments(page: Page, fit: Fit) -> None:
 
 def _add_influence(page: Page, fit: Fit) -> None:
     page.heading("Influential samples")
+    if not fits_matrices(fit):
+        page.note(
+            f"Not computed: with {len(fit.theta):,} parameters it is one large linear system for each sample. "
+            f"fit.influential({_INFLUENTIAL}) solves them."
+        )
+        return
     try:
         frame = fit.influential(_INFLUENTIAL)
     except FieldfitError as error:

@@ -15,6 +15,8 @@ from fieldfit.api.summary import course
 from fieldfit.cli.output import print_table, say
 from fieldfit.cli.saved import records
 from fieldfit.cli.weighting import print_weights
+from fieldfit.cli.wording import in_options
+from fieldfit.named import places_of
 from fieldfit.report.table import PlainTable
 from fieldfit.types import FieldfitError, FloatArray, Plain
 from fieldfit.words import counted
@@ -74,8 +76,9 @@ def z_and_p(fit: Fit, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
     return z, 2 * ndtr(-np.abs(z))
 
 
-def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> None:
-    """How the fit went, and its parameters in a table."""
+def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95, parameters: Sequence[str] = ()) -> None:
+    """How the fit went, and its parameters in a table, or those that are named."""
+    table = parameter_table(fit, rows, order, level, parameters) if rows else None
     say(f"{fit.model.kind}: {fit.size}, {counted(fit.model.n_parameters, 'parameters')}")
     say(f"policy: {fit.estimator}")
     if fit.refinement is None:
@@ -95,7 +98,7 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> Non
         if fit.testable:
             say(textwrap.fill(str(fit.specification_test()), 80))
     if fit.runaway:
-        say(textwrap.fill(fit.runaway, 80))
+        say(textwrap.fill(in_options(fit.runaway), 80))
     if fit.penalised:
         say("penalised: estimates and intervals are shrunk towards 0")
     if rows and few_samples(fit, "robust") and _frame(fit, level)["std_error"].notna().any():
@@ -110,9 +113,9 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95) -> Non
         say(f"dropped, too many missing values to sum out: {len(fit.dropped_rows)} rows ({shown})")
     if fit.weights is not None:
         print_weights(fit.weights)
-    if rows:
+    if table is not None:
         say("")
-        print_table(parameter_table(fit, rows, order, level))
+        print_table(table)
 
 
 def parameter_rows(fit: Fit, rows: int) -> list[tuple[str, float]]:
@@ -132,9 +135,11 @@ def _frame(fit: Fit, level: float) -> pd.DataFrame:
         return frame.rename_axis("parameter").assign(estimate=fit.theta)
 
 
-def parameter_table(fit: Fit, rows: int, order: str, level: float) -> PlainTable:
+def parameter_table(fit: Fit, rows: int, order: str, level: float, parameters: Sequence[str] = ()) -> PlainTable:
     """The first ``rows`` parameters or effects in this order: largest |z| or |estimate|, by name, or as in the model."""
     frame = _frame(fit, level)
+    if parameters:
+        frame = frame.iloc[places_of(parameters, list(frame.index))]
     estimate, z = (frame[name].to_numpy() for name in ("estimate", "z"))
     known = np.isfinite(frame["std_error"].to_numpy())
     names = list(frame.index)

@@ -7,7 +7,7 @@ import re
 #: Options whose names are not those of the arguments.
 _RENAMED = {"random_state": "seed", "n_simulated": "simulated"}
 _ARGUMENTS = (
-    "burn_in", "couplings", "folds", "groups", "l1", "max_iter", "method", "n_simulated", "random_state",
+    "burn_in", "couplings", "folds", "groups", "kind", "l1", "max_iter", "method", "n_simulated", "random_state",
     "sample_weight", "score", "sigma2", "weight_kind", "wide_rows",
 )  # fmt: skip
 _ANY = "|".join(_ARGUMENTS)
@@ -16,6 +16,8 @@ _ANY = "|".join(_ARGUMENTS)
 _RULES = (
     (re.compile(r"Give them again: load\(path, data\)"), lambda match: "Name their file in the command (--data)"),
     (re.compile(r"load\(path, data\)"), lambda match: "name their file in the command (--data)"),
+    (re.compile(r"fit\.bootstrap_test and fit\.permutation_test\b"),
+     lambda match: "--bootstrap and --permute COLUMN, with --data,"),
     (re.compile(r", or None for no penalty"), lambda match: "; leave it out for no penalty"),
     (re.compile(r"with columns=\[…\]"), lambda match: "with --columns"),
     (re.compile(r"(?<!\w)parameters=\[…\]"), lambda match: "--parameter NAME"),
@@ -24,6 +26,7 @@ _RULES = (
     (re.compile(rf"\(({_ANY})\)"), lambda match: f"({_option(match[1])})"),
     (re.compile(r"(?<![\w.-])(max_iter|n_simulated|random_state|sample_weight|sigma2|weight_kind|wide_rows)\b(?!=)"),
      lambda match: _option(match[1])),
+    (re.compile(r"(?<=or )(l1)(?=\))"), lambda match: _option(match[1])),
     (re.compile(r"^(l1)\b"), lambda match: _option(match[1])),
 )  # fmt: skip
 

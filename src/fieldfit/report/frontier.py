@@ -135,7 +135,7 @@ def draw_frontier(
         plain_ticks(axes.yaxis)
         # Above the axes: inside, the legend would cover points.
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=5, fontsize=8, frameon=False, borderaxespad=0.3,
-                    handletextpad=0.4, columnspacing=1.2)  # fmt: skip
+                    handletextpad=0.3, handlelength=1.6, columnspacing=0.9)  # fmt: skip
         names = [(short(point.name), point.cost, point.variance) for point in named(shown, best)]
         name_points(axes, names, [(point.cost, point.variance) for point in shown], backed=True)
     return drawing

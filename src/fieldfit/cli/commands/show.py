@@ -29,6 +29,10 @@ def show(
     sort: Annotated[
         Order, typer.Option("--sort", help="Order: largest |z|, largest |estimate|, name, or as in the model.")
     ] = Order.z,
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option("--parameter", metavar="NAME", help="Show only these; '*:*' are all couplings. Repeatable."),
+    ] = None,
     level: Annotated[float, typer.Option("--level", help="Level of the confidence intervals.")] = 0.95,
     weights_to: Annotated[
         Path | None, typer.Option("--weights-to", metavar="DIR", help="Folder for the plot of the automatic weights.")
@@ -53,6 +57,7 @@ def show(
     from fieldfit.cli.saved import frame_table, records
     from fieldfit.cli.showing import fit_document, print_fit
     from fieldfit.cli.weighting import write_weights
+    from fieldfit.named import places_of
     from fieldfit.types import FieldfitError
     from fieldfit.variance.separation import separation_message
 
@@ -74,8 +79,10 @@ def show(
         return
     if fit.separated:
         note(separation_message(fit.separated))
-    print_fit(fit, rows if discovered is None else 0, sort.value, level)
+    print_fit(fit, rows if discovered is None else 0, sort.value, level, parameters or ())
     if discovered is not None:
+        if parameters:
+            discovered = discovered.iloc[places_of(parameters, list(discovered.index))]
         formats = {"estimate": ".4f", "std_error": ".4f", "z": ".2f", "p": ".2g", "q": ".2g", "discovered": ""}
         count = int(discovered["discovered"].sum())
         note_text = f"{count} of {discovered['q'].notna().sum()} differ from 0 at a false discovery rate of {fdr:g}."

@@ -1,4 +1,7 @@
-"""`fieldfit test MODEL.ff HYPOTHESIS…`: a Wald test of hypotheses about parameters, together."""
+"""`fieldfit test MODEL.ff HYPOTHESIS…`: a Wald test of hypotheses about parameters, together.
+
+With few samples the law of large samples does not hold; ``--bootstrap`` and ``--permute`` simulate the law instead.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldfit.cli.options import Json, SavedFit, with_options
+from fieldfit.cli.options import Json, SavedFit, Seed, with_options
 from fieldfit.cli.saved import SampleOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fieldfit.api.comparison import HypothesisTest
+    from fieldfit.api.resampled_tests import ResampledTest
     from fieldfit.types import Plain
 
 
@@ -29,7 +34,11 @@ class ErrorKind(StrEnum):
 def wald(
     path: SavedFit,
     hypotheses: Annotated[
-        list[str], typer.Argument(metavar="HYPOTHESIS…", help="NAME (is 0), NAME==VALUE or NAME==NAME.")
+        list[str],
+        typer.Argument(
+            metavar="HYPOTHESIS…",
+            help="NAME (is 0), NAME==VALUE or NAME==NAME. A NAME with * stands for all that match: 'group:*'.",
+        ),
     ],
     data: Annotated[
         Path | None,
@@ -37,10 +46,25 @@ def wald(
             "--data",
             "-d",
             metavar="DATA",
-            help="Data of the fit. Needed if the file has no covariance or for --kind model.",
+            help="Data of the fit. Needed if the file has no covariance, and for --kind model, "
+            "--bootstrap and --permute.",
         ),
     ] = None,
     kind: Annotated[ErrorKind, typer.Option("--kind", help="Kind of standard errors.")] = ErrorKind.robust,
+    bootstrap: Annotated[
+        bool,
+        typer.Option("--bootstrap", help="Simulate data under the hypothesis and fit them, for few samples."),
+    ] = False,
+    permute: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--permute", metavar="COLUMN", help="Permute the rows of this column, such as the group, for few samples."
+        ),
+    ] = None,
+    simulated: Annotated[
+        int, typer.Option("--simulated", min=1, help="Number of data sets for --bootstrap and --permute.")
+    ] = 199,
+    seed: Seed = 0,
     json: Json = False,
     *,
     samples: SampleOptions,
@@ -49,16 +73,48 @@ def wald(
     from fieldfit.api.files import load
     from fieldfit.cli.output import print_json, say
     from fieldfit.cli.saved import load_with
+    from fieldfit.cli.wording import in_options
+    from fieldfit.types import FieldfitError
 
+    if bootstrap and permute:
+        raise FieldfitError("--bootstrap and --permute are two tests; give one of them.")
     fit = load(path) if data is None else load_with(path, data, samples)
     rows, values = parse_hypotheses(hypotheses, fit.parameter_names)
-    result = fit.wald_test(rows, values, kind=kind.value)
+    result: HypothesisTest | ResampledTest
+    if bootstrap:
+        names, value = fixed_parameters(rows, values)
+        result = fit.bootstrap_test(names, value, n_simulated=simulated, random_state=seed, kind=kind.value)
+    elif permute:
+        if any(values):
+            raise FieldfitError("--permute tests that parameters are 0; leave out ==VALUE.")
+        result = fit.permutation_test(rows, permute, n_simulated=simulated, random_state=seed, kind=kind.value)
+    else:
+        result = fit.wald_test(rows, values, kind=kind.value)
     if json:
-        print_json({"hypotheses": hypotheses, "test": result.name, "statistic": result.statistic,
-                    "degrees_of_freedom": result.degrees_of_freedom, "p": result.p,
-                    "caution": result.caution or None})  # fmt: skip
+        print_json({"hypotheses": hypotheses, **as_document(result)})
         return
-    say(str(result))
+    say(in_options(str(result)))
+
+
+def as_document(result: HypothesisTest | ResampledTest) -> Plain:
+    """The test for --json: with the law of large samples, or with a simulated one."""
+    from fieldfit.api.comparison import HypothesisTest
+    from fieldfit.cli.wording import in_options
+
+    common: Plain = {"test": result.name, "statistic": result.statistic, "p": result.p}
+    if isinstance(result, HypothesisTest):
+        caution = in_options(result.caution) or None
+        return {**common, "degrees_of_freedom": result.degrees_of_freedom, "caution": caution}
+    return {**common, "restrictions": result.restrictions, "simulated": result.simulated.tolist()}
+
+
+def fixed_parameters(rows: Sequence[Plain], values: Sequence[float]) -> tuple[list[str], float]:
+    """The parameters and their common value under the hypothesis, from which data can be simulated."""
+    from fieldfit.types import FieldfitError
+
+    if any(len(row) > 1 for row in rows) or len(set(values)) > 1:
+        raise FieldfitError("--bootstrap tests that parameters have one value, such as 0; NAME==NAME has none.")
+    return [name for row in rows for name in row], values[0]
 
 
 def parse_hypotheses(texts: Sequence[str], names: Sequence[str]) -> tuple[list[dict[str, float]], list[float]]:
@@ -71,6 +127,13 @@ def parse_hypotheses(texts: Sequence[str], names: Sequence[str]) -> tuple[list[d
     values: list[float] = []
     for text in texts:
         left, equals, right = (_in_order(part.strip(), known) for part in text.partition("=="))
+        if left not in known and ("*" in left or "?" in left):
+            from fieldfit.named import places_of
+
+            value = _number(right, text) if equals else 0.0
+            rows += [{names[int(place)]: 1.0} for place in places_of(left, names)]
+            values += [value] * (len(rows) - len(values))
+            continue
         for name in [left] if not equals or right not in known else [left, right]:
             if name not in known:
                 raise ModelError(f"The hypothesis {text!r} does not name a parameter; {nearest_names(name, names)}.")
@@ -78,15 +141,22 @@ def parse_hypotheses(texts: Sequence[str], names: Sequence[str]) -> tuple[list[d
             rows.append({left: 1.0, right: -1.0})
             values.append(0.0)
             continue
-        try:
-            values.append(float(right) if equals else 0.0)
-        except ValueError:
-            raise ModelError(
-                f"The hypothesis {text!r} has {right!r} where a number or a parameter should be; write NAME, NAME==0.5 or "
-                f"NAME==NAME."
-            ) from None
+        values.append(_number(right, text) if equals else 0.0)
         rows.append({left: 1.0})
     return rows, values
+
+
+def _number(right: str, text: str) -> float:
+    """The number on the right of a hypothesis."""
+    from fieldfit.types import ModelError
+
+    try:
+        return float(right)
+    except ValueError:
+        raise ModelError(
+            f"The hypothesis {text!r} has {right!r} where a number or a parameter should be; write NAME, NAME==0.5 or "
+            f"NAME==NAME."
+        ) from None
 
 
 def _in_order(name: str, known: set[str]) -> str:
