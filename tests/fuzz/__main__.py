@@ -1,6 +1,10 @@
-"""Fuzz every reader: python -m tests.fuzz [--cases 1000000] [--first 0] [--target NAME]. Exits with 1 if a case failed."""
+"""Fuzz every reader: python -m tests.fuzz [--cases 1000000] [--seconds S] [--first 0] [--target NAME].
+
+Exits with 1 if a case failed.
+"""
 
 import argparse
+import math
 import sys
 import time
 import traceback
@@ -11,6 +15,7 @@ from tests.fuzz.targets import SEEDS, beginnings, run_case
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1_000_000, help="cases of each target")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="for each target, at most")
     parser.add_argument("--first", type=int, default=0, help="number of the first case: cases are repeatable")
     parser.add_argument("--target", choices=[target.__name__ for target in SEEDS], help="only this target")
     parser.add_argument("--list", action="store_true", help="print the names of the targets")
@@ -23,7 +28,8 @@ def main():
         if options.target not in (None, target.__name__):
             continue
         seeds, refused, wrong, began = beginnings(target), 0, 0, time.perf_counter()
-        for number in range(options.first, options.first + options.cases):
+        number = options.first
+        while number < options.first + options.cases and time.perf_counter() - began < options.seconds:
             try:
                 refused += run_case(target, seeds, number)
             except Exception as error:
@@ -31,9 +37,10 @@ def main():
                 if wrong <= 5:
                     print(f"{target.__name__} case {number}: {type(error).__name__}: {error}", file=sys.stderr)
                     traceback.print_exc(limit=-3)
+            number += 1
         seconds = time.perf_counter() - began
         print(
-            f"{target.__name__}: {options.cases:,} cases, {refused:,} refused, {wrong:,} failed, {seconds:.0f} s",
+            f"{target.__name__}: {number - options.first:,} cases, {refused:,} refused, {wrong:,} failed, {seconds:.0f} s",
             flush=True,
         )
         failed += wrong

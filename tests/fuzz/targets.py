@@ -18,6 +18,7 @@ import numpy as np
 
 import fieldfit as ff
 from fieldfit.types import FieldfitError
+from tests.fuzz import files
 
 #: Cases that took branches of their own: a file for each target, one case on a line.
 CORPUS = Path(__file__).parent / "corpus"
@@ -356,3 +357,4 @@ def run_case(target, seeds, number):
 
 
 SEEDS[use] = lambda: [bytes(8)]
+SEEDS |= files.SEEDS

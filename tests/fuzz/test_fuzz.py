@@ -13,6 +13,8 @@ sys.path.insert(0, str(ROOT))
 targets = importlib.import_module("tests.fuzz.targets")
 
 CASES = {targets.use: 60, targets.saved_fit: 100, targets.store_values: 30, targets.sweep_store: 60}
+CASES |= {targets.files.sentence_shards: 30, targets.files.text_shards: 60, targets.files.shard_file: 60}
+CASES |= {targets.files.checkpoint: 60, targets.files.changed_checkpoint: 60}
 
 
 @pytest.mark.filterwarnings("ignore")

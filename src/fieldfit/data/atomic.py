@@ -1,4 +1,4 @@
-"""Write a file completely or not at all: into a temporary neighbour, to the disk, then renamed over the old one."""
+"""Write a file or a folder completely or not at all: as a temporary neighbour, to the disk, then renamed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import errno
 import os
 import re
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
 from fieldfit.types import FileAccessError
@@ -60,6 +62,39 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 os.unlink(temporary)
 
 
+@contextlib.contextmanager
+def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary folder that becomes the new folder `path` when the block ends well, and vanishes when it does not."""
+    target = os.path.realpath(path)
+    parent, name = os.path.split(target)
+    stem = f".{name[:100]}."
+    temporary, descriptor, renamed, before = "", None, False, len(written)
+    try:
+        if os.path.isdir(target) and os.listdir(target):
+            raise FileAccessError(f"The folder {os.fspath(path)} is not empty. Give the name of a new folder.")
+        os.makedirs(parent, exist_ok=True)
+        _remove_left_over(parent, stem)
+        temporary = os.path.join(parent, f"{stem}{secrets.token_hex(6)}.tmp")
+        os.mkdir(temporary)
+        with contextlib.suppress(OSError):  # Windows opens no folders: there the folders of killed processes stay
+            descriptor = os.open(temporary, os.O_RDONLY)
+            _locked(descriptor)
+        yield Path(temporary)
+        os.rename(temporary, target)
+        renamed = True
+        _sync_folder(parent)
+    except FileAccessError:
+        raise
+    except OSError as error:
+        raise FileAccessError(_sentence(path, parent, error)) from error
+    finally:
+        written[before:] = [os.fspath(path)] if renamed else []
+        if descriptor is not None:
+            os.close(descriptor)
+        if temporary and not renamed:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
 def _locked(descriptor: int) -> bool | None:
     """Lock a file for as long as it is open; False if another process has the lock, None where there are no locks."""
     try:
@@ -76,17 +111,18 @@ def _locked(descriptor: int) -> bool | None:
 
 
 def _remove_left_over(folder: str, stem: str) -> None:
-    """Remove temporary files of processes that were killed while they wrote this file: nobody has their lock."""
+    """Remove what processes left that were killed while they wrote this file or folder: nobody has its lock."""
     pattern = re.compile(re.escape(stem) + r"[0-9a-f]{12}\.tmp")
     for name in os.listdir(folder or "."):
         if not pattern.fullmatch(name):
             continue
         path = os.path.join(folder, name)
         with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_RDWR)
+            whole = os.path.isdir(path) and not os.path.islink(path)
+            descriptor = os.open(path, os.O_RDONLY if whole else os.O_RDWR)
             try:
                 if _locked(descriptor):
-                    os.unlink(path)
+                    shutil.rmtree(path, ignore_errors=True) if whole else os.unlink(path)
             finally:
                 os.close(descriptor)
 

@@ -6,6 +6,7 @@ import csv
 import io
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,15 +18,33 @@ from fieldfit.types import DataError
 _BATCH = 8192
 
 
+@dataclass(frozen=True)
+class DelimitedText:
+    """Lines of a table that were read already: their text, the name of their file, and what separates the columns."""
+
+    text: str
+    shown: str
+    delimiter: str
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str]) -> DelimitedText:
+        """A whole file."""
+        shown, text = os.fspath(path), read_text(path)
+        return cls(text, shown, delimiter_of(shown, text))
+
+
 def read_delimited(
-    path: str | os.PathLike[str], header: bool | None, expected_names: Sequence[object], known: frozenset[str]
+    source: str | os.PathLike[str] | DelimitedText,
+    header: bool | None,
+    expected_names: Sequence[object],
+    known: frozenset[str],
 ) -> RawTable:
     """The cells of a file by column. `header` None: auto-detected from line 1 (`expected_names` and the texts of
     the `known` states help); if line 1 could be either, an error says so.
     """
-    shown = os.fspath(path)
-    text = read_text(path)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(shown, text), strict=True)
+    whole = source if isinstance(source, DelimitedText) else DelimitedText.of(source)
+    shown = whole.shown
+    reader = csv.reader(io.StringIO(whole.text, newline=""), delimiter=whole.delimiter, strict=True)
     first: list[str] = []
     first_line = 0
     lines: list[int] = []

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fieldfit.data import numeric
-from fieldfit.data.delimited import read_delimited
+from fieldfit.data.delimited import DelimitedText, read_delimited
 from fieldfit.data.labels import (
     MAX_INFERRED_STATES,
     BadValueError,
@@ -127,7 +127,7 @@ def _raw_table(
     wanted: States | list[States] | None,
     header: bool | None,
 ) -> RawTable:
-    if isinstance(source, str | os.PathLike):
+    if isinstance(source, str | os.PathLike | DelimitedText):
         expected = [name for name in columns or () if isinstance(name, str)]
         expected += [name for name in beside if isinstance(name, str)]
         lists = [wanted] if isinstance(wanted, tuple) else wanted or []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import os
 import zlib
+from collections.abc import Iterator
+from typing import IO, cast
 
 from fieldfit.types import DataError, FileAccessError, FileFormatError
 
@@ -14,6 +17,8 @@ from fieldfit.types import DataError, FileAccessError, FileFormatError
 MAX_UNPACKED_BYTES = 256 * 2**20
 MAX_RATIO = 200
 _CHUNK = 2**20
+#: Bytes of the longest line of a file that is read line by line.
+MAX_LINE_BYTES = 64 * 2**20
 
 
 def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
@@ -22,8 +27,8 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
     try:
         with open(path, "rb") as file:
             data = file.read()
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        reason = getattr(error, "strerror", None) or str(error)
         raise FileAccessError(f"{shown} cannot be opened: {reason}. Check the path and its rights.") from error
     if data[:2] == b"\x1f\x8b":
         try:
@@ -65,3 +70,41 @@ def _unpacked(data: bytes, shown: str) -> bytes:
                 )
             parts.append(chunk)
     return b"".join(parts)
+
+
+@contextlib.contextmanager
+def opened_stream(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """The bytes of a file that may be larger than memory, unpacked where it begins like gzip."""
+    shown = os.fspath(path)
+    try:
+        with open(path, "rb") as file:
+            if file.read(2) == b"\x1f\x8b":
+                file.seek(0)
+                with gzip.GzipFile(fileobj=file) as packed:
+                    yield cast(IO[bytes], packed)
+            else:
+                file.seek(0)
+                yield file
+    except (zlib.error, EOFError, gzip.BadGzipFile) as error:
+        raise FileFormatError(
+            f"{shown} begins like a gzip file but cannot be unpacked ({error}): it is truncated or damaged. "
+            "Use an intact copy."
+        ) from error
+    except FileAccessError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileAccessError(f"{shown} cannot be read: {reason}. Check the path and its rights.") from error
+
+
+def lines_of(stream: IO[bytes], shown: str) -> Iterator[bytes]:
+    """The lines of a stream with their ends; a line that is longer than any of a text file is refused."""
+    number = 0
+    while line := stream.readline(MAX_LINE_BYTES):
+        number += 1
+        if len(line) == MAX_LINE_BYTES:
+            raise FileFormatError(
+                f"Line {number} of {shown} has more than {MAX_LINE_BYTES:,} bytes. Give a file with one sample or token "
+                "per line."
+            )
+        yield line

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldfit.data.atomic import atomic_writer
+from fieldfit.data.atomic import atomic_folder, atomic_writer
 from fieldfit.data.labels import States, checked_states
 from fieldfit.data.samples import Table
 from fieldfit.types import DataError, FileAccessError, FileFormatError, FloatArray
@@ -97,21 +97,10 @@ _AGAIN = "Make the shards again with `fieldfit shard`."
 
 
 def write_folder(path: str | os.PathLike[str], tables: Iterable[Table], states: Sequence[States]) -> ShardFolder:
-    """Write one shard for each table, then the index: a folder without an index is not complete.
+    """Write one shard for each table, and the index: a new folder with all of them, or none.
 
     The tables have the same columns, with codes of ``states``, and weights of one kind or none.
     """
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise FileAccessError(f"The folder {folder} is not empty. Give the name of a new folder.")
-    except OSError as error:
-        if isinstance(error, FileAccessError):
-            raise
-        raise FileAccessError(
-            f"The folder {folder} cannot be made ({error.strerror}). Check the path and its rights."
-        ) from error
     dtype = (
         _DTYPES[1] if max(map(len, states)) < 128 else _DTYPES[2] if max(map(len, states)) < 1 << 15 else _DTYPES[4]
     )
@@ -119,24 +108,24 @@ def write_folder(path: str | os.PathLike[str], tables: Iterable[Table], states: 
     names: tuple[str, ...] = ()
     kind: str | None = None
     total = 0.0
-    for number, table in enumerate(tables):
-        names = table.names
-        kind = None if table.sample_weight is None else table.weight_kind
-        total += table.total_weight
-        files.append(_write(folder / f"{number:05d}.shard", table.codes.astype(dtype), table.sample_weight))
-    result = ShardFolder(folder, names, tuple(states), tuple(files), kind, total)
-    index = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "names": list(names),
-        "states": [list(labels) for labels in states],
-        "weight_kind": kind,
-        "total_weight": total,
-        "files": [{"name": file.name, "rows": file.rows, "digest": file.digest} for file in files],
-    }
-    with atomic_writer(folder / INDEX) as file:
-        file.write(json.dumps(index, indent=1).encode())
-    return result
+    with atomic_folder(path) as folder:
+        for number, table in enumerate(tables):
+            names = table.names
+            kind = None if table.sample_weight is None else table.weight_kind
+            total += table.total_weight
+            files.append(_write(folder / f"{number:05d}.shard", table.codes.astype(dtype), table.sample_weight))
+        index = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "names": list(names),
+            "states": [list(labels) for labels in states],
+            "weight_kind": kind,
+            "total_weight": total,
+            "files": [{"name": file.name, "rows": file.rows, "digest": file.digest} for file in files],
+        }
+        with atomic_writer(folder / INDEX) as file:
+            file.write(json.dumps(index, indent=1).encode())
+    return ShardFolder(Path(path), names, tuple(states), tuple(files), kind, total)
 
 
 def open_folder(path: str | os.PathLike[str]) -> ShardFolder:

@@ -6,20 +6,21 @@ The first pass finds the states of each column, unless they are given; the secon
 from __future__ import annotations
 
 import csv
-import gzip
+import io
+import itertools
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from fieldfit.data.delimited import delimiter_of, is_header
+from fieldfit.data.delimited import DelimitedText, delimiter_of, is_header
 from fieldfit.data.labels import States
 from fieldfit.data.samples import Table
 from fieldfit.data.table import read_table
+from fieldfit.data.textfile import lines_of, opened_stream
 from fieldfit.shards.folder import ShardFolder, write_folder
-from fieldfit.types import DataError, FieldfitError, FileAccessError
+from fieldfit.types import DataError, FieldfitError
 
 #: Characters of the first lines that decide on separator and header.
 _FIRST = 1 << 16
@@ -38,16 +39,26 @@ class TextTable:
 
     def blocks(self, rows: int, states: Sequence[Any] | None) -> Iterator[Table]:
         """The table in blocks of at most ``rows`` rows, each read by the reader of whole tables."""
-        with self._opened() as file:
-            first_text = file.read(_FIRST)
-            file.seek(0)
+        with opened_stream(self.path) as stream:
+            lines = (line.decode("utf-8").removeprefix("\ufeff") for line in lines_of(stream, str(self.path)))
+            beginning: list[str] = []
+            while sum(map(len, beginning)) < _FIRST and (line := next(lines, None)) is not None:
+                beginning.append(line)
+            first_text = "".join(beginning)
+            if "\0" in first_text:
+                raise DataError(f"{self.path} is not a text file: it has a zero byte. Save it as UTF-8 text.")
             delimiter = delimiter_of(str(self.path), first_text)
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
-            header = self._names(first_text, delimiter)
-            if header is not None:
-                next((row for row in reader if row), None)
-            for start, block in _batches(reader, rows, self.path):
-                yield self._table(start, header, block, states)
+            reader = csv.reader(itertools.chain(beginning, lines), delimiter=delimiter, strict=True)
+            try:
+                header = self._names(first_text, delimiter)
+                if header is not None:
+                    next((row for row in reader if row), None)
+                for start, block in _batches(reader, rows):
+                    yield self._table(start, header, block, states)
+            except csv.Error as error:
+                raise DataError(
+                    f"Line {reader.line_num} of {self.path} cannot be read ({error}). Check the quotation marks there."
+                ) from error
 
     def _names(self, first_text: str, delimiter: str) -> list[str] | None:
         """The names in line 1, or None where it has values."""
@@ -62,35 +73,25 @@ class TextTable:
         return first if is_header(str(self.path), first, rest, self.header, expected, known) else None
 
     def _table(self, start: int, header: list[str] | None, block: list[list[str]], states: Any) -> Table:
-        with tempfile.NamedTemporaryFile("w", suffix=".csv", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            if header is not None:
-                writer.writerow(header)
-            writer.writerows(block)
-            file.flush()
-            try:
-                return read_table(
-                    file.name,
-                    states=states,
-                    columns=self.columns,
-                    header=header is not None,
-                    sample_weight=self.sample_weight,
-                    weight_kind=self.weight_kind,
-                    part=True,
-                )
-            except DataError as error:
-                raise DataError(
-                    f"In the block of {self.path} that begins with row {start} (counting from 0): "
-                    + str(error).replace(file.name, "this block")
-                ) from error
-
-    def _opened(self) -> IO[str]:
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        if header is not None:
+            writer.writerow(header)
+        writer.writerows(block)
         try:
-            if str(self.path).endswith(".gz"):
-                return gzip.open(self.path, "rt", encoding="utf-8-sig", newline="")
-            return open(self.path, encoding="utf-8-sig", newline="")
-        except OSError as error:
-            raise FileAccessError(f"{self.path} cannot be read ({error.strerror}). Check the path.") from error
+            return read_table(
+                DelimitedText(text.getvalue(), "this block", ","),
+                states=states,
+                columns=self.columns,
+                header=header is not None,
+                sample_weight=self.sample_weight,
+                weight_kind=self.weight_kind,
+                part=True,
+            )
+        except DataError as error:
+            raise DataError(
+                f"In the block of {self.path} that begins with row {start} (counting from 0): {error}"
+            ) from error
 
 
 def make_shards(source: TextTable, folder: str | os.PathLike[str], rows: int) -> ShardFolder:
@@ -107,10 +108,6 @@ def make_shards(source: TextTable, folder: str | os.PathLike[str], rows: int) ->
         return write_folder(folder, source.blocks(rows, states), states)
     except UnicodeDecodeError as error:
         raise DataError(f"{source.path} is not a UTF-8 text file (byte {error.start}).") from error
-    except (OSError, EOFError) as error:
-        if isinstance(error, FieldfitError):
-            raise
-        raise FileAccessError(f"{source.path} cannot be read ({error}). Check the file and the disk.") from error
 
 
 def _all_states(source: TextTable, rows: int) -> list[States]:
@@ -125,20 +122,15 @@ def _all_states(source: TextTable, rows: int) -> list[States]:
     return [tuple(sorted(seen, key=lambda state: (isinstance(state, str), state))) for seen in found]
 
 
-def _batches(reader: Any, rows: int, path: Path) -> Iterator[tuple[int, list[list[str]]]]:
+def _batches(reader: Any, rows: int) -> Iterator[tuple[int, list[list[str]]]]:
     block: list[list[str]] = []
     start = 0
-    try:
-        for row in reader:
-            if not row:
-                continue
-            block.append(row)
-            if len(block) == rows:
-                yield start, block
-                start, block = start + len(block), []
-    except csv.Error as error:
-        raise DataError(
-            f"Line {reader.line_num} of {path} cannot be read ({error}). Check the quotation marks there."
-        ) from error
+    for row in reader:
+        if not row:
+            continue
+        block.append(row)
+        if len(block) == rows:
+            yield start, block
+            start, block = start + len(block), []
     if block:
         yield start, block

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,10 +20,11 @@ from fieldfit.data.encoders import Encoder
 from fieldfit.data.features import load_stop_words
 from fieldfit.data.sequences import Sequences
 from fieldfit.data.templates import FeatureSpec
+from fieldfit.data.textfile import opened_stream
 from fieldfit.shards.backend import Backend, LocalBackend
 from fieldfit.shards.pieces import Pieces, matching
 from fieldfit.shards.shard import Shard
-from fieldfit.types import DataError, FileAccessError, FloatArray
+from fieldfit.types import DataError, FloatArray
 
 #: Bytes from which the number of columns is read.
 _FIRST = 1 << 16
@@ -44,13 +44,8 @@ class SentenceFile:
 
     def width(self) -> int:
         """The number of columns of the first token; 0 where there is none."""
-        try:
-            with open(self.path, "rb") as file:
-                packed = file.read(2) == b"\x1f\x8b"
-            with gzip.open(self.path) if packed else open(self.path, "rb") as file:
-                first = file.read(_FIRST).decode("utf-8", "ignore")
-        except (OSError, EOFError) as error:
-            raise FileAccessError(f"{self.path} cannot be read ({error}). Check the path.") from error
+        with opened_stream(self.path) as stream:
+            first = stream.read(_FIRST).decode("utf-8", "ignore")
         line = next((line for line in first.splitlines() if line.strip()), "")
         text = parse_columns(line, separator=self.separator, source=self.path)
         return text.n_columns if text.n_tokens else 0
