@@ -12,7 +12,7 @@ import contextlib
 import secrets
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fieldfit.shards import held
@@ -69,6 +69,21 @@ class DaskBackend(Backend):
         """Give each source a worker."""
         return DaskShards(self, sources)
 
+    def alive(self) -> dict[str, int]:
+        """The addresses of the workers that the scheduler has, and their numbers of threads."""
+        if self.client.status == "closed":
+            raise ClusterError("The client of the cluster is closed. Connect again: distributed.Client(address).")
+        with translated():
+            workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        return {address: int(worker["nthreads"]) for address, worker in workers.items()}
+
+    def submit(self, address: str, function: Callable[..., Any], *arguments: Any) -> Future:
+        """A task for one worker and no other."""
+        with translated():
+            return self.client.submit(
+                function, *arguments, workers=[address], allow_other_workers=False, pure=False, retries=0
+            )
+
 
 class DaskShards(Placed):
     """Shards on workers; ``owner`` says where each is."""
@@ -92,9 +107,7 @@ class DaskShards(Placed):
 
     def _alive(self) -> dict[str, int]:
         """The workers that can be asked and their numbers of threads."""
-        with _translated():
-            workers = self._client.scheduler_info(n_workers=-1)["workers"]
-        return {address: int(w["nthreads"]) for address, w in workers.items() if address not in self._given_up}
+        return {a: threads for a, threads in self._backend.alive().items() if a not in self._given_up}
 
     def _move(self, numbers: Iterable[int], *, replacing: bool) -> None:
         """Place these shards on the workers that are alive: neighbours together, as many as the worker has threads."""
@@ -120,12 +133,14 @@ class DaskShards(Placed):
             self._owner[number] = address
             shares.setdefault(address, {})[number] = self._sources[number]
         futures = {
-            address: self._submit(address, held.hold, self._token, self._sent(address, share), dict(self._shared))
+            address: self._backend.submit(
+                address, held.hold, self._token, self._sent(address, share), dict(self._shared)
+            )
             for address, share in shares.items()
         }
         lost = self._finished(futures)
         for address in set(futures) - set(lost):
-            with _translated():
+            with translated():
                 futures[address].result()
         if lost:
             self._move([n for address in lost for n in shares[address]], replacing=True)
@@ -134,7 +149,9 @@ class DaskShards(Placed):
         """Give the workers a value under a key."""
         self._shared[key] = value
         owners = set(self._owner.values())
-        futures = {a: self._submit(a, held.hold, self._token, {}, self._sent(a, {key: value})) for a in owners}
+        futures = {
+            a: self._backend.submit(a, held.hold, self._token, {}, self._sent(a, {key: value})) for a in owners
+        }
         for address in self._finished(futures):
             self._move([n for n, owner in self._owner.items() if owner == address], replacing=True)
 
@@ -153,7 +170,7 @@ class DaskShards(Placed):
         found: dict[int, Any] = {}
         while missing := [number for number in numbers if number not in found]:
             futures = {
-                address: self._submit(
+                address: self._backend.submit(
                     address,
                     held.each,
                     self._token,
@@ -174,7 +191,7 @@ class DaskShards(Placed):
             covered = {number for low, high in known for number in range(low, high)}
             missing = [number for number in range(self.n_shards) if number not in covered]
             futures = {
-                address: self._submit(
+                address: self._backend.submit(
                     address,
                     held.total,
                     self._token,
@@ -199,7 +216,7 @@ class DaskShards(Placed):
             ]
         if self._finished({str(i): future for i, future in enumerate(level)}, owned=False):
             return None
-        with _translated():
+        with translated():
             answers = self._client.gather(level)
         return None if any(isinstance(answer, held.NotHeld) for answer in answers) else list(answers)
 
@@ -226,14 +243,14 @@ class DaskShards(Placed):
     def _gathered(self, futures: dict[str, Future]) -> dict[str, Any]:
         """The results of tasks that ended, in one message; `NotHeld` for those whose worker died before it came."""
         try:
-            with _translated():
+            with translated():
                 return dict(zip(futures, self._client.gather(list(futures.values())), strict=True))
-        except _WorkerLostError:
+        except WorkerLostError:
             return dict.fromkeys(futures, held.NotHeld())
 
     def _sent(self, address: str, value: Any) -> Future:
         """A value on a worker, by the way of data: tasks are to be small."""
-        with _translated():
+        with translated():
             future: Future = self._client.scatter([value], workers=[address], hash=False)[0]
         return future
 
@@ -244,12 +261,6 @@ class DaskShards(Placed):
         if large <= _LARGE:
             return [question, part]
         return [self._sent(address, question), self._sent(address, part)]
-
-    def _submit(self, address: str, function: Callable[..., Any], *arguments: Any) -> Future:
-        with _translated():
-            return self._client.submit(
-                function, *arguments, workers=[address], allow_other_workers=False, pure=False, retries=0
-            )
 
     def _finished(self, futures: dict[str, Future], *, owned: bool = True) -> list[str]:
         """Wait for all; the addresses of workers that are gone, or that were given up because they did not answer."""
@@ -274,16 +285,16 @@ class DaskShards(Placed):
         from distributed import wait
 
         left = _LOOK if self._backend.timeout is None else min(_LOOK, self._backend.timeout)
-        with _translated(), contextlib.suppress(TimeoutError), self._client.as_current():
+        with translated(), contextlib.suppress(TimeoutError), self._client.as_current():
             wait(futures, timeout=left)
 
 
-class _WorkerLostError(Exception):
+class WorkerLostError(Exception):
     """The worker of a task is gone."""
 
 
 @contextlib.contextmanager
-def _translated() -> Any:
+def translated() -> Iterator[None]:
     """Errors of the cluster as fieldfit's own: a worker that is gone, or a scheduler that is."""
     from concurrent.futures import CancelledError
 
@@ -293,7 +304,7 @@ def _translated() -> Any:
     try:
         yield
     except KilledWorker as error:
-        raise _WorkerLostError from error
+        raise WorkerLostError from error
     except FieldfitError:
         raise
     except TimeoutError:

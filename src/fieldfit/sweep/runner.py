@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from fieldfit.sweep.grid import Sweep
 from fieldfit.sweep.process import ProcessName
@@ -29,6 +29,9 @@ from fieldfit.sweep.store import Counts, Store
 from fieldfit.sweep.worker import work, work_in
 from fieldfit.threads import processors
 from fieldfit.types import FieldfitError, SweepError
+
+if TYPE_CHECKING:
+    from fieldfit.shards.dask_backend import DaskBackend
 
 _POLL = 0.3
 #: Runs of this process that have ended but could not give their cells back (a full disk). This process and its
@@ -60,14 +63,17 @@ def run_sweep(
     retry_failed: bool = False,
     extend: bool = False,
     progress: bool | str = False,
+    backend: object = None,
 ) -> Summary:
     """Compute the cells of ``sweep`` that its store at ``path`` does not have yet.
 
     Each cell is on the disk as soon as it is finished. With ``n_jobs=1`` cells run in this process, else in that many
     worker processes (−1: one for each processor), with the kernels' threads divided among them. Other processes may
     run the same sweep on the same store; this one returns when all cells are done or failed, or on Ctrl-C.
+    With ``backend``, a ``distributed.Client``, cells run on the workers of a Dask cluster, one at a time on each with all
+    its threads. The store stays in this process.
     """
-    count = _jobs(n_jobs)
+    count, cluster = _jobs(n_jobs), _cluster(backend, n_jobs)
     began = time.perf_counter()
     interrupted = False
     with Store.for_sweep(path, sweep, extend=extend) as store:
@@ -82,7 +88,7 @@ def run_sweep(
             display.update(counts)
             if counts.waiting or counts.running:
                 with _run(store, count) as run, _watch(store.path, display):
-                    _until_finished(store, sweep, run, count)
+                    _until_finished(store, sweep, run, count, cluster)
         except KeyboardInterrupt:
             interrupted = True
         finally:
@@ -128,10 +134,28 @@ def _jobs(n_jobs: int) -> int:
     return processors() if n_jobs == -1 else n_jobs
 
 
-def _until_finished(store: Store, sweep: Sweep, run: str, jobs: int) -> None:
+def _cluster(backend: object, n_jobs: int) -> DaskBackend | None:
+    if backend is None:
+        return None
+    from fieldfit.api.sharded import as_backend
+    from fieldfit.shards.dask_backend import DaskBackend
+
+    cluster = as_backend(backend)
+    if not isinstance(cluster, DaskBackend):
+        raise SweepError("The backend of a sweep is a distributed.Client. For processes on this machine use n_jobs.")
+    if n_jobs != 1:
+        raise SweepError("Give n_jobs for processes on this machine, or a backend for the workers of a cluster.")
+    return cluster
+
+
+def _until_finished(store: Store, sweep: Sweep, run: str, jobs: int, cluster: DaskBackend | None) -> None:
     """Start workers until no cell waits and none is running, here or in another process."""
     while True:
-        if jobs == 1:
+        if cluster is not None:
+            from fieldfit.sweep.cluster import work_on_cluster
+
+            work_on_cluster(store, sweep, run, cluster)
+        elif jobs == 1:
             _work_here(store, sweep, run)
         else:
             _work_in_processes(store, sweep, run, jobs)

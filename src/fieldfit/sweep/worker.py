@@ -69,10 +69,10 @@ def work_in(
     """Work through an open store in this process; what is unfinished when an exception comes is given back."""
     worker = store.register_worker(run)
     try:
-        with _signs_of_life(store.path, worker):
+        with signs_of_life(store.path, worker):
             claim = store.claim(worker, only)
             while claim is not None:
-                outcome = _compute(function, claim, constants, warm)
+                outcome = compute(function, claim, constants, warm)
                 if interrupted():  # an experiment may swallow Ctrl-C and return what it has so far: not a result
                     raise KeyboardInterrupt
                 more = only is None and not stop()
@@ -83,7 +83,7 @@ def work_in(
             store.release(worker)
 
 
-def _compute(function: CellFunction, claim: Claim, constants: Mapping[str, object], warm: bool) -> CellResult:
+def compute(function: CellFunction, claim: Claim, constants: Mapping[str, object], warm: bool) -> CellResult:
     """Call the experiment. Whatever it raises, Ctrl-C apart, is this cell's error and no one else's."""
     began = time.perf_counter()
     cell = claim.cell
@@ -151,7 +151,7 @@ def _read_state(data: bytes | None) -> FloatArray | None:
 
 
 @contextlib.contextmanager
-def _signs_of_life(path: Path, worker: str) -> Iterator[None]:
+def signs_of_life(path: Path, worker: str) -> Iterator[None]:
     """A thread that renews this worker's lease while a long cell computes."""
     ended = threading.Event()
 

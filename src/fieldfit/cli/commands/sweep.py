@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fieldfit.cli.cluster import Cluster, Workers, WorkerTimeout, opened_backend
 from fieldfit.cli.options import Json, Threads, limit_threads
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE.toml", help="File that describes the sweep.")]
@@ -30,6 +31,9 @@ def run(
     extend: Annotated[bool, typer.Option("--extend", help="Add cells for new values of the axes.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress display.")] = False,
     threads: Threads = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
+    worker_timeout: WorkerTimeout = None,
     json: Json = False,
 ) -> None:
     """Compute the cells that the store does not have yet. After any interruption run the same command to continue."""
@@ -37,14 +41,16 @@ def run(
     from fieldfit.sweep import read_sweep, run_sweep
 
     limit_threads(threads)
-    summary = run_sweep(
-        read_sweep(file),
-        store or store_of(file),
-        n_jobs=jobs,
-        retry_failed=retry_failed,
-        extend=extend,
-        progress=not quiet,
-    )
+    with opened_backend(workers, cluster, worker_timeout) as backend:
+        summary = run_sweep(
+            read_sweep(file),
+            store or store_of(file),
+            n_jobs=jobs,
+            retry_failed=retry_failed,
+            extend=extend,
+            progress=not quiet,
+            backend=backend,
+        )
     if json:
         print_json(vars(summary) | {"path": str(summary.path)})
     else:
