@@ -62,3 +62,21 @@ def test_chains_refuse_what_is_no_integer(request_: Callable[[], object]) -> Non
     """Codes, counts, sizes, seeds and given labels; and sequences without tokens."""
     with pytest.raises(FieldfitError):
         request_()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ff.Potts(100_000, 21),
+        lambda: ff.BoltzmannMachine.grid(10**6, 10**6),
+        lambda: ff.MarkovRandomField(None, None),
+        lambda: ff.MarkovRandomField([2, 2], 5),
+        lambda: ff.fit(ff.BoltzmannMachine(2), [[0, 1], [1, 0], [1, 1]], "PL1", fixed=5),
+        lambda: ff.fit(ff.BoltzmannMachine(2), [[0, 1], [1, 0], [1, 1]], "PL1", stopping=5),
+        lambda: ff.plan(ff.BoltzmannMachine(2), [[0, 1], [1, 0], [1, 1]] * 20, policies=5),
+        lambda: ff.CRFTagger(n_jobs=1.5).fit([["a", "b"]], [["A", "B"]]),
+    ],
+)
+def test_arguments_of_a_wrong_kind_or_size_get_a_sentence(make):
+    with pytest.raises(FieldfitError):
+        make()

@@ -175,6 +175,8 @@ def fit(
     chosen, automatic = as_estimator(policy), None if weights is None else as_options(weights)
     if method == "sgd" and automatic is not None:
         raise FieldfitError("Automatic weights need a fit that converges: use method='auto', or give the weights.")
+    if stopping is not None and not isinstance(stopping, EarlyStopping):
+        raise FieldfitError(f"stopping is {stopping!r:.80}; it must be an EarlyStopping, or None.")
     kept = as_checkpoint(checkpoint)
     if kept is not None:
         refuse_checkpoint(chosen, automatic is not None, stopping is not None, isinstance(tol, str))

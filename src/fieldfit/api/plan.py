@@ -20,6 +20,7 @@ from fieldfit.planner.request import Request, Target
 from fieldfit.planner.result import Plan
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged, as_estimator
+from fieldfit.types import PolicyError
 
 
 def plan(
@@ -103,6 +104,8 @@ def plan(
     model.refuse_constant(dataset, np.ones(len(names), dtype=bool) if precision is None else precision == 0)
     fitted = partial(fit, model, data, sigma2=sigma2, sample_weight=sample_weight, weight_kind=weight_kind, tol=tol)
     compared = [policies] if isinstance(policies, str | Policy | Staged) else policies
+    if compared is not None and not isinstance(compared, Sequence):
+        raise PolicyError(f"policies is {policies!r}; it must be a policy or a list of policies, or None.")
     return make_plan(
         Request(
             model=model,

@@ -179,6 +179,8 @@ def starting_point(
     """The starting θ with the fixed parameters set, and which parameters are free."""
     initial = np.zeros(model.n_parameters) if start is None else model.check_theta(start).copy()
     free = np.ones(model.n_parameters, dtype=bool)
+    if fixed is not None and not isinstance(fixed, Mapping):
+        raise ModelError(f"fixed is {fixed!r}; it must be a mapping from names of parameters to values.")
     if fixed:
         try:
             places_by_name = places_of_each(list(fixed), model.parameter_names)

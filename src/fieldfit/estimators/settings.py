@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fieldfit.arguments import whole_number
 from fieldfit.threads import processors
 from fieldfit.types import FieldfitError
+
+_MOST_JOBS = 2**31 - 1
 
 
 def seed_of(random_state: object) -> int:
@@ -27,8 +30,9 @@ def threads_of(n_jobs: int | None) -> int | None:
     """Threads as `use_threads` takes them: None leaves the setting, −1 is every processor, −2 all but one, …"""
     if n_jobs is None:
         return None
+    n_jobs = whole_number(n_jobs, "n_jobs", -_MOST_JOBS, _MOST_JOBS)
     if n_jobs == 0:
         raise FieldfitError("n_jobs is 0; give a number of threads, −1 for all processors, or None.")
     if n_jobs < 0:
-        return max(1, processors() + 1 + int(n_jobs))
-    return int(n_jobs)
+        return max(1, processors() + 1 + n_jobs)
+    return n_jobs

@@ -14,10 +14,17 @@ from fieldfit.types import IntArray, ModelError
 
 #: Variables of a field.
 MOST_VARIABLES = 1 << 24
+#: Edges of a complete graph: a list of more takes gigabytes, and so does every array of parameters.
+_MOST_EDGES = 1 << 27
 
 
 def complete_edges(m: int) -> IntArray:
     """All pairs (j, k), j < k, in row-major order: 12, 13, …, 23, …"""
+    if m * (m - 1) // 2 > _MOST_EDGES:
+        raise ModelError(
+            f"{m:,} variables have {m * (m - 1) // 2:,} pairs; the limit is {_MOST_EDGES:,}. Give the edges of a sparse "
+            "graph."
+        )
     return np.stack(np.triu_indices(m, 1), axis=1).astype(np.int64, copy=False)
 
 
@@ -28,6 +35,8 @@ def grid_edges(rows: int, columns: int, neighbours: int = 4) -> tuple[IntArray, 
     """
     if rows < 1 or columns < 1:
         raise ModelError(f"A grid needs at least one row and one column; got {rows} × {columns}.")
+    if rows * columns > MOST_VARIABLES:
+        raise ModelError(f"A grid has at most {MOST_VARIABLES:,} sites; got {rows:,} × {columns:,}.")
     if neighbours not in (4, 8):
         raise ModelError(f"A grid has 4 or 8 neighbours per site; got {neighbours}.")
     steps = [(0, 1, "horizontal"), (1, 0, "vertical")]

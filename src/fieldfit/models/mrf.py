@@ -5,7 +5,7 @@ p_θ(x) = exp( Σ_C Σ_l θ_{C,l} f_{C,l}(x_C) − log Z(θ) )                  
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fieldfit.arguments import count_of
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.models.field import FieldModel, checked_names
@@ -100,7 +101,10 @@ class MarkovRandomField(FieldModel):
     ) -> None:
         from scipy.sparse import csr_array
 
-        cards = tuple(int(c) for c in cardinalities)
+        for value, name in ((cardinalities, "cardinalities"), (factors, "factors")):
+            if not isinstance(value, Iterable):
+                raise ModelError(f"{name} is {value!r:.80}; it must be a list with an entry for each.")
+        cards = tuple(count_of(c, "A number of states") for c in cardinalities)
         labels = tuple(names) if names is not None else tuple(f"x{v}" for v in range(len(cards)))
         whole = [f if isinstance(f, Factor) else Factor(tuple(f)) for f in factors]
         self.factors = tuple(replace(f, scope=variables_of(f.scope, labels)) for f in whole)
