@@ -5,8 +5,10 @@ data, and the information is Cov_θ f. Both are estimated from M draws of Gibbs 
 
     θ ← θ + (Î + P/n)⁻¹ (f̄ − mean of f over the draws − Pθ/n)
 
-with new draws for each step, until a step is as short as the noise of the draws makes it. To first order the error of the
-last step is the sampling error plus that of the mean over the draws, which has the covariance
+with new draws for each step, until a step is as short as the noise of the draws makes it. A step after which the means
+are further from those of the data than before, by more than noise, is halved: few draws may miss a rare state, and with it
+the information along some direction. To first order the error of the last step is the sampling error plus that of the mean
+over the draws, which has the covariance
 
     S = diag(M_k^-½) I diag(M_k^-½),    M_k the effective number of draws of the k-th statistic,
 
@@ -48,6 +50,10 @@ _MOST_NUMBERS = 100_000_000
 _MOST_STEPS, _LONGEST = 30, 1.0
 #: A step is short when it is below this part of the sampling error, or this multiple of the noise of the draws.
 _SHORT, _NOISE = 0.3, 1.5
+#: A step is taken back by half if the squared distance of the means grows by this factor and by this multiple of its noise.
+_FURTHER, _FURTHER_NOISE = 2.0, 4.0
+#: Part of a gradient outside the range of the information beyond which the draws do not determine a step.
+_MISSED = 1e-6
 _STREAM = 0xF15
 
 
@@ -221,22 +227,34 @@ def fisher_scoring(
     shares = None if weight is None else weight / weight.sum()
     states = np.ascontiguousarray(codes[random.choice(len(codes), chains, p=shares)])
     thin = _THIN[0]
+    base, distance, sizes = theta, np.inf, np.ones(len(keep))
     with one_blas_thread(with_scipy=True):
         for step in range(1, _MOST_STEPS + 1):
             seed = (random_state * 1_000_003 + _STREAM + 97 * step) % (1 << 62)
             drawn = _mixed(model, theta, states, draws, thin, seed, free, f"FL~{draws}")
+            gap = (observed - drawn.mean)[keep] - precision[keep] * theta[keep] / total
+            if step == 1:
+                sizes = np.diag(drawn.covariance)[keep] + gap**2
+                sizes = np.where(sizes > 0, sizes, np.inf)
+            apart, chance = float(np.sum(gap**2 / sizes)), float(np.sum(np.diag(drawn.noise)[keep] / sizes))
+            if apart > _FURTHER * distance + _FURTHER_NOISE * chance:
+                theta = (base + theta) / 2
+                continue
+            base, distance = theta, apart
             states, thin = drawn.states, drawn.thin
             information = drawn.covariance[np.ix_(keep, keep)] * _inflation(drawn, len(keep))
-            gradient = (observed - drawn.mean)[keep] - precision[keep] * theta[keep] / total
             inverse, rank = pseudo_inverse(information + P)
-            move = inverse @ gradient
+            move = inverse @ gap
             squared = float(move @ (information + P) @ move)
             scale = min(1.0, _LONGEST / max(np.sqrt(squared), 1e-300))
             theta = theta.copy()
             theta[keep] += scale * move
             noise = float(np.sum(inverse * drawn.noise[np.ix_(keep, keep)]))
             # From the second step on both ends of a step have the noise of their draws.
-            if scale == 1.0 and step > 1 and squared <= max(_SHORT**2 * rank / total, _NOISE**2 * 2 * noise):
+            short = squared <= max(_SHORT**2 * rank / total, _NOISE**2 * 2 * noise)
+            missed = gap - (information + P) @ move
+            determined = np.abs(missed).max(initial=0.0) <= _MISSED * np.abs(gap).max(initial=0.0)
+            if scale == 1.0 and step > 1 and short and determined:
                 break
         else:
             raise PolicyError(
