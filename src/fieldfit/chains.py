@@ -17,6 +17,7 @@ from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.column_encoder import ColumnEncoder
 from fieldfit.data.columns import ColumnText, join_texts, parse_columns, read_columns
 from fieldfit.data.sequences import Sequences, as_sequences
+from fieldfit.data.templates import FeatureSpec, parse_templates, read_templates
 from fieldfit.models.chain_problem import selected_windows as _windows
 from fieldfit.models.chain_segments import Segments
 from fieldfit.policies.policy import Policy, as_policy
@@ -27,12 +28,15 @@ __all__ = [
     "AttributeEncoder",
     "ColumnEncoder",
     "ColumnText",
+    "FeatureSpec",
     "Segments",
     "SentenceFiles",
     "Sequences",
     "join_texts",
     "parse_columns",
+    "parse_templates",
     "read_columns",
+    "read_templates",
     "selected_windows",
 ]
 

@@ -13,7 +13,7 @@ from fieldfit.models.base import Problem
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.objective import Objective
 from fieldfit.policies import Policy
-from fieldfit.types import ModelError, PolicyError
+from fieldfit.types import FieldfitError, ModelError, PolicyError
 from fieldfit.weights import automatic_weights
 from fieldfit.weights.choice import Exact
 from fieldfit.weights.groups import groups_of
@@ -356,6 +356,9 @@ def test_an_interrupt_on_a_part_of_the_samples_stops_too(monkeypatch):
     assert found.work.samples < table.n
     assert found.history == ()
     assert found.interrupted
+    assert len(found.table()) == 0
+    with pytest.raises(FieldfitError, match="no rounds"):
+        found.plot()
 
 
 @pytest.mark.parametrize("where", ["θ", "J"])

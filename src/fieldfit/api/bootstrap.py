@@ -61,6 +61,15 @@ class Bootstrap:
         The estimate of each resample; NaN where it has none.
     separated : ndarray of bool of shape (resamples, r)
         Where a resample's optimum lies at infinity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fieldfit as ff
+    >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
+    >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+    >>> fit.bootstrap(20)
+    <Bootstrap: rows, 20 resamples of boltzmann by PL1>
     """
 
     fit: Fit
@@ -89,6 +98,15 @@ class Bootstrap:
         -------
         ndarray
             0 for fixed parameters; NaN where a resample's optimum lies at infinity.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
+        >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+        >>> fit.bootstrap(20).standard_errors().shape
+        (3,)
         """
         deviation = np.where(self.separated.any(axis=0), np.nan, self._known.std(axis=0, ddof=1))
         return deviation if parameters is None else deviation[self._places(parameters)]
@@ -107,6 +125,15 @@ class Bootstrap:
         -------
         ndarray of shape (parameters, 2)
             Infinite where that share of the resamples has its optimum there.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
+        >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+        >>> fit.bootstrap(20).conf_int(0.9, "x0:x1").shape
+        (1, 2)
         """
         check_level(level)
         return _percentiles(self._values()[:, self._places(parameters)], level).T
@@ -125,6 +152,15 @@ class Bootstrap:
         -------
         DataFrame
             One row for each parameter. ``bias`` is the mean over the resamples minus the estimate.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
+        >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+        >>> list(fit.bootstrap(20).table())
+        ['estimate', 'bias', 'std_error', 'lower', 'upper']
         """
         import pandas as pd
 
@@ -154,6 +190,15 @@ class Bootstrap:
         Returns
         -------
         Estimate
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
+        >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+        >>> fit.bootstrap(20).functional({"x0": 1, "x1": -1}).level
+        0.95
         """
         check_level(level)
         fit = self.fit

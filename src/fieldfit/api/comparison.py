@@ -40,7 +40,31 @@ _ORTHOGONAL = 1e-5
 
 @dataclass(frozen=True)
 class HypothesisTest:
-    """A test statistic and its p-value. The null distribution is Σ_k ``weights``_k χ²_1; for χ², all weights are 1."""
+    """A test statistic and its p-value. The null distribution is Σ_k ``weights``_k χ²_1; for χ², all weights are 1.
+
+    Parameters
+    ----------
+    name : str
+        Name of the test.
+    statistic : float
+        The statistic.
+    weights : ndarray of shape (q,)
+        Weights of the null distribution, one for each restriction.
+    p : float
+        The p-value.
+    caution : str, default: ""
+        Why not to rely on the p-value, if there is a reason.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fieldfit as ff
+    >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
+    >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+    >>> test = fit.wald_test(["x0", "x1"])
+    >>> test.degrees_of_freedom, test.p < 0.05
+    (2, True)
+    """
 
     name: str
     statistic: float

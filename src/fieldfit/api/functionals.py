@@ -19,9 +19,34 @@ MOST_DIFFERENCES = 3_000
 
 @dataclass(frozen=True)
 class Estimate:
-    """One number estimated by a fit; ``standard_error`` is NaN where there is none.
+    """One number estimated by a fit. `Fit.functional` returns it.
 
-    ``caution`` says why there is none, or why it should not be taken at its word, if it should not.
+    Parameters
+    ----------
+    name : str
+        What was estimated.
+    estimate : float
+        The number.
+    standard_error : float
+        Its standard error; NaN where there is none.
+    lower, upper : float
+        Ends of the confidence interval.
+    level : float
+        Confidence level.
+    kind : str
+        Kind of the standard error.
+    caution : str, default: ""
+        Why there is no standard error, or why not to rely on it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fieldfit as ff
+    >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
+    >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+    >>> estimate = fit.functional({"x0": 1, "x1": -1})
+    >>> round(estimate.estimate, 3), round(estimate.standard_error, 3)
+    (0.693, 0.387)
     """
 
     name: str
@@ -39,11 +64,49 @@ class Estimate:
         return not np.isnan(self.standard_error)
 
     def z(self, null: float = 0.0) -> float:
-        """(estimate − null) / standard error."""
+        """Compute (estimate − null) / standard error.
+
+        Parameters
+        ----------
+        null : float, default: 0.0
+            The hypothetical value.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
+        >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+        >>> round(fit.functional("x0:x1").z(), 2)
+        3.93
+        """
         return (self.estimate - null) / self.standard_error if self.standard_error > 0 else float("nan")
 
     def p(self, null: float = 0.0) -> float:
-        """Two-sided p-value of the hypothesis that the number is ``null``."""
+        """Compute the two-sided p-value of a hypothetical value.
+
+        Parameters
+        ----------
+        null : float, default: 0.0
+            The hypothetical value.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
+        >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+        >>> fit.functional("x0").p(null=0.5) < 0.05
+        True
+        """
         from scipy.special import ndtr
 
         return float(2 * ndtr(-abs(self.z(null))))

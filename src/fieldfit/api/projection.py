@@ -43,10 +43,35 @@ _FAR, _FLAT = 8.0, 1e-4
 
 @dataclass(frozen=True, repr=False)
 class Projection(Shown):
-    """Where the estimator of ``policy`` tends to under P, and how it varies around that.
+    """Where the estimator of a policy tends to under a distribution P, and how it varies around that.
 
-    ``covariance`` is that of √n(θ̂ − θ₀); ``divergence`` is D(P ‖ p_θ₀), 0 inside the family; ``entropy`` that of P;
-    ``information`` −E_P ∇² log p_θ₀(X). ``identified`` says which parameters P and the policy determine one by one.
+    Parameters
+    ----------
+    theta : ndarray of shape (r,)
+        The projection θ₀.
+    bread, meat : ndarray of shape (r, r)
+        Expected Hessian and expected products of scores.
+    covariance : ndarray of shape (r, r)
+        Covariance of √n(θ̂ − θ₀).
+    divergence : float
+        D(P ‖ p_θ₀); 0 inside the family.
+    entropy : float
+        Entropy of P.
+    information : ndarray of shape (r, r)
+        −E_P ∇² log p_θ₀(X).
+    policy : Policy
+        The policy.
+    parameter_names : tuple of str
+        Names of the parameters.
+    identified : ndarray of bool, shape (r,)
+        The parameters that P and the policy determine individually.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> projection = ff.project(ff.BoltzmannMachine(2), [0.4, 0.1, 0.1, 0.4], "PL1")
+    >>> projection.theta.round(3), round(projection.divergence, 6)
+    (array([1.386]), 0.197843)
     """
 
     theta: FloatArray
@@ -61,12 +86,47 @@ class Projection(Shown):
     identified: BoolArray = field(repr=False)
 
     def standard_errors(self, n: int) -> FloatArray:
-        """Standard errors of θ̂ around θ₀ with ``n`` samples; NaN for parameters that are not identified individually."""
+        """Compute standard errors of θ̂ around θ₀.
+
+        Parameters
+        ----------
+        n : int
+            Number of samples.
+
+        Returns
+        -------
+        ndarray of shape (r,)
+            NaN for parameters that are not identified individually.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> projection = ff.project(ff.BoltzmannMachine(2), [0.4, 0.1, 0.1, 0.4], "PL1")
+        >>> projection.standard_errors(100).round(3)
+        array([0.274])
+        """
         errors = np.sqrt(np.maximum(np.diag(self.covariance), 0.0) / n)
         return np.where(self.identified, errors, np.nan)
 
     def to_frame(self, n: int = 1) -> pd.DataFrame:
-        """One line for each parameter: θ₀, and the standard error of θ̂ around it with ``n`` samples."""
+        """Return a row for each parameter: θ₀, and the standard error of θ̂ around it.
+
+        Parameters
+        ----------
+        n : int, default: 1
+            Number of samples.
+
+        Returns
+        -------
+        DataFrame
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> projection = ff.project(ff.BoltzmannMachine(2), [0.4, 0.1, 0.1, 0.4], "PL1")
+        >>> projection.to_frame(100)["std_error"].round(3).to_dict()
+        {'x0:x1': 0.274}
+        """
         import pandas as pd
 
         return pd.DataFrame(
@@ -89,7 +149,7 @@ class Projection(Shown):
         return first_rows(PlainTable("", columns, rows, note, ("", ".4f", ".4g")))
 
     def expected_nll(self, n: int) -> float:
-        """E[−log p_θ̂(X)] of a new X from P, θ̂ from ``n`` samples:
+        """Compute E[−log p_θ̂(X)] of a new X from P, with θ̂ from n samples:
 
             entropy + D(P ‖ p_θ₀) + tr(information · covariance) / (2n).
 
@@ -97,6 +157,23 @@ class Projection(Shown):
         estimator's bias of order 1/n times the slope of the divergence at θ₀. That slope is 0 for FL, and for other
         policies only where they project on the same point; where they do not, the part left out can be as large as
         the last one, so compare policies by this number only if their projections agree.
+
+        Parameters
+        ----------
+        n : int
+            Number of samples.
+
+        Returns
+        -------
+        float
+            In nats.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> projection = ff.project(ff.BoltzmannMachine(2), [0.4, 0.1, 0.1, 0.4], "PL1")
+        >>> round(projection.expected_nll(100), 3)
+        1.401
         """
         return self.entropy + self.divergence + float(np.sum(self.information * self.covariance)) / (2 * n)
 

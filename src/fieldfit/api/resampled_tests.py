@@ -31,7 +31,26 @@ if TYPE_CHECKING:
 class ResampledTest:
     """A statistic, its values under the hypothesis, and the p-value.
 
-    ``p`` is (1 + the number of simulated values that are at least as large) / (1 + their number).
+    Parameters
+    ----------
+    name : str
+        Name of the test.
+    statistic : float
+        The Wald statistic.
+    simulated : ndarray
+        Its values under the hypothesis.
+    restrictions : int
+        Number of restrictions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fieldfit as ff
+    >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
+    >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+    >>> test = fit.bootstrap_test("x0:x1", n_simulated=19)
+    >>> test.p
+    0.05
     """
 
     name: str

@@ -25,12 +25,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Sensitivity(Shown):
-    """Gross-error sensitivity: ``each`` (q,) is sup_x |n 𝓘_k(x)|, ``total`` sup_x ‖n 𝓘(x)‖, reached at ``state``.
+    """Gross-error sensitivity: the most that one observation can do to a fit.
 
-    ``exact`` if the supremum is over all states of the model; otherwise over the fitted samples, a lower bound, and
-    ``state`` is the number of one of them. ``standardised`` is sup_x (n 𝓘ᵀ V⁻¹ 𝓘)^(1/2) with V = Cov(√n θ̂): at least √q
-    where the policy selects everything. ``errors`` (q,) are the standard errors of the ``parameters``, and ``n`` is
-    ``fit.total``: with importance weights x is one of this many samples of equal weight.
+    Parameters
+    ----------
+    each : ndarray of shape (q,)
+        sup_x |n 𝓘_k(x)| of each parameter.
+    total : float
+        sup_x ‖n 𝓘(x)‖.
+    standardised : float
+        sup_x (n 𝓘ᵀ V⁻¹ 𝓘)^(1/2) with V = Cov(√n θ̂): at least √q where the policy selects everything.
+    state : tuple, or int
+        Where ``total`` is reached: a joint state of the model, or the number of a sample.
+    exact : bool
+        Whether the supremum is over all states of the model; otherwise over the fitted samples, a lower bound.
+    parameters : tuple of str
+        The parameters.
+    errors : ndarray of shape (q,)
+        Their standard errors.
+    n : float
+        ``fit.total``: with importance weights x is one of this many samples of equal weight.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fieldfit as ff
+    >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
+    >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+    >>> fit.gross_error_sensitivity().state
+    (0, 1)
     """
 
     each: FloatArray
@@ -43,10 +66,22 @@ class Sensitivity(Shown):
     n: float
 
     def to_frame(self) -> pd.DataFrame:
-        """One line for each parameter, the most sensitive first.
+        """Return a row for each parameter, the most sensitive first.
 
-        ``sensitivity`` is sup_x |n 𝓘_k(x)|; ``change`` what one observation among the n can do at most, and ``in_errors``
-        the same in standard errors.
+        Returns
+        -------
+        DataFrame
+            ``sensitivity`` is sup_x |n 𝓘_k(x)|, ``change`` what one observation among the n can do at most, and
+            ``in_errors`` the same in standard errors.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fieldfit as ff
+        >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
+        >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+        >>> fit.gross_error_sensitivity().to_frame()["change"].round(3).to_dict()
+        {'x1': 0.1, 'x0:x1': 0.1, 'x0': 0.05}
         """
         import pandas as pd
 

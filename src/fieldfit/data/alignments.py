@@ -25,16 +25,32 @@ _UNKNOWN, _INSERTION = 255, 254
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Alignment:
-    """Aligned sequences as codes.
+    r"""Aligned sequences as codes.
 
-    Attributes
+    Parameters
     ----------
-    names : the sequences' identifiers, the first word of each header
-    codes : (n, L) bytes, places in ``alphabet``
-    alphabet : the letters, the gap first
-    columns : (L,) which column of the file each column is (0 for the first one that is no insertion)
-    focus : place of the focus sequence, or None
-    dropped : names of the sequences that were left out because of letters outside the alphabet
+    names : tuple of str
+        Identifiers of the sequences, the first word of each header.
+    codes : ndarray of uint8, shape (n, L)
+        Places in ``alphabet``.
+    alphabet : str
+        The letters, the gap first.
+    columns : ndarray of shape (L,)
+        The column of the file that each column is; 0 is the first one that is no insertion.
+    focus : int or None, default: None
+        Place of the focus sequence.
+    dropped : tuple of str, default: ()
+        Names of the sequences that were left out because of letters outside the alphabet.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fieldfit import proteins
+    >>> size = Path("family.fasta").write_text(">a\nACDE\n>b\nAC-E\n>c\nACDX\n")
+    >>> alignment = proteins.read_alignment("family.fasta")
+    >>> alignment.codes
+    array([[1, 2, 3, 4],
+           [1, 2, 0, 4]], dtype=uint8)
     """
 
     names: tuple[str, ...]
@@ -58,7 +74,26 @@ class Alignment:
         return int(self.codes.shape[1])
 
     def sequence(self, place: int) -> str:
-        """The sequence at this place, with gaps."""
+        r"""Return a sequence as text, with gaps.
+
+        Parameters
+        ----------
+        place : int
+            Its place in the alignment.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from fieldfit import proteins
+        >>> size = Path("family.fasta").write_text(">a\nACDE\n>b\nAC-E\n>c\nACDX\n")
+        >>> alignment = proteins.read_alignment("family.fasta")
+        >>> alignment.sequence(1)
+        'AC-E'
+        """
         return "".join(self.alphabet[code] for code in self.codes[place])
 
 
@@ -69,7 +104,7 @@ def read_alignment(
     focus: str | None = None,
     most_gaps: float = 1.0,
 ) -> Alignment:
-    """Read an alignment from a FASTA, A2M or A3M file, plain or gzipped.
+    r"""Read an alignment from a FASTA, A2M or A3M file, plain or gzipped.
 
     Parameters
     ----------
@@ -86,6 +121,15 @@ def read_alignment(
     -------
     Alignment
         Sequences with letters outside the alphabet (X, B, Z, …) are left out and listed in ``dropped``.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fieldfit import proteins
+    >>> size = Path("family.fasta").write_text(">a\nACDE\n>b\nAC-E\n>c\nACDX\n")
+    >>> alignment = proteins.read_alignment("family.fasta")
+    >>> alignment, alignment.dropped
+    (<Alignment: 2 sequences, 4 columns, 21 letters>, ('c',))
     """
     shown = os.fspath(path)
     letters = _letters(alphabet)
@@ -141,7 +185,7 @@ def read_alignment(
 
 
 def sequence_weights(alignment: Alignment, identity: float = 0.8) -> FloatArray:
-    """Weights of sequences: 1 / (number of sequences that are equal in at least ``identity`` of the columns).
+    r"""Weights of sequences: 1 / (number of sequences that are equal in at least ``identity`` of the columns).
 
     Parameters
     ----------
@@ -154,6 +198,15 @@ def sequence_weights(alignment: Alignment, identity: float = 0.8) -> FloatArray:
     -------
     ndarray of shape (n,)
         Their sum is the effective number of sequences.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fieldfit import proteins
+    >>> size = Path("family.fasta").write_text(">a\nACDE\n>b\nAC-E\n>c\nACDX\n")
+    >>> alignment = proteins.read_alignment("family.fasta")
+    >>> proteins.sequence_weights(alignment, 0.7)
+    array([0.5, 0.5])
     """
     if not 0 < identity <= 1:
         raise DataError(f"The identity threshold is {identity}; it must be above 0 and at most 1.")

@@ -21,7 +21,22 @@ Sentences = Sequence[Sequence[Item]] | AttributeText
 
 @dataclass(frozen=True, eq=False)
 class AttributeEncoder:
-    """The attributes and the labels that training saw. Make one with `fit`."""
+    """Encoder of tokens that are lists or dicts of attributes. Make one with `fit`.
+
+    Parameters
+    ----------
+    features : Alphabet
+        The attributes of the training data.
+    labels : Alphabet
+        The labels of the training data.
+
+    Examples
+    --------
+    >>> from fieldfit.chains import AttributeEncoder
+    >>> encoder, data = AttributeEncoder.fit([[["the"], ["dog"]], [["a"], ["dog", "last"]]], [["D", "N"], ["D", "N"]])
+    >>> encoder.n_features, list(encoder.labels)
+    (4, ['D', 'N'])
+    """
 
     features: Alphabet
     labels: Alphabet
@@ -30,10 +45,31 @@ class AttributeEncoder:
     def fit(
         cls, X: Sentences, y: Sequence[Sequence[Label]] | None = None, *, min_count: int = 1
     ) -> tuple[AttributeEncoder, Sequences]:
-        """Learn attributes and labels; returns the encoder and the sentences encoded.
+        """Learn attributes and labels, and encode the sentences.
 
-        ``X`` is a list of sentences, each a list of tokens (dicts or lists of names), with labels ``y``; or a text
-        from `read_crfsuite`, which brings its labels. Attributes of fewer than ``min_count`` tokens are left out.
+        Parameters
+        ----------
+        X : sequence of sentences
+            Each sentence is a list of tokens, each token a dict or a list of names; or a text from CRFsuite's format,
+            which has labels.
+        y : sequence of sequences of labels, or None, default: None
+            Labels of the tokens. None: those of the text.
+        min_count : int, default: 1
+            Attributes of fewer tokens are left out.
+
+        Returns
+        -------
+        encoder : AttributeEncoder
+            The encoder.
+        data : Sequences
+            The sentences.
+
+        Examples
+        --------
+        >>> from fieldfit.chains import AttributeEncoder
+        >>> encoder, data = AttributeEncoder.fit([[["the"], ["dog"]], [["a"], ["dog", "last"]]], [["D", "N"], ["D", "N"]])
+        >>> data.n_tokens
+        4
         """
         if min_count < 1:
             raise DataError(f"min_count must be at least 1; got {min_count}.")
@@ -67,17 +103,51 @@ class AttributeEncoder:
         return len(self.features)
 
     def feature_names(self, codes: Iterable[int] | None = None) -> list[str]:
-        """The names of the attributes with these codes (all of them by default)."""
+        """Return names of attributes.
+
+        Parameters
+        ----------
+        codes : iterable of int, or None, default: None
+            Codes of the attributes. None: all.
+
+        Returns
+        -------
+        list of str
+
+        Examples
+        --------
+        >>> from fieldfit.chains import AttributeEncoder
+        >>> encoder, data = AttributeEncoder.fit([[["the"], ["dog"]], [["a"], ["dog", "last"]]], [["D", "N"], ["D", "N"]])
+        >>> encoder.feature_names([0, 1])
+        ['the', 'dog']
+        """
         names = self.features.names if codes is None else self.features.decode(codes)
         return list(map(str, names))
 
     def encode(
         self, X: Sentences, y: Sequence[Sequence[Label]] | None = None, *, unknown_labels: str = "mark"
     ) -> Sequences:
-        """The sentences in training's codes; attributes that do not occur in training are ignored.
+        """Encode sentences with the codes of the training data. Attributes that do not occur there are ignored.
 
-        Without labels they are −1. A label that does not occur in training becomes −1, or with ``unknown_labels="error"``
-        a DataError that says where.
+        Parameters
+        ----------
+        X : sequence of sentences
+            The sentences, as in `fit`.
+        y : sequence of sequences of labels, or None, default: None
+            Their labels. None: not known, which is −1.
+        unknown_labels : {"mark", "error"}, default: "mark"
+            What becomes of a label that does not occur in training: −1, or a DataError that says where it is.
+
+        Returns
+        -------
+        Sequences
+
+        Examples
+        --------
+        >>> from fieldfit.chains import AttributeEncoder
+        >>> encoder, data = AttributeEncoder.fit([[["the"], ["dog"]], [["a"], ["dog", "last"]]], [["D", "N"], ["D", "N"]])
+        >>> encoder.encode([[["the"], ["cat"]]]).indices.tolist()
+        [0]
         """
         check_unknown(unknown_labels)
         if isinstance(X, AttributeText):
@@ -134,7 +204,20 @@ class AttributeEncoder:
         )
 
     def to_arrays(self) -> Arrays:
-        """The encoder as plain arrays, from which `from_arrays` makes it again."""
+        """Return the encoder as plain arrays, from which `from_arrays` makes it again.
+
+        Returns
+        -------
+        dict of ndarray
+
+        Examples
+        --------
+        >>> from fieldfit.chains import AttributeEncoder
+        >>> encoder, data = AttributeEncoder.fit([[["the"], ["dog"]], [["a"], ["dog", "last"]]], [["D", "N"], ["D", "N"]])
+        >>> copy = AttributeEncoder.from_arrays(encoder.to_arrays())
+        >>> copy.feature_names() == encoder.feature_names()
+        True
+        """
         arrays: Arrays = {}
         pack_text(arrays, "features", self.feature_names())
         pack_names(arrays, "labels", self.labels)
@@ -142,5 +225,22 @@ class AttributeEncoder:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> AttributeEncoder:
-        """The encoder that `to_arrays` gave these arrays."""
+        """Make an encoder from its arrays.
+
+        Parameters
+        ----------
+        arrays : mapping of ndarray
+            What `to_arrays` returned.
+
+        Returns
+        -------
+        AttributeEncoder
+
+        Examples
+        --------
+        >>> from fieldfit.chains import AttributeEncoder
+        >>> encoder, data = AttributeEncoder.fit([[["the"], ["dog"]], [["a"], ["dog", "last"]]], [["D", "N"], ["D", "N"]])
+        >>> list(AttributeEncoder.from_arrays(encoder.to_arrays()).labels)
+        ['D', 'N']
+        """
         return cls(Alphabet(unpack_text(arrays, "features")), unpack_names(arrays, "labels"))

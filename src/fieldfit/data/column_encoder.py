@@ -24,7 +24,33 @@ from fieldfit.types import Array, Arrays, DataError, Int32Array
 
 @dataclass(frozen=True, eq=False)
 class ColumnEncoder:
-    """Templates, the values they met in training, and the features and labels these gave. Make one with `fit`."""
+    r"""Encoder of text in columns: templates, the values in the training data, features and labels. Make one with `fit`.
+
+    Parameters
+    ----------
+    spec : FeatureSpec
+        The templates.
+    labels : Alphabet
+        The labels of the training data.
+    n_columns : int
+        Number of columns of the text.
+    label_column : int
+        The column with the labels.
+    stop_words : tuple of str
+        Stop words of templates that use them.
+    vocabularies : mapping
+        Different values of each column and derived column.
+    state_blocks, pair_blocks : tuple of Block
+        Features of single labels and of pairs of labels, by template.
+
+    Examples
+    --------
+    >>> from fieldfit.chains import ColumnEncoder, parse_columns
+    >>> text = parse_columns("the DT B-NP\ndog NN I-NP\n\nit PRP B-NP\nruns VB B-VP\n")
+    >>> encoder, data = ColumnEncoder.fit(text, "tagger")
+    >>> encoder.n_features, list(encoder.labels)
+    (57, ['B-NP', 'B-VP', 'I-NP'])
+    """
 
     spec: FeatureSpec
     labels: Alphabet
@@ -45,10 +71,35 @@ class ColumnEncoder:
         min_count: int = 1,
         stop_words: Iterable[str] | None = None,
     ) -> tuple[ColumnEncoder, Sequences]:
-        """Learn labels and features from ``text``; returns the encoder and the text encoded.
+        r"""Learn labels and features from a text, and encode it.
 
-        ``features`` is a preset's name or templates; features seen fewer than ``min_count`` times are left out.
-        ``stop_words`` replaces the SMART list where a template asks for one.
+        Parameters
+        ----------
+        text : ColumnText
+            The training data.
+        features : FeatureSpec or str, default: "conll2000"
+            Name of a preset, or templates.
+        label_column : int, default: -1
+            The column with the labels. By default the last.
+        min_count : int, default: 1
+            Features that occur less often are left out.
+        stop_words : iterable of str, or None, default: None
+            Stop words for templates that use them. None: the SMART list.
+
+        Returns
+        -------
+        encoder : ColumnEncoder
+            The encoder.
+        data : Sequences
+            The text.
+
+        Examples
+        --------
+        >>> from fieldfit.chains import ColumnEncoder, parse_columns
+        >>> text = parse_columns("the DT B-NP\ndog NN I-NP\n\nit PRP B-NP\nruns VB B-VP\n")
+        >>> encoder, data = ColumnEncoder.fit(text, "tagger")
+        >>> data.n_tokens
+        4
         """
         spec = preset(features) if isinstance(features, str) else features
         if text.n_tokens == 0:
@@ -95,10 +146,26 @@ class ColumnEncoder:
         return {str(block.templates[0]): len(block.space) for block in self.state_blocks + self.pair_blocks}
 
     def encode(self, text: ColumnText, *, unknown_labels: str = "mark") -> Sequences:
-        """The state features of ``text``; features that do not occur in training are ignored.
+        r"""Encode the state features of a text. Features that do not occur in training are ignored.
 
-        A text without the label column gives labels −1. A label that does not occur in training becomes −1, or with
-        ``unknown_labels="error"`` a DataError with its file and line.
+        Parameters
+        ----------
+        text : ColumnText
+            The text. Without the label column all labels are −1.
+        unknown_labels : {"mark", "error"}, default: "mark"
+            What becomes of a label that does not occur in training: −1, or a DataError with its file and line.
+
+        Returns
+        -------
+        Sequences
+
+        Examples
+        --------
+        >>> from fieldfit.chains import ColumnEncoder, parse_columns
+        >>> text = parse_columns("the DT B-NP\ndog NN I-NP\n\nit PRP B-NP\nruns VB B-VP\n")
+        >>> encoder, data = ColumnEncoder.fit(text, "tagger")
+        >>> encoder.encode(parse_columns("the DT\ncat NN\n")).labels.tolist()
+        [-1, -1]
         """
         reader = self._reader(text)
         columns = [look_up(block, reader, slice(None)) for block in self.state_blocks]
@@ -107,16 +174,54 @@ class ColumnEncoder:
         )
 
     def encode_pairs(self, text: ColumnText) -> Sequences:
-        """The label-pair features of ``text``: row i belongs to the labels of tokens i − 1 and i.
+        r"""Encode the features of label pairs.
 
-        The row of a sentence's first token is empty. The feature codes are those of `pair_feature_names`.
+        Parameters
+        ----------
+        text : ColumnText
+            The text.
+
+        Returns
+        -------
+        Sequences
+            Row i belongs to the labels of tokens i − 1 and i; the row of a sentence's first token is empty. The codes
+            are those of `pair_feature_names`.
+
+        Examples
+        --------
+        >>> from fieldfit.chains import ColumnEncoder, parse_columns, parse_templates
+        >>> text = parse_columns("the DT B-NP\ndog NN I-NP\n\nit PRP B-NP\nruns VB B-VP\n")
+        >>> encoder, data = ColumnEncoder.fit(text, parse_templates("U00:%x[0,0]\nB01:%x[0,1]"))
+        >>> encoder.encode_pairs(text).indptr.tolist()
+        [0, 0, 1, 1, 2]
         """
         reader = self._reader(text)
         columns = [look_up(block, reader, reader.inner) for block in self.pair_blocks]
         return self._sequences(text, [column for group in columns for column in group], self.pair_blocks, "mark")
 
     def with_pairs(self, text: ColumnText, states: Sequences) -> Sequences:
-        """The encoded ``text`` with the features of label pairs after each token's own, coded from ``n_features`` on."""
+        r"""Add the features of label pairs to an encoded text.
+
+        Parameters
+        ----------
+        text : ColumnText
+            The text.
+        states : Sequences
+            What `encode` returned for it.
+
+        Returns
+        -------
+        Sequences
+            The features of pairs follow those of each token, with codes from ``n_features`` on.
+
+        Examples
+        --------
+        >>> from fieldfit.chains import ColumnEncoder, parse_columns, parse_templates
+        >>> text = parse_columns("the DT B-NP\ndog NN I-NP\n\nit PRP B-NP\nruns VB B-VP\n")
+        >>> encoder, data = ColumnEncoder.fit(text, parse_templates("U00:%x[0,0]\nB01:%x[0,1]"))
+        >>> encoder.with_pairs(text, data).n_features - data.n_features
+        2
+        """
         if not self.n_pair_features:
             return states
         pairs = self.encode_pairs(text)
@@ -136,11 +241,47 @@ class ColumnEncoder:
         )
 
     def feature_names(self, codes: Iterable[int] | None = None) -> list[str]:
-        """The names of the state features with these codes (all of them by default)."""
+        r"""Return names of state features.
+
+        Parameters
+        ----------
+        codes : iterable of int, or None, default: None
+            Codes of the features. None: all.
+
+        Returns
+        -------
+        list of str
+
+        Examples
+        --------
+        >>> from fieldfit.chains import ColumnEncoder, parse_columns, parse_templates
+        >>> text = parse_columns("the DT B-NP\ndog NN I-NP\n\nit PRP B-NP\nruns VB B-VP\n")
+        >>> encoder, data = ColumnEncoder.fit(text, parse_templates("U00:%x[0,0]\nB01:%x[0,1]"))
+        >>> encoder.feature_names([0, 1])
+        ['U00:the', 'U00:dog']
+        """
         return self._names(self.state_blocks, codes)
 
     def pair_feature_names(self, codes: Iterable[int] | None = None) -> list[str]:
-        """The names of the label-pair features with these codes (all of them by default)."""
+        r"""Return names of features of label pairs.
+
+        Parameters
+        ----------
+        codes : iterable of int, or None, default: None
+            Codes of the features. None: all.
+
+        Returns
+        -------
+        list of str
+
+        Examples
+        --------
+        >>> from fieldfit.chains import ColumnEncoder, parse_columns, parse_templates
+        >>> text = parse_columns("the DT B-NP\ndog NN I-NP\n\nit PRP B-NP\nruns VB B-VP\n")
+        >>> encoder, data = ColumnEncoder.fit(text, parse_templates("U00:%x[0,0]\nB01:%x[0,1]"))
+        >>> encoder.pair_feature_names()
+        ['B01:NN', 'B01:VB']
+        """
         return self._names(self.pair_blocks, codes)
 
     def _names(self, blocks: Sequence[Block], codes: Iterable[int] | None) -> list[str]:
@@ -239,7 +380,21 @@ class ColumnEncoder:
         return codes
 
     def to_arrays(self) -> Arrays:
-        """The encoder as plain arrays, from which `from_arrays` makes it again."""
+        r"""Return the encoder as plain arrays, from which `from_arrays` makes it again.
+
+        Returns
+        -------
+        dict of ndarray
+
+        Examples
+        --------
+        >>> from fieldfit.chains import ColumnEncoder, parse_columns, parse_templates
+        >>> text = parse_columns("the DT B-NP\ndog NN I-NP\n\nit PRP B-NP\nruns VB B-VP\n")
+        >>> encoder, data = ColumnEncoder.fit(text, parse_templates("U00:%x[0,0]\nB01:%x[0,1]"))
+        >>> copy = ColumnEncoder.from_arrays(encoder.to_arrays())
+        >>> copy.feature_names() == encoder.feature_names()
+        True
+        """
         sources = list(self.vocabularies)
         about = {
             "name": self.spec.name,
@@ -266,7 +421,25 @@ class ColumnEncoder:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> ColumnEncoder:
-        """The encoder that `to_arrays` gave these arrays."""
+        r"""Make an encoder from its arrays.
+
+        Parameters
+        ----------
+        arrays : mapping of ndarray
+            What `to_arrays` returned.
+
+        Returns
+        -------
+        ColumnEncoder
+
+        Examples
+        --------
+        >>> from fieldfit.chains import ColumnEncoder, parse_columns, parse_templates
+        >>> text = parse_columns("the DT B-NP\ndog NN I-NP\n\nit PRP B-NP\nruns VB B-VP\n")
+        >>> encoder, data = ColumnEncoder.fit(text, parse_templates("U00:%x[0,0]\nB01:%x[0,1]"))
+        >>> list(ColumnEncoder.from_arrays(encoder.to_arrays()).labels)
+        ['B-NP', 'B-VP', 'I-NP']
+        """
         about = json.loads(unpack_text(arrays, "about")[0])
         spec = parse_templates(about["templates"], source=about["name"])
         spaces = [

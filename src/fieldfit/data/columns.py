@@ -22,7 +22,7 @@ from fieldfit.types import DataError, Int32Array, IntArray
 
 @dataclass(frozen=True, eq=False)
 class ColumnText:
-    """Sentences of tokens in columns.
+    r"""Sentences of tokens in columns.
 
     Parameters
     ----------
@@ -36,6 +36,13 @@ class ColumnText:
         (n_tokens,) line of each token in its file, counted from 1.
     sources
         (name, first token) of each file that the text was read from, for messages.
+
+    Examples
+    --------
+    >>> from fieldfit.chains import parse_columns
+    >>> text = parse_columns("the DT\ndog NN\n\nruns VB\n")
+    >>> text.n_sentences, text.n_tokens, text.n_columns
+    (2, 3, 2)
     """
 
     offsets: IntArray
@@ -60,20 +67,71 @@ class ColumnText:
         return len(self.lines)
 
     def column(self, index: int) -> list[str]:
-        """The values of one column, token by token."""
+        r"""Return the values of one column, token by token.
+
+        Parameters
+        ----------
+        index : int
+            The column.
+
+        Returns
+        -------
+        list of str
+
+        Examples
+        --------
+        >>> from fieldfit.chains import parse_columns
+        >>> text = parse_columns("the DT\ndog NN\n\nruns VB\n")
+        >>> text.column(0)
+        ['the', 'dog', 'runs']
+        """
         if self.n_tokens == 0:  # a text without tokens has every column
             return []
         values = self.values[index]
         return [values[code] for code in self.codes[index].tolist()]
 
     def sentences(self, index: int) -> list[list[str]]:
-        """The values of one column, sentence by sentence."""
+        r"""Return the values of one column, sentence by sentence.
+
+        Parameters
+        ----------
+        index : int
+            The column.
+
+        Returns
+        -------
+        list of lists of str
+
+        Examples
+        --------
+        >>> from fieldfit.chains import parse_columns
+        >>> text = parse_columns("the DT\ndog NN\n\nruns VB\n")
+        >>> text.sentences(1)
+        [['DT', 'NN'], ['VB']]
+        """
         flat = self.column(index)
         bounds = self.offsets.tolist()
         return [flat[start:stop] for start, stop in pairwise(bounds)]
 
     def place(self, token: int) -> str:
-        """The file and line of a token, for messages."""
+        r"""Return the file and the line of a token, for messages.
+
+        Parameters
+        ----------
+        token : int
+            Number of the token in the whole text, counted from 0.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> from fieldfit.chains import parse_columns
+        >>> text = parse_columns("the DT\ndog NN\n\nruns VB\n")
+        >>> text.place(2)
+        'text, line 4'
+        """
         name = next(name for name, first in reversed(self.sources) if first <= token)
         return f"{name}, line {self.lines[token]}"
 

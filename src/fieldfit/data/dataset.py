@@ -60,7 +60,25 @@ class Dataset(ABC):
 
     @abstractmethod
     def subset(self, rows: ArrayLike) -> Self:
-        """The samples ``rows`` (indices, repeats allowed, or a mask), in that order, with their weights."""
+        """Return some of the samples, with their weights.
+
+        Parameters
+        ----------
+        rows : array_like of int or bool
+            Numbers of the samples, repeats allowed, or a mask.
+
+        Returns
+        -------
+        Dataset
+            In the order of ``rows``.
+
+        Examples
+        --------
+        >>> from fieldfit.chains import Sequences
+        >>> data = Sequences([0, 2, 3], [0, 1, 2, 3], [0, 1, 2], None, [0, 1, 0], 3, 2)
+        >>> data.subset([1, 1]).n
+        2
+        """
 
     @property
     def n_groups(self) -> int | None:
@@ -68,7 +86,24 @@ class Dataset(ABC):
         return None if self.groups is None else int(self.groups.max(initial=-1)) + 1
 
     def grouped(self, groups: ArrayLike | None) -> Self:
-        """The same samples in these groups; None leaves those that they have."""
+        """Return the same samples in groups.
+
+        Parameters
+        ----------
+        groups : array_like of shape (n,), or None
+            The group of each sample. None: those that the samples have.
+
+        Returns
+        -------
+        Dataset
+
+        Examples
+        --------
+        >>> from fieldfit.chains import Sequences
+        >>> data = Sequences([0, 2, 3], [0, 1, 2, 3], [0, 1, 2], None, [0, 1, 0], 3, 2)
+        >>> data.grouped(["a", "a"]).n_groups
+        1
+        """
         return self if groups is None else replace(self, groups=np.asarray(groups))
 
     @property
@@ -113,11 +148,36 @@ class Dataset(ABC):
         return np.asarray(self.sample_weight * (self.n / self.sample_weight.sum()), dtype=np.float64)
 
     def unweighted(self) -> Self:
-        """The same samples, each with weight 1."""
+        """Return the same samples, each with weight 1.
+
+        Returns
+        -------
+        Dataset
+
+        Examples
+        --------
+        >>> from fieldfit.chains import Sequences
+        >>> data = Sequences([0, 2, 3], [0, 1, 2, 3], [0, 1, 2], None, [0, 1, 0], 3, 2)
+        >>> data.weighted([2, 1]).unweighted().total_weight
+        2.0
+        """
         return replace(self, sample_weight=None)
 
     def copies(self) -> Self:
-        """Every copy of a counted sample as a sample of its own, without weights; without counts the dataset as it is."""
+        """Return every copy of a counted sample as a sample without weight.
+
+        Returns
+        -------
+        Dataset
+            The dataset itself where the weights are not counts.
+
+        Examples
+        --------
+        >>> from fieldfit.chains import Sequences
+        >>> data = Sequences([0, 2, 3], [0, 1, 2, 3], [0, 1, 2], None, [0, 1, 0], 3, 2)
+        >>> data.weighted([2, 1], "counts").copies().n
+        3
+        """
         if not self.has_counts:
             return self
         assert self.sample_weight is not None
@@ -130,9 +190,20 @@ class Dataset(ABC):
         return self.subset(np.repeat(np.arange(self.n), self.sample_weight.astype(np.int64))).unweighted()
 
     def equally_weighted(self) -> Self | None:
-        """The samples without weights, where that changes nothing but the scale: else None.
+        """Return the samples without weights, where that changes nothing but the scale.
 
-        Counts become copies; of importance weights that are all equal or 0 the samples with a positive weight stay.
+        Returns
+        -------
+        Dataset or None
+            Counts become copies. Of importance weights that are all equal or 0, the samples with a positive weight
+            stay. None for other weights.
+
+        Examples
+        --------
+        >>> from fieldfit.chains import Sequences
+        >>> data = Sequences([0, 2, 3], [0, 1, 2, 3], [0, 1, 2], None, [0, 1, 0], 3, 2)
+        >>> data.weighted([2, 0]).equally_weighted().n
+        1
         """
         if self.sample_weight is None or self.has_counts:
             return self.copies()
@@ -142,9 +213,27 @@ class Dataset(ABC):
         return self.subset(positive).unweighted()
 
     def draw(self, most: int, random: np.random.Generator) -> Self:
-        """At most ``most`` of the samples, each with the same probability, in order.
+        """Draw some of the samples at random, each with the same probability.
 
-        Of counts they are copies, without weights. Samples of weight 0 are never drawn.
+        Parameters
+        ----------
+        most : int
+            Number of samples at most.
+        random : numpy.random.Generator
+            Where the random numbers come from.
+
+        Returns
+        -------
+        Dataset
+            In order. Of counts they are copies, without weights. Samples of weight 0 are never drawn.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fieldfit.chains import Sequences
+        >>> data = Sequences([0, 2, 3], [0, 1, 2, 3], [0, 1, 2], None, [0, 1, 0], 3, 2)
+        >>> data.draw(1, np.random.default_rng(0)).n
+        1
         """
         weight = self.sample_weight
         if weight is not None and self.has_counts:

@@ -44,18 +44,31 @@ class Sequences(Dataset):
 
     Parameters
     ----------
-    offsets
-        (n_sequences + 1,) int64: the tokens of sentence s are offsets[s]..offsets[s + 1].
-    indptr
-        (n_tokens + 1,) int64: the features of token i are the entries indptr[i]..indptr[i + 1].
-    indices
-        (n_entries,) int32 feature codes below ``n_features``.
-    values
-        (n_entries,) float64, finite, or None where every value is one.
-    labels
-        (n_tokens,) int32 label codes below ``n_labels``; −1 is unknown or not given.
-    sample_weight, weight_kind
-        (n_sequences,) or None: weights of whole sentences, with the meaning that they have in a `Table`.
+    offsets : ndarray of int64, shape (n_sequences + 1,)
+        The tokens of sentence s are offsets[s]..offsets[s + 1].
+    indptr : ndarray of int64, shape (n_tokens + 1,)
+        The features of token i are the entries indptr[i]..indptr[i + 1].
+    indices : ndarray of int32, shape (n_entries,)
+        Codes of features below ``n_features``.
+    values : ndarray of shape (n_entries,), or None
+        Finite values of the features. None: every value is 1.
+    labels : ndarray of int32, shape (n_tokens,)
+        Codes of labels below ``n_labels``; −1 is unknown or not given.
+    n_features, n_labels : int
+        Numbers of features and of labels.
+    sample_weight : ndarray of shape (n_sequences,), or None, default: None
+        Weights of whole sentences.
+    weight_kind : {"importance", "counts"}, default: "importance"
+        What the weights are.
+    groups : array_like of shape (n_sequences,), or None, default: None
+        Groups of sentences that may depend on each other.
+
+    Examples
+    --------
+    >>> from fieldfit.chains import Sequences
+    >>> data = Sequences([0, 2, 3], [0, 1, 2, 3], [0, 1, 2], None, [0, 1, 0], 3, 2)
+    >>> data.n_sequences, data.n_tokens
+    (2, 3)
     """
 
     offsets: IntArray
@@ -123,12 +136,49 @@ class Sequences(Dataset):
         return self.n_sequences
 
     def locate(self, token: int) -> tuple[int, int]:
-        """The sentence of a global token index and its place in it, both counted from 0."""
+        """Find the sentence of a token.
+
+        Parameters
+        ----------
+        token : int
+            Its number, counted over all sentences.
+
+        Returns
+        -------
+        tuple of int
+            The sentence, and the place of the token in it, both counted from 0.
+
+        Examples
+        --------
+        >>> from fieldfit.chains import Sequences
+        >>> data = Sequences([0, 2, 3], [0, 1, 2, 3], [0, 1, 2], None, [0, 1, 0], 3, 2)
+        >>> data.locate(2)
+        (1, 0)
+        """
         sentence = int(np.searchsorted(self.offsets, token, side="right")) - 1
         return sentence, token - int(self.offsets[sentence])
 
     def weighted(self, sample_weight: ArrayLike | None, weight_kind: str = "importance") -> Sequences:
-        """The same sentences with these weights; None leaves those that they have."""
+        """Return the same sentences with other weights.
+
+        Parameters
+        ----------
+        sample_weight : array_like of shape (n_sequences,), or None
+            The weights. None: those that the sentences have.
+        weight_kind : {"importance", "counts"}, default: "importance"
+            What the weights are.
+
+        Returns
+        -------
+        Sequences
+
+        Examples
+        --------
+        >>> from fieldfit.chains import Sequences
+        >>> data = Sequences([0, 2, 3], [0, 1, 2, 3], [0, 1, 2], None, [0, 1, 0], 3, 2)
+        >>> data.weighted([2, 1]).total_weight
+        3.0
+        """
         if sample_weight is None:
             return self
         return replace(self, sample_weight=np.asarray(sample_weight), weight_kind=weight_kind)

@@ -53,7 +53,25 @@ class Template:
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """What to compute for each token: state templates, label-pair templates, and whether there are transitions."""
+    r"""What to compute for each token.
+
+    Parameters
+    ----------
+    name : str
+        Its name in messages.
+    states : tuple of Template
+        Templates of features of a label.
+    pairs : tuple of Template, default: ()
+        Templates of features of two adjacent labels.
+    transitions : bool, default: True
+        Whether each pair of adjacent labels has a weight of its own.
+
+    Examples
+    --------
+    >>> from fieldfit.chains import parse_templates
+    >>> parse_templates("U00:%x[0,0]\nU01:%x[-1,1]").columns
+    (0, 1)
+    """
 
     name: str
     states: tuple[Template, ...]
@@ -81,18 +99,68 @@ class FeatureSpec:
         return any(cell.derivation == "stop" for template in self.templates for cell in template.cells)
 
     def to_text(self) -> str:
-        """The templates as `parse_templates` reads them."""
+        r"""Return the templates as `parse_templates` reads them.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> from fieldfit.chains import parse_templates
+        >>> parse_templates("U00:%x[0,0]\nB").to_text()
+        'U00:%x[0,0]\nB\n'
+        """
         lines = [str(template) for template in self.templates]
         return "\n".join(lines + ["B"] * self.transitions) + "\n"
 
 
 def read_templates(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> FeatureSpec:
-    """Read a CRF++ template file."""
+    r"""Read a template file in CRF++'s format.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    encoding : str, default: "utf-8"
+        Its encoding.
+
+    Returns
+    -------
+    FeatureSpec
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fieldfit.chains import read_templates
+    >>> size = Path("template").write_text("U00:%x[0,0]\nB\n")
+    >>> len(read_templates("template").states)
+    1
+    """
     return parse_templates(read_text(path, encoding), source=str(path))
 
 
 def parse_templates(text: str, *, source: str = "templates") -> FeatureSpec:
-    """Read CRF++ templates from text; a line that is not one is refused with its number."""
+    r"""Read feature templates in CRF++'s format.
+
+    Parameters
+    ----------
+    text : str
+        A template on each line: U for features of a label, B for features of two adjacent labels, # for a remark.
+    source : str, default: "templates"
+        Name of the text in error messages.
+
+    Returns
+    -------
+    FeatureSpec
+
+    Examples
+    --------
+    >>> from fieldfit.chains import parse_templates
+    >>> spec = parse_templates("U00:%x[-1,0]/%x[0,0]\nB")
+    >>> spec.reach, spec.transitions
+    (1, True)
+    """
     states: dict[Template, None] = {}
     pairs: dict[Template, None] = {}
     transitions = False

@@ -264,7 +264,29 @@ class Problem(ABC):
 
 @dataclass(frozen=True)
 class Draws:
-    """Samples from a model and how they were made. ``np.asarray(draws)`` gives the values."""
+    """Samples from a model and how they were made. ``np.asarray(draws)`` gives the values.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n, m)
+        The samples, in the states' own values.
+    codes : ndarray of int32, shape (n, m)
+        The samples as codes of states.
+    method : str
+        "exact" or "gibbs".
+    burn_in : int, default: 0
+        Gibbs sweeps before the first use of each draw.
+    note : str, default: ""
+        A sentence on how the draws were made.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fieldfit as ff
+    >>> draws = ff.BoltzmannMachine(3).sample([1.0, -1.0, 0.5], 10)
+    >>> np.asarray(draws).shape, draws.method
+    ((10, 3), 'exact')
+    """
 
     values: Array  # (n, m), in the states' own values
     codes: NDArray[np.int32]  # (n, m)
@@ -306,6 +328,7 @@ QUESTIONS = frozenset(
         "located_scores",
         "mean_groups",
         "outline",
+        "possible_states",
         "read_file",
         "read_piece",
         "refuse_constant",

@@ -13,7 +13,34 @@ if TYPE_CHECKING:
 
 
 class Segments:
-    """The selected windows of one family: sequence, first token and width of each."""
+    """The selected windows of one family. `fieldfit.chains.selected_windows` returns them.
+
+    Parameters
+    ----------
+    offsets : ndarray of shape (n_sequences + 1,)
+        The tokens of each sequence.
+    family : Windows
+        The drawn family.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+        The sequence of each window.
+    first : ndarray of int
+        Its first token, counted over all sequences.
+    width : ndarray of int
+        Its number of tokens.
+    has_left, has_right : ndarray of bool
+        Whether a label stands beside it.
+
+    Examples
+    --------
+    >>> from fieldfit import chains
+    >>> data = chains.Sequences([0, 2, 3], [0, 1, 2, 3], [0, 1, 2], None, [0, 1, 0], 3, 2)
+    >>> (windows,) = chains.selected_windows(data, "PL1")
+    >>> windows.first.tolist(), windows.has_left.tolist()
+    ([0, 1, 2], [False, True, False])
+    """
 
     def __init__(self, offsets: IntArray, family: Windows) -> None:
         lengths = np.diff(offsets)

@@ -35,6 +35,16 @@ class Couplings:
         Whether the numbers have a sign. Norms have none.
     directed : bool, default: False
         Whether row and column are the label before and the label after.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fieldfit as ff
+    >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
+    >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+    >>> fit.model.coupling_matrix(fit.theta).values.round(2)
+    array([[0.  , 1.79],
+           [1.79, 0.  ]])
     """
 
     names: tuple[str, ...]

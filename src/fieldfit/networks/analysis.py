@@ -37,6 +37,15 @@ class Analysis:
         A row for each pair: `edge_intervals`, and with a bootstrap the columns of `Bootstrap.edges`.
     nodes : DataFrame
         A row for each variable: mean, threshold, centrality (with intervals after a bootstrap), predictability.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import networks
+    >>> x = np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], [40, 40, 10, 10], axis=0)
+    >>> analysis = networks.analyse(x)
+    >>> analysis.nodes["strength"].round(2).to_dict()
+    {'x0': 2.73, 'x1': 2.73}
     """
 
     answers: Responses
@@ -50,6 +59,14 @@ class Analysis:
         Returns
         -------
         str
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fieldfit import networks
+        >>> x = np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], [40, 40, 10, 10], axis=0)
+        >>> print(networks.analyse(x).summary().splitlines()[1])
+        1 of 1 pairs have an edge (0 negative); global strength 2.73.
         """
         network, edges = self.network, self.network.edges()
         used = int(self.answers.whole.sum())

@@ -33,6 +33,15 @@ class Bootstrap:
         Their debiased couplings; NaN where a bootstrap sample does not determine them.
     standard_errors : ndarray of shape (m, m)
         Sandwich errors of the debiased couplings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import networks
+    >>> x = np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], [40, 40, 10, 10], axis=0)
+    >>> drawn = networks.bootstrap(x, resamples=20)
+    >>> drawn.couplings.shape
+    (20, 2, 2)
     """
 
     network: Network
@@ -54,6 +63,16 @@ class Bootstrap:
             ``weight``, the ``lower`` and ``upper`` percentiles, ``included``: the share of networks with this edge,
             ``se`` and ``bootstrap_se``: the sandwich error of the debiased coupling, and its standard deviation over
             bootstrap samples.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fieldfit import networks
+        >>> x = np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], [40, 40, 10, 10], axis=0)
+        >>> drawn = networks.bootstrap(x, resamples=20)
+        >>> drawn.edges()[["from", "to", "included"]]
+          from  to  included
+        0   x0  x1       1.0
         """
         import pandas
 
@@ -87,6 +106,17 @@ class Bootstrap:
         -------
         DataFrame
             For each measure of `centrality` three columns: the estimate, ``…_lower`` and ``…_upper``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fieldfit import networks
+        >>> x = np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], [40, 40, 10, 10], axis=0)
+        >>> drawn = networks.bootstrap(x, resamples=20)
+        >>> drawn.centrality()["strength"].round(2)
+        x0    2.73
+        x1    2.73
+        Name: strength, dtype: float64
         """
         import pandas
 

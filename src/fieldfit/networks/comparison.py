@@ -38,6 +38,18 @@ class Comparison:
         Differences (first − second) of the couplings of permuted groups.
     strengths : ndarray of shape (permutations,)
         Differences of the global strengths of permuted groups.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from fieldfit import networks
+    >>> x = pd.DataFrame(np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], [40, 40, 10, 10], axis=0), columns=["a", "b"])
+    >>> y = pd.DataFrame(np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], 25, axis=0), columns=["a", "b"])
+    >>> both = pd.concat([x.assign(school="north"), y.assign(school="south")])
+    >>> comparison = networks.compare_groups(both, by="school", permutations=19)
+    >>> comparison.groups, comparison.structure_p
+    (('north', 'south'), 0.05)
     """
 
     groups: tuple[str, str]
@@ -69,6 +81,20 @@ class Comparison:
         DataFrame
             Rows ``global strength`` (the statistic is the difference of Σ|w|, first − second) and ``structure`` (the
             largest abs(difference) of a coupling), columns ``statistic`` and ``p``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> from fieldfit import networks
+        >>> x = pd.DataFrame(np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], [40, 40, 10, 10], axis=0), columns=["a", "b"])
+        >>> y = pd.DataFrame(np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], 25, axis=0), columns=["a", "b"])
+        >>> both = pd.concat([x.assign(school="north"), y.assign(school="south")])
+        >>> comparison = networks.compare_groups(both, by="school", permutations=19)
+        >>> comparison.tests()["p"]
+        global strength    0.05
+        structure          0.05
+        Name: p, dtype: float64
         """
         import pandas
 
@@ -89,6 +115,19 @@ class Comparison:
         DataFrame
             Columns ``from``, ``to``, the weight in each group, ``difference``, ``p``, and ``q`` after Benjamini and
             Hochberg.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> from fieldfit import networks
+        >>> x = pd.DataFrame(np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], [40, 40, 10, 10], axis=0), columns=["a", "b"])
+        >>> y = pd.DataFrame(np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], 25, axis=0), columns=["a", "b"])
+        >>> both = pd.concat([x.assign(school="north"), y.assign(school="south")])
+        >>> comparison = networks.compare_groups(both, by="school", permutations=19)
+        >>> comparison.edges()[["from", "to", "p"]]
+          from to     p
+        0    a  b  0.05
         """
         import pandas
 

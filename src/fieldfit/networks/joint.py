@@ -34,7 +34,30 @@ _TOLERANCE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class JointPath:
-    """The path: λ, couplings and thresholds θ (L, r), log pseudo-likelihoods, criteria, and rows that were too wide."""
+    """The path of penalties of `joint_network`.
+
+    Parameters
+    ----------
+    lambdas : ndarray of shape (L,)
+        The λ, which fall.
+    thetas : ndarray of shape (L, r)
+        Couplings, then thresholds.
+    log_likelihood : ndarray of shape (L,)
+        Log pseudo-likelihoods.
+    ebic : ndarray of shape (L,)
+        Values of the criterion.
+    dropped_rows : ndarray of int
+        Rows with more missing values than exact sums allow.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import networks
+    >>> x = np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], [40, 40, 10, 10], axis=0)
+    >>> network, path = networks.joint_network(x)
+    >>> path.thetas.shape == (len(path.lambdas), 3)
+    True
+    """
 
     lambdas: FloatArray
     thetas: FloatArray

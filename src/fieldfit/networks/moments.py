@@ -46,6 +46,15 @@ class Moments:
         Number of rows of the data.
     elsewhere : ndarray of shape (m,)
         Means of the network in chains that start from random states, not from the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import networks
+    >>> x = (np.random.default_rng(0).random((300, 3)) < 0.5).astype(int)
+    >>> moments = networks.compare_moments(x, networks.nodewise_network(x), draws=2000)
+    >>> moments.means.shape, moments.drift < 0.1
+    ((2, 3), True)
     """
 
     means: FloatArray
@@ -74,6 +83,15 @@ class Moments:
         Returns
         -------
         Figure
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fieldfit import networks
+        >>> x = (np.random.default_rng(0).random((300, 3)) < 0.5).astype(int)
+        >>> moments = networks.compare_moments(x, networks.nodewise_network(x), draws=2000)
+        >>> len(moments.draw().axes)
+        3
         """
         return draw_moments(self.means, self.correlations, self.triplets, self.runs_away)
 

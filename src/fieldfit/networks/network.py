@@ -82,6 +82,17 @@ class Network:
         Returns
         -------
         DataFrame
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fieldfit import networks
+        >>> w = np.array([[0, 1.5, 0], [1.5, 0, -0.5], [0, -0.5, 0]])
+        >>> network = networks.Network(("sad", "tired", "calm"), w, np.zeros(3), 100, "by hand")
+        >>> network.edges()
+            from     to  weight
+        0    sad  tired     1.5
+        1  tired   calm    -0.5
         """
         import pandas
 
@@ -102,6 +113,18 @@ class Network:
         Returns
         -------
         DataFrame
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fieldfit import networks
+        >>> w = np.array([[0, 1.5, 0], [1.5, 0, -0.5], [0, -0.5, 0]])
+        >>> network = networks.Network(("sad", "tired", "calm"), w, np.zeros(3), 100, "by hand")
+        >>> network.matrix()
+               sad  tired  calm
+        sad    0.0    1.5   0.0
+        tired  1.5    0.0  -0.5
+        calm   0.0   -0.5   0.0
         """
         import pandas
 
@@ -113,6 +136,15 @@ class Network:
         Returns
         -------
         networkx.Graph
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fieldfit import networks
+        >>> w = np.array([[0, 1.5, 0], [1.5, 0, -0.5], [0, -0.5, 0]])
+        >>> network = networks.Network(("sad", "tired", "calm"), w, np.zeros(3), 100, "by hand")
+        >>> network.to_networkx().edges["tired", "calm"]
+        {'weight': -0.5, 'distance': 2.0}
         """
         import networkx
 

@@ -37,6 +37,14 @@ class Responses:
         The two values of each column, as they were in the table.
     groups : ndarray of str, shape (n,), or None
         The group of each row.
+
+    Examples
+    --------
+    >>> from fieldfit import networks
+    >>> rows = [["no", 0, "a"], ["yes", 1, "a"], ["yes", 0, "b"], ["no", 1, "b"]] * 3
+    >>> answers = networks.read_responses(rows, by="x2")
+    >>> answers.n, answers.m, answers.groups[:3].tolist()
+    (12, 2, ['a', 'a', 'b'])
     """
 
     names: tuple[str, ...]
@@ -74,18 +82,63 @@ class Responses:
         return np.bincount(inverse, minlength=len(rows))
 
     def subset(self, rows: BoolArray | IntArray) -> Responses:
-        """The same columns in some of the rows."""
+        """Return the same columns in some of the rows.
+
+        Parameters
+        ----------
+        rows : ndarray of bool, shape (n,), or of int
+            A mask, or the numbers of the rows.
+
+        Returns
+        -------
+        Responses
+
+        Examples
+        --------
+        >>> from fieldfit import networks
+        >>> rows = [["no", 0, "a"], ["yes", 1, "a"], ["yes", 0, "b"], ["no", 1, "b"]] * 3
+        >>> answers = networks.read_responses(rows, by="x2")
+        >>> answers.subset(answers.groups == "a").n
+        6
+        """
         groups = None if self.groups is None else self.groups[rows]
         return replace(self, codes=self.codes[rows], groups=groups)
 
     def by_group(self) -> dict[str, Responses]:
-        """The rows of each group, groups in sorted order."""
+        """Return the rows of each group.
+
+        Returns
+        -------
+        dict of Responses
+            By the label of the group, in sorted order.
+
+        Examples
+        --------
+        >>> from fieldfit import networks
+        >>> rows = [["no", 0, "a"], ["yes", 1, "a"], ["yes", 0, "b"], ["no", 1, "b"]] * 3
+        >>> answers = networks.read_responses(rows, by="x2")
+        >>> {label: part.n for label, part in answers.by_group().items()}
+        {'a': 6, 'b': 6}
+        """
         if self.groups is None:
             raise DataError("The table has no groups. Read it with by=, the name of the column with the groups.")
         return {label: self.subset(self.groups == label) for label in np.unique(self.groups).tolist()}
 
     def table(self) -> Table:
-        """The answers as samples of `fieldfit.BoltzmannMachine`."""
+        """Return the answers as samples of a `fieldfit.BoltzmannMachine`.
+
+        Returns
+        -------
+        Table
+
+        Examples
+        --------
+        >>> from fieldfit import networks
+        >>> rows = [["no", 0, "a"], ["yes", 1, "a"], ["yes", 0, "b"], ["no", 1, "b"]] * 3
+        >>> answers = networks.read_responses(rows, by="x2")
+        >>> answers.table().states
+        ((0, 1), (0, 1))
+        """
         return Table(np.ascontiguousarray(self.codes, dtype=np.int32), self.names, ((0, 1),) * self.m)
 
 

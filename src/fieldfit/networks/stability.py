@@ -42,6 +42,15 @@ class StabilitySelection:
         How many of the λ are used: as many as the bound on false edges allows.
     threshold : float
         π.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import networks
+    >>> x = np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], [40, 40, 10, 10], axis=0)
+    >>> selection = networks.stability_selection(x, pairs=10)
+    >>> selection.probabilities.shape
+    (2, 2)
     """
 
     names: tuple[str, ...]
@@ -61,6 +70,16 @@ class StabilitySelection:
         Returns
         -------
         DataFrame
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fieldfit import networks
+        >>> x = np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], [40, 40, 10, 10], axis=0)
+        >>> selection = networks.stability_selection(x, pairs=10)
+        >>> selection.edges()
+          from  to  probability  stable
+        0   x0  x1         0.45   False
         """
         import pandas
 

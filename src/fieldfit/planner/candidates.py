@@ -43,7 +43,48 @@ class Origin(Enum):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A policy: what a whole fit with it costs, and its variance (relative to the plan's reference)."""
+    """A policy of a plan: what a whole fit with it costs, and its variance.
+
+    Parameters
+    ----------
+    policy : str
+        The policy as text.
+    cost : float
+        Cost of a fit in the unit of the budget, without the pilot.
+    seconds, flops, operations : float
+        Cost of a fit in seconds, in the paper's FLOPs and in operations of the kernels.
+    evaluations : float
+        Evaluations of the objective in a fit, with everything that the optimiser does counted in them.
+    variance : float
+        Variance relative to the reference of the plan.
+    error : float
+        Relative standard error of the variance, from the samples of the pilot.
+    affordable : bool
+        Whether the budget allows it.
+    origin : Origin
+        Why it is among the candidates; `why` has it as text.
+    samples : float, default: inf
+        About how many samples the fit uses.
+    n_terms : int, default: 1
+        Number of terms of the policy.
+    n_numbers : int, default: 0
+        How many λ and β other than 1 its text has.
+    on_frontier : bool, default: False
+        Whether no candidate that costs less is as accurate.
+    second_stage : str, default: ""
+        What the second stage of a refined estimator does, as a sentence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fieldfit as ff
+    >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
+    >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+    >>> plan = ff.plan(fit.model, x)
+    >>> candidate = next(known for known in plan.candidates if known.policy == "FL")
+    >>> candidate.affordable, candidate.why
+    (True, 'everything selected')
+    """
 
     policy: str
     cost: float  # in the budget's unit, without the pilot

@@ -10,9 +10,29 @@ from fieldfit.types import DataError, FileFormatError, FloatArray, IntArray
 
 
 def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
-    """A symmetric matrix (length, length) of distances from a CSV file of column, column, distance; NaN where unknown.
+    r"""Read distances of pairs of columns from a CSV file of column, column, distance.
 
-    Columns count from 0. The first line may have names.
+    Parameters
+    ----------
+    path : str or path
+        The file. Columns count from 0. The first line may have names.
+    length : int
+        Number of columns of the alignment.
+
+    Returns
+    -------
+    ndarray of shape (length, length)
+        Symmetric, NaN where unknown.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fieldfit import proteins
+    >>> size = Path("distances.csv").write_text("i,j,distance\n0,2,5.5\n")
+    >>> proteins.read_distances("distances.csv", 3)
+    array([[nan, nan, 5.5],
+           [nan, nan, nan],
+           [5.5, nan, nan]])
     """
     from fieldfit.data.textfile import read_text
 
@@ -71,6 +91,16 @@ def contact_precision(
     -------
     dict
         The precision for each share.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import proteins
+    >>> edges = np.array([[0, 6], [0, 7], [1, 7]])
+    >>> distances = np.full((8, 8), 20.0)
+    >>> distances[0, 7] = distances[7, 0] = 5.0
+    >>> proteins.contact_precision(np.array([0.1, 0.9, 0.5]), edges, distances, shares=(0.125, 0.25))
+    {0.125: 1.0, 0.25: 0.5}
     """
     between = distances[edges[:, 0], edges[:, 1]]
     counted = (np.abs(edges[:, 1] - edges[:, 0]) >= separation) & np.isfinite(between)

@@ -9,9 +9,26 @@ from fieldfit.types import FloatArray, IntArray
 
 
 def zero_sum(couplings: FloatArray) -> FloatArray:
-    """Couplings (pairs, q, q) in the gauge in which the rows and the columns of each table sum to 0.
+    """Shift couplings to the gauge in which the rows and the columns of each table sum to 0.
 
     The probabilities do not change if the row and column means go to the fields: J − J(a, ·) − J(·, b) + J(·, ·).
+
+    Parameters
+    ----------
+    couplings : ndarray of shape (pairs, q, q)
+        Couplings in any gauge.
+
+    Returns
+    -------
+    ndarray of shape (pairs, q, q)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import proteins
+    >>> proteins.zero_sum(np.array([[[2.0, 0.0], [0.0, 0.0]]]))
+    array([[[ 0.5, -0.5],
+            [-0.5,  0.5]]])
     """
     rows, columns = couplings.mean(axis=2, keepdims=True), couplings.mean(axis=1, keepdims=True)
     centred: FloatArray = couplings - rows - columns + couplings.mean(axis=(1, 2), keepdims=True)
@@ -19,7 +36,26 @@ def zero_sum(couplings: FloatArray) -> FloatArray:
 
 
 def frobenius_norms(couplings: FloatArray, leave_out: int | None = 0) -> FloatArray:
-    """Norms (pairs,) of the couplings in the zero-sum gauge; the state ``leave_out`` (the gap) does not count."""
+    """Compute the Frobenius norm of the couplings of each pair in the zero-sum gauge.
+
+    Parameters
+    ----------
+    couplings : ndarray of shape (pairs, q, q)
+        Couplings in any gauge.
+    leave_out : int or None, default: 0
+        A state that does not count. By default the gap, which is the first letter. None: all states count.
+
+    Returns
+    -------
+    ndarray of shape (pairs,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import proteins
+    >>> proteins.frobenius_norms(np.array([[[2.0, 0.0], [0.0, 0.0]]]), leave_out=None)
+    array([1.])
+    """
     centred = zero_sum(couplings)
     if leave_out is not None:
         kept = np.arange(couplings.shape[1]) != leave_out
@@ -29,9 +65,28 @@ def frobenius_norms(couplings: FloatArray, leave_out: int | None = 0) -> FloatAr
 
 
 def average_product_correction(scores: FloatArray, edges: IntArray, length: int) -> FloatArray:
-    """Scores (pairs,) less what the means of their two columns explain: s_jk − s_j s_k / s (Dunn et al. 2008).
+    """Subtract from each score what the means of its two columns explain: s_jk − s_j s_k / s (Dunn et al. 2008).
 
-    ``edges`` (pairs, 2) are all pairs of ``length`` columns.
+    Parameters
+    ----------
+    scores : ndarray of shape (pairs,)
+        Scores of all pairs of columns.
+    edges : ndarray of shape (pairs, 2)
+        The columns of each pair.
+    length : int
+        Number of columns.
+
+    Returns
+    -------
+    ndarray of shape (pairs,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import proteins
+    >>> edges = np.array([[0, 1], [0, 2], [1, 2]])
+    >>> proteins.average_product_correction(np.array([3.0, 1.0, 1.0]), edges, 3).round(2)
+    array([ 0.6, -0.2, -0.2])
     """
     matrix = np.zeros((length, length))
     matrix[edges[:, 0], edges[:, 1]] = matrix[edges[:, 1], edges[:, 0]] = scores
@@ -46,7 +101,34 @@ def average_product_correction(scores: FloatArray, edges: IntArray, length: int)
 def mutual_information(
     codes: NDArray[np.uint8], letters: int, edges: IntArray, weights: FloatArray | None = None, pseudo: float = 0.5
 ) -> FloatArray:
-    """Mutual information (pairs,) of pairs of columns, the usual baseline; ``pseudo`` counts for each pair of letters."""
+    """Compute the mutual information of pairs of columns, the usual baseline for contacts.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n, L)
+        The sequences as codes.
+    letters : int
+        Number of letters of the alphabet.
+    edges : ndarray of shape (pairs, 2)
+        The pairs of columns.
+    weights : ndarray of shape (n,) or None, default: None
+        Weights of the sequences. None: 1.
+    pseudo : float, default: 0.5
+        Added to the count of each pair of letters.
+
+    Returns
+    -------
+    ndarray of shape (pairs,)
+        In nats.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import proteins
+    >>> codes = np.repeat([[0, 0], [1, 1]], 50, axis=0).astype(np.uint8)
+    >>> proteins.mutual_information(codes, 2, np.array([[0, 1]])).round(2)
+    array([0.64])
+    """
     n = len(codes)
     weight = np.ones(n) if weights is None else weights
     result = np.empty(len(edges))

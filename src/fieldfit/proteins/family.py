@@ -55,6 +55,18 @@ def fit_family(
     Returns
     -------
     FamilyFit
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import proteins
+    >>> random = np.random.default_rng(0)
+    >>> codes = random.integers(1, 5, (200, 4)).astype(np.uint8)
+    >>> codes[:150, 3] = codes[:150, 0]
+    >>> family = proteins.Alignment(tuple(f"s{i}" for i in range(200)), codes, "-ACGU", np.arange(4))
+    >>> fitted = proteins.fit_family(family, identity=None, penalty="ccmpred")
+    >>> fitted.fit.converged
+    True
     """
     length, letters = alignment.length, alignment.alphabet
     chosen = as_penalty(penalty)
@@ -81,7 +93,33 @@ def fit_family(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FamilyFit:
-    """A fitted family. ``fit`` has everything that any fit has, standard errors of single couplings included."""
+    """A family and its fitted Potts model. `fit_family` returns it.
+
+    Attributes
+    ----------
+    alignment : Alignment
+        The sequences.
+    weights : ndarray of shape (n,)
+        Weights of the sequences.
+    penalty : Penalty
+        The penalty.
+    fit : Fit
+        The fit, with everything that any fit has, such as standard errors of single couplings.
+    identity : float or None
+        Share of equal columns from which on two sequences were neighbours. None: all weights are 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import proteins
+    >>> random = np.random.default_rng(0)
+    >>> codes = random.integers(1, 5, (200, 4)).astype(np.uint8)
+    >>> codes[:150, 3] = codes[:150, 0]
+    >>> family = proteins.Alignment(tuple(f"s{i}" for i in range(200)), codes, "-ACGU", np.arange(4))
+    >>> fitted = proteins.fit_family(family, identity=None, penalty="ccmpred")
+    >>> fitted.fit
+    <Fit: potts by PL1, 200 samples, 170 parameters, converged>
+    """
 
     alignment: Alignment
     weights: FloatArray
@@ -127,6 +165,20 @@ class FamilyFit:
         DataFrame
             Columns ``i`` and ``j`` (places in the alignment), ``column_i`` and ``column_j`` (columns of the file), ``norm``
             (Frobenius norm in the zero-sum gauge) and ``score`` (after the average product correction).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fieldfit import proteins
+        >>> random = np.random.default_rng(0)
+        >>> codes = random.integers(1, 5, (200, 4)).astype(np.uint8)
+        >>> codes[:150, 3] = codes[:150, 0]
+        >>> family = proteins.Alignment(tuple(f"s{i}" for i in range(200)), codes, "-ACGU", np.arange(4))
+        >>> fitted = proteins.fit_family(family, identity=None, penalty="ccmpred")
+        >>> fitted.scores()[["i", "j", "score"]].head(2).round(2)
+           i  j  score
+        0  0  3   1.47
+        1  1  2   0.18
         """
         import pandas
 
@@ -214,6 +266,21 @@ class FamilyFit:
         DataFrame
             Columns ``column``, ``from``, ``to`` and ``delta``: log p(mutant) − log p(sequence), negative where the model
             finds the substitution harmful. Substitutions by gaps and columns with gaps are left out.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fieldfit import proteins
+        >>> random = np.random.default_rng(0)
+        >>> codes = random.integers(1, 5, (200, 4)).astype(np.uint8)
+        >>> codes[:150, 3] = codes[:150, 0]
+        >>> family = proteins.Alignment(tuple(f"s{i}" for i in range(200)), codes, "-ACGU", np.arange(4))
+        >>> fitted = proteins.fit_family(family, identity=None, penalty="ccmpred")
+        >>> fitted.mutations("s0").head(3).round(1)
+           column from to  delta
+        0       0    U  A   -2.0
+        1       0    U  C   -1.6
+        2       0    U  G   -1.3
         """
         import pandas
 
@@ -259,6 +326,19 @@ class FamilyFit:
         ----------
         path : str or path
             The file.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fieldfit import proteins
+        >>> random = np.random.default_rng(0)
+        >>> codes = random.integers(1, 5, (200, 4)).astype(np.uint8)
+        >>> codes[:150, 3] = codes[:150, 0]
+        >>> family = proteins.Alignment(tuple(f"s{i}" for i in range(200)), codes, "-ACGU", np.arange(4))
+        >>> fitted = proteins.fit_family(family, identity=None, penalty="ccmpred")
+        >>> fitted.to_plmc("family.params")
+        >>> proteins.read_plmc("family.params").couplings.shape
+        (6, 5, 5)
         """
         alignment, q = self.alignment, self.model.q
         columns = np.ascontiguousarray(alignment.codes.T)

@@ -20,7 +20,44 @@ from fieldfit.types import FileAccessError, FileFormatError, FloatArray, IntArra
 
 @dataclass(frozen=True, eq=False)
 class PlmcParameters:
-    """What the file holds. Pairs are in row-major order, as the edges of a complete Potts model."""
+    """The content of plmc's parameter file. Pairs are in row-major order, as the edges of a complete Potts model.
+
+    Parameters
+    ----------
+    alphabet : str
+        The letters, the gap first.
+    target : str
+        The target sequence.
+    numbering : ndarray of shape (L,)
+        Numbers of the columns in the target sequence.
+    weights : ndarray of shape (sequences,)
+        1 / neighbours of each sequence; 0 for skipped ones.
+    frequencies : ndarray of shape (L, q)
+        Frequencies of the letters.
+    fields : ndarray of shape (L, q)
+        Fields.
+    pair_frequencies : ndarray of shape (pairs, q, q)
+        Frequencies of pairs of letters.
+    couplings : ndarray of shape (pairs, q, q)
+        Couplings.
+    skipped : int, default: 0
+        Number of sequences that were left out.
+    iterations : int, default: 0
+        Number of iterations of the fit.
+    divergence : float, default: 0.2
+        Sequences that differ in less than this share of the columns are neighbours.
+    lambda_fields, lambda_couplings, lambda_groups : float, default: 0.0
+        Strengths of the penalties.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import proteins
+    >>> tables, pair = np.zeros((2, 2)), np.zeros((1, 2, 2))
+    >>> parameters = proteins.PlmcParameters("-A", "AA", np.arange(2), np.ones(3), tables, tables, pair, pair)
+    >>> parameters.theta.shape
+    (8,)
+    """
 
     alphabet: str
     target: str
@@ -44,7 +81,25 @@ class PlmcParameters:
 
 
 def write_plmc(path: str | os.PathLike[str], parameters: PlmcParameters) -> None:
-    """Write plmc's parameter file."""
+    """Write plmc's parameter file.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    parameters : PlmcParameters
+        Its content. Tables are written in single precision.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import proteins
+    >>> tables, pair = np.zeros((2, 2)), np.zeros((1, 2, 2))
+    >>> parameters = proteins.PlmcParameters("-A", "AA", np.arange(2), np.ones(3), tables, tables, pair, pair)
+    >>> proteins.write_plmc("family.params", parameters)
+    >>> proteins.read_plmc("family.params").target
+    'AA'
+    """
     p = parameters
     length, q = p.fields.shape
     kept = p.weights[p.weights > 0]
@@ -63,7 +118,27 @@ def write_plmc(path: str | os.PathLike[str], parameters: PlmcParameters) -> None
 
 
 def read_plmc(path: str | os.PathLike[str]) -> PlmcParameters:
-    """Read plmc's parameter file."""
+    """Read plmc's parameter file.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    PlmcParameters
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import proteins
+    >>> tables, pair = np.zeros((2, 2)), np.zeros((1, 2, 2))
+    >>> parameters = proteins.PlmcParameters("-A", "AA", np.arange(2), np.ones(3), tables, tables, pair, pair)
+    >>> proteins.write_plmc("family.params", parameters)
+    >>> proteins.read_plmc("family.params").target
+    'AA'
+    """
     shown = os.fspath(path)
     try:
         data = Path(path).read_bytes()

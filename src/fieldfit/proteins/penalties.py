@@ -21,7 +21,28 @@ from fieldfit.types import FloatArray, ModelError
 
 @dataclass(frozen=True)
 class Penalty:
-    """λ of fields and couplings: constants, and for couplings a factor of (q − 1)(L − 1) or of (L − 1)."""
+    """Strengths λ_h of fields and λ_J of couplings.
+
+    λ_J is the sum of a constant, a number for each further column (L − 1), and one for each further column and letter
+    ((L − 1)(q − 1)).
+
+    Parameters
+    ----------
+    fields : float, default: 0.01
+        λ_h.
+    couplings : float, default: 0.0
+        The constant in λ_J.
+    for_each_column : float, default: 0.0
+        Factor of L − 1 in λ_J.
+    for_each_column_and_letter : float, default: 0.0
+        Factor of (L − 1)(q − 1) in λ_J.
+
+    Examples
+    --------
+    >>> from fieldfit import proteins
+    >>> proteins.PENALTIES["ccmpred"] == proteins.Penalty(fields=0.01, for_each_column=0.2)
+    True
+    """
 
     fields: float = 0.01
     couplings: float = 0.0
@@ -29,7 +50,26 @@ class Penalty:
     for_each_column_and_letter: float = 0.0
 
     def strengths(self, length: int, letters: int) -> tuple[float, float]:
-        """(λ_h, λ_J) for this many columns and letters."""
+        """Compute (λ_h, λ_J) for a size of the alignment.
+
+        Parameters
+        ----------
+        length : int
+            Number of columns L.
+        letters : int
+            Number of letters q.
+
+        Returns
+        -------
+        tuple of float
+            λ_h and λ_J.
+
+        Examples
+        --------
+        >>> from fieldfit import proteins
+        >>> proteins.PENALTIES["ccmpred"].strengths(51, 21)
+        (0.01, 10.0)
+        """
         columns = length - 1
         couplings = self.couplings + self.for_each_column * columns
         couplings += self.for_each_column_and_letter * columns * (letters - 1)
@@ -38,7 +78,24 @@ class Penalty:
         return self.fields, couplings
 
     def variances(self, model: Potts) -> FloatArray:
-        """σ² of each parameter of a Potts model (r,)."""
+        """Compute σ² = 1 / (2λ) of each parameter of a Potts model.
+
+        Parameters
+        ----------
+        model : Potts
+            The model.
+
+        Returns
+        -------
+        ndarray of shape (r,)
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> from fieldfit import proteins
+        >>> proteins.PENALTIES["plmc"].variances(ff.Potts(2, 2))
+        array([5.e-03, 5.e-03, 5.e-03, 5.e-03, 5.e+01, 5.e+01, 5.e+01, 5.e+01])
+        """
         fields, couplings = self.strengths(model.m, model.q)
         sigma2 = np.full(model.n_parameters, 1.0 / (2.0 * couplings))
         sigma2[model.n_couplings :] = 1.0 / (2.0 * fields)

@@ -24,7 +24,25 @@ _SMALLEST, _SMALLEST_DRAWN = 1e-8, 0.02
 
 @dataclass(frozen=True)
 class SpecificationTest:
-    """J with its degrees of freedom and p-value; ``source`` says where V comes from."""
+    """Hansen's J. `Fit.specification_test` returns it.
+
+    Parameters
+    ----------
+    statistic : float
+        J.
+    degrees_of_freedom : int
+        Degrees of freedom of χ².
+    p_value : float
+        The p-value; NaN without degrees of freedom.
+    source : str
+        Where the covariance of the conditions comes from.
+
+    Examples
+    --------
+    >>> from fieldfit.refinement.specification import SpecificationTest
+    >>> print(SpecificationTest(3.2, 4, 0.525, "enumeration"))
+    Hansen's J 3.2 on 4 degrees of freedom, p = 0.525: no sign that the model is wrong
+    """
 
     statistic: float
     degrees_of_freedom: int
@@ -48,7 +66,18 @@ class SpecificationTest:
         return f"{text}: no sign that the model is wrong"
 
     def to_dict(self) -> Plain:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> from fieldfit.refinement.specification import SpecificationTest
+        >>> SpecificationTest(3.2, 4, 0.525, "enumeration").to_dict()["p_value"]
+        0.525
+        """
         return {
             "statistic": self.statistic,
             "degrees_of_freedom": self.degrees_of_freedom,

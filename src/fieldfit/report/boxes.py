@@ -26,7 +26,29 @@ _RIGHT = 0.85
 
 @dataclass(frozen=True)
 class SelectionBox:
-    """One policy: ``selected`` (components, samples), what each component costs, their names and lines below."""
+    """Which components of which samples a policy selects, for `draw_boxes`.
+
+    Parameters
+    ----------
+    title : str
+        The policy.
+    components : tuple of str
+        Names of the components.
+    selected : ndarray of bool, shape (components, samples)
+        The selection.
+    cost : ndarray of shape (components,)
+        What each component costs.
+    captions : tuple of str, default: ()
+        Lines below the box.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> box = plots.SelectionBox("PL1", ("x0 | rest", "x1 | rest"), np.ones((2, 5), dtype=bool), np.array([3.0, 3.0]))
+    >>> box.total
+    30.0
+    """
 
     title: str
     components: tuple[str, ...]

@@ -26,10 +26,28 @@ MARKS = ("o", "^", "s", "D", "v", "P")
 
 @dataclass(frozen=True)
 class Series:
-    """Points (x, y) with a name.
+    """One curve or cloud of points of a `Panel`.
 
-    ``kind`` is "line" for a curve, "points" for a cloud, "marks" for large marks, "circles" for black circles, "bar" for
-    a thin grey line between two points and "edge" for a black staircase through points from left to right.
+    Parameters
+    ----------
+    label : str
+        Its name in the legend.
+    x, y : ndarray
+        Coordinates of the points.
+    kind : str, default: "line"
+        "line" for a curve, "points" for a cloud, "marks" for large marks, "circles" for black circles, "bar" for a
+        thin grey line between two points and "edge" for a black staircase through points from left to right.
+    texts : tuple of str, default: ()
+        A text beside each point.
+    error : ndarray or None, default: None
+        Half the length of a bar through each circle.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> plots.Series("y = x²", np.arange(3.0), np.arange(3.0) ** 2).kind
+    'line'
     """
 
     label: str
@@ -42,7 +60,21 @@ class Series:
 
 @dataclass(frozen=True)
 class Level:
-    """A horizontal line with its name: the first of a panel is dashed, the second dotted."""
+    """A horizontal line of a `Panel` with its name. The first of a panel is dashed, the second dotted.
+
+    Parameters
+    ----------
+    label : str
+        Its name.
+    y : float
+        Its height.
+
+    Examples
+    --------
+    >>> from fieldfit import plots
+    >>> plots.Level("maximum likelihood", 1.0)
+    Level(label='maximum likelihood', y=1.0)
+    """
 
     label: str
     y: float
@@ -50,7 +82,34 @@ class Level:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. ``x_range``, ``y_range`` None: what the data need."""
+    """One pair of axes with curves, points and levels.
+
+    Parameters
+    ----------
+    title, x_label, y_label : str
+        Texts of the axes.
+    series : sequence of Series
+        Curves and clouds of points.
+    levels : sequence of Level, default: ()
+        Horizontal lines.
+    log_x, log_y : bool, default: False
+        Whether an axis is logarithmic.
+    x_range, y_range : tuple of float, or None, default: None
+        Ends of an axis. None: what the data need.
+    legend : {"best", "upper right"} or None, default: "best"
+        Where the legend is. None: no legend.
+    plain_ticks : bool, default: False
+        With ``log_y`` and ``y_range``: ticks such as 1, 1.2, 1.5, 2 in place of powers of ten.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> panel = plots.Panel("a parabola", "x", "y", [plots.Series("y = x²", np.arange(3.0), np.arange(3.0) ** 2)])
+    >>> figure = plots.draw_panels([[panel]])
+    >>> figure.axes[0].get_title(loc="left")
+    'a parabola'
+    """
 
     title: str
     x_label: str

@@ -22,15 +22,67 @@ _MARKS = ("o", "^", "s", "D", "v", "P")
 
 
 class Drawable(Protocol):
-    """A panel that draws itself on a pair of axes."""
+    """A panel that draws itself on a pair of axes. `draw_surfaces` takes any object with this method.
+
+    Examples
+    --------
+    >>> from fieldfit import plots
+    >>> class Text(plots.Drawable):
+    ...     def draw(self, axes):
+    ...         axes.set_title("nothing here")
+    >>> len(plots.draw_surfaces([[Text()]]).axes)
+    1
+    """
 
     def draw(self, axes: Axes) -> None:
-        """Draw on matplotlib axes."""
+        """Draw on matplotlib axes.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes
+            The axes.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fieldfit import plots
+        >>> from matplotlib.figure import Figure
+        >>> axes = Figure().subplots()
+        >>> plots.BarPanel("costs", ["PL1", "FL"], np.array([21.0, 27.0]), "FLOPs").draw(axes)
+        >>> axes.get_xlabel()
+        'FLOPs'
+        """
 
 
 @dataclass(frozen=True)
-class ContourPanel:
-    """z (len(y), len(x)) as filled contours with a cross at the smallest z; ``bar`` draws the scale of colours."""
+class ContourPanel(Drawable):
+    """Numbers over a grid as filled contours with a cross at the smallest one.
+
+    Parameters
+    ----------
+    title : str
+        Title of the panel.
+    x, y : ndarray
+        Coordinates of the grid.
+    z : ndarray of shape (len(y), len(x))
+        The numbers.
+    levels : ndarray
+        Levels of the contours; see `contour_levels`.
+    x_label, y_label : str
+        Texts of the axes.
+    bar : bool, default: True
+        Whether to draw the scale of colours.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> x = np.linspace(0, 1, 5)
+    >>> z = x + x[:, None] ** 2
+    >>> panel = plots.ContourPanel("NLL", x, x, z, plots.contour_levels([z]))
+    >>> len(plots.draw_surfaces([[panel]]).axes)
+    1
+    """
 
     title: str
     x: FloatArray
@@ -56,10 +108,36 @@ class ContourPanel:
 
 
 @dataclass(frozen=True)
-class ShadedCurves:
-    """z (len(values), len(x)): one curve for each value, lighter for larger values.
+class ShadedCurves(Drawable):
+    """One curve for each value, lighter for larger values.
 
-    A curve that leaves ``y_range`` has a triangle at the edge where it does.
+    Parameters
+    ----------
+    title : str
+        Title of the panel.
+    x : ndarray
+        Coordinates.
+    values : ndarray
+        The value of each curve.
+    z : ndarray of shape (len(values), len(x))
+        The curves.
+    x_label, y_label : str
+        Texts of the axes.
+    name : str, default: "λ"
+        Name of the values in the legend.
+    y_range : tuple of float, or None, default: None
+        Ends of the vertical axis. A curve that leaves it has a triangle at the edge.
+    legend : bool, default: True
+        Whether there is a legend, with the first and the last value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> x = np.linspace(0, 1, 5)
+    >>> panel = plots.ShadedCurves("NLL", x, np.array([0.1, 0.5]), np.stack([x, x**2]))
+    >>> len(plots.draw_surfaces([[panel]]).axes)
+    1
     """
 
     title: str
@@ -98,7 +176,24 @@ class ShadedCurves:
 
 @dataclass(frozen=True)
 class Cloud:
-    """Named points of a trade-off, with half-lengths of vertical bars where they have some."""
+    """Named points of a trade-off.
+
+    Parameters
+    ----------
+    label : str
+        Its name in the legend.
+    x, y : ndarray
+        Coordinates of the points.
+    bars : ndarray or None, default: None
+        Half-lengths of vertical bars.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> len(plots.Cloud("PL1", np.array([1.0, 2.0]), np.array([2.0, 1.0])).x)
+    2
+    """
 
     label: str
     x: FloatArray
@@ -107,11 +202,36 @@ class Cloud:
 
 
 @dataclass(frozen=True)
-class TradeOffPanel:
-    """Clouds of points; what no point reaches (further down and to the left than all of them) is shaded.
+class TradeOffPanel(Drawable):
+    """Clouds of points; the region that no point reaches, further down and to the left than all of them, is shaded.
 
-    ``ordered`` clouds have colours from light to dark. ``frontier`` draws each cloud faint, with a staircase
-    through the points that no other of it beats, and says how many points lie above the axes.
+    Parameters
+    ----------
+    title : str
+        Title of the panel.
+    clouds : sequence of Cloud
+        The points.
+    x_label, y_label : str
+        Texts of the axes.
+    log_x : bool, default: False
+        Whether the horizontal axis is logarithmic.
+    y_range : tuple of float, or None, default: None
+        Ends of the vertical axis.
+    zero : bool, default: False
+        Whether to draw a line at 0 in place of the region: what is below it is better.
+    ordered : bool, default: False
+        Whether the clouds have an order, shown by colours from light to dark.
+    frontier : bool, default: False
+        Whether to draw each cloud faint, with a staircase through the points that no other of it beats, and the number of
+        points above the axes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> cloud = plots.Cloud("PL1", np.array([1.0, 2.0]), np.array([2.0, 1.0]))
+    >>> len(plots.draw_surfaces([[plots.TradeOffPanel("costs", [cloud], "seconds", "variance")]]).axes)
+    1
     """
 
     title: str
@@ -175,8 +295,28 @@ class TradeOffPanel:
 
 
 @dataclass(frozen=True)
-class DiagonalPanel:
-    """Clouds around the line y = x."""
+class DiagonalPanel(Drawable):
+    """Clouds of points around the line y = x.
+
+    Parameters
+    ----------
+    title : str
+        Title of the panel.
+    clouds : sequence of Cloud
+        The points.
+    x_label, y_label : str
+        Texts of the axes.
+    ordered : bool, default: False
+        Whether the clouds have an order, shown by colours from light to dark.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> cloud = plots.Cloud("PL1", np.array([1.0, 2.0]), np.array([2.0, 1.0]))
+    >>> len(plots.draw_surfaces([[plots.DiagonalPanel("errors", [cloud], "predicted", "measured")]]).axes)
+    1
+    """
 
     title: str
     clouds: Sequence[Cloud]
@@ -202,8 +342,28 @@ class DiagonalPanel:
 
 
 @dataclass(frozen=True)
-class BarPanel:
-    """Named numbers as horizontal bars with the numbers beside them."""
+class BarPanel(Drawable):
+    """Named numbers as horizontal bars, the first name on top.
+
+    Parameters
+    ----------
+    title : str
+        Title of the panel.
+    names : sequence of str
+        The names.
+    values : ndarray
+        The numbers, which stand beside the bars too.
+    x_label : str
+        Text of the axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fieldfit import plots
+    >>> panel = plots.BarPanel("costs", ["PL1", "FL"], np.array([21.0, 27.0]), "FLOPs")
+    >>> len(plots.draw_surfaces([[panel]]).axes)
+    1
+    """
 
     title: str
     names: Sequence[str]

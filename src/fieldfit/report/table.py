@@ -11,7 +11,28 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True)
 class PlainTable:
-    """A title, names of columns, and rows of as many cells. None is shown as a dash."""
+    """A table of plain values.
+
+    Parameters
+    ----------
+    title : str
+        Its title.
+    columns : tuple of str
+        Names of the columns.
+    rows : tuple of tuples
+        The cells: text, numbers, or None, which is shown as a dash.
+    note : str, default: ""
+        Text below the table.
+    formats : tuple of str, default: ()
+        How to write the numbers of each column, such as ``".4f"``; "" is by their size.
+
+    Examples
+    --------
+    >>> from fieldfit import plots
+    >>> table = plots.PlainTable("costs", ("policy", "FLOPs"), (("PL1", 21), ("FL", 2700)))
+    >>> len(table.rows)
+    2
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -27,16 +48,57 @@ class PlainTable:
                 raise ValueError(f"A row of {self.title!r} has {len(row)} cells for {len(self.columns)} columns.")
 
     def numeric(self, column: int) -> bool:
-        """Whether a column holds numbers, and so is set flush right."""
+        """Return whether a column holds numbers, which are set flush right.
+
+        Parameters
+        ----------
+        column : int
+            The column.
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> from fieldfit import plots
+        >>> table = plots.PlainTable("costs", ("policy", "FLOPs"), (("PL1", 21), ("FL", 2700)))
+        >>> table.numeric(0), table.numeric(1)
+        (False, True)
+        """
         return all(not isinstance(row[column], str) for row in self.rows)
 
     def texts(self) -> list[list[str]]:
-        """The cells as text."""
+        """Return the cells as text.
+
+        Returns
+        -------
+        list of lists of str
+
+        Examples
+        --------
+        >>> from fieldfit import plots
+        >>> table = plots.PlainTable("costs", ("policy", "FLOPs"), (("PL1", 21), ("FL", 2700)))
+        >>> table.texts()
+        [['PL1', '21'], ['FL', '2,700']]
+        """
         formats = self.formats or ("",) * len(self.columns)
         return [[format_cell(cell, how) for cell, how in zip(row, formats, strict=True)] for row in self.rows]
 
     def to_html(self) -> str:
-        """A plain HTML table."""
+        """Return the table as HTML.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> from fieldfit import plots
+        >>> table = plots.PlainTable("costs", ("policy", "FLOPs"), (("PL1", 21), ("FL", 2700)))
+        >>> table.to_html().count("<tr>")
+        3
+        """
         right = [' class="number"' if self.numeric(c) else "" for c in range(len(self.columns))]
         head = "".join(
             f'<th scope="col"{r}>{html.escape(name)}</th>' for r, name in zip(right, self.columns, strict=True)

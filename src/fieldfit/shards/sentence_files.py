@@ -99,7 +99,7 @@ class SentenceFiles:
         separator: str | None = None,
         format: str = "columns",
     ) -> SentenceFiles:
-        """The files that match a pattern such as ``"data/*.conll"``, in the order of their names, or listed files.
+        r"""The files that match a pattern such as ``"data/*.conll"``, in the order of their names, or listed files.
 
         Parameters
         ----------
@@ -113,6 +113,16 @@ class SentenceFiles:
         Returns
         -------
         SentenceFiles
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from fieldfit.chains import SentenceFiles
+        >>> for number, words in enumerate(["the D\ndog N\n", "a D\ncat N\n"]):
+        ...     length = Path(f"part-{number}.conll").write_text(words)
+        >>> files = SentenceFiles.matching("part-*.conll")
+        >>> [file.path for file in files.files]
+        ['part-0.conll', 'part-1.conll']
         """
         if format not in ("columns", "crfsuite"):
             raise DataError(f"The format of sentences is {format!r}; it must be 'columns' or 'crfsuite'.")
@@ -124,14 +134,59 @@ class SentenceFiles:
         return cls(tuple(SentenceFile(path, separator, format == "crfsuite") for path in paths))
 
     def width(self, backend: Backend | None = None) -> int:
-        """The number of columns."""
+        r"""Return the number of columns.
+
+        Parameters
+        ----------
+        backend : Backend or None, default: None
+            Where the files are read. None: here.
+
+        Returns
+        -------
+        int
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from fieldfit.chains import SentenceFiles
+        >>> for number, words in enumerate(["the D\ndog N\n", "a D\ncat N\n"]):
+        ...     length = Path(f"part-{number}.conll").write_text(words)
+        >>> files = SentenceFiles.matching("part-*.conll")
+        >>> files.width()
+        2
+        """
         found = [width for width in self._ask(_Width(), backend) if width]
         if not found:
             raise DataError(f"The {len(self.files)} files have no tokens; there is nothing to learn features from.")
         return int(found[0])
 
     def learn(self, spec: FeatureSpec | None, min_count: int = 1, backend: Backend | None = None) -> Encoder:
-        """Learn features and labels: each file where it is read, joined here in the order of the files."""
+        r"""Learn features and labels: each file where it is read, joined here in the order of the files.
+
+        Parameters
+        ----------
+        spec : FeatureSpec or None
+            The templates. None for files in CRFsuite's format, which have attributes.
+        min_count : int, default: 1
+            Features that occur less often are left out.
+        backend : Backend or None, default: None
+            Where the files are read. None: here.
+
+        Returns
+        -------
+        Encoder
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from fieldfit.chains import SentenceFiles, parse_templates
+        >>> for number, words in enumerate(["the D\ndog N\n", "a D\ncat N\n"]):
+        ...     length = Path(f"part-{number}.conll").write_text(words)
+        >>> files = SentenceFiles.matching("part-*.conll")
+        >>> encoder = files.learn(parse_templates("U00:%x[0,0]"))
+        >>> encoder.n_features, list(encoder.labels)
+        (4, ['D', 'N'])
+        """
         if min_count < 1:
             raise DataError(f"min_count must be at least 1; got {min_count}.")
         words = load_stop_words() if spec is not None and spec.uses_stop_words else ()
@@ -142,7 +197,28 @@ class SentenceFiles:
         return encoder
 
     def encoded(self, encoder: Encoder) -> Pieces:
-        """The sentences as data for `fit`, encoded where they are read."""
+        r"""Return the sentences as data for `fieldfit.fit`, encoded where they are read.
+
+        Parameters
+        ----------
+        encoder : Encoder
+            What `learn` returned.
+
+        Returns
+        -------
+        Pieces
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from fieldfit.chains import SentenceFiles, parse_templates
+        >>> for number, words in enumerate(["the D\ndog N\n", "a D\ncat N\n"]):
+        ...     length = Path(f"part-{number}.conll").write_text(words)
+        >>> files = SentenceFiles.matching("part-*.conll")
+        >>> encoder = files.learn(parse_templates("U00:%x[0,0]"))
+        >>> len(files.encoded(encoder).pieces)
+        2
+        """
         return Pieces(tuple(SentencePiece(file, encoder) for file in self.files))
 
     def _ask(self, question: _Width | _Learn, backend: Backend | None) -> list[Any]:

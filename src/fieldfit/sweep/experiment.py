@@ -33,10 +33,28 @@ def _no_inputs(constants: Mapping[str, object]) -> Plain:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A cell's function with its name and version.
+    """The function of a cell with its name and version.
 
-    ``paths`` are the constants that hold paths of files; ``inputs`` gives a fingerprint of what is read from outside
-    (for example a hash of the data), so that a store notices when that has changed.
+    Parameters
+    ----------
+    name : str
+        Its name.
+    function : callable
+        A function of (coordinates, seed) that returns a flat dict.
+    version : str
+        Version of the function. A store refuses results of another one.
+    paths : sequence of str, default: ()
+        Constants that hold paths of files.
+    inputs : callable
+        A function of the constants that returns a fingerprint of what is read from outside, such as a hash of the data, so
+        that a store notices a change. By default an empty dict.
+
+    Examples
+    --------
+    >>> from fieldfit.sweep import Experiment
+    >>> half = Experiment("half", lambda coordinates, seed: {"y": coordinates["x"] / 2}, "1")
+    >>> half.function({"x": 4}, 0)
+    {'y': 2.0}
     """
 
     name: str
@@ -63,7 +81,33 @@ def takes_start(function: CellFunction) -> bool:
 def experiment(
     name: str, *, version: int, paths: Sequence[str] = (), inputs: Inputs = _no_inputs
 ) -> Callable[[CellFunction], CellFunction]:
-    """Register an experiment under a name; raise ``version`` whenever its results change their meaning."""
+    """Register an experiment under a name. Use it as a decorator.
+
+    Parameters
+    ----------
+    name : str
+        The name by which a sweep finds it.
+    version : int
+        Raise it whenever the results change their meaning.
+    paths : sequence of str, default: ()
+        Constants that hold paths of files.
+    inputs : callable
+        A function of the constants that returns a fingerprint of what is read from outside. By default an empty dict.
+
+    Returns
+    -------
+    callable
+        The decorator, which returns the function itself.
+
+    Examples
+    --------
+    >>> from fieldfit.sweep import Sweep, experiment
+    >>> @experiment("square", version=1)
+    ... def square(coordinates, seed):
+    ...     return {"y": coordinates["x"] ** 2}
+    >>> Sweep("square", {"x": [1, 2]}).experiment.name
+    'square'
+    """
 
     def register(function: CellFunction) -> CellFunction:
         _registry[name] = Experiment(name, function, str(version), tuple(paths), inputs)

@@ -55,7 +55,26 @@ def digest(value: object, size: int = 16) -> str:
 
 
 def seed_of(seed: int, coordinates: Mapping[str, object]) -> int:
-    """A seed from 0 to 2^63 − 1 that belongs to these coordinates and the seed given."""
+    """Compute a seed that belongs to some coordinates.
+
+    Parameters
+    ----------
+    seed : int
+        The seed of the whole sweep.
+    coordinates : mapping
+        Names and values. Their order does not count.
+
+    Returns
+    -------
+    int
+        From 0 to 2^63 − 1, the same on every machine.
+
+    Examples
+    --------
+    >>> from fieldfit.sweep import seed_of
+    >>> seed_of(0, {"lam": 0.5, "n": 100}) == seed_of(0, {"n": 100, "lam": 0.5})
+    True
+    """
     return int(digest({"seed": seed, "coordinates": coordinates}, 8), 16) >> 1
 
 
@@ -72,21 +91,40 @@ class Cell:
 
 @dataclass(frozen=True)
 class Sweep:
-    """An experiment, what it is told everywhere (``constants``) and the axes of the grid.
+    """An experiment at every point of a grid of named axes.
 
     Parameters
     ----------
-    experiment : a function of (coordinates, seed) that returns a flat dict, the name of a built-in experiment, or
-        ``"module:function"``; the coordinates it is given contain the constants
-    axes : values of each axis, by name; numbers, text, booleans or None
-    constants : given to every cell along with its coordinates
-    seed : the cells' seeds come from it
-    version : change it when the experiment's meaning has changed in a way that its own source does not show
-    warm_start_axis : cells that differ in this axis only form a path, each starts from the state that the one before
-        it returned; for experiments that take ``start``
-    paired : axes that do not change the seed: cells that differ only in these draw the same numbers, so that policies are
-        compared on the same samples; a ``replicate`` axis that is not paired gives independent repetitions
-    folder : where relative paths in the constants begin
+    experiment : callable, Experiment or str
+        A function of (coordinates, seed) that returns a flat dict, the name of a built-in experiment, or
+        ``"module:function"``. The coordinates that it gets contain the constants.
+    axes : mapping
+        Values of each axis, by name: numbers, text, booleans or None.
+    constants : mapping
+        Given to every cell along with its coordinates. By default none.
+    seed : int, default: 0
+        The cells' seeds come from it.
+    version : int or str, default: 1
+        Change it when the meaning of the experiment has changed in a way that its own source does not show.
+    warm_start_axis : str or None, default: None
+        Cells that differ in this axis only form a path. Each starts from the state that the one before it returned. For
+        experiments that take ``start``.
+    paired : sequence of str, default: ()
+        Axes that do not change the seed: cells that differ only in these draw the same numbers, so that policies are
+        compared on the same samples. A ``replicate`` axis that is not paired gives independent repetitions.
+    name : str, default: "sweep"
+        Name in messages.
+    folder : Path
+        Where relative paths in the constants begin. By default the working directory.
+
+    Examples
+    --------
+    >>> from fieldfit.sweep import Sweep
+    >>> def square(coordinates, seed):
+    ...     return {"y": coordinates["x"] ** 2}
+    >>> sweep = Sweep(square, {"x": [1, 2, 3]})
+    >>> sweep.size
+    3
     """
 
     experiment: Experiment | Any
@@ -146,7 +184,23 @@ class Sweep:
         return math.prod(len(values) for values in self.axes.values())
 
     def cells(self) -> Iterator[Cell]:
-        """All cells, the last axis fastest."""
+        """Go through the cells in the order of the grid, the last axis fastest.
+
+        Yields
+        ------
+        Cell
+            With ``key``, ``position``, ``coordinates``, ``seed`` and ``predecessor``, the key of the cell whose state
+            it may start from, or None.
+
+        Examples
+        --------
+        >>> from fieldfit.sweep import Sweep
+        >>> def square(coordinates, seed):
+        ...     return {"y": coordinates["x"] ** 2}
+        >>> sweep = Sweep(square, {"x": [1, 2, 3]})
+        >>> [cell.coordinates for cell in sweep.cells()]
+        [{'x': 1}, {'x': 2}, {'x': 3}]
+        """
         names = list(self.axes)
         ranges = [range(len(self.axes[name])) for name in names]
         path = None if self.warm_start_axis is None else names.index(self.warm_start_axis)
@@ -163,7 +217,21 @@ class Sweep:
         return {name: self.axes[name][place] for name, place in zip(self.axes, places, strict=True)}
 
     def definition(self) -> Plain:
-        """What the results depend on, as plain values: a store belongs to exactly one definition."""
+        """Return what the results depend on, as plain values. A store belongs to exactly one definition.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> from fieldfit.sweep import Sweep
+        >>> def square(coordinates, seed):
+        ...     return {"y": coordinates["x"] ** 2}
+        >>> sweep = Sweep(square, {"x": [1, 2, 3]})
+        >>> sweep.definition()["axes"]
+        {'x': [1, 2, 3]}
+        """
         return {
             "experiment": self.experiment.name,
             "experiment_version": self.experiment.version,
@@ -177,7 +245,21 @@ class Sweep:
         }
 
     def resolved_constants(self) -> Plain:
-        """The constants with relative paths made to begin in ``folder``, as the experiment gets them."""
+        """Return the constants as the experiment gets them: relative paths begin in ``folder``.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> from fieldfit.sweep import Sweep
+        >>> def square(coordinates, seed):
+        ...     return {"y": coordinates["x"] ** 2}
+        >>> sweep = Sweep(square, {"x": [1, 2, 3]}, {"power": 2})
+        >>> sweep.resolved_constants()
+        {'power': 2}
+        """
         constants = dict(self.constants)
         for name in self.experiment.paths:
             if isinstance(constants.get(name), str):
@@ -186,7 +268,27 @@ class Sweep:
 
 
 def read_sweep(path: str | os.PathLike[str]) -> Sweep:
-    """Read a sweep from its TOML file."""
+    r"""Read a sweep from its TOML file.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    Sweep
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fieldfit.sweep import read_sweep
+    >>> lines = ['experiment = "fit-table"', "[constants]", 'data = "votes.csv"', "[axes]", 'policy = ["PL1", "FL"]']
+    >>> size = Path("votes.toml").write_text("\n".join(lines))
+    >>> size = Path("votes.csv").write_text("a,b\n0,1\n1,1\n")
+    >>> read_sweep("votes.toml").axes
+    {'policy': ('PL1', 'FL')}
+    """
     file = Path(path)
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))

@@ -17,7 +17,26 @@ if TYPE_CHECKING:
 
 
 class SweepResults:
-    """The cells of a store as a table; each call reads the store again."""
+    """The cells of a store as a table. Each call reads the store again.
+
+    Parameters
+    ----------
+    path : str or Path
+        The store.
+
+    Examples
+    --------
+    >>> from fieldfit.sweep import Sweep, SweepResults, run_sweep
+    >>> def square(coordinates, seed):
+    ...     return {"y": coordinates["x"] ** 2}
+    >>> sweep = Sweep(square, {"x": [1, 2, 3]})
+    >>> summary = run_sweep(sweep, "squares.db")
+    >>> SweepResults("squares.db").frame()[["x", "y"]]
+       x  y
+    0  1  1
+    1  2  4
+    2  3  9
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -26,10 +45,31 @@ class SweepResults:
             self.definition: Plain = store.definition
 
     def frame(self, *, unfinished: bool = False) -> pd.DataFrame:
-        """One row for each done or failed cell (with ``unfinished``: for every cell) in the grid's order.
+        """Return one row for each cell, in the order of the grid.
 
-        Columns: the axes, the results, and ``cell_status``, ``cell_seed``, ``cell_seconds``, ``cell_finished``,
-        ``cell_error``, ``cell_warnings``, ``cell_versions``.
+        Parameters
+        ----------
+        unfinished : bool, default: False
+            Whether cells that are neither done nor failed have rows too.
+
+        Returns
+        -------
+        DataFrame
+            Columns: the axes, the results, and ``cell_status``, ``cell_seed``, ``cell_seconds``, ``cell_finished``,
+            ``cell_error``, ``cell_warnings``, ``cell_versions``.
+
+        Examples
+        --------
+        >>> from fieldfit.sweep import Sweep, open_sweep, run_sweep
+        >>> def square(coordinates, seed):
+        ...     return {"y": coordinates["x"] ** 2}
+        >>> sweep = Sweep(square, {"x": [1, 2, 3]})
+        >>> summary = run_sweep(sweep, "squares.db")
+        >>> open_sweep("squares.db").frame()[["x", "y", "cell_status"]]
+           x  y cell_status
+        0  1  1        done
+        1  2  4        done
+        2  3  9        done
         """
         import pandas as pd
 
@@ -43,7 +83,30 @@ class SweepResults:
         return frame[[*axes, *(n for n in frame.columns if n not in axes and n not in engine), *engine]]
 
     def export(self, target: str | os.PathLike[str], *, unfinished: bool = False) -> int:
-        """Write the table to a .csv or .parquet file; the number of rows."""
+        """Write the table to a .csv or .parquet file.
+
+        Parameters
+        ----------
+        target : str or Path
+            The file. Its ending decides the format.
+        unfinished : bool, default: False
+            Whether cells that are neither done nor failed have rows too.
+
+        Returns
+        -------
+        int
+            The number of rows.
+
+        Examples
+        --------
+        >>> from fieldfit.sweep import Sweep, open_sweep, run_sweep
+        >>> def square(coordinates, seed):
+        ...     return {"y": coordinates["x"] ** 2}
+        >>> sweep = Sweep(square, {"x": [1, 2, 3]})
+        >>> summary = run_sweep(sweep, "squares.db")
+        >>> open_sweep("squares.db").export("squares.csv")
+        3
+        """
         file = Path(target)
         frame = self.frame(unfinished=unfinished)
         kind = file.suffix.lower()
@@ -64,7 +127,22 @@ class SweepResults:
         return len(frame)
 
     def summary(self) -> str:
-        """How far the sweep is, and which errors there were."""
+        """Return how many cells are done, and which errors there were.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> from fieldfit.sweep import Sweep, open_sweep, run_sweep
+        >>> def square(coordinates, seed):
+        ...     return {"y": coordinates["x"] ** 2}
+        >>> sweep = Sweep(square, {"x": [1, 2, 3]})
+        >>> summary = run_sweep(sweep, "squares.db")
+        >>> print(open_sweep("squares.db").summary().splitlines()[0].partition(" over ")[2])
+        x (3); seed 0
+        """
         with Store(self.path, check=False) as store:
             counts = store.counts()
             errors = collections.Counter(
@@ -81,5 +159,25 @@ class SweepResults:
 
 
 def open_sweep(path: str | os.PathLike[str]) -> SweepResults:
-    """The results in a store: ``open_sweep(path).frame()``."""
+    """Open the results in a store, also while the sweep is running.
+
+    Parameters
+    ----------
+    path : str or Path
+        The store.
+
+    Returns
+    -------
+    SweepResults
+
+    Examples
+    --------
+    >>> from fieldfit.sweep import Sweep, open_sweep, run_sweep
+    >>> def square(coordinates, seed):
+    ...     return {"y": coordinates["x"] ** 2}
+    >>> sweep = Sweep(square, {"x": [1, 2, 3]})
+    >>> summary = run_sweep(sweep, "squares.db")
+    >>> open_sweep("squares.db").frame()["y"].tolist()
+    [1, 4, 9]
+    """
     return SweepResults(path)

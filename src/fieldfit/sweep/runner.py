@@ -41,7 +41,29 @@ _ended: set[str] = set()
 
 @dataclass(frozen=True)
 class Summary:
-    """Where the sweep stands when a run has ended."""
+    """Counts of cells at the end of a run. `run_sweep` returns it.
+
+    Parameters
+    ----------
+    path : Path
+        The store.
+    done, failed, unfinished : int
+        Numbers of cells.
+    interrupted : bool
+        Whether Ctrl-C ended the run.
+    seconds : float
+        How long the run took.
+
+    Examples
+    --------
+    >>> from fieldfit.sweep import Sweep, open_sweep, run_sweep
+    >>> def square(coordinates, seed):
+    ...     return {"y": coordinates["x"] ** 2}
+    >>> sweep = Sweep(square, {"x": [1, 2, 3]})
+    >>> summary = run_sweep(sweep, "squares.db")
+    >>> summary.done, summary.failed
+    (3, 0)
+    """
 
     path: Path
     done: int
@@ -65,13 +87,42 @@ def run_sweep(
     progress: bool | str = False,
     backend: object = None,
 ) -> Summary:
-    """Compute the cells of ``sweep`` that its store at ``path`` does not have yet.
+    """Compute the cells of a sweep that its store does not have yet.
 
-    Each cell is on the disk as soon as it is finished. With ``n_jobs=1`` cells run in this process, else in that many
-    worker processes (−1: one for each processor), with the kernels' threads divided among them. Other processes may
-    run the same sweep on the same store; this one returns when all cells are done or failed, or on Ctrl-C.
-    With ``backend``, a ``distributed.Client``, cells run on the workers of a Dask cluster, one at a time on each with all
-    its threads. The store stays in this process.
+    Each cell is on the disk as soon as it is finished. Other processes may run the same sweep on the same store. This one
+    returns when all cells are done or failed, or on Ctrl-C.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The sweep.
+    path : str or Path
+        The store, a file. It is created if there is none.
+    n_jobs : int, default: 1
+        1: cells run in this process. More: that many worker processes, with the kernels' threads divided among them.
+        −1: one for each processor.
+    retry_failed : bool, default: False
+        Whether cells that failed are computed again.
+    extend : bool, default: False
+        Whether a store of the same sweep with fewer cells gets the new ones.
+    progress : bool or str, default: False
+        Whether to show a progress bar; "lines" for lines of text.
+    backend : distributed.Client or None, default: None
+        Cells run on the workers of this Dask cluster, one at a time on each with all its threads. The store stays in this
+        process. None: no cluster.
+
+    Returns
+    -------
+    Summary
+
+    Examples
+    --------
+    >>> from fieldfit.sweep import Sweep, run_sweep
+    >>> def square(coordinates, seed):
+    ...     return {"y": coordinates["x"] ** 2}
+    >>> sweep = Sweep(square, {"x": [1, 2, 3]})
+    >>> print(str(run_sweep(sweep, "squares.db")))
+    3 cells done, 0 failed, 0 unfinished (squares.db)
     """
     count, cluster = _jobs(n_jobs), _cluster(backend, n_jobs)
     began = time.perf_counter()
@@ -120,7 +171,19 @@ def _run(store: Store, count: int) -> Iterator[str]:
 
 
 def versions() -> dict[str, str]:
-    """What the results of a run were made with."""
+    """Return the versions that the results of a run depend on.
+
+    Returns
+    -------
+    dict of str
+        Python, the kind of machine, fieldfit, NumPy and SciPy.
+
+    Examples
+    --------
+    >>> from fieldfit.sweep import versions
+    >>> sorted(versions())
+    ['fieldfit', 'machine', 'numpy', 'python', 'scipy']
+    """
     versions = {"python": platform.python_version(), "machine": platform.machine()}
     for name in ("fieldfit", "numpy", "scipy"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

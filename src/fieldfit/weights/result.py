@@ -9,7 +9,7 @@ import numpy as np
 
 from fieldfit.optim import Solution
 from fieldfit.policies.policy import Policy
-from fieldfit.types import FloatArray, Plain
+from fieldfit.types import FieldfitError, FloatArray, Plain
 from fieldfit.weights.gershgorin import Gershgorin
 
 if TYPE_CHECKING:
@@ -80,13 +80,52 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsResult:
-    """The chosen weights. ``beta`` has one entry for each of ``names`` (terms, or components) and sums to 1 over terms.
+    """Automatic weights: β, how it was reached, and how good it is by the exact criterion.
 
-    ``J`` is the chosen form at β. ``J_exact`` is the log-determinant form there, ``pure`` that of each family alone
-    (infinite where it does not determine the parameters) and ``equal`` that of equal weights; all are None where there are
-    too many parameters. ``diagonal_loss`` is the exact J at the diagonal form's optimum minus that at the exact
-    optimum. ``fell_back`` says that the chosen form's β was worse than a pure policy or equal weights, which were taken in
-    its place. ``theta`` is where J was evaluated last.
+    Parameters
+    ----------
+    beta : ndarray
+        The weights, one for each of ``names``. They sum to 1 over terms.
+    names : tuple of str
+        The terms, or components.
+    policy : Policy
+        The policy with these weights.
+    history : tuple of Round
+        The rounds.
+    converged : bool
+        Whether β stopped changing.
+    message : str
+        How the search ended.
+    form, formula : str
+        The form of J, and whether the noise of selection counts ("exact") or is as published.
+    gamma : float
+        Strength of the term that keeps β from 0.
+    J : float
+        The chosen form at β.
+    J_exact : float or None, default: None
+        The log-determinant form there. None where there are too many parameters, as for the next two.
+    pure : dict of float, or None, default: None
+        That of each family alone; infinite where it does not determine the parameters.
+    equal : float or None, default: None
+        That of equal weights.
+    gershgorin : Gershgorin or None, default: None
+        How far the diagonal form can be from the exact one.
+    diagonal_loss : float or None, default: None
+        The exact J at the optimum of the diagonal form minus that at the exact optimum.
+    fell_back : bool, default: False
+        Whether β of the chosen form was worse than a pure policy or equal weights, which were taken in its place.
+    work : Work
+        Samples, evaluations and products that it took.
+    theta : ndarray of shape (r,)
+        Where J was evaluated last.
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine(3)
+    >>> weights = ff.best_weights(model, [1.0, -1.0, 0.5], "PL1 + 0.5*FL")
+    >>> weights.names, round(float(weights.beta.sum()), 6)
+    (('PL1', 'FL'), 1.0)
     """
 
     beta: FloatArray
@@ -120,21 +159,44 @@ class WeightsResult:
         return last is not None and last.theta_converged and np.array_equal(last.beta, self.beta)
 
     def table(self) -> pd.DataFrame:
-        """The history, one line for each round: round, J, loss, objective and a column β[name] for each weight."""
+        """Return the history, a row for each round.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``round``, ``J``, ``loss``, ``objective``, ``theta_converged``, ``samples`` and one ``β[name]``
+            for each weight.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> weights = ff.best_weights(model, [1.0, -1.0, 0.5], "PL1 + 0.5*FL")
+        >>> list(weights.table())[:4]
+        ['round', 'J', 'loss', 'objective']
+        """
         import pandas as pd
 
         fields = ("round", "J", "loss", "objective", "theta_converged", "samples")
-        lines = [
-            {name: getattr(line, name) for name in fields}
-            | {f"β[{name}]": float(beta) for name, beta in zip(self.names, line.beta, strict=True)}
-            for line in self.history
-        ]
-        return pd.DataFrame(lines)
+        lines = [(*(getattr(line, name) for name in fields), *map(float, line.beta)) for line in self.history]
+        return pd.DataFrame(lines, columns=[*fields, *(f"β[{name}]" for name in self.names)])
 
     def comparison(self) -> pd.DataFrame:
-        """The exact J of the chosen weights, of each family alone and of equal weights, and each above the chosen one.
+        """Compare the exact J of the chosen weights with that of each family alone and of equal weights.
 
-        Columns policy, J and above; no lines where there are too many parameters for the exact form.
+        Returns
+        -------
+        DataFrame
+            Columns ``policy``, ``J`` and ``above``, the difference to the chosen weights. No rows where there are too many
+            parameters for the exact form.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> weights = ff.best_weights(model, [1.0, -1.0, 0.5], "PL1 + 0.5*FL")
+        >>> weights.comparison()["policy"].tolist()
+        ['chosen', 'PL1 alone', 'FL alone', 'equal weights']
         """
         import pandas as pd
 
@@ -147,9 +209,27 @@ class WeightsResult:
         return frame
 
     def plot(self) -> Figure:
-        """The trajectory of β and of J over the rounds."""
+        """Plot β and J over the rounds of a fit.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0)
+        >>> weights = ff.fit(model, x, "PL1 + 0.5*FL", weights="auto").weights
+        >>> type(weights.plot()).__name__
+        'Figure'
+        """
         from fieldfit.report.weights import plot_weights
 
+        if not self.history:
+            raise FieldfitError(
+                "These weights belong to a given θ: there are no rounds to plot. Plot those of a fit."
+            )
         title = f"Automatic weights, {self.form} form" + (" (published)" if self.formula == "published" else "")
         if self.fell_back:
             alone = np.count_nonzero(self.beta) == 1
@@ -158,7 +238,20 @@ class WeightsResult:
         return plot_weights(self.table(), self.beta.tolist(), title=title)
 
     def to_dict(self) -> Plain:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannMachine(3)
+        >>> weights = ff.best_weights(model, [1.0, -1.0, 0.5], "PL1 + 0.5*FL")
+        >>> sorted(weights.to_dict()["beta"])
+        ['FL', 'PL1']
+        """
         return {
             "beta": dict(zip(self.names, map(float, self.beta), strict=True)),
             "policy": str(self.policy),
