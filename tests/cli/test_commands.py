@@ -338,3 +338,18 @@ def test_the_shell_completes_models_and_options():
             [sys.executable, "-m", "fieldfit"], env=asked, capture_output=True, text=True, check=False
         )
         assert ran.stdout.split() == [expected]
+
+
+def test_fit_potts_with_a_penalty_on_tables(run, tmp_path):
+    random = np.random.default_rng(0)
+    x = random.integers(0, 3, (400, 4))
+    x[:, 1] = np.where(random.random(400) < 0.6, x[:, 0], x[:, 1])
+    table = tmp_path / "letters.csv"
+    np.savetxt(table, x, fmt="%d", delimiter=",", header="a,b,c,d", comments="")
+    ran = run("fit", "potts", table, "--group-l1", "30", "--sigma2", "5", "--json")
+    assert ran.code == 0, ran.err
+    expected = ff.fit(ff.Potts(4, 3), x, group_l1=30.0, sigma2=5.0)
+    assert ran.json["objective"] == pytest.approx(expected.objective, rel=1e-6)
+    refused = run("fit", "potts", table, "--group-l1", "30", "--l1", "1")
+    assert refused.code == 2
+    assert "cannot be combined" in refused.err

@@ -149,11 +149,12 @@ def _identity(prepared: Prepared, method: str) -> dict[str, str]:
     header, arrays = prepared.model.specification()
     penalty = prepared.penalty
     l1 = np.zeros(0) if penalty.l1 is None else penalty.l1
+    groups = () if penalty.l1_groups is None else (penalty.l1_groups,)
     return {
         "model": _digest(json.dumps(header, sort_keys=True, default=str), *(arrays[name] for name in sorted(arrays))),
         "policy": str(prepared.policy),
         "data": prepared.fingerprint,
-        "options": _digest("", penalty.sigma2, l1, prepared.start, prepared.free),
+        "options": _digest("", penalty.sigma2, l1, prepared.start, prepared.free, *groups),
         "random_state": str(prepared.random_state),
         "method": method,
         "shards": prepared.division,

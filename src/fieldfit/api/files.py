@@ -66,8 +66,10 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
             pass
         except KeyboardInterrupt as stop:
             interrupt = stop
-    if fit.l1 is not None:
-        arrays["l1"] = fit.l1
+    if fit.penalty.l1 is not None:
+        arrays["l1"] = fit.penalty.l1
+        if fit.penalty.l1_groups is not None:
+            arrays["l1_groups"] = fit.penalty.l1_groups
     if fit.refinement is not None:
         arrays["first_theta"] = fit.refinement.first_theta
         if fit.testable and fit.prepared is not None and interrupt is None:
@@ -186,6 +188,9 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
         l1 = arrays.get("l1")
         if l1 is not None and (l1.shape != (r,) or l1.dtype != np.float64 or not ((l1 >= 0) & np.isfinite(l1)).all()):
             raise FileFormatError(f"{path} has L1 weights that do not belong to its {r} parameters.")
+        groups = arrays.get("l1_groups")
+        if groups is not None and (l1 is None or groups.shape != (r,) or groups.dtype != np.int64):
+            raise FileFormatError(f"{path} has groups of parameters that do not belong to its {r} parameters.")
         held = arrays.get("held")
         if held is not None and (held.shape != (r,) or held.dtype != np.bool_):
             raise FileFormatError(f"{path} has arrays that do not belong to its {r} parameters.")
@@ -209,7 +214,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             policy=policy,
             theta=theta,
             free=arrays["free"],
-            penalty=Penalty(arrays["sigma2"], l1),
+            penalty=Penalty(arrays["sigma2"], l1, groups),
             size=checked_record(SampleSize, header["size"]),
             convergence=replace(
                 checked_record(Convergence, header["convergence"] | {"history": ()}),

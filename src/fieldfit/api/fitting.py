@@ -47,6 +47,7 @@ def fit(
     *,
     sigma2: ByParameter = None,
     l1: ByParameter = None,
+    group_l1: float | None = None,
     weights: Sequence[float] | Literal["auto"] | AutoWeights | None = None,
     random_state: int = 0,
     sample_weight: ArrayLike | str | None = None,
@@ -84,6 +85,10 @@ def fit(
         names or patterns of names to numbers. None: no penalty.
     l1 : float, sequence, dict or None, default: None
         Weight of the penalty Σ|θ|, in the same form as ``sigma2``. Together with ``sigma2`` it is an elastic net.
+        None: no penalty.
+    group_l1 : float or None, default: None
+        Weight of the penalty Σ‖θ_g‖ over the tables g of couplings (the q × q couplings of two Potts variables, say): the
+        couplings of a pair are 0 together, or none is. Biases and fields have no such penalty. Not together with ``l1``.
         None: no penalty.
     weights : sequence of float, "auto", AutoWeights or None, default: None
         Weight β of each term. ``"auto"`` chooses the β with the smallest asymptotic variance; see ``fit.weights``.
@@ -153,7 +158,8 @@ def fit(
 
     Notes
     -----
-    The objective is ``Σ_i w_i Σ_j β_j Z_ij log p_θ(x_A | x_B) − Σ_l θ_l² / (2σ_l²) − Σ_l l1_l |θ_l|``.
+    The objective is ``Σ_i w_i Σ_j β_j Z_ij log p_θ(x_A | x_B) − Σ_l θ_l² / (2σ_l²) − Σ_l l1_l |θ_l|``,
+    with ``group_l1`` times ``Σ_g ‖θ_g‖`` in place of the last term if that is given.
 
     Examples
     --------
@@ -184,7 +190,8 @@ def fit(
         from fieldfit.api.refine import fit_stages
 
         options = {
-            "sigma2": sigma2, "l1": l1, "weights": weights, "random_state": random_state, "start": start, "fixed": fixed,
+            "sigma2": sigma2, "l1": l1, "group_l1": group_l1, "weights": weights, "random_state": random_state,
+            "start": start, "fixed": fixed,
             "method": method, "tol": tol, "max_iter": max_iter, "wide_rows": wide_rows, "progress": progress,
             "stopping": stopping, "checkpoint": checkpoint, "backend": backend, "shards": shards,
             "sample_weight": sample_weight, "weight_kind": weight_kind, "groups": groups, "check_drift": check_drift,
@@ -204,7 +211,11 @@ def fit(
     check_samples(dataset)
     seen = shown(dataset)
     model = model.complete(seen)
-    penalty = Penalty.of(sigma2, l1, model.parameter_names)
+    penalty = Penalty.of(sigma2, l1, model.parameter_names).with_groups(
+        group_l1, lambda: model.as_field("group_l1").coupling_groups
+    )
+    if penalty.l1_groups is not None and automatic is not None:
+        raise FieldfitError("weights='auto' has no group_l1. Give the weights, or use sigma2.")
     initial, free = starting_point(model, start, fixed)
     bound = chosen.bind(model.structure(seen))
     # Automatic weights are still open: every term may get one.

@@ -13,7 +13,7 @@ from fieldfit.api.progress import TimeLeft
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
-from fieldfit.optim.l1_penalty import L1Penalty
+from fieldfit.optim.proximal import nonsmooth_penalty
 from fieldfit.refinement.statistical import CountedObjective, StatisticalStop
 from fieldfit.steps import shown_line
 from fieldfit.types import ClusterError, FieldfitError, FloatArray
@@ -86,6 +86,7 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
                 max_iter=settings.max_iter,
                 method=settings.method,
                 l1=l1,
+                l1_groups=prepared.penalty.l1_groups,
                 at_optimum=at_optimum,
                 callback=report,
                 keeper=keeper,
@@ -113,8 +114,9 @@ def _best_of(solution: Solution, stopping: EarlyStopping, prepared: Prepared) ->
     x = theta[prepared.free]
     value, gradient = objective.value_grad(x)
     penalty, norm = 0.0, float(np.abs(gradient).max(initial=0.0))
-    if prepared.penalty.l1 is not None:
-        absolute = L1Penalty(prepared.penalty.l1[prepared.free], x.size)
+    penalised = prepared.penalty.subset(prepared.free)
+    if penalised.l1 is not None:
+        absolute = nonsmooth_penalty(penalised.l1, x.size, penalised.l1_groups)
         penalty, norm = absolute.look(x, np.ascontiguousarray(gradient))
     return replace(
         solution,

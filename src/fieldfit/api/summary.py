@@ -153,8 +153,9 @@ def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
     zeros = int(fit.zeroed.sum())
     if zeros:
         lines.append(
-            f"l1 set {zeros} of {int(fit.free.sum())} parameters to 0: they have no interval and are marked 0 (l1). The "
-            f"others' intervals treat the selected set as given, as if the zeros had been fixed"
+            f"{'l1' if fit.group_l1 is None else 'group_l1'} set {zeros} of {int(fit.free.sum())} parameters to 0: they "
+            f"have no interval and are marked 0 (l1). The others' intervals treat the selected set as given, as if the "
+            f"zeros had been fixed"
         )
     if fit.penalised:
         lines.append(
@@ -164,6 +165,11 @@ def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
     if fit.l1 is not None and np.any(fit.l1[fit.free] > 0):
         lines.append(
             "L1: estimates at or near 0 are not normally distributed, and their intervals are only approximate"
+        )
+    if fit.group_l1 is not None:
+        lines.append(
+            "group_l1: standard errors leave out the curvature of the penalty, so they are a little too large; estimates "
+            "near 0 are not normally distributed"
         )
     return lines
 

@@ -309,6 +309,7 @@ def fitted_like(fit: Fit, samples: Dataset, seed: int, more: Mapping[str, float]
         fit.estimator,
         sigma2=fit.sigma2 if np.isfinite(fit.sigma2).any() else None,
         l1=fit.l1,
+        group_l1=fit.group_l1,
         random_state=seed,
         fixed=fixed or None,
         start=start,

@@ -50,6 +50,14 @@ class FitOptions:
         float | None,
         typer.Option("--l1", min=0, help="Weight of the L1 penalty on couplings (not on biases). Default: none."),
     ] = None
+    group_l1: Annotated[
+        float | None,
+        typer.Option(
+            "--group-l1",
+            min=0,
+            help="Weight of the penalty on the norm of each pair's couplings, which are 0 together. Default: none.",
+        ),
+    ] = None
     weights: Annotated[
         str | None,
         typer.Option("--weights", metavar="B1,B2,…", help="β of each term, or auto. Default: those of the policy."),
@@ -115,6 +123,7 @@ def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder]], options: FitO
                 policy,
                 sigma2=options.sigma2,
                 l1=None if not options.l1 else on_couplings(model, options.l1),
+                group_l1=options.group_l1,
                 weights=betas,
                 random_state=options.seed,
                 method=options.method.value,

@@ -7,8 +7,8 @@ import re
 #: Options whose names are not those of the arguments.
 _RENAMED = {"random_state": "seed", "n_simulated": "simulated"}
 _ARGUMENTS = (
-    "burn_in", "couplings", "folds", "groups", "kind", "l1", "max_iter", "method", "n_simulated", "random_state",
-    "sample_weight", "score", "sigma2", "weight_kind", "wide_rows",
+    "burn_in", "couplings", "folds", "group_l1", "groups", "kind", "l1", "max_iter", "method", "n_simulated",
+    "random_state", "sample_weight", "score", "sigma2", "weight_kind", "wide_rows",
 )  # fmt: skip
 _ANY = "|".join(_ARGUMENTS)
 
@@ -24,8 +24,8 @@ _RULES = (
     (re.compile(rf"(?<![\w.-])({_ANY})=None"), lambda match: f"no {_option(match[1])}"),
     (re.compile(rf"(?<![\w.-])({_ANY})=(?:'(\w+)'|\"(\w+)\"|([\w.]+))"), lambda match: _given(match)),
     (re.compile(rf"\(({_ANY})\)"), lambda match: f"({_option(match[1])})"),
-    (re.compile(r"(?<![\w.-])(max_iter|n_simulated|random_state|sample_weight|sigma2|weight_kind|wide_rows)\b(?!=)"),
-     lambda match: _option(match[1])),
+    (re.compile(r"(?<![\w.-])(group_l1|max_iter|n_simulated|random_state|sample_weight|sigma2|weight_kind|wide_rows)"
+                r"\b(?!=)"), lambda match: _option(match[1])),
     (re.compile(r"(?<=or )(l1)(?=\))"), lambda match: _option(match[1])),
     (re.compile(r"^(l1)\b"), lambda match: _option(match[1])),
 )  # fmt: skip

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fieldfit.models.couplings import Couplings
     from fieldfit.models.field import FieldModel
     from fieldfit.models.located import LocatedScores
+    from fieldfit.models.potts_coordinates import CentredCoordinates
     from fieldfit.models.work import FamilyWork
     from fieldfit.optim.stochastic import Batches
     from fieldfit.policies.policy import BoundPolicy
@@ -253,6 +254,12 @@ class Problem(ABC):
 
         P is diagonal with the ``precision`` (n_parameters,) of the penalty.
         """
+        return None
+
+    def centred_coordinates(
+        self, precision: FloatArray, row_weight: FloatArray | None = None
+    ) -> CentredCoordinates | None:
+        """Coordinates in which the Hessian is nearly diagonal and couplings stay what they are; else None."""
         return None
 
     def late_preconditioner(

@@ -39,7 +39,7 @@ from fieldfit.named import variables_of
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import FieldStructure
-from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, ModelError, WidthError
+from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, IntArray, ModelError, WidthError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -409,6 +409,25 @@ class FieldModel(Model):
         entries = np.repeat(sizes > 1, np.diff(self.graph.offsets))
         used = self.features[np.flatnonzero(entries)].indices
         return np.bincount(used, minlength=self.n_parameters) > 0
+
+    @property
+    def coupling_groups(self) -> IntArray:
+        """The table of couplings that each parameter (r,) belongs to, as a number; −1 for biases and fields.
+
+        Parameters of one factor of at least two variables are in one table, and so are factors that share a parameter.
+        """
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import connected_components
+
+        factors = len(self.graph.scopes)
+        factor = np.repeat(np.arange(factors), np.diff(self.graph.offsets))
+        entries = self.features.tocoo()
+        owner, parameter = factor[entries.row], entries.col
+        kept = np.array([len(scope) for scope in self.graph.scopes])[owner] > 1
+        pairs = np.ones(int(kept.sum()), dtype=np.int8), (owner[kept], factors + parameter[kept])
+        size = factors + self.n_parameters
+        groups = connected_components(csr_array(pairs, shape=(size, size)), directed=False)[1][factors:]
+        return np.where(self.coupling_parameters, groups, -1).astype(np.int64)
 
     @property
     def coupling_unit(self) -> float:

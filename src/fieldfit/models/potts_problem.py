@@ -19,6 +19,7 @@ import numpy as np
 from fieldfit import _kernels
 from fieldfit.models.base import Problem
 from fieldfit.models.pairwise_layout import BlockFamily, sums_by
+from fieldfit.models.potts_coordinates import CentredCoordinates
 from fieldfit.models.potts_memory import bytes_of_sites, refuse_too_large
 from fieldfit.models.potts_preconditioner import CentredPreconditioner, state_frequencies
 from fieldfit.models.potts_tables import PottsTables
@@ -169,7 +170,20 @@ class PottsProblem(Problem):
         tables = self.tables
         if tables.tied or tables.agree:
             return None
-        frequencies = state_frequencies(self._columns, tables.q, row_weight)
+        return CentredPreconditioner.of(tables, *self._first_moments(row_weight), precision)
+
+    def centred_coordinates(
+        self, precision: FloatArray, row_weight: FloatArray | None = None
+    ) -> CentredCoordinates | None:
+        """Coordinates in which couplings and fields hardly mix, where nothing shares them; else None."""
+        tables = self.tables
+        if tables.tied or tables.agree or not tables.fields:
+            return None
+        return CentredCoordinates(tables, *self._first_moments(row_weight), precision)
+
+    def _first_moments(self, row_weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+        """The frequencies (m, q) of the states, and the summed weight (m,) of each site's components."""
+        frequencies = state_frequencies(self._columns, self.tables.q, row_weight)
         total = np.zeros(self.n_variables)
         weight = np.ones(self.n_samples) if row_weight is None else np.asarray(row_weight)
         for part, beta in zip(self._parts, self._betas, strict=True):
@@ -177,7 +191,7 @@ class PottsProblem(Problem):
             for start in range(0, self.n_samples, rows):
                 stop = min(start + rows, self.n_samples)
                 total += beta * (weight[start:stop] @ self._use(part, start, stop))
-        return CentredPreconditioner.of(tables, frequencies, total, precision)
+        return frequencies, total
 
     def _sums(
         self, mode: int, theta: FloatArray, v: FloatArray | None, row_weight: FloatArray | None

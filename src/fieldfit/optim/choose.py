@@ -24,12 +24,14 @@ from fieldfit.optim.proximal import minimise_proximal
 from fieldfit.optim.solution import Callback, Solution
 from fieldfit.optim.units import Units
 from fieldfit.threads import one_blas_thread
-from fieldfit.types import FieldfitError, FloatArray
+from fieldfit.types import FieldfitError, FloatArray, IntArray
 
 #: The optimisers; stochastic gradients ("sgd") are those of `minimise_stochastic`.
 Method = Literal["auto", "lbfgs", "newton", "sgd"]
 #: Cost of a Hessian product, in evaluations, from which Newton's method is slower.
 EXPENSIVE_PRODUCT = 2.0
+#: The smallest entry of a diagonal, as a share of the largest.
+LEAST_CURVATURE = 1e-6
 
 
 def minimise(
@@ -47,11 +49,14 @@ def minimise(
     hessian: Callable[[FloatArray], FloatArray] | None = None,
     product_cost: float = 1.0,
     l1: FloatArray | float | None = None,
+    l1_groups: IntArray | None = None,
     units: FloatArray | None = None,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:
     """Minimise fun(x) + Σ l1 |x| from x0 (n_parameters,) by the method that the given callables make fastest.
+
+    ``l1_groups`` are the groups of `minimise_proximal`.
 
     ``fun(x)`` gives (value, gradient), ``hessian_product(x, v)`` the Hessian times v at ``product_cost`` evaluations
     each, ``hessian_diagonal(x)`` its diagonal (positive), ``hessian(x)`` the matrix; ``preconditioner`` and the rest
@@ -60,7 +65,7 @@ def minimise(
     (n_parameters,) the method works on ``units * x``, and ``gtol`` is for the gradient with respect to that. A ``keeper``
     is told the state after each iteration, and may have one to go on from: the result then has the same bits.
     """
-    if units is not None and np.any(units != 1.0):
+    if units is not None and l1_groups is None and np.any(units != 1.0):  # a norm has one unit for its whole group
         scaled = Units(units)
         return scaled.solution(
             minimise(
@@ -106,9 +111,12 @@ def minimise(
                 keeper=keeper,
             )
         if preconditioner is None and hessian_diagonal is not None:
-            preconditioner = hessian_diagonal(start_point(x0))
+            diagonal = hessian_diagonal(start_point(x0))
+            # A parameter of states that never occur has no curvature, and no gradient that would move it.
+            largest = diagonal.max(initial=0.0)
+            preconditioner = np.maximum(diagonal, LEAST_CURVATURE * largest) if largest > 0 else None
         if l1 is not None:
-            diagonal, operator = split_preconditioner(preconditioner, len(x0))
+            metric, operator = split_preconditioner(preconditioner, len(x0))
             if operator is not None:
                 raise FieldfitError("An L1 penalty needs a diagonal preconditioner; got a callable.")
             return minimise_proximal(
@@ -119,7 +127,8 @@ def minimise(
                 ftol=ftol,
                 max_iter=max_iter,
                 history=history,
-                diagonal=diagonal,
+                diagonal=metric,
+                groups=l1_groups,
                 callback=callback,
                 keeper=keeper,
             )

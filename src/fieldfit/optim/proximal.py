@@ -1,4 +1,4 @@
-"""L1 penalties: minimise f(x) + Σ_i l1_i |x_i| by proximal quasi-Newton steps.
+"""L1 penalties: minimise f(x) + Σ_i l1_i |x_i|, or f(x) + Σ_g a_g ‖x_g‖ over groups, by proximal quasi-Newton steps.
 
 Each step minimises a quasi-Newton model of f plus the penalty itself (Scheinberg and Tang, "Practical inexact proximal
 quasi-Newton method with global complexity analysis", 2016), over the coordinates that are not 0 or whose gradient moves
@@ -6,7 +6,7 @@ them away from 0. Orthant-wise methods minimise the model without the penalty's 
 orthant; near the optimum the cut directions are poor, and most steps have to be shortened. On 500 sentences of
 CoNLL-2000 (l1 = 1) the tolerance of 1e-4 takes 218 evaluations here and took 1,265 there. Far from the optimum they go
 as far for a fraction of the work, so the first steps are orthant-wise (orthant.py) until they bring little. The elastic
-net is this with the L2 term inside f.
+net is this with the L2 term inside f. Norms of groups (group_penalty.py) have no orthants: all their steps are proximal.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.optim.descent import Descent, Point, ValueGradient, start_point
+from fieldfit.optim.group_penalty import GroupPenalty
 from fieldfit.optim.keeping import Keeper, State
 from fieldfit.optim.l1_penalty import L1Penalty
 from fieldfit.optim.line_search import SearchOutcome
 from fieldfit.optim.orthant import OrthantSteps, step_in_orthant
 from fieldfit.optim.quadratic_model import QuadraticModel
 from fieldfit.optim.solution import Callback, Solution, Status
-from fieldfit.types import FieldfitError, FloatArray
+from fieldfit.types import FieldfitError, FloatArray, IntArray
 
 #: Default number of pairs; fewer from this many parameters on, because the pairs determine the memory of the fit.
 _PAIRS, _FEW_PAIRS, _MANY_PARAMETERS = 20, 6, 1_000_000
@@ -46,10 +47,13 @@ def minimise_proximal(
     max_iter: int = 1000,
     history: int | None = None,
     diagonal: FloatArray | None = None,
+    groups: IntArray | None = None,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:
     """Minimise fun(x) + Σ l1 |x| from x0 (n_parameters,), where ``fun(x)`` gives (value, gradient).
+
+    With ``groups`` (n_parameters,) the penalty is Σ l1 ‖x_g‖ over coordinates with the same number, which have the same l1.
 
     It has converged when max |pseudo-gradient| ≤ ``gtol`` (the optimality conditions hold to that), or, with ``ftol`` >
     0, as `minimise_lbfgs` has. ``history`` is the number of pairs kept (20, or 6 from a million parameters on);
@@ -61,9 +65,18 @@ def minimise_proximal(
         history = _PAIRS if x.size < _MANY_PARAMETERS else _FEW_PAIRS
     if history < 1:
         raise FieldfitError(f"A quasi-Newton method needs a history of at least 1 pair; got {history}.")
-    penalty, model = L1Penalty(l1, x.size), QuadraticModel(x.size, history, diagonal)
+    penalty = nonsmooth_penalty(l1, x.size, groups)
+    diagonal = None if diagonal is None else penalty.averaged(diagonal)
+    model = QuadraticModel(x.size, history, diagonal)
     descent = _Descent(fun, x, callback, penalty, model, diagonal is not None)
     return descent.minimise(gtol, ftol, max_iter, keeper)
+
+
+def nonsmooth_penalty(l1: FloatArray | float, size: int, groups: IntArray | None) -> L1Penalty | GroupPenalty:
+    """Σ l1 |x| of ``size`` coordinates, or Σ l1 ‖x_g‖ with ``groups`` (size,)."""
+    if groups is None:
+        return L1Penalty(l1, size)
+    return GroupPenalty(np.broadcast_to(np.asarray(l1, dtype=np.float64), (size,)), groups)
 
 
 class _Descent(Descent):
@@ -74,7 +87,7 @@ class _Descent(Descent):
         fun: ValueGradient,
         x: FloatArray,
         callback: Callback | None,
-        penalty: L1Penalty,
+        penalty: L1Penalty | GroupPenalty,
         model: QuadraticModel,
         scaled: bool,
     ) -> None:
@@ -82,8 +95,8 @@ class _Descent(Descent):
         self._penalty = penalty
         self._model = model
         self._scaled = scaled
-        # A preconditioner makes the proximal steps good from the start.
-        self._orthant = None if scaled else OrthantSteps(x.size)
+        # A preconditioner makes the proximal steps good from the start; norms of groups have no orthants.
+        self._orthant = OrthantSteps(x.size) if penalty.has_orthants and not scaled else None
 
     def begin(self) -> bool:
         """Evaluate the start."""
@@ -161,7 +174,7 @@ class _Descent(Descent):
             value, gradient = self._evaluate(moved)
             if value == -math.inf:
                 return SearchOutcome.UNBOUNDED, tried
-            total = value + float(self._penalty.weights @ np.abs(moved))
+            total = value + self._penalty.value(moved)
             promise = float(pseudo @ (moved - at.x))
             if promise < 0 and total <= at.value + _DECREASE * promise and np.isfinite(gradient).all():
                 self._accept(moved, value, gradient)
@@ -172,11 +185,11 @@ class _Descent(Descent):
     def _move(self) -> SearchOutcome:
         """Step to a better point along the minimum of the model."""
         at, pseudo = self.current, self._penalty.pseudo
-        free = np.flatnonzero((at.x != 0) | (pseudo != 0))
-        x, gradient, l1 = at.x[free], at.gradient[free], self._penalty.weights[free]
+        free = self._penalty.free(at.x)
+        x, gradient = at.x[free], at.gradient[free]
         # Nothing is known of the scale before the first pair: a step of about length 1 then.
         first_scale = 1.0 if self._scaled else max(1.0, float(np.sqrt(pseudo @ pseudo)))
-        step = self._model.lowest(free, gradient, x, l1, first_scale, _FORCING * at.norm, _PASSES)
+        step = self._penalty.lowest(self._model, free, gradient, x, first_scale, _FORCING * at.norm, _PASSES)
         if step is None:
             return SearchOutcome.FAILED
         trial: tuple[FloatArray, float, FloatArray] | None = None
@@ -190,29 +203,13 @@ class _Descent(Descent):
             if value != -math.inf and not np.isfinite(moved_gradient).all():
                 return ProximalTrial(math.nan, math.nan, math.nan)
             trial = whole, value, moved_gradient
-            promise, arrival = _slopes(x, moved, gradient, moved_gradient[free], l1)
-            return ProximalTrial(value + float(l1 @ np.abs(moved)), promise, arrival)
+            promise, arrival = self._penalty.slopes(free, x, moved, gradient, moved_gradient[free])
+            return ProximalTrial(value + self._penalty.value(whole), promise, arrival)
 
         outcome = backtrack(evaluate, at.value)
         if outcome is SearchOutcome.FOUND and trial is not None:
             self._accept(*trial)
         return outcome
-
-
-def _slopes(
-    x: FloatArray, moved: FloatArray, gradient: FloatArray, new_gradient: FloatArray, l1: FloatArray
-) -> tuple[float, float]:
-    """gᵀd + Σ l1 (|x + d| − |x|), and the slope of the penalised function at x + d along d.
-
-    Near an optimum g and the penalty's slope cancel, so they are added coordinate by coordinate before the sum.
-    """
-    step = moved - x
-    before = np.where(x != 0, np.sign(x), np.sign(moved))
-    # At a corner the slope from the side that the step came from.
-    after = np.where(moved != 0, np.sign(moved), -np.sign(step))
-    crossed = np.where(x * moved < 0, 2.0 * l1 * np.abs(moved), 0.0)
-    promise = float((gradient + l1 * before) @ step) + float(crossed.sum())
-    return promise, float((new_gradient + l1 * after) @ step)
 
 
 @dataclass(frozen=True)

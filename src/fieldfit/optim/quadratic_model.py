@@ -1,4 +1,4 @@
-"""A quasi-Newton model of a smooth function on some of its coordinates, and its minimum under an L1 penalty.
+"""A quasi-Newton model of a smooth function on some of its coordinates.
 
 The last steps s_i and changes of the gradient y_i, restricted to the coordinates F, give the matrix
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from fieldfit import _kernels
 from fieldfit.optim.keeping import State
 from fieldfit.optim.memory import SINGLE_PRECISION_FROM
 from fieldfit.types import FloatArray, IntArray
@@ -67,47 +66,9 @@ class QuadraticModel:
         self._steps[row], self._changes[row] = step, change
         self._order.append(row)
 
-    def lowest(
-        self,
-        free: IntArray,
-        gradient: FloatArray,
-        point: FloatArray,
-        l1: FloatArray,
-        first_scale: float,
-        tol: float,
-        passes: int,
-    ) -> FloatArray | None:
-        """The step d on the coordinates ``free`` that makes gᵀd + ½dᵀBd + Σ l1 |x + d| lowest, roughly.
-
-        ``gradient``, ``point`` and ``l1`` are those of the free coordinates; without pairs B is ``first_scale`` · D.
-        Roughly: by at most ``passes`` of coordinate descent, which end when none moves a coordinate by more than ``tol``
-        in units of the gradient. None if B is inaccurate because of rounding.
-        """
+    def matrix(self, free: IntArray, first_scale: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """σD and the thin matrices of B = σD − left · rightᵀ on ``free``; without pairs B = first_scale · D."""
         metric = np.ones(len(free)) if self._diagonal is None else self._diagonal[free]
-        scale, left, right = self._matrix(free, metric, first_scale)
-        curvature = scale - np.einsum("ij,ij->i", left, right)
-        if not (np.isfinite(curvature).all() and (curvature > 0).all()):
-            return None
-        step, products = np.zeros(len(free)), np.zeros(left.shape[1])
-        _kernels.lasso_descent(
-            gradient=gradient,
-            scale=scale,
-            left=left,
-            right=right,
-            curvature=curvature,
-            point=point,
-            l1=l1,
-            limit=passes,
-            tol=tol,
-            step=step,
-            products=products,
-        )
-        return step if np.isfinite(step).all() else None
-
-    def _matrix(
-        self, free: IntArray, metric: FloatArray, first_scale: float
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The diagonal σD and the thin matrices of B = σD − left · rightᵀ."""
         S, Y = (
             np.array([np.take(block[row], free) for row in self._order], dtype=np.float64).reshape(-1, len(free))
             for block in (self._steps, self._changes)

@@ -319,5 +319,5 @@ def refuse_l1(first: FirstFit, what: str) -> None:
     l1 = first.penalty.l1
     if l1 is not None and np.any(l1[first.free] > 0):
         raise PolicyError(
-            f"{what} has no L1 penalty: fit again without l1 and with the parameters fixed that l1 has set to 0."
+            f"{what} has no L1 penalty: fit again without it and with the parameters fixed that it has set to 0."
         )

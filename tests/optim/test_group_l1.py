@@ -1,0 +1,83 @@
+"""Norms of groups: closed forms, optimality conditions, and the optimum of plain proximal gradient steps."""
+
+import numpy as np
+import pytest
+from optimisation_problems import logistic_data, logistic_functions
+
+from fieldfit.optim import minimise_proximal
+from fieldfit.types import FieldfitError
+
+
+def left_over(x, gradient, weight, groups):
+    """How far 0 is from the subdifferential, the norm over each group."""
+    found = []
+    for group in np.unique(groups):
+        inside = groups == group
+        norm = np.linalg.norm(x[inside])
+        if norm > 0:
+            found.append(np.linalg.norm(gradient[inside] + weight * x[inside] / norm))
+        else:
+            found.append(max(np.linalg.norm(gradient[inside]) - weight, 0.0))
+    return np.array(found)
+
+
+def test_shrinkage_in_closed_form():
+    groups = np.repeat(np.arange(10), 3)
+    random = np.random.default_rng(0)
+    centre, scale = random.normal(size=30), np.repeat(np.geomspace(1.0, 50.0, 10), 3)
+    solution = minimise_proximal(
+        lambda x: (0.5 * float((scale * (x - centre) ** 2).sum()), scale * (x - centre)),
+        np.ones(30),
+        scale * 1.5,
+        groups=groups,
+        gtol=1e-10,
+    )
+    norms = np.sqrt(np.bincount(groups, centre**2))[groups]
+    np.testing.assert_allclose(solution.x, centre * np.maximum(1 - 1.5 / norms, 0.0), atol=1e-9)
+    assert (solution.x[norms < 1.5] == 0).all()
+    assert 0 < (norms < 1.5).sum() < 30
+
+
+@pytest.mark.parametrize("weight", [2.0, 8.0, 30.0])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_optimality_conditions_and_plain_proximal_steps(weight, scaled):
+    X, y = logistic_data()
+    fun, _ = logistic_functions(X, y, 0.5)
+    groups = np.arange(X.shape[1]) // 4
+    diagonal = 0.25 * (X**2).sum(0) + 0.5 if scaled else None
+    solution = minimise_proximal(
+        fun, np.zeros(X.shape[1]), weight, groups=groups, gtol=1e-8, diagonal=diagonal, max_iter=3000
+    )
+    assert solution.converged, solution
+    value, gradient = fun(solution.x)
+    assert left_over(solution.x, gradient, weight, groups).max() < 1e-7
+    norms = np.sqrt(np.bincount(groups, solution.x**2))
+    assert solution.value == pytest.approx(value + weight * norms.sum(), rel=1e-12)
+    # The slow way: proximal gradient steps of one length, far more of them.
+    length = 1.0 / (0.25 * np.linalg.norm(X, 2) ** 2 + 0.5)
+    x = np.zeros(X.shape[1])
+    for _ in range(20_000):
+        moved = x - length * fun(x)[1]
+        sizes = np.sqrt(np.bincount(groups, moved**2))
+        factor = np.maximum(1 - length * weight / np.maximum(sizes, 1e-300), 0.0)
+        nearer = moved * factor[groups]
+        if np.abs(nearer - x).max() < 1e-13:
+            break
+        x = nearer
+    np.testing.assert_allclose(solution.x, x, atol=1e-6)
+    np.testing.assert_array_equal(norms == 0, np.bincount(groups, x**2) == 0)
+
+
+def test_groups_of_one_are_l1_and_weight_zero_is_no_penalty():
+    X, y = logistic_data()
+    fun, _ = logistic_functions(X, y, 0.0)
+    l1 = np.where(np.arange(X.shape[1]) < 5, 0.0, 10.0)
+    single = minimise_proximal(fun, np.zeros(X.shape[1]), l1, gtol=1e-8)
+    groups = minimise_proximal(fun, np.zeros(X.shape[1]), l1, gtol=1e-8, groups=np.arange(X.shape[1]))
+    np.testing.assert_allclose(groups.x, single.x, atol=1e-7)
+    assert (groups.x[:5] != 0).all()
+
+
+def test_unequal_weights_in_a_group_are_refused():
+    with pytest.raises(FieldfitError, match="within a group must be equal"):
+        minimise_proximal(lambda x: (0.0, x), np.zeros(2), np.array([1.0, 2.0]), groups=np.zeros(2, dtype=np.int64))
