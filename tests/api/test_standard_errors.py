@@ -5,9 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 from oracle import central_gradient
+from scipy.special import ndtr, ndtri
 
 import fieldfit as ff
 from fieldfit.api.accuracies import implicit_accuracy, score_variance
+from fieldfit.api.estimate_table import half_width, two_sided
 from fieldfit.types import DataError, FieldfitError, ModelError
 from fieldfit.variance import ImplicitAccuracy, expectations
 
@@ -369,3 +371,10 @@ def test_robust_errors_are_the_spread_of_penalised_estimates():
     ratio = np.mean([fit.standard_errors() for fit in fits], axis=0) / spread
     assert np.abs(ratio - 1).max() < 0.11
     assert abs(ratio.mean() - 1) < 0.025
+
+
+def test_p_values_and_half_widths_are_those_of_scipy():
+    z = np.concatenate([np.linspace(-35, 35, 1001), [np.nan]])
+    np.testing.assert_allclose(two_sided(z), 2 * ndtr(-np.abs(z)), rtol=1e-12)
+    for level in (1e-6, 0.5, 0.95, 1 - 1e-9):
+        assert half_width(level) == pytest.approx(ndtri(0.5 + level / 2), rel=1e-12)

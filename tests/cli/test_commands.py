@@ -266,6 +266,19 @@ def test_help_does_not_import_what_it_does_not_need():
     assert ran.returncode == 0
 
 
+def test_a_small_fit_imports_neither_scipy_nor_pandas(tmp_path):
+    table = tmp_path / "table.csv"
+    np.savetxt(table, np.random.default_rng(0).integers(0, 2, (200, 4)), fmt="%d", delimiter=",")
+    code = (
+        f"import sys\nfrom fieldfit.cli import main\nassert main(['fit', 'boltzmann', {str(table)!r}]) == 0\n"
+        "sys.exit(', '.join(sorted({'scipy', 'pandas', 'sklearn', 'matplotlib'} & set(sys.modules))) or 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.stderr == ""
+    assert "std. error" in ran.stdout
+    assert ran.returncode == 0
+
+
 def test_ctrl_c_is_a_sentence_and_130(run, votes, monkeypatch, tmp_path):
     def interrupt(*_, **__):
         raise KeyboardInterrupt

@@ -185,6 +185,18 @@ def test_inverse_on_the_range_is_the_inverse_where_there_is_one():
     np.testing.assert_allclose(found.inverse * matrix.T, np.linalg.inv(matrix) * matrix.T, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("defect", [1.0, 1e-3, 1e-12])
+def test_small_matrices_are_inverted_as_large_ones_are(defect):
+    root = np.random.default_rng(2).normal(size=(20, 8))
+    root[:, 7] = root[:, 6] + defect * root[:, 7]
+    matrix, larger = root.T @ root, np.eye(300)
+    larger[:8, :8] = matrix
+    small, large = range_inverse(matrix), range_inverse(larger)
+    assert small.nullity == large.nullity == (defect < 1e-6)
+    in_large = large.inverse[:8, :8]
+    np.testing.assert_allclose(root @ small.inverse @ root.T, root @ in_large @ root.T, rtol=1e-8, atol=1e-8)
+
+
 def test_inverse_on_the_range_is_zero_along_the_null_space():
     random = np.random.default_rng(1)
     root = random.normal(size=(4, 6))

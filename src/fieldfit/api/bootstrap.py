@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fieldfit.api.functionals import Estimate, check_level, value_and_gradient
+from fieldfit.api.estimate_table import half_width
+from fieldfit.api.functionals import Estimate, value_and_gradient
 from fieldfit.api.validation import fitted_like
 from fieldfit.arguments import seed, whole_number
 from fieldfit.data.dataset import Dataset
@@ -135,7 +136,7 @@ class Bootstrap:
         >>> fit.bootstrap(20).conf_int(0.9, "x0:x1").shape
         (1, 2)
         """
-        check_level(level)
+        half_width(level)
         return _percentiles(self._values()[:, self._places(parameters)], level).T
 
     def table(self, level: float = 0.95, parameters: object = None) -> pd.DataFrame:
@@ -200,7 +201,7 @@ class Bootstrap:
         >>> fit.bootstrap(20).functional({"x0": 1, "x1": -1}).level
         0.95
         """
-        check_level(level)
+        half_width(level)
         fit = self.fit
         if callable(g):
             default, value = getattr(g, "__name__", "g"), _number(g(fit.theta.copy()))

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fieldfit.api.estimate_table import two_sided
 from fieldfit.named import places_of
-from fieldfit.types import FieldfitError, FloatArray, IntArray, ModelError
+from fieldfit.types import FloatArray, IntArray, ModelError
 
 #: Parameters up to which a gradient that is not given is found by differences (two evaluations for each).
 MOST_DIFFERENCES = 3_000
@@ -107,9 +108,7 @@ class Estimate:
         >>> fit.functional("x0").p(null=0.5) < 0.05
         True
         """
-        from scipy.special import ndtr
-
-        return float(2 * ndtr(-abs(self.z(null))))
+        return float(two_sided(np.array(self.z(null))))
 
     def __str__(self) -> str:
         if not self.identified:
@@ -230,12 +229,3 @@ def _differences(g: Callable[[FloatArray], float], theta: FloatArray) -> FloatAr
         down[place] -= step
         slope[place] = (_number(g, up) - _number(g, down)) / (up[place] - down[place])
     return slope
-
-
-def check_level(level: float) -> float:
-    """The half-width of an interval of this level in standard errors."""
-    from scipy.special import ndtri
-
-    if not (isinstance(level, int | float | np.number) and 0 < level < 1):
-        raise FieldfitError(f"The confidence level must be between 0 and 1; got {level!r}.")
-    return float(ndtri(0.5 + level / 2))

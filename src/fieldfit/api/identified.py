@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
+from fieldfit.api.estimate_table import EstimateTable, parameter_estimates
 from fieldfit.models.field import FieldModel
 
 if TYPE_CHECKING:
@@ -23,17 +24,19 @@ if TYPE_CHECKING:
 _MOST_PARAMETERS = 1_000
 
 
-def identified_table(fit: StandardErrors, level: float = 0.95, kind: Kind = "robust") -> pd.DataFrame:
-    """`Fit.table`, or `Fit.effects` where that has more rows with standard errors and the model has free tables.
+def identified_estimates(fit: StandardErrors, level: float = 0.95, kind: Kind = "robust") -> EstimateTable:
+    """`Fit.table`, or `Fit.effects` where that has more rows with standard errors and the model has free tables."""
+    table = parameter_estimates(fit, level, kind)
+    if not np.isnan(fit.dense_accuracy(kind).variances()).any() or not _has_free_tables(fit):
+        return table
+    effects = EstimateTable.of(fit.effects("corner", level, kind))
+    known, found = (int(np.isfinite(one.std_error).sum()) for one in (table, effects))
+    return effects if found > known else table
 
-    The name of the index says which: parameter or effect.
-    """
-    frame = fit.table(level, kind)
-    if not _has_free_tables(fit) or not np.isnan(fit.dense_accuracy(kind).variances()).any():
-        return frame
-    effects = fit.effects("corner", level, kind)
-    known, found = (int(table["std_error"].notna().sum()) for table in (frame, effects))
-    return effects if found > known else frame
+
+def identified_table(fit: StandardErrors, level: float = 0.95, kind: Kind = "robust") -> pd.DataFrame:
+    """The same as a DataFrame; the name of its index says which: parameter or effect."""
+    return identified_estimates(fit, level, kind).frame()
 
 
 def _has_free_tables(fit: StandardErrors) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -18,7 +17,8 @@ from fieldfit.api.accuracies import (
     spatial_accuracy,
 )
 from fieldfit.api.cautions import few_samples, no_spread, pull_of, simulated, under_model, without_spread
-from fieldfit.api.functionals import Estimate, check_level, unit_rows, value_and_gradient
+from fieldfit.api.estimate_table import EstimateTable, half_width, parameter_estimates
+from fieldfit.api.functionals import Estimate, unit_rows, value_and_gradient
 from fieldfit.api.state import FitState
 from fieldfit.arguments import count_of
 from fieldfit.docstrings import filled
@@ -237,7 +237,7 @@ class StandardErrors(FitState):
         >>> fit.conf_int(0.9, parameters=["x0:x1"]).round(2)
         array([[0.61, 0.98]])
         """
-        half = check_level(level) * self.standard_errors(kind, parameters)
+        half = half_width(level) * self.standard_errors(kind, parameters)
         centre = self.theta
         if parameters is not None:
             centre = centre[places_of(parameters, self.model.parameter_names)]
@@ -263,16 +263,7 @@ class StandardErrors(FitState):
         >>> fit.table()["std_error"].round(3).to_dict()
         {'x0:x1': 0.112, 'x0:x2': 0.143, 'x1:x2': 0.117}
         """
-        import pandas as pd
-
-        half = check_level(level)
-        names: Sequence[str] = self.model.parameter_names
-        places = np.arange(len(names)) if parameters is None else places_of(parameters, names)
-        errors = self.standard_errors(kind, parameters)
-        estimate = self.theta[places]
-        return _with_tests(
-            estimate, errors, half, pd.Index([names[int(place)] for place in places], name="parameter")
-        )
+        return parameter_estimates(self, level, kind, parameters).frame()
 
     def effects(self, coding: str = "corner", level: float = 0.95, kind: Kind = "robust") -> pd.DataFrame:
         """Return the effects of single variables, pairs and larger cliques: identified also for free tables.
@@ -297,16 +288,14 @@ class StandardErrors(FitState):
         >>> list(ff.fit(model, x, "PL1").effects().index)[:5]
         ['x0=1', 'x0=2', 'x1=1', 'x1=2', 'x0=1:x1=1']
         """
-        import pandas as pd
-
         from fieldfit.models.effects import effects
 
         made = effects(self.model.as_field("The effects of states"), coding)
-        accuracy, half = self.accuracy(kind), check_level(level)
+        accuracy, half = self.accuracy(kind), half_width(level)
         rows = stepped("standard errors", range(len(made.matrix)))
         errors = np.array([_root(float(accuracy.covariance_of(made.matrix[[k]])[0, 0])) for k in rows])
         errors[(made.matrix[:, self._without_errors(kind)] != 0).any(axis=1)] = np.nan
-        return _with_tests(made.at(self.theta), errors, half, pd.Index(made.names, name="effect"))
+        return EstimateTable.tested("effect", made.names, made.at(self.theta), errors, half).frame()
 
     def functional(
         self,
@@ -350,7 +339,7 @@ class StandardErrors(FitState):
         >>> print(fit.functional({"x0:x1": 1, "x1:x2": -1}, name="difference"))
         difference: 0.248638, standard error 0.155 (robust), 95% interval [-0.0543264, 0.551601]
         """
-        half = check_level(level)
+        half = half_width(level)
         fit = self._without_pull if debias else self
         default_name, value, slope = value_and_gradient(g, gradient, fit.theta, fit.model.parameter_names)
         if debias and fit.theta is self.theta:
@@ -515,23 +504,3 @@ class StandardErrors(FitState):
 def _root(variance: float) -> float:
     """√ of a variance; NaN where it is negative by more than rounding, as an indefinite bread can make it."""
     return math.sqrt(max(variance, 0.0)) if variance > -1e-12 else math.nan
-
-
-def _with_tests(estimate: FloatArray, errors: FloatArray, half: float, index: pd.Index[str]) -> pd.DataFrame:
-    """Estimates with z, p-values and intervals of ``half`` standard errors to each side."""
-    import pandas as pd
-    from scipy.special import ndtr
-
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.where(errors > 0, estimate / errors, np.nan)
-    return pd.DataFrame(
-        {
-            "estimate": estimate,
-            "std_error": errors,
-            "z": z,
-            "p": 2 * ndtr(-np.abs(z)),
-            "lower": estimate - half * errors,
-            "upper": estimate + half * errors,
-        },
-        index=index,
-    )

@@ -3,50 +3,37 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fieldfit.api.cautions import few_samples, held_by_penalty, no_spread
-from fieldfit.api.identified import identified_table
+from fieldfit.api.estimate_table import COLUMNS, EstimateTable, parameter_estimates
+from fieldfit.api.identified import identified_estimates
 from fieldfit.api.summary import course
 from fieldfit.cli.output import print_table, say
-from fieldfit.cli.saved import records
 from fieldfit.cli.weighting import print_weights
 from fieldfit.cli.wording import in_options
 from fieldfit.named import places_of
 from fieldfit.report.table import PlainTable
-from fieldfit.types import FieldfitError, FloatArray, Plain
+from fieldfit.types import FieldfitError, Plain
 from fieldfit.words import counted
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from fieldfit.api.result import Fit
 
 
 def fit_document(fit: Fit, warned: Sequence[str] = (), path: Path | None = None, level: float = 0.95) -> Plain:
     """The report and every parameter with its standard error, or null where that is not known; effects of free tables."""
-    errors, interval = accuracy(fit, level)
-    z, p = z_and_p(fit, errors)
+    table = _known(lambda: parameter_estimates(fit, level), fit)
     parameters = [
-        {
-            "name": name,
-            "estimate": fit.theta[place],
-            "std_error": errors[place],
-            "z": z[place],
-            "p": p[place],
-            "lower": interval[place, 0],
-            "upper": interval[place, 1],
-            "sigma2": fit.sigma2[place],
-            "fixed": not fit.free[place],
-        }
-        for place, name in enumerate(fit.parameter_names)
+        {**line, "sigma2": variance, "fixed": not free}
+        for line, variance, free in zip(_documents(table), fit.sigma2, fit.free, strict=True)
     ]
-    frame = _frame(fit, level)
-    effects = records(frame, "name") if frame.index.name == "effect" else None
+    shown = _identified(fit, level)
+    effects = _documents(shown) if shown.what == "effect" else None
     return {
         **fit.report(),
         "file": None if path is None else str(path),
@@ -58,27 +45,28 @@ def fit_document(fit: Fit, warned: Sequence[str] = (), path: Path | None = None,
     }
 
 
-def accuracy(fit: Fit, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-    """Standard errors and intervals; NaN where they cannot be known (too many parameters, saved without them)."""
+def _documents(table: EstimateTable) -> list[Plain]:
+    return [dict(zip(("name", *COLUMNS), row, strict=True)) for row in table.rows(range(len(table.names)))]
+
+
+def _known(estimates: Callable[[], EstimateTable], fit: Fit) -> EstimateTable:
+    """Estimates with errors; NaN where errors cannot be known (too many parameters, saved without them)."""
     try:
-        return fit.standard_errors(), fit.conf_int(level)
+        return estimates()
     except FieldfitError:
         unknown = np.full(len(fit.theta), np.nan)
-        return unknown, np.stack([unknown, unknown], axis=1)
+        return EstimateTable.tested("parameter", fit.parameter_names, fit.theta, unknown, np.nan)
 
 
-def z_and_p(fit: Fit, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Each estimate in standard errors, and the two-sided p-value of its being 0; NaN where the error is not known."""
-    from scipy.special import ndtr
-
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.where(errors > 0, fit.theta / errors, np.nan)
-    return z, 2 * ndtr(-np.abs(z))
+def _identified(fit: Fit, level: float) -> EstimateTable:
+    """Effects where single parameters are not identified."""
+    return _known(lambda: identified_estimates(fit, level), fit)
 
 
 def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95, parameters: Sequence[str] = ()) -> None:
     """How the fit went, and its parameters in a table, or those that are named."""
-    table = parameter_table(fit, rows, order, level, parameters) if rows else None
+    table = _identified(fit, level) if rows else None
+    printed = None if table is None else _first_rows(fit, table, rows, order, level, parameters)
     say(f"{fit.model.kind}: {fit.size}, {counted(fit.model.n_parameters, 'parameters')}")
     say(f"policy: {fit.estimator}")
     if fit.refinement is None:
@@ -101,7 +89,7 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95, parame
         say(textwrap.fill(in_options(fit.runaway), 80))
     if fit.penalised:
         say("penalised: estimates and intervals are shrunk towards 0")
-    if rows and few_samples(fit, "robust") and _frame(fit, level)["std_error"].notna().any():
+    if table is not None and few_samples(fit, "robust") and np.isfinite(table.std_error).any():
         what = "few samples per parameter" if fit.size.groups is None else "few groups"
         say(f"{what}: standard errors may be too small")
     if rows and no_spread(fit, "robust"):
@@ -113,9 +101,9 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95, parame
         say(f"dropped, too many missing values to sum out: {len(fit.dropped_rows)} rows ({shown})")
     if fit.weights is not None:
         print_weights(fit.weights)
-    if table is not None:
+    if printed is not None:
         say("")
-        print_table(table)
+        print_table(printed)
 
 
 def parameter_rows(fit: Fit, rows: int) -> list[tuple[str, float]]:
@@ -124,36 +112,25 @@ def parameter_rows(fit: Fit, rows: int) -> list[tuple[str, float]]:
     return [(fit.parameter_names[place], float(fit.theta[place])) for place in places]
 
 
-def _frame(fit: Fit, level: float) -> pd.DataFrame:
-    """Estimates with errors and tests: effects where single parameters are not identified; NaN where errors are unknown."""
-    import pandas as pd
-
-    try:
-        return identified_table(fit, level)
-    except FieldfitError:
-        frame = pd.DataFrame(np.nan, fit.parameter_names, ["estimate", "std_error", "z", "p", "lower", "upper"])
-        return frame.rename_axis("parameter").assign(estimate=fit.theta)
-
-
-def parameter_table(fit: Fit, rows: int, order: str, level: float, parameters: Sequence[str] = ()) -> PlainTable:
+def _first_rows(
+    fit: Fit, table: EstimateTable, rows: int, order: str, level: float, parameters: Sequence[str]
+) -> PlainTable:
     """The first ``rows`` parameters or effects in this order: largest |z| or |estimate|, by name, or as in the model."""
-    frame = _frame(fit, level)
     if parameters:
-        frame = frame.iloc[places_of(parameters, list(frame.index))]
-    estimate, z = (frame[name].to_numpy() for name in ("estimate", "z"))
-    known = np.isfinite(frame["std_error"].to_numpy())
-    names = list(frame.index)
+        table = table.chosen(places_of(parameters, list(table.names)))
+    known = np.isfinite(table.std_error)
+    names = table.names
     if order == "z" and known.any():
-        places = np.argsort(-np.nan_to_num(np.abs(z), nan=-1.0), kind="stable")
+        places = np.argsort(-np.nan_to_num(np.abs(table.z), nan=-1.0), kind="stable")
     elif order in ("z", "estimate"):
-        places = np.argsort(-np.abs(estimate), kind="stable")
+        places = np.argsort(-np.abs(table.estimate), kind="stable")
     elif order == "name":
         places = np.array(sorted(range(len(names)), key=names.__getitem__))
     else:
         places = np.arange(len(names))
-    shown = tuple((names[k], *map(float, frame.iloc[k])) for k in places[:rows])
+    shown = tuple(table.rows(places[:rows].tolist()))
     notes = []
-    if frame.index.name == "effect":
+    if table.what == "effect":
         notes.append("Effects: each state compared with the first one. Single parameters are not identified.")
     if len(names) > rows:
         notes.append(f"… and {len(names) - rows:,} more (--rows, --json).")
@@ -167,5 +144,5 @@ def parameter_table(fit: Fit, rows: int, order: str, level: float, parameters: S
         return PlainTable(
             "", ("parameter", "estimate"), tuple(row[:2] for row in shown), " ".join(notes), ("", ".4f")
         )
-    columns = (str(frame.index.name), "estimate", "std. error", "z", "p", f"{100 * level:g}% from", "to")
+    columns = (table.what, "estimate", "std. error", "z", "p", f"{100 * level:g}% from", "to")
     return PlainTable("", columns, shown, " ".join(notes), ("", ".4f", ".4f", ".2f", ".2g", ".4f", ".4f"))

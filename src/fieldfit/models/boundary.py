@@ -30,14 +30,17 @@ _MOST_NUMBERS = 20_000_000
 _SHARE = 0.1
 
 
-def boundary_directions(model: FieldModel, table: Table) -> csr_array:
+def boundary_directions(model: FieldModel, table: Table) -> csr_array | None:
     """Directions (k, r) of θ, one a row: of joint states that never occur, and of statistics that never vary.
 
-    Factors with a variable that is unknown in some sample are left out: the sum over it may bend the likelihood back.
+    None if every joint state of every factor occurs. Factors with a variable that is unknown in some sample are left out:
+    the sum over it may bend the likelihood back.
     """
+    observed = _observed_entries(model, table)
+    if observed.all():
+        return None
     from scipy.sparse import csr_array, vstack
 
-    observed = _observed_entries(model, table)
     complete: BoolArray = np.append((table.codes >= 0).all(axis=0), True)[model.graph.scope_matrix].min(
         axis=1, initial=True
     )

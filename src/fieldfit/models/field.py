@@ -321,7 +321,7 @@ class FieldModel(Model):
     determined_contrasts = identification.determined_contrasts
 
     def boundary_directions(self, dataset: Dataset) -> csr_array | None:
-        """Directions of θ (k, r) along which the samples never turn back; not known for samples in pieces."""
+        """Directions of θ (k, r) along which the samples never turn back; None without any, and for samples in pieces."""
         return None if dataset.in_pieces else boundary_directions(self, as_table(dataset))
 
     @property

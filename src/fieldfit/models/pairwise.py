@@ -9,6 +9,7 @@ the kernel computes is described in kernels/pairwise.hpp.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
@@ -55,6 +56,8 @@ _WEAK = 0.01
 _FEW_SAMPLES = 20_000
 #: Numbers in a chunk of scores of which the products are summed, and the share of distinct samples that is worth a sort.
 _MOMENT_NUMBERS, _FEWER = 1 << 20, 0.9
+#: Numbers up to which the map from θ is a dense matrix.
+_DENSE_MAP = 1 << 14
 
 
 def pairwise_supports(part: FamilySelection) -> bool:
@@ -258,10 +261,8 @@ class PairwiseProblem(Problem):
         return self._layout, layout_codes(self._layout, self.n_variables), weight
 
     @cached_property
-    def _field_matrix(self) -> csr_array:
+    def _field_matrix(self) -> csr_array | FloatArray:
         """The linear map from θ to the kernel's weights and biases (edges + variables, n_parameters)."""
-        from scipy.sparse import csr_array
-
         edges, variables = len(self.edges), np.arange(self.n_variables)
         rows = [np.arange(edges), *(edges + end for end in self.edges.T)]
         columns = [self.edge_parameter] * 3
@@ -272,6 +273,12 @@ class PairwiseProblem(Problem):
             values.append(np.full(self.n_variables, self.gap))
         places = (np.concatenate(rows), np.concatenate(columns))
         shape = (edges + self.n_variables, self.n_parameters)
+        if math.prod(shape) <= _DENSE_MAP:  # not worth the import
+            dense = np.zeros(shape)
+            np.add.at(dense, places, np.concatenate(values))
+            return dense
+        from scipy.sparse import csr_array
+
         return csr_array((np.concatenate(values), places), shape=shape)
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:

@@ -15,15 +15,18 @@ such identity, and every row of C is a composite score (not centred: E[∇S_i �
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_matrix, vstack
 
 from fieldfit.models.base import Problem
 from fieldfit.models.sum_problem import PartWeight, SumProblem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import FloatArray, ModelError, PolicyError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 Compile = Callable[[Selection], Problem]
 
@@ -137,6 +140,8 @@ def theory_moments(
 
 def _without_mean(factors: csr_matrix, signs: FloatArray, lam: FloatArray) -> tuple[csr_matrix, FloatArray]:
     """(C, d) of E[ZZᵀ] − λλᵀ: the row of C that is λ is left out; where there is none, λλᵀ is subtracted."""
+    from scipy.sparse import csr_matrix, vstack
+
     mean = csr_matrix(lam[None, :])
     for row in np.flatnonzero(signs == 1.0):
         if abs(factors[[row]] - mean).max() == 0:

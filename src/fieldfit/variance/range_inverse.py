@@ -23,6 +23,8 @@ from fieldfit.types import BoolArray, FloatArray
 _NULL = 1e-8
 #: Reciprocal condition number, an estimate, above which there is certainly no null space.
 _SAFE = 1e-7
+#: Rows of a matrix up to which NumPy inverts it.
+_SMALL = 128
 #: Diagonal entries up to this, in units of the features and relative to the largest, are rounding.
 _ROUNDING = 1e-13
 #: A row with a larger part than this (relative to its length) along the null space is outside the range.
@@ -61,10 +63,12 @@ def _positive_inverse(matrix: FloatArray) -> FloatArray | None:
 
     The condition number in the 1-norm is at least that of the eigenvalues, so that a small one shows there is none.
     """
-    from scipy.linalg import lapack
-
     if not len(matrix):
         return None
+    if len(matrix) <= _SMALL:
+        return _small_inverse(matrix)
+    from scipy.linalg import lapack
+
     with one_blas_thread():
         factor, failed = lapack.dpotrf(matrix, lower=True)
         if failed:
@@ -78,6 +82,18 @@ def _positive_inverse(matrix: FloatArray) -> FloatArray | None:
     lower = np.tril(inverse, -1)
     result: FloatArray = lower + lower.T + np.diag(np.diag(inverse))
     return result
+
+
+def _small_inverse(matrix: FloatArray) -> FloatArray | None:
+    """The same by NumPy alone, which is there already: importing SciPy would take longer than the inverse."""
+    with one_blas_thread():
+        try:
+            np.linalg.cholesky(matrix)
+            inverse = np.linalg.inv(matrix)
+        except np.linalg.LinAlgError:
+            return None
+    condition = float(np.abs(matrix).sum(axis=0).max() * np.abs(inverse).sum(axis=0).max())
+    return (inverse + inverse.T) / 2 if condition * _SAFE < 1 else None
 
 
 def range_inverse(matrix: FloatArray, units: FloatArray | None = None) -> RangeInverse:

@@ -1,0 +1,97 @@
+"""Estimates with standard errors, z, p-values and intervals: plain arrays, and a DataFrame where one is asked for.
+
+Nothing here needs pandas or SciPy, whose imports take longer than a small fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldfit.named import places_of
+from fieldfit.types import FieldfitError, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fieldfit.api.accuracies import Kind
+    from fieldfit.api.standard_errors import StandardErrors
+
+#: The columns of a table of estimates.
+COLUMNS = ("estimate", "std_error", "z", "p", "lower", "upper")
+
+
+@dataclass(frozen=True)
+class EstimateTable:
+    """Names of parameters or effects (``what`` says which), and a column (rows,) for each of `COLUMNS`."""
+
+    what: str
+    names: Sequence[str]
+    estimate: FloatArray
+    std_error: FloatArray
+    z: FloatArray
+    p: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+    @classmethod
+    def tested(
+        cls, what: str, names: Sequence[str], estimate: FloatArray, errors: FloatArray, half: float
+    ) -> EstimateTable:
+        """Estimates with z, p-values and intervals of ``half`` standard errors to each side; NaN without an error."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = np.where(errors > 0, estimate / errors, np.nan)
+        return cls(what, names, estimate, errors, z, two_sided(z), estimate - half * errors, estimate + half * errors)
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame) -> EstimateTable:
+        """What `frame` gave."""
+        columns = (frame[name].to_numpy() for name in COLUMNS)
+        return cls(str(frame.index.name), list(frame.index), *columns)
+
+    def frame(self) -> pd.DataFrame:
+        """The same as a DataFrame whose index has the names."""
+        import pandas as pd
+
+        columns = {name: getattr(self, name) for name in COLUMNS}
+        return pd.DataFrame(columns, index=pd.Index(self.names, name=self.what))
+
+    def chosen(self, places: IntArray) -> EstimateTable:
+        """The rows ``places`` alone."""
+        columns = (getattr(self, name)[places] for name in COLUMNS)
+        return EstimateTable(self.what, [self.names[int(place)] for place in places], *columns)
+
+    def rows(self, places: Sequence[int]) -> list[tuple[str, float, float, float, float, float, float]]:
+        """The name and the columns of some rows."""
+        columns = [getattr(self, name)[list(places)].tolist() for name in COLUMNS]
+        return list(zip((self.names[place] for place in places), *columns, strict=True))
+
+
+def parameter_estimates(
+    fit: StandardErrors, level: float = 0.95, kind: Kind = "robust", parameters: object = None
+) -> EstimateTable:
+    """`Fit.table` in plain arrays."""
+    half = half_width(level)
+    names: Sequence[str] = fit.model.parameter_names
+    places = np.arange(len(names)) if parameters is None else places_of(parameters, names)
+    errors = fit.standard_errors(kind, parameters)
+    return EstimateTable.tested("parameter", [names[int(place)] for place in places], fit.theta[places], errors, half)
+
+
+def two_sided(z: FloatArray) -> FloatArray:
+    """P(|normal| ≥ |z|)."""
+    scaled = np.abs(z) / math.sqrt(2)
+    return np.array([math.erfc(value) for value in scaled.ravel().tolist()]).reshape(scaled.shape)
+
+
+def half_width(level: float) -> float:
+    """The half-width of an interval of this level in standard errors."""
+    from statistics import NormalDist
+
+    if not (isinstance(level, int | float | np.number) and 0 < level < 1):
+        raise FieldfitError(f"The confidence level must be between 0 and 1; got {level!r}.")
+    return NormalDist().inv_cdf(0.5 + float(level) / 2)
