@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from fieldfit import networks
 from fieldfit.networks.resampling import bootstrap_weights, halves, permuted_groups
@@ -23,7 +24,7 @@ def test_a_difference_is_found_in_its_place(two_groups):
     assert compared.structure_p == 1 / 200
     table = compared.edges()
     assert (table["from"][0], table["to"][0]) == ("a", "b")
-    assert table["q"][0] < 0.05
+    assert table["q"][0] == pytest.approx(10 / 200)  # the first of ten pairs
     assert (table["q"][1:] > 0.05).all()
     assert (table["q"] >= table["p"]).all()
     np.testing.assert_allclose(table["difference"], table["weight_with"] - table["weight_without"])
@@ -33,6 +34,19 @@ def test_a_difference_is_found_in_its_place(two_groups):
     assert tests["statistic"]["structure"] == np.abs(compared.difference).max()
     strengths = [network.global_strength for network in compared.networks]
     assert tests["statistic"]["global strength"] == pytest.approx(strengths[0] - strengths[1])
+
+
+def test_false_discovery_rates_count_pairs_without_an_edge():
+    """With edges only, some pair had q <= 0.1 in 11 of 47 tables of independent columns."""
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(random.random((240, 6)) < 0.4, columns=list("abcdef")).astype(int)
+    frame["b"] = np.where(random.random(240) < 0.5, frame["a"], frame["b"])
+    compared = networks.compare_groups(frame.assign(group=np.resize(["x", "y"], 240)), by="group", permutations=19)
+    table = compared.edges()
+    assert 0 < len(table) < 15
+    p = np.ones(15)
+    p[: len(table)] = table["p"]
+    np.testing.assert_allclose(table["q"], stats.false_discovery_control(p)[: len(table)])
 
 
 def test_groups_must_be_two(two_groups):

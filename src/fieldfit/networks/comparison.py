@@ -114,7 +114,7 @@ class Comparison:
         -------
         DataFrame
             Columns ``from``, ``to``, the weight in each group, ``difference``, ``p``, and ``q`` after Benjamini and
-            Hochberg.
+            Hochberg over all pairs: those without an edge were looked at too, and have p = 1.
 
         Examples
         --------
@@ -131,10 +131,11 @@ class Comparison:
         """
         import pandas
 
-        first, second = np.nonzero(np.triu((self.networks[0].couplings != 0) | (self.networks[1].couplings != 0), 1))
+        first, second = np.triu_indices(len(self.networks[0].names), 1)
         observed = self.difference[first, second]
         more = (np.abs(self.differences[:, first, second]) >= np.abs(observed) - 1e-9).sum(axis=0)
         p = (1.0 + more) / (1.0 + len(self.differences))
+        q = false_discovery_rates(p)
         names = np.array(self.networks[0].names)
         table = pandas.DataFrame(
             {
@@ -144,10 +145,12 @@ class Comparison:
                 f"weight_{self.groups[1]}": self.networks[1].couplings[first, second],
                 "difference": observed,
                 "p": p,
-                "q": false_discovery_rates(p),
+                "q": q,
             }
         )
-        return table.sort_values(["p", "from", "to"], ignore_index=True)
+        joined = (self.networks[0].couplings != 0) | (self.networks[1].couplings != 0)
+        edges: pandas.DataFrame = table.loc[joined[first, second]]
+        return edges.sort_values(["p", "from", "to"], ignore_index=True)
 
 
 def compare_groups(
