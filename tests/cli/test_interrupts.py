@@ -70,7 +70,7 @@ def test_files_that_were_written_are_named(tmp_path, monkeypatch, capsys, files)
     assert ("and 2 more" in said) == (files == 5)
 
 
-def test_an_incomplete_folder_of_shards_is_told(tmp_path, monkeypatch, capsys):
+def test_no_part_of_a_folder_of_shards_is_left(tmp_path, monkeypatch, capsys):
     (tmp_path / "a.txt").write_text("x X\n\ny Y\n\nz Z\n")
 
     def interrupt(*_):
@@ -78,4 +78,17 @@ def test_an_incomplete_folder_of_shards_is_told(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr("fieldfit.shards.making_sentences.atomic_writer", interrupt)
     assert main(["shard", str(tmp_path / "a.txt"), "--sentences", "1", "--out", str(tmp_path / "new")]) == 130
-    assert "is not complete. Delete it" in capsys.readouterr().err
+    assert "nothing was written" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_the_order_to_end_is_an_interrupt_with_its_own_code(tmp_path, monkeypatch, capsys):
+    def told(*_, **__):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("fieldfit.data.table.read_table", told)
+    assert main(["fit", "boltzmann", str(tmp_path / "a.csv")]) == 143
+    assert "nothing was written" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -6,9 +6,15 @@ there at once.
 
 from __future__ import annotations
 
+#: Exit code after SIGTERM, as shells have it.
+TERMINATED = 143
+
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and give its exit code: 0, 2 for an error that was told in a sentence, 130 for Ctrl-C."""
+    """Run the command line and give its exit code: 0, 2 for an error that was told in a sentence, 130 for Ctrl-C.
+
+    SIGTERM ends a command as Ctrl-C does, with the exit code 143.
+    """
     import sys
 
     try:
@@ -23,7 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
                 return 2
             from fieldfit.cli.app import run
 
-            return run(arguments, interrupts)
+            code = run(arguments, interrupts)
+            return TERMINATED if interrupts.terminated else code
     except KeyboardInterrupt:  # during the imports; `run` has answers of its own
         print("fieldfit: Interrupted before the command began; nothing was written.", file=sys.stderr)
         return 130

@@ -1,4 +1,4 @@
-"""Ctrl-C on the command line: it waits for an import to end, and is remembered whatever becomes of the exception.
+"""Ctrl-C and SIGTERM on the command line wait for an import to end, and are remembered whatever becomes of the exception.
 
 A KeyboardInterrupt in the middle of an import is lost in a callback of the import system, or becomes an ImportError of
 NumPy or SciPy. So the handler looks where the program is, and comes again a little later while an import is under way.
@@ -17,15 +17,17 @@ _AGAIN = 0.02
 
 
 class Interrupts:
-    """Whether Ctrl-C was pressed."""
+    """Whether Ctrl-C was pressed, or the process was told to end (SIGTERM, as batch systems and containers do)."""
 
     def __init__(self) -> None:
-        self.seen = False
+        self.seen = self.terminated = False
 
     def arrive(self, number: int, frame: FrameType | None) -> None:
-        """The handler of SIGINT, and of the alarm that repeats it."""
-        if number == signal.SIGINT:
+        """The handler of both signals, and of the alarm that repeats them."""
+        if number != signal.SIGALRM:
             self.seen = True
+        if number == signal.SIGTERM:
+            self.terminated = True
         if _importing(frame):
             signal.setitimer(signal.ITIMER_REAL, _AGAIN)
             return
@@ -42,12 +44,17 @@ def patient_interrupts() -> Iterator[Interrupts]:
         return
     alarm = signal.signal(signal.SIGALRM, interrupts.arrive)
     signal.signal(signal.SIGINT, interrupts.arrive)
+    ends = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if ends:
+        signal.signal(signal.SIGTERM, interrupts.arrive)
     try:
         yield interrupts
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, alarm)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        if ends:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _importing(frame: FrameType | None) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -41,38 +39,6 @@ def shard(
     json: Json = False,
 ) -> None:
     """Divide a table or sentences into shards for fits."""
-    with incomplete(out):
-        _shard(data, out, rows, states, columns, sentences, header, sample_weight, weight_kind, json)
-
-
-@contextmanager
-def incomplete(folder: Path) -> Iterator[None]:
-    """Say after Ctrl-C that the folder is not complete, if it was begun."""
-    from fieldfit.cli.output import InterruptedFitError
-
-    begun = folder.exists()
-    try:
-        yield
-    except KeyboardInterrupt:
-        if begun or not folder.exists():
-            raise
-        raise InterruptedFitError(
-            f"Interrupted: the folder {folder} is not complete. Delete it and run the command again."
-        ) from None
-
-
-def _shard(
-    data: Path,
-    out: Path,
-    rows: int,
-    states: str | None,
-    columns: str | None,
-    sentences: int | None,
-    header: bool | None,
-    sample_weight: str | None,
-    weight_kind: WeightKind,
-    json: bool,
-) -> None:
     if sentences is not None:
         from fieldfit.shards.making_sentences import divide_sentences
 
