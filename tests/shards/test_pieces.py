@@ -121,7 +121,7 @@ def test_folders_of_shards(text, whole, tmp_path):
         make_shards(TextTable(text), tmp_path / "shards", rows=90)
 
 
-@pytest.mark.parametrize("policy", ["PL1 >> 0.5*FL", "PL1 >> FL~2000", "Nodewise >> optimal"])
+@pytest.mark.parametrize("policy", ["PL1 >> 0.5*FL", "PL1 >> FL~2000"])
 def test_second_stages_refuse_pieces_before_the_first(policy, text, tmp_path):
     make_shards(TextTable(text), tmp_path / "shards", rows=100)
     with pytest.raises(DataError, match=r"has a second stage that needs the samples in this process"):

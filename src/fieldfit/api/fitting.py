@@ -21,7 +21,7 @@ from fieldfit.api.moments import runaway
 from fieldfit.api.prepare import Prepared, check_objective, check_samples, prepare, starting_point
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
-from fieldfit.api.sharded import Place, prepare_shards, refuse_pieces, shown
+from fieldfit.api.sharded import prepare_shards, read_placed, shown
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
 from fieldfit.arguments import positive_number, seed, whole_number
@@ -33,8 +33,6 @@ from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged, as_estimator
-from fieldfit.shards.pieces import as_pieces
-from fieldfit.shards.sharded_dataset import read_pieces
 from fieldfit.types import ConvergenceWarning, FieldfitError, FloatArray, IntArray, RunawayWarning, SeparationWarning
 from fieldfit.variance.separation import concerned_by, separated_parameters, separation_message
 from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, as_options, automatic_weights
@@ -199,15 +197,10 @@ def fit(
         return fit_stages(model, data, chosen, options)
     if automatic is None and weights is not None:
         chosen = chosen.with_betas(cast(Sequence[float], weights))
-    place, pieces = Place.of(backend, shards), as_pieces(data)
-    if pieces is None:
-        dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
-    else:
-        refuse_pieces(shards)
-        place = Place.for_pieces(pieces) if place is None else place
-        dataset = read_pieces(
-            model, pieces, chosen, place.backend, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups
-        )
+    place, dataset = read_placed(
+        model, data, chosen, backend=backend, shards=shards, sample_weight=sample_weight, weight_kind=weight_kind,
+        groups=groups,
+    )  # fmt: skip
     check_samples(dataset)
     seen = shown(dataset)
     model = model.complete(seen)

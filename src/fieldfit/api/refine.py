@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fieldfit.api.prepare import Prepared, check_samples, prepare, starting_point
 from fieldfit.api.refinement import Refinement
+from fieldfit.api.sharded import prepare_shards, read_placed, shown
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence
 from fieldfit.data.dataset import Dataset
@@ -99,18 +101,16 @@ def _compiled(model: Model, data: object, staged: Staged, options: Mapping[str, 
     from fieldfit.api.fitting import assemble
 
     began = time.perf_counter()
-    dataset = model.read(
-        data,
-        sample_weight=options["sample_weight"],
-        weight_kind=options["weight_kind"],
-        groups=options["groups"],
-    )
+    names = ("backend", "shards", "sample_weight", "weight_kind", "groups")
+    place, dataset = read_placed(model, data, staged.first, **{name: options[name] for name in names})
     check_samples(dataset)
-    model = model.complete(dataset).as_field(f"'{staged}'")
+    seen = shown(dataset)
+    model = model.complete(seen).as_field(f"'{staged}'")
     start, free = starting_point(model, options["start"], options["fixed"])
-    bound = staged.first.bind(model.structure(dataset))
-    model.check_estimable(dataset, bound, free)
-    prepared = prepare(
+    bound = staged.first.bind(model.structure(seen))
+    model.check_estimable(seen, bound, free)
+    samples = prepare if place is None else partial(prepare_shards, place=place)
+    prepared = samples(
         model,
         dataset,
         bound,

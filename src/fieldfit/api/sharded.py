@@ -6,18 +6,19 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fieldfit.api.prepare import Prepared
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Cost, Model, Problem
 from fieldfit.objective import Penalty
-from fieldfit.policies.policy import BoundPolicy
+from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.shards.backend import Backend, LocalBackend, Placed
-from fieldfit.shards.pieces import Pieces
+from fieldfit.shards.pieces import Pieces, as_pieces
 from fieldfit.shards.problem import ShardedProblem
 from fieldfit.shards.shard import Given, Recipe
-from fieldfit.shards.sharded_dataset import RemoteSelection, ShardedDataset
+from fieldfit.shards.sharded_dataset import RemoteSelection, ShardedDataset, read_pieces
 from fieldfit.types import BoolArray, DataError, FieldfitError, FloatArray, IntArray
 
 #: Shards of few samples, and samples of a shard where there are many: enough for the workers that such samples are worth.
@@ -181,6 +182,29 @@ def prepare_shards(
 def shown(dataset: Dataset) -> Dataset:
     """What models see of samples before a fit: the samples, or a small dataset that stands for all of them."""
     return dataset.seen if isinstance(dataset, ShardedDataset) else dataset
+
+
+def read_placed(
+    model: Model,
+    data: object,
+    policy: Policy,
+    *,
+    backend: object,
+    shards: int | None,
+    sample_weight: ArrayLike | str | None,
+    weight_kind: str,
+    groups: ArrayLike | str | None,
+) -> tuple[Place | None, Dataset]:
+    """The samples, read here or where their pieces are, and the place of their shards; None for one process."""
+    place, pieces = Place.of(backend, shards), as_pieces(data)
+    if pieces is None:
+        return place, model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
+    refuse_pieces(shards)
+    place = Place.for_pieces(pieces) if place is None else place
+    dataset = read_pieces(
+        model, pieces, policy, place.backend, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups
+    )
+    return place, dataset
 
 
 def refuse_pieces(shards: int | None) -> None:

@@ -14,17 +14,14 @@ the θ̃_j with the precisions of the separate fits as weights.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.refinement.conditions import NodeConditions, Sums
-from fieldfit.refinement.estimating import SampleConditions
 from fieldfit.refinement.model_moments import ModelMoments
 from fieldfit.refinement.points import is_exact
 from fieldfit.refinement.pseudo_inverse import bread_inverse
@@ -32,6 +29,7 @@ from fieldfit.refinement.refined import Account, Refined
 from fieldfit.refinement.regression import RIDGES, Weights, choose_weights, covariance_of, relative_variance
 from fieldfit.refinement.score_moments import ScoreMoments
 from fieldfit.refinement.score_moments import together as all_moments
+from fieldfit.refinement.separate_fits import NodeFit, NodeSamples
 from fieldfit.refinement.stacking import Stack
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray, PolicyError
@@ -41,19 +39,6 @@ if TYPE_CHECKING:
 
 #: Conditions up to which their covariance is a matrix.
 _MOST_CONDITIONS = 3_000
-
-
-@dataclass(frozen=True)
-class NodeFit:
-    """The parameters of one variable's regression, the whole θ (r,) with their estimates, and H = −∂s̄/∂θ of them.
-
-    ``derivative`` (p_j, r) is that of the variable's conditions over the data.
-    """
-
-    parameters: IntArray
-    theta: FloatArray
-    hessian: FloatArray
-    derivative: FloatArray
 
 
 class SeparateConditions:
@@ -137,18 +122,11 @@ class SeparateConditions:
 
 
 def combine(
-    model: FieldModel,
-    dataset: Table,
-    fit_node: Callable[[int, BoolArray], FloatArray],
-    *,
-    start: FloatArray,
-    free: BoolArray,
-    random_state: int,
-) -> tuple[FloatArray, Refined]:
-    """The average of the separate estimates, and their optimal combination.
+    model: FieldModel, samples: NodeSamples, *, start: FloatArray, free: BoolArray, random_state: int
+) -> tuple[FloatArray, Refined, IntArray]:
+    """The average of the separate estimates, their optimal combination, and the work of the fits (3,).
 
-    ``fit_node(j, own)`` maximises log p(x_j | x_−j) over the parameters ``own`` (r,) and gives the whole θ; ``start`` has
-    the values of the fixed parameters.
+    ``start`` has the values of the fixed parameters.
     """
     began = time.perf_counter()
     together = NodeConditions(model, model.structure().free)
@@ -157,8 +135,7 @@ def combine(
             f"'Nodewise >> optimal' has {together.size:,} moment conditions; its dense weights take at most "
             f"{_MOST_CONDITIONS:,}. Use 'PL1 >> optimal', which has local weights."
         )
-    codes, weight = dataset.codes, dataset.sample_weight
-    fits = [_node_fit(model, together, place, free, fit_node, codes, weight) for place in range(len(together.nodes))]
+    fits, work = samples.fits(together, start, free)
     with one_blas_thread(with_scipy=True):
         transform, shares = _scores_of_nodes(together, fits), _average_weights(fits, start, free)
         average = _average(fits, shares, start)
@@ -169,8 +146,9 @@ def combine(
         def weigh(halves: Sequence[ScoreMoments]) -> Weights:
             return choose_weights([_transformed(half, transform) for half in halves], Lambda, RIDGES[0])
 
-        at = ModelMoments(model, average, own, dataset, random_state, free)
-        weights, halves, source = at.weighed(weigh, None, is_exact(model))
+        exact = is_exact(model)
+        at = ModelMoments(model, average, own, None if exact else samples.table(), random_state, free)
+        weights, halves, source = at.weighed(weigh, None, exact)
         everything = _transformed(all_moments(halves), transform)
         plain = relative_variance(
             covariance_of(_average_matrix(fits, shares)[keep], everything), everything.information
@@ -179,7 +157,7 @@ def combine(
         matrix[keep] = weights.matrix @ transform
         theta = _combined(matrix[keep], together, fits, start, keep)
         shifts = np.stack([fit.theta - theta for fit in fits])
-        samples = SampleConditions(SeparateConditions(together, shifts), codes, None, weight)
+        separate = samples.conditions(SeparateConditions(together, shifts))
     count = halves[0].draws
     account = Account(
         distance=1,
@@ -194,29 +172,7 @@ def combine(
         seconds=time.perf_counter() - began,
         message="",
     )
-    return average, Refined(theta, account, own, samples, matrix, free, np.zeros(len(free)))
-
-
-def _node_fit(
-    model: FieldModel,
-    together: NodeConditions,
-    place: int,
-    free: BoolArray,
-    fit_node: Callable[[int, BoolArray], FloatArray],
-    codes: Int32Array,
-    weight: FloatArray | None,
-) -> NodeFit:
-    node = int(together.nodes[place])
-    coefficients = together.score_coefficients[:, together.slices[place]]
-    touched = np.zeros(model.n_parameters, dtype=bool)
-    touched[np.unique(coefficients.nonzero()[0])] = True
-    own = touched & free
-    theta = fit_node(node, own)
-    total = len(codes) if weight is None else float(weight.sum())
-    derivative = together.alone(place).derivative(codes, theta, weight) / total
-    hessian = -np.asarray(coefficients @ derivative)
-    parameters = np.flatnonzero(own)
-    return NodeFit(parameters, theta, hessian[np.ix_(parameters, parameters)], derivative)
+    return average, Refined(theta, account, own, separate, matrix, free, np.zeros(len(free))), work
 
 
 def _scores_of_nodes(together: NodeConditions, fits: Sequence[NodeFit]) -> FloatArray:

@@ -41,10 +41,13 @@ def some_samples(problem: ShardedProblem, model: FieldModel) -> Table:
 class ShardedConditions(ConditionSums):
     """The conditions of a stack for the shards of ``problem``, A compiled where the samples are held.
 
-    ``weight`` (n,) are the weights that the shards' samples have themselves, and ``at_hand`` some of the samples.
+    ``weight`` (n,) are the weights that the shards' samples have themselves, and ``at_hand`` some of the samples; if it
+    is None, they come here when they are needed.
     """
 
-    def __init__(self, problem: ShardedProblem, stack: Stack, weight: FloatArray | None, at_hand: Int32Array) -> None:
+    def __init__(
+        self, problem: ShardedProblem, stack: Stack, weight: FloatArray | None, at_hand: Int32Array | None = None
+    ) -> None:
         self.conditions, self.weight = stack.conditions, weight
         self._problem, self._at_hand = problem, at_hand
         self._key = secrets.token_hex(8)
@@ -59,6 +62,8 @@ class ShardedConditions(ConditionSums):
     @property
     def at_hand(self) -> Int32Array:
         """Some of the samples."""
+        if self._at_hand is None:
+            self._at_hand = some_samples(self._problem, self.conditions.model).codes
         return self._at_hand
 
     def sums(self, theta: FloatArray) -> FloatArray:

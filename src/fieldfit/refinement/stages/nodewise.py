@@ -8,23 +8,17 @@ from typing import ClassVar
 import numpy as np
 
 from fieldfit.data.samples import as_table
-from fieldfit.models.field import FieldModel
-from fieldfit.objective import Objective
 from fieldfit.policies import Policy
-from fieldfit.policies.families import Components
-from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.text import Reader
 from fieldfit.refinement.combination import combine
 from fieldfit.refinement.planned import PlannedStage, PlanSetting, StageSkippedError
 from fieldfit.refinement.refined import Account
-from fieldfit.refinement.second_stage import F, FirstFit, SecondStage, TheorySetting, Work
+from fieldfit.refinement.second_stage import F, SecondStage, TheorySetting, Work
+from fieldfit.refinement.separate_fits import HeldNodes, NodeSamples, ShardedNodes
 from fieldfit.refinement.theory import optimal_asymptotics
-from fieldfit.types import BoolArray, DataError, FloatArray, ModelError, PolicyError
+from fieldfit.shards.problem import ShardedProblem
+from fieldfit.types import DataError, PolicyError
 from fieldfit.variance import Asymptotics
-from fieldfit.variance.separation import separated_parameters
-
-#: Gradient for each sample at which a separate fit has converged, and its iterations at most.
-_TOL, _MOST_ITERATIONS = 1e-6, 1000
 
 
 @dataclass(frozen=True)
@@ -37,7 +31,8 @@ class Nodewise(SecondStage):
     examples: ClassVar[tuple[str, ...]] = ("Nodewise >> optimal",)
     first_word: ClassVar[str] = "Nodewise"
     fits_first: ClassVar[bool] = False
-    refused_options: ClassVar[tuple[str, ...]] = ("sigma2", "l1", "weights", "backend", "shards")
+    takes_pieces: ClassVar[bool] = True
+    refused_options: ClassVar[tuple[str, ...]] = ("sigma2", "l1", "weights")
     account: ClassVar[type[Account]] = Account
 
     def __str__(self) -> str:
@@ -69,22 +64,23 @@ class Nodewise(SecondStage):
     def fit(self, first: F) -> F:
         """All separate fits, and their combination. They start from 0: a loaded fit has the same estimates to the bit."""
         what = f"'{self.text(first.bound.policy)}'"
-        model, dataset = first.model.as_field(what), as_table(first.dataset)
+        model, dataset = first.model.as_field(what), first.dataset
         if dataset.has_missing:
             raise DataError(
                 f"{what} needs complete samples, and some values are missing. Drop or impute them, or use 'PL1', which "
                 f"sums them out."
             )
-        start = np.where(first.free, 0.0, first.theta)
-        work = np.zeros(3, dtype=np.int64)
-
-        def fit_node(node: int, own: BoolArray) -> FloatArray:
-            theta, spent = _fit_node(first, model, start, node, own)
-            work[:] += spent
-            return theta
-
-        average, stage = combine(
-            model, dataset, fit_node, start=start, free=first.free, random_state=first.random_state
+        samples: NodeSamples
+        if isinstance(first.problem, ShardedProblem):
+            samples = ShardedNodes(model, first.problem, dataset.sample_weight, first.random_state)
+        else:
+            samples = HeldNodes(model, as_table(dataset), first.random_state)
+        average, stage, work = combine(
+            model,
+            samples,
+            start=np.where(first.free, 0.0, first.theta),
+            free=first.free,
+            random_state=first.random_state,
         )
         message = f"{stage.account.steps:,} separate fits converged and were combined"
         return first.refined(self, stage, Work(*work.tolist()), message, average)
@@ -99,30 +95,3 @@ class Nodewise(SecondStage):
             f"'{self.text(first)}' cannot be planned: the time of its separate fits is not known before they are made. Its "
             f"variance is that of 'PL1 >> optimal(1)'."
         )
-
-
-def _fit_node(
-    first: FirstFit, model: FieldModel, start: FloatArray, node: int, own: BoolArray
-) -> tuple[FloatArray, tuple[int, int, int]]:
-    """θ with the estimates of one variable's regression, and its iterations, evaluations and Hessian products."""
-    dataset = first.dataset
-    rest = tuple(v for v in range(model.m) if v != node)
-    family = model.structure().bind_family(Components((((node,), rest),)))
-    problem = model.compile(dataset, Selection(dataset.n, (FamilySelection(family, 1.0),)))
-    precision = first.penalty.precision
-    objective = Objective(problem, precision, start, own, dataset.sample_weight, model.feature_units)
-    solution = objective.minimise(
-        gtol=_TOL * dataset.total_weight, max_iter=_MOST_ITERATIONS, seed=first.random_state
-    )
-    no_penalty, names = np.zeros(len(own), dtype=bool), model.parameter_names
-    separated = separated_parameters(
-        objective.hessian_product, own, solution.x, no_penalty, names, objective.units, model.determined_contrasts
-    )
-    if separated or not solution.converged:
-        reason = f"its optimum is at infinity for {', '.join(separated[:3])}" if separated else solution.message
-        raise ModelError(
-            f"'Nodewise >> optimal': the separate fit of the variable {model.names[node]} has no finite estimate "
-            f"({reason}). Use 'PL1 >> optimal', whose joint fit needs less data, with sigma2 if it separates too."
-        )
-    spent = solution.iterations, solution.evaluations, solution.hessian_products
-    return objective.full(solution.x).copy(), spent

@@ -1,0 +1,209 @@
+"""The separate fits of the variables of ``Nodewise >> optimal``, of samples in one table or in shards.
+
+Each shard fits every variable to its own samples, where it is held, and answers once. With H_js = −∂s̄_js/∂θ at the
+estimate θ̃_js of variable j from shard s (sums over its samples), the estimate of variable j is
+
+    θ̃_j = (Σ_s H_js)⁻¹ Σ_s H_js θ̃_js,
+
+the root of the expanded scores of all shards. So θ̂ needs one exchange: sums of H_js θ̃_js and of the derivatives of the
+conditions, along the tree of the shards. The bias of the shards' own estimates stays: it falls with the samples of a shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from fieldfit.data.samples import Table, as_table
+from fieldfit.models.field import FieldModel
+from fieldfit.objective import Objective
+from fieldfit.policies.families import Components
+from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.refinement.conditions import Conditions, NodeConditions
+from fieldfit.refinement.estimating import ConditionSums, SampleConditions
+from fieldfit.refinement.pseudo_inverse import bread_inverse
+from fieldfit.refinement.sharded_conditions import ShardedConditions, some_samples
+from fieldfit.refinement.stacking import Stack
+from fieldfit.shards.problem import ShardedProblem
+from fieldfit.shards.shard import Shard, held_weight
+from fieldfit.shards.tree import Answer
+from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError
+from fieldfit.variance.separation import separated_parameters
+
+#: Gradient for each sample at which a separate fit has converged, and its iterations at most.
+_TOL, _MOST_ITERATIONS = 1e-6, 1000
+
+
+@dataclass(frozen=True)
+class NodeFit:
+    """The parameters of one variable's regression, the whole θ (r,) with their estimates, and H = −∂s̄/∂θ of them.
+
+    ``derivative`` (p_j, r) is that of the variable's conditions over the data.
+    """
+
+    parameters: IntArray
+    theta: FloatArray
+    hessian: FloatArray
+    derivative: FloatArray
+
+
+class NodeSamples(Protocol):
+    """The samples of separate fits."""
+
+    def fits(self, together: NodeConditions, start: FloatArray, free: BoolArray) -> tuple[list[NodeFit], IntArray]:
+        """The fits, and their iterations, evaluations and Hessian products (3,)."""
+
+    def table(self) -> Table:
+        """Samples from which draws of the model may start."""
+
+    def conditions(self, separate: Conditions) -> ConditionSums:
+        """Conditions with all samples."""
+
+
+@dataclass(frozen=True)
+class HeldNodes:
+    """Samples in one table."""
+
+    model: FieldModel
+    dataset: Table
+    random_state: int
+
+    def fits(self, together: NodeConditions, start: FloatArray, free: BoolArray) -> tuple[list[NodeFit], IntArray]:
+        """One variable after the other."""
+        made, work = [], np.zeros(3, dtype=np.int64)
+        total = self.dataset.total_weight
+        for place, own, theta, sums, spent in self._each(together, start, free):
+            made.append(_made(together, place, own, theta, sums / total))
+            work += spent
+        return made, work
+
+    def _each(
+        self, together: NodeConditions, start: FloatArray, free: BoolArray
+    ) -> Iterator[tuple[int, BoolArray, FloatArray, FloatArray, IntArray]]:
+        """For each variable its parameters (r,), θ (r,), sums of derivatives of its conditions (p_j, r), and the work."""
+        for place, node in enumerate(together.nodes.tolist()):
+            own = parameters_of(together, place) & free
+            theta, spent = fit_node(self.model, self.dataset, start, node, own, self.random_state)
+            codes, weight = self.dataset.codes, self.dataset.sample_weight
+            yield place, own, theta, together.alone(place).derivative(codes, theta, weight), spent
+
+    def summed(self, together: NodeConditions, start: FloatArray, free: BoolArray) -> Answer:
+        """What the samples of one shard answer: H_j θ̃_j (variables, r), derivatives (p, r), weight and work."""
+        products, derivatives, work = [], [], np.zeros(3)
+        for place, own, theta, sums, spent in self._each(together, start, free):
+            product = np.zeros(len(own))
+            product[own] = _hessian(together, place, own, sums) @ theta[own]
+            products.append(product)
+            derivatives.append(sums)
+            work += spent
+        return np.stack(products), np.concatenate(derivatives), np.array([self.dataset.total_weight]), work
+
+    def table(self) -> Table:
+        """All of them."""
+        return self.dataset
+
+    def conditions(self, separate: Conditions) -> ConditionSums:
+        """In this process."""
+        return SampleConditions(separate, self.dataset.codes, None, self.dataset.sample_weight)
+
+
+@dataclass(frozen=True)
+class ShardedNodes:
+    """Samples in shards."""
+
+    model: FieldModel
+    problem: ShardedProblem
+    weight: FloatArray | None
+    random_state: int
+
+    def fits(self, together: NodeConditions, start: FloatArray, free: BoolArray) -> tuple[list[NodeFit], IntArray]:
+        """One answer from each shard."""
+        question = _FitNodes(self.model, start, free, self.weight is not None, self.random_state)
+        answer = self.problem.placed.total(question)
+        assert answer is not None
+        products, derivatives, (total,), work = answer
+        made = []
+        for place, conditions in enumerate(together.slices):
+            own = parameters_of(together, place) & free
+            sums, theta = derivatives[conditions], start.copy()
+            hessian = _hessian(together, place, own, sums)
+            theta[own] = bread_inverse(hessian, tolerance=1e-12) @ products[place][own]
+            made.append(_made(together, place, own, theta, sums / total))
+        return made, work.astype(np.int64)
+
+    def table(self) -> Table:
+        """Some of them."""
+        return some_samples(self.problem, self.model)
+
+    def conditions(self, separate: Conditions) -> ConditionSums:
+        """Where the samples are."""
+        none = np.zeros((self.model.n_parameters, separate.size))
+        return ShardedConditions(self.problem, Stack(separate, none, None, None, 0), self.weight)
+
+
+@dataclass(frozen=True)
+class _FitNodes:
+    """The separate fits of one shard's samples."""
+
+    model: FieldModel
+    start: FloatArray
+    free: BoolArray
+    weighted: bool
+    random_state: int
+
+    def __call__(self, shard: Shard, shared: dict[str, Any], own: None) -> Answer:
+        """Sums that add up over shards."""
+        held = as_table(shard.dataset)
+        dataset = Table(held.codes, held.names, held.states, sample_weight=held_weight(shard, self.weighted))
+        together = NodeConditions(self.model, self.model.structure().free)
+        try:
+            return HeldNodes(self.model, dataset, self.random_state).summed(together, self.start, self.free)
+        except ModelError as error:
+            raise ModelError(
+                f"In shard {shard.number}, with {dataset.n:,} samples: {error} Each shard is fitted alone, so fewer shards "
+                "may help."
+            ) from error
+
+
+def parameters_of(together: NodeConditions, place: int) -> BoolArray:
+    """Which parameters (r,) are in the regression of one variable."""
+    touched = np.zeros(together.n_parameters, dtype=bool)
+    touched[np.unique(together.score_coefficients[:, together.slices[place]].nonzero()[0])] = True
+    return touched
+
+
+def _hessian(together: NodeConditions, place: int, own: BoolArray, derivative: FloatArray) -> FloatArray:
+    """−∂s/∂θ of the variable's own parameters."""
+    coefficients = together.score_coefficients[:, together.slices[place]]
+    return np.asarray(-np.asarray(coefficients @ derivative)[np.ix_(own, own)])
+
+
+def _made(together: NodeConditions, place: int, own: BoolArray, theta: FloatArray, derivative: FloatArray) -> NodeFit:
+    return NodeFit(np.flatnonzero(own), theta, _hessian(together, place, own, derivative), derivative)
+
+
+def fit_node(
+    model: FieldModel, dataset: Table, start: FloatArray, node: int, own: BoolArray, random_state: int
+) -> tuple[FloatArray, IntArray]:
+    """θ with the estimates of one variable's regression, and its iterations, evaluations and Hessian products."""
+    rest = tuple(v for v in range(model.m) if v != node)
+    family = model.structure().bind_family(Components((((node,), rest),)))
+    problem = model.compile(dataset, Selection(dataset.n, (FamilySelection(family, 1.0),)))
+    no_penalty = np.zeros(len(own))
+    objective = Objective(problem, no_penalty, start, own, dataset.sample_weight, model.feature_units)
+    solution = objective.minimise(gtol=_TOL * dataset.total_weight, max_iter=_MOST_ITERATIONS, seed=random_state)
+    names = model.parameter_names
+    separated = separated_parameters(
+        objective.hessian_product, own, solution.x, no_penalty > 0, names, objective.units, model.determined_contrasts
+    )
+    if separated or not solution.converged:
+        reason = f"its optimum is at infinity for {', '.join(separated[:3])}" if separated else solution.message
+        raise ModelError(
+            f"'Nodewise >> optimal': the separate fit of the variable {model.names[node]} has no finite estimate "
+            f"({reason}). Use 'PL1 >> optimal', whose joint fit needs less data, with sigma2 if it separates too."
+        )
+    spent = np.array([solution.iterations, solution.evaluations, solution.hessian_products], dtype=np.int64)
+    return objective.full(solution.x).copy(), spent
