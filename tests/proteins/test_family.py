@@ -43,13 +43,23 @@ def test_the_strongest_couplings_have_the_errors_of_the_fit(fitted: proteins.Fam
     assert "-" not in set(table["letter_i"])
     assert (np.diff(table["coupling"].abs()) <= 0).all()
     names = [f"{row.column_i}={row.letter_i}:{row.column_j}={row.letter_j}" for row in table.itertuples()]
-    np.testing.assert_array_equal(table["standard_error"], fitted.fit.standard_errors(parameters=names))
+    np.testing.assert_array_equal(table["standard_error"], fitted.standard_errors(names))
     np.testing.assert_allclose(table["z"], table["coupling"] / table["standard_error"])
-    everything = fitted.fit.standard_errors()
-    places = [list(fitted.model.parameter_names).index(name) for name in names]
-    np.testing.assert_allclose(table["standard_error"], everything[places], rtol=1e-4)
+    alone = proteins.fit_family(family(), identity=None, penalty="ccmpred", tol=1e-7)
+    np.testing.assert_allclose(alone.standard_errors(names), alone.fit.standard_errors(parameters=names), rtol=1e-8)
     with pytest.raises(FieldfitError, match="count"):
         fitted.strongest_couplings(0)
+
+
+def test_copies_of_a_sequence_do_not_make_errors_smaller() -> None:
+    one = family()
+    names = [f"{name}#{copy}" for name in one.names for copy in range(4)]
+    copied = proteins.Alignment(tuple(names), np.repeat(one.codes, 4, axis=0), LETTERS, one.columns)
+    alone, together = (proteins.fit_family(each, identity=1.0, penalty="ccmpred", tol=1e-7) for each in (one, copied))
+    assert together.effective == pytest.approx(alone.effective)
+    first, second = alone.strongest_couplings(5), together.strongest_couplings(5)
+    np.testing.assert_allclose(second["coupling"], first["coupling"], atol=1e-6)
+    np.testing.assert_allclose(second["standard_error"], first["standard_error"], rtol=1e-5)
 
 
 def test_a_coupling_takes_few_products(fitted: proteins.FamilyFit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +69,7 @@ def test_a_coupling_takes_few_products(fitted: proteins.FamilyFit, monkeypatch: 
     monkeypatch.setattr(accuracies, "MOST_COVARIANCE_PARAMETERS", 0)
     large = proteins.fit_family(family(), penalty="ccmpred", tol=1e-7)
     table = large.strongest_couplings(4)
-    accuracy = large.fit.accuracy()
+    accuracy = large.accuracy
     assert isinstance(accuracy, ImplicitAccuracy)
     assert accuracy.bread.products < 40 * len(table)  # with the diagonal alone more than 60 for each
     np.testing.assert_allclose(table["standard_error"], expected["standard_error"], rtol=1e-4)

@@ -70,19 +70,23 @@ def robust_accuracy(fit: FitState) -> Accuracy:
 
 def _accuracy_of_data(fit: FitState) -> Accuracy:
     assert fit.prepared is not None
-    precision = fit.penalty.precision
     if fit.refined and fit.refinement is not None:
         dataset = fit.prepared.dataset
         variance = ScoreVariance(dataset.sample_weight, dataset.has_counts, dataset.groups)
         return fit.refinement.needed.accuracy(variance, fit.active, fit.model.feature_units)
-    problem, dataset = fit.prepared.problem, fit.prepared.dataset
     if is_one_graph(fit):
         return spatial_accuracy(fit)
+    return accuracy_with(fit, score_variance(fit))
+
+
+def accuracy_with(fit: FitState, variance: ScoreVariance) -> Accuracy:
+    """Hessian of the data, and a meat from their scores that is made as ``variance`` says."""
+    problem, dataset = fit.needed.problem, fit.needed.dataset
     if not fits_matrices(fit):
-        return implicit_accuracy(fit, [problem], score_variance(fit), "the data, by conjugate gradients")
-    bread, meat = robust_moments(problem, fit.theta, score_variance(fit))
+        return implicit_accuracy(fit, [problem], variance, "the data, by conjugate gradients")
+    bread, meat = robust_moments(problem, fit.theta, variance)
     moments = Moments(bread, meat, dataset.total_weight, "the data")
-    return DenseAccuracy(moments, precision, fit.active, fit.model.feature_units)
+    return DenseAccuracy(moments, fit.penalty.precision, fit.active, fit.model.feature_units)
 
 
 def is_one_graph(fit: FitState) -> bool:

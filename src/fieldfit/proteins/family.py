@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.api.accuracies import accuracy_with, score_variance
 from fieldfit.api.fitting import fit
+from fieldfit.api.functionals import unit_rows
 from fieldfit.api.result import Fit
 from fieldfit.arguments import count_of
 from fieldfit.data.alignments import Alignment, sequence_weights
 from fieldfit.data.samples import Table
 from fieldfit.models.potts import Potts
 from fieldfit.models.potts_preconditioner import state_frequencies
+from fieldfit.named import places_of
 from fieldfit.optim import Progress
 from fieldfit.proteins.couplings import average_product_correction, frobenius_norms
 from fieldfit.proteins.parameter_file import PlmcParameters, write_plmc
 from fieldfit.proteins.penalties import Penalty, as_penalty
+from fieldfit.steps import stepped
 from fieldfit.types import DataError, FloatArray
+from fieldfit.variance import Accuracy
 
 if TYPE_CHECKING:
     import pandas
@@ -104,7 +109,8 @@ class FamilyFit:
     penalty : Penalty
         The penalty.
     fit : Fit
-        The fit, with everything that any fit has, such as standard errors of single couplings.
+        The fit, with everything that any fit has. Its own standard errors take the sequences for independent, each
+        with an importance weight; `standard_errors` does not.
     identity : float or None
         Share of equal columns from which on two sequences were neighbours. None: all weights are 1.
 
@@ -195,6 +201,45 @@ class FamilyFit:
         )
         return frame.sort_values("score", ascending=False, kind="stable", ignore_index=True)
 
+    @cached_property
+    def accuracy(self) -> Accuracy:
+        """Bread and meat for as many independent sequences as the sum of the weights."""
+        return accuracy_with(self.fit, replace(score_variance(self.fit), counts=True))
+
+    def standard_errors(self, parameters: object) -> FloatArray:
+        """Compute standard errors of fields and couplings.
+
+        Parameters
+        ----------
+        parameters : str, sequence of str or int
+            Parameters, by name (``"3=A:17=C"``), pattern or number; see ``model.parameter_names``.
+
+        Returns
+        -------
+        ndarray
+            NaN for letters that never occur, or never together: only the penalty keeps them finite.
+
+        Notes
+        -----
+        k neighbours with the weight 1/k each stand for one sequence, and the meat is Σ w ψψᵀ. Importance weights of
+        independent samples enter it as w², which would make errors smaller by √k.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fieldfit import proteins
+        >>> random = np.random.default_rng(0)
+        >>> codes = random.integers(1, 5, (200, 4)).astype(np.uint8)
+        >>> family = proteins.Alignment(tuple(f"s{i}" for i in range(200)), codes, "-ACGU", np.arange(4))
+        >>> proteins.fit_family(family, identity=1.0, penalty="ccmpred", tol=1e-6).standard_errors("0=A:3=C").shape
+        (1,)
+        """
+        fitted = self.fit
+        places = places_of(parameters, fitted.model.parameter_names)
+        rows = stepped("standard errors", range(len(places)))
+        variances = [self.accuracy.covariance_of(unit_rows(places[[k]], len(fitted.theta)))[0, 0] for k in rows]
+        return np.where(fitted.held[places], np.nan, np.sqrt(np.maximum(variances, 0.0)))
+
     def strongest_couplings(self, count: int = 20, *, separation: int = 1) -> pandas.DataFrame:
         """Return the largest single couplings with their standard errors.
 
@@ -209,9 +254,9 @@ class FamilyFit:
         -------
         DataFrame
             Columns ``column_i``, ``column_j``, ``letter_i``, ``letter_j``, ``coupling``, ``standard_error`` and ``z``, the
-            largest abs(coupling) first; gaps are left out. The errors are sandwich errors of the penalised estimate; its
-            bias towards 0 is not in them. They need a fit with ``tol=1e-6``. NaN for two letters that never occur
-            together: only the penalty keeps their coupling finite.
+            largest abs(coupling) first; gaps are left out. The errors are sandwich errors of the penalised estimate (see
+            `standard_errors`); its bias towards 0 is not in them. They need a fit with ``tol=1e-6``. NaN for two letters
+            that never occur together: only the penalty keeps their coupling finite.
 
         Examples
         --------
@@ -237,7 +282,7 @@ class FamilyFit:
         count = min(count, int(np.count_nonzero(flat)))
         places = np.argpartition(flat, len(flat) - count)[len(flat) - count :]
         places = places[np.argsort(-flat[places], kind="stable")]
-        errors = self.fit.standard_errors(parameters=places)  # by number: there are millions of names
+        errors = self.standard_errors(places)  # by number: there are millions of names
         pair, entry = np.divmod(places, q * q)
         letters = np.array(list(self.alignment.alphabet))
         values = self.fit.theta[places]
