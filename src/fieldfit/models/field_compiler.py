@@ -8,6 +8,7 @@ mean.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,7 @@ from fieldfit.policies.structure import Component
 from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, IntArray, WidthError
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+    from scipy.sparse import csc_array, csr_array
 
 #: Different patterns of missing values that one problem may compile, a component at a time.
 MOST_PATTERNS = 100_000
@@ -37,6 +38,11 @@ class FieldArrays:
     features: csr_array  # F (table_size, r)
     offset: FloatArray | None
     largest_table: int
+
+    @cached_property
+    def transposed(self) -> csc_array:
+        """Fᵀ, made once: SciPy takes as long for that as for a product of a small field."""
+        return self.features.T
 
     def log_tables(self, theta: FloatArray) -> FloatArray:
         """Flat log tables at θ."""

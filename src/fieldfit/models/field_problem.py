@@ -185,7 +185,7 @@ class FieldProblem(Problem):
         self.programs.run(log_tables, self._used, weight=usage, log_z=log_z, marginals=expected)
         used = counts != 0
         value = float(counts[used] @ log_tables[used] + usage @ log_z)
-        return value, self.arrays.features.T @ (counts + expected)
+        return value, self.arrays.transposed @ (counts + expected)
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v: the derivative of the marginals along F v."""
@@ -195,7 +195,7 @@ class FieldProblem(Problem):
         self.programs.run(
             log_tables, self._used, weight=usage, direction=self.arrays.features @ v, marginal_slope=change
         )
-        result: FloatArray = self.arrays.features.T @ change
+        result: FloatArray = self.arrays.transposed @ change
         return result
 
     def row_values(self, theta: FloatArray) -> FloatArray:
