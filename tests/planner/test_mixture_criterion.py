@@ -1,12 +1,18 @@
 """The variance of mixtures against the theory of each policy, and its derivative in (λ, β) against differences."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import fieldfit as ff
 from fieldfit.data.samples import Table
+from fieldfit.models.sum_problem import SumProblem
+from fieldfit.policies import Policy
 from fieldfit.variance.criterion import Criterion, LogDeterminant, LogTrace
 from fieldfit.variance.mixture_moments import MixtureMoments
+from fieldfit.variance.moments import expected_problem
+from fieldfit.variance.sampled_moments import sampled_moments
 
 NAMES = ("PL1", "PL2", "FL", "PL1/row", "Partition(2)")
 
@@ -100,3 +106,27 @@ def test_scale_of_the_weights_does_not_matter(moments):
 def test_a_policy_that_determines_nothing_is_infinitely_bad(moments):
     nothing = np.zeros(len(NAMES))
     assert criteria(moments)[0].value(nothing, np.ones(len(NAMES))) == np.inf
+
+
+def test_moments_of_a_sum_of_families_are_those_of_the_compiled_law():
+    model = ff.BoltzmannMachine(7, biases=True)
+    theta = np.random.default_rng(0).normal(size=model.n_parameters)
+    table = model.read(model.sample(theta, 60, random_state=1).values)
+    structure = model.structure(table)
+
+    def term(text, problem):
+        law = Policy.parse(text).laws[0]
+        return SimpleNamespace(name=text, noise=law.noise, scale=1.0, problem=problem, drawn=lambda seed: problem)
+
+    def compiled(text):
+        return expected_problem(Policy.parse(text).bind(structure), table.n, lambda z: model.compile(table, z))
+
+    bound = Policy.parse("Partition(3)").bind(structure)  # in the mean a sum of PL3 and PL1
+    single = [compiled(family.name) for family in bound.families]
+    weights = [float(np.ravel(lam * beta)[0]) for lam, beta in zip(bound.lams(), bound.betas, strict=True)]
+    assert [family.name for family in bound.families] == ["PL3", "PL1"]
+    summed = SumProblem(single, weights=weights)
+    found = sampled_moments([term("PL3", single[0]), term("PL1", single[1]), term("Partition(3)", summed)], theta)
+    wanted = sampled_moments([term("Partition(3)", compiled("Partition(3)"))], theta)
+    np.testing.assert_allclose(found.breads[2], wanted.breads[0], atol=1e-12)
+    np.testing.assert_allclose(found.problem_scores[2], wanted.problem_scores[0], atol=1e-12)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.planner.pilot import SURVEY_FLOPS
 from fieldfit.types import FieldfitError
 
 
@@ -18,13 +19,21 @@ def grid():
 def test_a_budget_in_flops_is_kept(grid, n, flops):
     model, theta = grid
     plan = ff.plan(model, model.sample(theta, n, random_state=1).values, flops=flops)
-    assert plan.spent <= 0.4 * flops
+    assert plan.spent <= SURVEY_FLOPS * flops
     assert plan.best_candidate.affordable
     assert plan.spent + plan.best_candidate.cost <= flops
     # Not a small part of the data where all of it is affordable.
     plain = next(own for own in plan.candidates if own.policy == "PL1")
     if plan.spent + plain.cost <= flops:
         assert plan.best_candidate.variance <= plain.variance * 1.02
+
+
+def test_second_stages_are_planned_before_families_take_all(grid):
+    model, theta = grid
+    plan = ff.plan(model, model.sample(theta, 400, random_state=1).values, flops=2e7)
+    assert "PL2" not in [own.policy for own in plan.candidates]
+    assert any("PL2: skipped" in note for note in plan.notes)
+    assert plan.best == "PL1 >> optimal(2)"
 
 
 def test_a_budget_in_flops_that_is_too_small_is_refused(grid):

@@ -196,3 +196,17 @@ def test_a_larger_distance_without_further_conditions_is_not_mentioned():
     plan = ff.plan(model, x, budget="20s")
     assert "optimal(1)" in plan.table["policy"].str.cat()
     assert "optimal(2)" not in plan.explain() + plan.table["policy"].str.cat()
+
+
+@pytest.mark.slow
+def test_rare_statistics_leave_the_variance_of_optimal_weights_near_theory():
+    model = ff.BoltzmannMachine(15, biases=True)
+    random = np.random.default_rng(0)
+    theta = np.array([random.normal() if ":" in name else -2.0 for name in model.parameter_names])
+    x = model.sample(theta, 300, random_state=1).values
+    plan = ff.plan(model, x, policies=["PL1 >> optimal(1)", "FL"])
+    refined = next(own for own in plan.candidates if ">>" in own.policy)
+    theory = ff.asymptotics(model, plan.theta, "PL1 >> optimal(1)")
+    exact = np.trace(np.linalg.solve(theory.mle_covariance, theory.covariance)) / len(plan.theta)
+    # The weights of the plan come from 4,000 draws; without the information of FL the bread from these is singular.
+    assert refined.variance == pytest.approx(exact, abs=0.01)

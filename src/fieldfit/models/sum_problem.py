@@ -71,6 +71,11 @@ class SumProblem(Problem):
             result[list(places)] = part.betas
         return result
 
+    def shared_parts(self) -> list[tuple[float, Problem]] | None:
+        """The sum as parts with a number each, or None where samples have weights of their own."""
+        numbers = [(weight, part) for weight, part in self.used if not isinstance(weight, np.ndarray)]
+        return numbers if len(numbers) == len(self.used) else None
+
     def _total(
         self, term: Callable[[Problem, FloatArray | None], FloatArray], row_weight: FloatArray | None
     ) -> FloatArray:

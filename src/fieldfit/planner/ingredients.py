@@ -17,6 +17,7 @@ import numpy as np
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Problem
+from fieldfit.models.sum_problem import SumProblem
 from fieldfit.models.work import FamilyWork, clock, least_seconds
 from fieldfit.planner.convergence import Steps, steps_of, usual_steps
 from fieldfit.planner.costs import TIMED_PASSES, timed_work
@@ -35,6 +36,8 @@ from fieldfit.variance.moments import expected_problem
 _FEWEST_STEPS, _USUAL_STEPS = 6, 40
 #: Share of the remaining time for the timing of a family of sequences, and for the trial fit of a family.
 _TIMING_SHARE, _FIT_SHARE = 0.2, 0.07
+#: Evaluations that take as long as the noise of a law whose mean over Z is known: draws, compiled, and their scores.
+_NOISE_PASSES = 8.0
 #: Seconds that compiling one sum over all states of a complete graph takes, for each state: about a second for 2^19.
 _COMPILING = 2e-6
 
@@ -150,6 +153,9 @@ class Builder:
     skipped: dict[str, Skipped] = field(default_factory=dict)
     reserved: float = 0.0  # seconds of moments to come
     _known: dict[Hashable, Ingredient | Skipped] = field(default_factory=dict)  # by the mean over Z
+    _single: dict[str, tuple[Problem, float]] = field(
+        default_factory=dict
+    )  # family alone, and seconds of an evaluation
 
     def build(self, laws: Sequence[Law]) -> list[Ingredient]:
         """The ingredients that can be made, in order."""
@@ -179,6 +185,12 @@ class Builder:
             return (hessian + 3.0) * self.states / self.rows.n
         return self.pilot.effort.passes(hessian, self.request.n_functionals)
 
+    @property
+    def counted_passes(self) -> float:
+        """The same as the paper's FLOPs count: a Hessian takes a product for each parameter, which is two evaluations."""
+        r = self.request.model.n_parameters
+        return self.passes(float(r) if self.states is not None else 2.0 * r)
+
     def _left(self) -> float:
         """Seconds that are left and not reserved."""
         return self.allowance.left() - self.reserved
@@ -189,8 +201,7 @@ class Builder:
         """Compile and fit a law, if there is time for it."""
         request, pilot, model, rows = self.request, self.pilot, self.request.model, self.rows
         optional, front = bool(self._known) and request.policies is None, f"{law}: skipped,"
-        # As the paper's FLOPs count, a Hessian takes a product for each parameter.
-        moment_flops = self.passes(model.n_parameters) * rows.n * flops
+        moment_flops = self.counted_passes * rows.n * flops
         compiling = _COMPILING * model.states_at_once(bound)
         if optional and self._left() <= 0:
             return Skipped(f"{front} no time left in the pilot's share of the budget.", for_time=True)
@@ -200,13 +211,20 @@ class Builder:
         if optional and compiling > self._left():
             return Skipped(f"{front} compiling it alone would take about {compiling:.2g} s.", for_time=True)
         began = clock()
-        problem = expected_problem(bound, rows.n, partial(model.compile, rows))
-        evaluation = least_seconds(problem, pilot.theta)
-        moments = self.passes(problem.hessian_evaluations) * evaluation
+        fitted = problem = expected_problem(bound, rows.n, partial(model.compile, rows))
+        known = self._known_sum(bound)
+        if known is None:
+            evaluation = least_seconds(problem, pilot.theta)
+            moments = self.passes(problem.hessian_evaluations) * evaluation
+        else:
+            problem, evaluation = known
+            moments = _NOISE_PASSES * evaluation
         needed, left = clock() - began + moments, self._left()
         if optional and needed > left:
             told = f"estimating its variance alone would take about {needed:.2g} s."
             return Skipped(f"{front} {told}", for_time=True)
+        if len(bound.families) == 1 and _mean_weights(bound) == [1.0]:
+            self._single[bound.families[0].name] = problem, evaluation
         self.reserved += moments
         self.flops -= moment_flops
         steps, deadline = None, math.inf
@@ -219,10 +237,19 @@ class Builder:
         if is_pilot and pilot.fewer is not pilot.rows:
             steps = pilot.steps.times(pilot.scaling)
         works = [
-            FitWork(self._works(bound, problem, dataset), steps or self._steps(law, problem, weight, deadline))
+            FitWork(self._works(bound, fitted, dataset), steps or self._steps(law, fitted, weight, deadline))
             for dataset, weight in self._samples
         ]
         return Ingredient(law, structure, bound, problem, partial(model.compile, rows), flops, works[0], works[-1])
+
+    def _known_sum(self, bound: BoundPolicy) -> tuple[Problem, float] | None:
+        """The law in the mean over Z as a sum of families that are compiled, and the seconds of an evaluation."""
+        weights = _mean_weights(bound)
+        single = [self._single.get(family.name) for family in bound.families]
+        if weights is None or None in single or self.states is not None:
+            return None
+        parts, seconds = zip(*(own for own in single if own is not None), strict=True)
+        return SumProblem(parts, weights=weights), sum(seconds)
 
     @property
     def _fitted(self) -> Dataset:
@@ -272,6 +299,14 @@ class Builder:
                 rows = int(_TIMING_SHARE * max(self._left(), 0.0) / (TIMED_PASSES * max(each, 1e-9)))
             works.append(work or timed_work(model, dataset, family.name, theta, rows))
         return tuple(works)
+
+
+def _mean_weights(bound: BoundPolicy) -> list[float] | None:
+    """λβ of each family, or None where it differs between components or samples."""
+    if any(family.size is None for family in bound.families):
+        return None
+    weights = [np.unique(lam * beta) for lam, beta in zip(bound.lams(), bound.betas, strict=True)]
+    return [float(own[0]) for own in weights] if all(len(own) == 1 for own in weights) else None
 
 
 def _mean_key(law: Law, bound: BoundPolicy) -> Hashable:

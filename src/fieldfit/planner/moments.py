@@ -313,7 +313,7 @@ class Gathering:
         return moments if directions is not None else replace(moments, probes=projected)
 
     def _sampled(self, basis: FloatArray | None, *, inside: bool) -> SampledMoments:
-        return sampled_moments(
+        sampled = sampled_moments(
             [*self.ingredients, *(replace(term, follows_model=inside) for term in self.own)],
             self.pilot.theta,
             weight=self.rows.relative_weight,
@@ -321,6 +321,13 @@ class Gathering:
             random_state=self.request.random_state,
             inside=inside,
         )
+        full = self._place(FULL)
+        if not inside or basis is not None or full is None or self.rows.relative_weight is not None:
+            return sampled
+        breads = sampled.breads.copy()
+        for place, term in enumerate(self.own, len(self.ingredients)):
+            breads[sampled.which[place]] = term.limit.bread(breads[sampled.which[full]])
+        return replace(sampled, breads=breads, squared=breads)
 
     def _means(
         self,

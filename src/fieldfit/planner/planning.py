@@ -48,6 +48,8 @@ _BUSY = 0.6
 _SOLVES = 0.7
 #: Share of the survey's seconds that refined estimators leave for what comes after them.
 _SEARCH = 0.15
+#: Share of the time and FLOPs left after the pilot for second stages that need no other family.
+_EARLY = 0.5
 #: Parts of the data that a first stage of ``A >> FL`` uses: it only has to start near.
 _STARTS = (0.3, 0.1)
 
@@ -102,9 +104,20 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     allowance = allowance or Allowance(now + _UNHURRIED)
     states = model.n_states if can_enumerate(model, rows) else None
     builder = Builder(request, rows, pilot, states, allowance, flops)
-    if compared is None and builder.passes(model.n_parameters) * rows.n * plain > flops / 2:
+    if compared is None and builder.counted_passes * rows.n * plain > flops / 2:
         builder.states = None
     enumerated = builder.states is not None
+    reasons: dict[str, StageSkippedError] = {}
+    stages = list[PlannedStage]()
+    if request.policies is None and pilot.effort.dense:
+        # Before the other families: those could take all of the time, and this is often the best of all.
+        ingredients = builder.build([law for law in laws if law in PILOT_POLICY.laws])
+        until = clock() + _EARLY * (allowance.left() - builder.reserved)
+        setting = plan_setting(
+            request, pilot, rows, ingredients, stages, lambda: until - clock(), _EARLY * builder.flops
+        )
+        stages += usual_stages(PILOT_POLICY, (), setting, reasons, early=True)
+        builder.flops -= sum(stage.flops for stage in stages)
     ingredients = builder.build(laws)
     for law in asked:
         if str(law) in builder.skipped:
@@ -115,11 +128,16 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     # A sample in all ingredients; those with the same mean over Z count once.
     each = sum({id(part.problem): part.flops for part in ingredients}.values())
     means = 2.0 * model.n_parameters * rows.n * each
-    flops -= builder.passes(model.n_parameters) * rows.n * each if enumerated else means
+    flops -= builder.counted_passes * rows.n * each if enumerated else means
     later = builder.reserved + _SEARCH * (allowance.end - now)
-    stages = second_stages(
-        request, pilot, rows, ingredients, lambda: allowance.left() - later, flops, builder.skipped
-    )
+    setting = plan_setting(request, pilot, rows, ingredients, stages, lambda: allowance.left() - later, flops)
+    if request.policies is not None:
+        stages += [staged.second.plan(staged.first, setting) for staged in request.staged]
+    elif pilot.effort.dense:
+        parts = [part.law for part in ingredients if part.noise is Noise.TOGETHER][:1]
+        starts = [PILOT_POLICY, *(Policy((law.at(share, 1.0),)) for law in parts for share in _STARTS)]
+        stages += usual_stages(PILOT_POLICY, starts, setting, reasons, early=False)
+    builder.skipped.update({name: Skipped(str(reason), reason.for_time) for name, reason in reasons.items()})
     stage_flops = sum(stage.flops for stage in stages)
     own_terms = [OwnTerm(str(stage.staged), stage.limit) for stage in stages if not isinstance(stage.limit, int)]
     deadline = math.inf if target.seconds is None else now + _SOLVES * (allowance.deadline() - now)
@@ -148,21 +166,17 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     )
 
 
-def second_stages(
+def plan_setting(
     request: Request,
     pilot: Pilot,
     rows: Dataset,
     ingredients: Sequence[Ingredient],
+    stages: Sequence[PlannedStage],
     seconds_left: Callable[[], float],
     flops: float,
-    skipped: dict[str, Skipped],
-) -> list[PlannedStage]:
-    """The second stages that were asked for, or the usual ones within a time and a number of FLOPs.
-
-    ``skipped`` gets those that are not compared; one that was asked for and cannot be planned is a FieldfitError.
-    """
-    stages: list[PlannedStage] = []
-    setting = PlanSetting(
+) -> PlanSetting:
+    """Where second stages are planned, within a time and a number of FLOPs for all ``stages`` so far and to come."""
+    return PlanSetting(
         model=request.model,
         rows=rows,
         theta=pilot.theta,
@@ -173,17 +187,6 @@ def second_stages(
         seconds_left=seconds_left,
         flops_left=lambda: flops - sum(stage.flops for stage in stages),
     )
-    if request.policies is not None:
-        stages += [staged.second.plan(staged.first, setting) for staged in request.staged]
-    elif pilot.effort.dense:
-        reasons: dict[str, StageSkippedError] = {}
-        laws = [part.law for part in ingredients]
-        parts = [law for law in laws if law.noise is Noise.TOGETHER][:1]
-        starts = [PILOT_POLICY, *(Policy((law.at(share, 1.0),)) for law in parts for share in _STARTS)]
-        for stage in usual_stages(PILOT_POLICY, starts, setting, reasons):
-            stages.append(stage)
-        skipped.update({name: Skipped(str(reason), reason.for_time) for name, reason in reasons.items()})
-    return stages
 
 
 def refined_terms(

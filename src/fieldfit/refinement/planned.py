@@ -91,6 +91,9 @@ class LimitMoments(Protocol):
     def scores(self, *, follows_model: bool) -> MomentPart:
         """They themselves on the plan's samples, which follow the model or do not."""
 
+    def bread(self, full: FloatArray) -> FloatArray:
+        """Their bread under the model where the information (r, r) of maximum likelihood is known."""
+
 
 class PlannedStage(Protocol):
     """A second stage at a pilot's θ."""
@@ -116,8 +119,17 @@ class PlannedStage(Protocol):
 
 
 def usual_stages(
-    first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[str, StageSkippedError]
+    first: Policy,
+    starts: Sequence[Policy],
+    setting: PlanSetting,
+    skipped: dict[str, StageSkippedError],
+    *,
+    early: bool,
 ) -> Iterator[PlannedStage]:
-    """The second stages that a plan compares without being asked; ``skipped`` gets those that are not planned."""
+    """The second stages that a plan compares without being asked; ``skipped`` gets those that are not planned.
+
+    ``early``: those that need no policy but the first; else the others.
+    """
     for kind in second_stages():
-        yield from kind.usual(first, starts, setting, skipped)
+        if kind.planned_early == early:
+            yield from kind.usual(first, starts, setting, skipped)

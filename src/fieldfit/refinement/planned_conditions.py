@@ -111,6 +111,15 @@ class PlannedConditions:
         bread = self.weights.matrix @ self.moments.K
         return (bread + bread.T) / 2, self.weights.matrix @ self.moments.V @ self.weights.matrix.T
 
+    def bread(self, full: FloatArray) -> FloatArray:
+        """A K from the draws, less what their own information differs from I.
+
+        A g is near the score f − E f, so A K is near I, and both have nearly the same error. Without this, statistics that
+        occur rarely in the draws make the variance too large.
+        """
+        bread = self.weights.matrix @ self.moments.K + full - self.moments.information
+        return np.asarray((bread + bread.T) / 2)
+
     def scores(self, *, follows_model: bool) -> ConditionScores:
         """A g_i on the plan's samples."""
         bread = -self.weights.matrix @ self.moments.K if follows_model else None

@@ -203,6 +203,7 @@ class SecondStage(ABC):
     first_word : the word that stands for the first stage, where that is no policy
     fits_first : whether the first stage's policy is fitted before, or only compiled
     takes_pieces : whether the samples may be in pieces, in files or on other machines
+    planned_early : whether plans need no policy but the first for it, and plan it before they compare other families
     refused_options : options of `fit` that have no meaning here
     account : the class of the account, for files; None where the result is an ordinary fit of another policy
     """
@@ -211,6 +212,7 @@ class SecondStage(ABC):
     first_word: ClassVar[str] = ""
     fits_first: ClassVar[bool] = True
     takes_pieces: ClassVar[bool] = False
+    planned_early: ClassVar[bool] = False
     refused_options: ClassVar[tuple[str, ...]] = ()
     account: ClassVar[Callable[..., StageAccount] | None] = None
 

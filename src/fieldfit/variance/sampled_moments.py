@@ -1,6 +1,7 @@
 """Moments of mixtures as means over samples, in all coordinates of θ or on a few directions.
 
 Terms with the same mean over Z (PL1, PL1/row) share one compiled problem, and all that comes from it is computed once.
+So is what comes from the parts of sums: Partition(3) of 19 variables is in the mean a sum of PL3 and PL1.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.laws.base import Noise
 from fieldfit.steps import stepped
 from fieldfit.types import FloatArray, IntArray
@@ -158,11 +160,12 @@ def sampled_moments(
     place = {key: k for k, key in enumerate(problems)}
     which = np.array([place[id(term.problem)] for term in terms])
     n = terms[0].problem.n_samples
-    squared = breads = np.stack([_bread(problem, theta, basis, weight) / n for problem in problems.values()])
+    parts, shares = _shared_parts(list(problems.values()))
+    squared = breads = _added(shares, [_bread(part, theta, basis, weight) / n for part in parts])
     if weight is not None:
-        squared = np.stack([_bread(problem, theta, basis, weight**2) / n for problem in problems.values()])
-    steps = stepped("moments of the families", list(problems.values()))
-    scores = np.stack([_scores(problem, theta, basis, weight) for problem in steps])
+        squared = _added(shares, [_bread(part, theta, basis, weight**2) / n for part in parts])
+    steps = stepped("moments of the families", parts)
+    scores = _added(shares, [_scores(part, theta, basis, weight) for part in steps])
     drawn = {}
     for f, term in enumerate(terms):
         free = term.noise is Noise.EACH
@@ -181,6 +184,27 @@ def sampled_moments(
         scores = scores - scores.mean(axis=1, keepdims=True)
     names, noises = tuple(term.name for term in terms), tuple(term.noise for term in terms)
     return SampledMoments(names, noises, tuple(term.scale for term in terms), which, breads, squared, scores, drawn)
+
+
+def _shared_parts(problems: Sequence[MomentPart]) -> tuple[list[MomentPart], FloatArray]:
+    """The different parts of the problems, and with which weights (problems, parts) these are sums of them."""
+    sums = [problem.shared_parts() if isinstance(problem, SumProblem) else None for problem in problems]
+    terms = [own or [(1.0, problem)] for own, problem in zip(sums, problems, strict=True)]
+    parts = {id(part): part for own in terms for _, part in own}
+    place = {key: k for k, key in enumerate(parts)}
+    shares = np.zeros((len(problems), len(parts)))
+    for line, own in enumerate(terms):
+        for share, part in own:
+            shares[line, place[id(part)]] += share
+    return list(parts.values()), shares
+
+
+def _added(shares: FloatArray, parts: Sequence[FloatArray]) -> FloatArray:
+    """What the problems have (problems, ...), from what their parts have."""
+    stacked = np.stack(parts)
+    if np.array_equal(shares, np.eye(len(shares))):
+        return stacked
+    return np.tensordot(shares, stacked, 1)
 
 
 def _bread(problem: MomentPart, theta: FloatArray, basis: FloatArray | None, weight: FloatArray | None) -> FloatArray:

@@ -38,6 +38,7 @@ class Optimal(SecondStage):
     distance: int | None = None
     examples: ClassVar[tuple[str, ...]] = ("PL1 >> optimal", "PL1 >> optimal(2)", "0.7*PL1 + 0.3*PL2 >> optimal(1)")
     takes_pieces: ClassVar[bool] = True
+    planned_early: ClassVar[bool] = True
     account: ClassVar[type[Account]] = Account
 
     def __post_init__(self) -> None:
