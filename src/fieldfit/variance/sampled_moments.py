@@ -188,13 +188,15 @@ def sampled_moments(
 
 def _shared_parts(problems: Sequence[MomentPart]) -> tuple[list[MomentPart], FloatArray]:
     """The different parts of the problems, and with which weights (problems, parts) these are sums of them."""
-    sums = [problem.shared_parts() if isinstance(problem, SumProblem) else None for problem in problems]
-    terms = [own or [(1.0, problem)] for own, problem in zip(sums, problems, strict=True)]
-    parts = {id(part): part for own in terms for _, part in own}
+    terms: list[Sequence[tuple[float, MomentPart]]] = []
+    for problem in problems:
+        own = problem.shared_parts() if isinstance(problem, SumProblem) else None
+        terms.append(own or [(1.0, problem)])
+    parts = {id(part): part for pairs in terms for _, part in pairs}
     place = {key: k for k, key in enumerate(parts)}
     shares = np.zeros((len(problems), len(parts)))
-    for line, own in enumerate(terms):
-        for share, part in own:
+    for line, pairs in enumerate(terms):
+        for share, part in pairs:
             shares[line, place[id(part)]] += share
     return list(parts.values()), shares
 

@@ -56,9 +56,9 @@ class Nodewise(SecondStage):
 
     def refusal(self, first: Policy, option: str) -> str:
         """Why a separate fit has no such option."""
+        other = first if option == "l1" else f"{first} >> optimal"
         return (
-            f"'{self.text(first)}' has no {option}: every variable is fitted on its own. Use '{first} >> optimal' with "
-            f"{option}."
+            f"'{self.text(first)}' has no {option}: every variable is fitted on its own. Use '{other}' with {option}."
         )
 
     def fit(self, first: F) -> F:
