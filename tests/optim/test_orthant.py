@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fieldfit.optim.memory import Memory
 from fieldfit.optim.orthant import OrthantSteps, step_in_orthant
 from fieldfit.optim.proximal import minimise_proximal
 
@@ -99,3 +100,64 @@ def test_a_descent_goes_on_between_orthant_wise_steps_with_the_same_bits():
     rest = minimise_proximal(fun, np.zeros(40), 0.5, gtol=1e-9, keeper=Kept(first.last))
     np.testing.assert_array_equal(rest.x, whole.x)
     assert rest.iterations == whole.iterations
+
+
+def sparse_regression():
+    """A least-squares problem of 6,000 coordinates, of which few move."""
+    random = np.random.default_rng(5)
+    A = random.normal(size=(150, 6_000)) * np.geomspace(0.5, 2.0, 6_000)
+    b = A[:, ::400] @ random.normal(size=15) + 0.1 * random.normal(size=150)
+
+    def fun(x):
+        residual = A @ x - b
+        return float(residual @ residual) / 2 + 0.05 * float(x @ x), A.T @ residual + 0.1 * x
+
+    return fun
+
+
+def test_coordinates_that_stand_still_are_left_out_of_the_pairs_and_change_no_optimum(monkeypatch):
+    fun, first = sparse_regression(), Kept()
+    minimise_proximal(fun, np.zeros(6_000), 40.0, gtol=1e-9, max_iter=6, keeper=first)
+    kept = first.last["orthant_kept"]
+    assert first.last["orthant_steps"].shape[1] == len(kept) < 2_000
+    assert set(np.flatnonzero(first.last["x"])) <= set(kept)
+    found = minimise_proximal(fun, np.zeros(6_000), 40.0, gtol=1e-9)
+    monkeypatch.setattr("fieldfit.optim.orthant._MANY", 10_000)
+    plain = minimise_proximal(fun, np.zeros(6_000), 40.0, gtol=1e-9)
+    assert found.converged
+    assert plain.converged
+    np.testing.assert_allclose(found.x, plain.x, atol=1e-9)
+    assert abs(found.value - plain.value) < 1e-10 * abs(plain.value)
+
+
+def test_a_descent_on_moving_coordinates_goes_on_with_the_same_bits():
+    fun = sparse_regression()
+    whole, first = minimise_proximal(fun, np.zeros(6_000), 40.0, gtol=1e-9), Kept()
+    minimise_proximal(fun, np.zeros(6_000), 40.0, gtol=1e-9, max_iter=6, keeper=first)
+    rest = minimise_proximal(fun, np.zeros(6_000), 40.0, gtol=1e-9, keeper=Kept(first.last))
+    np.testing.assert_array_equal(rest.x, whole.x)
+    assert rest.iterations == whole.iterations
+
+
+def test_pairs_move_to_other_coordinates():
+    random = np.random.default_rng(6)
+    memory = Memory(12, 4, None)
+    for _ in range(6):
+        step = random.normal(size=12)
+        memory.append((step, np.zeros(12)), (step * random.uniform(0.5, 2.0, 12), np.zeros(12)), step, None)
+    places = np.array([3, -1, 7, 8, 0, 11])
+    moved = memory.moved(places)
+    old = [tuple(np.where(places < 0, 0.0, vector[places]) for vector in pair) for pair in memory.pairs]
+    assert len(moved) == 4
+    for (step, change), (expected_step, expected_change) in zip(moved.pairs, old, strict=True):
+        np.testing.assert_array_equal(step, expected_step)
+        np.testing.assert_array_equal(change, expected_change)
+    # The next direction is that of a memory that has had these pairs only.
+    other, q, none = Memory(6, 4, None), random.normal(size=6), np.zeros(6)
+    for step, change in [*old[1:], (q, 0.5 * q)]:
+        other.append((step, none), (change, none), q, None)
+    moved.append((q, none), (0.5 * q, none), q, None)
+    found, expected, trial = np.empty(6), np.empty(6), np.empty(6)
+    moved.direction(none, q, None, found, trial)
+    other.direction(none, q, None, expected, trial)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)

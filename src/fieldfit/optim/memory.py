@@ -16,7 +16,7 @@ import numpy as np
 from fieldfit import _kernels
 from fieldfit.optim.keeping import State
 from fieldfit.threads import get_threads
-from fieldfit.types import FloatArray
+from fieldfit.types import FloatArray, IntArray
 
 #: From this many parameters on the pairs are stored in single precision: half the memory and traffic, and the
 #: rounding only perturbs a matrix that is an approximation anyway. All sums stay double.
@@ -70,6 +70,28 @@ class Memory:
         self._step_change[:], self._change_change[:] = state["step_change"], state["change_change"]
         self._search[:] = state["search"]
         self._order = order
+
+    def moved(self, places: IntArray) -> Memory:
+        """The same pairs on other coordinates: ``places`` has the present place of each, −1 where the pairs are 0.
+
+        Pairs without positive curvature there are left out. The next `append` makes the products with its q.
+        """
+        other = Memory(len(places), len(self.steps), None)
+        outside = places < 0
+        for row in self._order:
+            slot = len(other._order)
+            for block, source in ((other.steps, self.steps), (other.changes, self.changes)):
+                np.copyto(block[slot], np.take(source[row], places, mode="wrap"))
+                block[slot][outside] = 0.0
+            step, change = other.steps[slot], other.changes[slot]
+            curvature, size = np.vdot(step, change), np.vdot(change, change)
+            if curvature > 0 and size > 0:
+                other._order.append(slot)
+        used = len(other)
+        steps, changes = (block[:used].astype(np.float64, copy=False) for block in (other.steps, other.changes))
+        other._step_change[:used, :used] = steps @ changes.T
+        other._change_change[:used, :used] = changes @ changes.T
+        return other
 
     def append(
         self,

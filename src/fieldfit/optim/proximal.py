@@ -166,18 +166,20 @@ class _Descent(Descent):
 
     def _move_in_orthant(self, orthant: OrthantSteps) -> tuple[SearchOutcome, int]:
         """Step to a better point in the orthant of the pseudo-gradient; also the number of lengths tried."""
-        at, pseudo = self.current, self._penalty.pseudo
-        direction = orthant.direction(at.x, pseudo)
+        at, places = self.current, orthant.places
+        x, pseudo = at.x[places], self._penalty.pseudo[places]
+        direction = orthant.direction(x, pseudo)
         t = 1.0
         for tried in range(1, _SHORTER + 1):
-            moved = step_in_orthant(at.x, pseudo, direction, t)
-            value, gradient = self._evaluate(moved)
+            moved = step_in_orthant(x, pseudo, direction, t)
+            whole = orthant.whole(moved)  # the other coordinates are 0 and stay there
+            value, gradient = self._evaluate(whole)
             if value == -math.inf:
                 return SearchOutcome.UNBOUNDED, tried
-            total = value + self._penalty.value(moved)
-            promise = float(pseudo @ (moved - at.x))
+            total = value + self._penalty.value(whole)
+            promise = float(pseudo @ (moved - x))
             if promise < 0 and total <= at.value + _DECREASE * promise and np.isfinite(gradient).all():
-                self._accept(moved, value, gradient)
+                self._accept(whole, value, gradient)
                 return SearchOutcome.FOUND, tried
             t *= 0.5
         return SearchOutcome.FAILED, _SHORTER
