@@ -31,6 +31,8 @@ struct LogisticPathOptions {
     int64_t least;         // λ's before the path may end early: when the share of deviance explained
     double least_gain;     // grows by less than this from one λ to the next,
     double most_deviance;  // or is above this
+    double price;          // of one coupling in the criterion −Σ w log p + price · couplings; the path also ends early
+    double worse;          // when the criterion is above its lowest value by more than this many prices. 0: it does not
 };
 
 // Doubles and integers of scratch memory that one call needs.

@@ -51,8 +51,9 @@ void bind_logistic_path(nb::module_& module) {
     module.def(
         "logistic_paths",
         [](In2<uint8_t> codes, In2<double> weights, In<int64_t> targets, In<double> lambdas, double ratio, double tol,
-           int64_t most_steps, int64_t least, double least_gain, double most_deviance, Out<double> coefficients,
-           Out<double> lambdas_out, Out<double> likelihood, Out<int64_t> counts, Out<int64_t> failed, int n_threads) {
+           int64_t most_steps, int64_t least, double least_gain, double most_deviance, In<double> prices, double worse,
+           Out<double> coefficients, Out<double> lambdas_out, Out<double> likelihood, Out<int64_t> counts,
+           Out<int64_t> failed, int n_threads) {
             const size_t n = codes.shape(0), m = codes.shape(1), weightings = weights.shape(0);
             const size_t chosen = targets.shape(0), paths = weightings * chosen;
             const Checks checks("logistic_paths");
@@ -68,6 +69,7 @@ void bind_logistic_path(nb::module_& module) {
             checks.require(paths == 0 || length > 0, "there must be at least one lambda");
             checks.within("targets must be columns", targets.data(), static_cast<int64_t>(chosen), 0,
                           static_cast<int64_t>(m));
+            checks.length("prices", prices.shape(0), weightings);
             checks.require(ratio > 0.0 && tol > 0.0, "ratio and tol must be positive");
             checks.within("codes must be 0 or 1", codes.data(), static_cast<int64_t>(n * m), 0, 2);
             for (size_t b = 0; b < weightings; ++b) {
@@ -82,7 +84,9 @@ void bind_logistic_path(nb::module_& module) {
                                               most_steps,
                                               least,
                                               least_gain,
-                                              most_deviance};
+                                              most_deviance,
+                                              0.0,
+                                              worse};
             nb::gil_scoped_release release;
             Interruption interruption;
             std::vector<Workspace> workspaces(static_cast<size_t>(n_threads));
@@ -92,8 +96,10 @@ void bind_logistic_path(nb::module_& module) {
                 const int64_t columns = static_cast<int64_t>(m), begin = path * static_cast<int64_t>(length);
                 const LogisticData data = workspace.prepare(codes.data(), weights.data(), static_cast<int64_t>(n),
                                                             columns, path / static_cast<int64_t>(chosen));
+                LogisticPathOptions own = options;
+                own.price = prices.data()[path / static_cast<int64_t>(chosen)];
                 counts.data()[path] = FF_CALL(logistic_path)(
-                    data, targets.data()[path % static_cast<int64_t>(chosen)], options, workspace.doubles.data(),
+                    data, targets.data()[path % static_cast<int64_t>(chosen)], own, workspace.doubles.data(),
                     workspace.integers.data(), coefficients.data() + begin * columns, lambdas_out.data() + begin,
                     likelihood.data() + begin, failed.data() + path);
             });
@@ -101,8 +107,9 @@ void bind_logistic_path(nb::module_& module) {
         },
         nb::kw_only(), nb::arg("codes"), nb::arg("weights"), nb::arg("targets"), nb::arg("lambdas"), nb::arg("ratio"),
         nb::arg("tol"), nb::arg("most_steps"), nb::arg("least"), nb::arg("least_gain"), nb::arg("most_deviance"),
-        nb::arg("coefficients").noconvert(), nb::arg("lambdas_out").noconvert(), nb::arg("likelihood").noconvert(),
-        nb::arg("counts").noconvert(), nb::arg("failed").noconvert(), nb::arg("n_threads"),
+        nb::arg("prices"), nb::arg("worse"), nb::arg("coefficients").noconvert(), nb::arg("lambdas_out").noconvert(),
+        nb::arg("likelihood").noconvert(), nb::arg("counts").noconvert(), nb::arg("failed").noconvert(),
+        nb::arg("n_threads"),
         "L1 paths of logistic regressions of the columns `targets` of codes on the others, for every row of weights; "
         "see "
         "logistic_path.hpp. coefficients (weightings, targets, lambdas, m) have the intercept at the column's own "

@@ -308,7 +308,7 @@ int64_t logistic_path(const LogisticData& data, int64_t target, const LogisticPa
         largest = size > largest ? size : largest;
     }
     const double spread = options.n_lambdas > 1 ? fast_log(options.ratio) / (options.n_lambdas - 1) : 0.0;
-    double before = largest, explained = 0.0;
+    double before = largest, explained = 0.0, lowest = __builtin_inf();
     for (int64_t k = 0; k < options.n_lambdas; ++k) {
         const double lambda = options.lambdas ? options.lambdas[k] : largest * fast_exp(spread * k);
         if (!solve(s, lambda, before, options.most_steps)) ++*failed;
@@ -323,6 +323,13 @@ int64_t logistic_path(const LogisticData& data, int64_t target, const LogisticPa
             (share > options.most_deviance || share - explained < options.least_gain))
             return k + 1;
         explained = share;
+        if (options.worse > 0.0) {
+            int64_t couplings = 0;
+            for (int64_t a = 0; a < s.count; ++a) couplings += s.beta[s.set[a]] != 0.0;
+            const double criterion = options.price * static_cast<double>(couplings) - likelihood[k];
+            lowest = criterion < lowest ? criterion : lowest;
+            if (criterion > lowest + options.worse * options.price) return k + 1;
+        }
     }
     return options.n_lambdas;
 }

@@ -1070,6 +1070,8 @@ def logistic_paths(
     least: int,
     least_gain: float,
     most_deviance: float,
+    prices: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    worse: float,
     coefficients: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
     lambdas_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
     likelihood: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],

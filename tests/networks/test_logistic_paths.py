@@ -116,3 +116,15 @@ def test_separated_columns_end_the_path_early():
     assert paths.fitted[0, 0] < 100
     share = 1 - paths.log_likelihood[0, 0, paths.fitted[0, 0] - 1] / paths.log_likelihood[0, 0, 0]
     assert share > 0.99
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.25])
+def test_paths_for_ebic_end_early_with_the_same_choice(gamma):
+    random = np.random.default_rng(5)
+    codes = (random.normal(size=(300, 24)) + random.normal(size=(300, 1)) > 0).astype(np.uint8)
+    weights = random.multinomial(300, np.full(300, 1 / 300), size=4).astype(np.float64)
+    whole = logistic_paths(codes, weights, tol=1e-5)
+    early = logistic_paths(codes, weights, tol=1e-5, gamma=gamma)
+    assert early.fitted.sum() < 0.9 * whole.fitted.sum()
+    for found, expected in zip(early.chosen(gamma), whole.chosen(gamma), strict=True):
+        np.testing.assert_array_equal(found, expected)

@@ -25,6 +25,8 @@ from fieldfit.types import FloatArray, IntArray
 LENGTH, LEAST, LEAST_GAIN, MOST_DEVIANCE = 100, 5, 1e-5, 0.999
 #: Optimality conditions hold to this, in units of standardised variables.
 TOLERANCE = 1e-7
+#: A path that is followed for its lowest EBIC ends where EBIC is above that by the price of this many couplings.
+WORSE = 6.0
 #: Samples × variables × λ in one call where progress is shown; about a second.
 _WORK = 2e8
 
@@ -57,8 +59,7 @@ class LogisticPaths:
     def ebic(self, gamma: float) -> FloatArray:
         """−2 log L + J log n + 2 γ J log(m − 1) (weightings, m, L) for J couplings; infinite beyond the fitted λ."""
         m, length = self.coefficients.shape[1:3]
-        price = np.log(self.totals) + 2.0 * gamma * np.log(max(m - 1, 1))
-        values: FloatArray = -2.0 * self.log_likelihood + self.sizes * price[:, None, None]
+        values: FloatArray = -2.0 * self.log_likelihood + self.sizes * _prices(self.totals, m, gamma)[:, None, None]
         values[np.arange(length) >= self.fitted[:, :, None]] = np.inf
         return values
 
@@ -75,12 +76,14 @@ def logistic_paths(
     lambdas: FloatArray | None = None,
     length: int = LENGTH,
     tol: float = TOLERANCE,
+    gamma: float | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> LogisticPaths:
     """The paths for codes (n, m) of 0 and 1 and weights (weightings, n); None: every sample counts once.
 
-    ``lambdas`` that fall are used as they are, and all of them are fitted. ``progress`` is called with the
-    number of variables done and of all.
+    ``lambdas`` that fall are used as they are, and all of them are fitted. With ``gamma`` a path ends where its EBIC is
+    clearly past the lowest value: the price of six couplings above it, which no gain of the rest would make up for.
+    ``progress`` is called with the number of variables done and of all.
     """
     n, m = codes.shape
     given = np.ones((1, n)) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
@@ -105,6 +108,8 @@ def logistic_paths(
             least=LEAST,
             least_gain=LEAST_GAIN,
             most_deviance=MOST_DEVIANCE,
+            prices=_prices(totals, m, gamma or 0.0) / (2.0 * totals),
+            worse=0.0 if gamma is None else WORSE,
             coefficients=part[0].reshape(-1),
             lambdas_out=part[1].reshape(-1),
             likelihood=part[2].reshape(-1),
@@ -119,3 +124,9 @@ def logistic_paths(
         arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)
     )
     return LogisticPaths(coefficients, used, likelihood * totals[:, None, None], fitted, totals, int(failed.sum()))
+
+
+def _prices(totals: FloatArray, m: int, gamma: float) -> FloatArray:
+    """What one coupling adds to EBIC, log n + 2 γ log(m − 1), for each total weight n."""
+    prices: FloatArray = np.log(totals) + 2.0 * gamma * np.log(max(m - 1, 1))
+    return prices

@@ -80,9 +80,10 @@ def nodewise_network(
 def chosen_regressions(rows: NDArray[np.uint8], weights: FloatArray, gamma: float) -> tuple[FloatArray, FloatArray]:
     """Regressions (weightings, m, m) and thresholds (weightings, m) by EBIC for weights (weightings, rows).
 
-    They are for resamples, to a tolerance of 1e-5, which changes coefficients by about 1e-4.
+    They are for resamples, to a tolerance of 1e-5, which changes coefficients by about 1e-4; the paths end where EBIC is
+    clearly past its lowest value.
     """
-    return split(logistic_paths(rows, weights, tol=1e-5).chosen(gamma)[0])
+    return split(logistic_paths(rows, weights, tol=1e-5, gamma=gamma).chosen(gamma)[0])
 
 
 def split(coefficients: FloatArray) -> tuple[FloatArray, FloatArray]:
