@@ -108,7 +108,7 @@ class OrthantSteps:
         return len(values) > _WINDOW and values[0] - values[-1] < _SLOW * abs(values[-1])
 
     def direction(self, x: FloatArray, pseudo: FloatArray) -> FloatArray:
-        """−H · pseudo-gradient without the coordinates in which it ascends; x, ``pseudo`` and the result are at `places`."""
+        """−H · pseudo-gradient without the coordinates in which it ascends; all three vectors are at `places`."""
         direction, trial = np.empty(x.size), np.empty(x.size)
         self._memory.direction(x, pseudo, None, direction, trial)
         if not len(self._memory):  # nothing is known of the scale: a step of about length 1
