@@ -11,6 +11,9 @@ demo: $(VENV)/.installed
 
 test: check unit
 
+# pytest keeps the tests as it has compiled them for the next run, also where PYTHONDONTWRITEBYTECODE is set.
+test-fast unit: export PYTHONDONTWRITEBYTECODE :=
+
 # Everything but the tests marked slow: about two minutes with two processors.
 test-fast: $(VENV)/.installed
 	$(BIN)/python -m pytest -n 2 -q -m "not slow"
@@ -87,12 +90,13 @@ $(VENV)/.installed: $(SOURCES)
 
 # The kernels' own tests with AddressSanitizer and UBSan, in an environment of their own.
 SANITIZED := .venv-sanitize
-KERNEL_TESTS := tests/kernels tests/inference tests/models/test_pairwise.py tests/optim tests/weights/test_information.py
+KERNEL_TESTS := kernels inference models optim weights/test_information.py data/test_alignments.py data/test_attributes.py \
+  data/test_name_table.py estimators/test_single_sentences.py networks/test_logistic_paths.py policies/test_policy_laws.py
+LIBRARY = $$($(CXX) -print-file-name=lib$(1).so)
 
 sanitize: $(SANITIZED)/.installed
-	cd tests && LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	ASAN_OPTIONS=detect_leaks=0 FIELDFIT_NUM_THREADS=2 ../$(SANITIZED)/bin/python -m pytest -q -n 2 \
-	$(addprefix ../,$(KERNEL_TESTS)) ../tests/models/test_chain_*.py
+	cd tests && LD_PRELOAD="$(call LIBRARY,asan) $(call LIBRARY,ubsan)" ASAN_OPTIONS=detect_leaks=0 FIELDFIT_NUM_THREADS=2 \
+	../$(SANITIZED)/bin/python -m pytest -q -n 2 -m "not slow" $(KERNEL_TESTS)
 
 $(SANITIZED)/.installed: $(SOURCES)
 	test -x $(SANITIZED)/bin/python || $(PYTHON) -m venv $(SANITIZED)
