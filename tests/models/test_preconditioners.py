@@ -72,6 +72,7 @@ def test_reduced_blocks_in_all_directions_are_the_blocks() -> None:
         np.testing.assert_allclose(products[j], (design.T * variance[:, j]) @ (design @ w[j]), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("biases", [False, True])
 def test_reduced_blocks_are_near_the_hessian_on_correlated_data(biases, monkeypatch) -> None:
     m = 40

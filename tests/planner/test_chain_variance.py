@@ -81,7 +81,7 @@ def crf():
 def test_crf_errors_are_those_of_the_plan(monkeypatch, crf, dense):
     model, data, theta, errors = crf
     if not dense:
-        monkeypatch.setattr(piloting, "MOST_DENSE_PARAMETERS", 10)
+        monkeypatch.setattr(piloting, "MOST_DENSE_MOMENTS", 10)
     plan = ff.plan(model, model.simulate(data, theta, 7), policies=POLICIES, sigma2=1e4)
     assert agrees(plan, errors, 0.03)["PL1"] > 1.1
 

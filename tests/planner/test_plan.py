@@ -170,7 +170,7 @@ def test_many_parameters_by_conjugate_gradients_agree_with_the_dense_form(monkey
     names = [model.parameter_names[3], model.parameter_names[40]]
     monkeypatch.setattr(gathering, "MOST_PLANNED_STATES", 0)
     dense = [ff.plan(model, x, policies=policies, functionals=own).table for own in (None, names)]
-    monkeypatch.setattr(piloting, "MOST_DENSE_PARAMETERS", 10)
+    monkeypatch.setattr(piloting, "MOST_DENSE_MOMENTS", 10)
     implicit = [ff.plan(model, x, policies=policies, functionals=own).table for own in (None, names)]
     for one, two, tolerance in zip(dense, implicit, (0.05, 0.005), strict=True):
         left, right = (own.set_index("policy")["variance"] for own in (one, two))

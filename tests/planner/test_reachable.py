@@ -139,7 +139,7 @@ def test_an_interrupted_pilot_stops_the_plan(plan, monkeypatch):
 def test_errors_of_plans_know_of_their_few_directions(plan, monkeypatch):
     """Random directions in place of sums over all states: plans of other seeds scatter as much as they say, roughly."""
     monkeypatch.setattr("fieldfit.planner.moments.MOST_PLANNED_STATES", 1)
-    monkeypatch.setattr("fieldfit.planner.pilot.MOST_DENSE_PARAMETERS", 5)
+    monkeypatch.setattr("fieldfit.planner.pilot.MOST_DENSE_MOMENTS", 5)
     model, x, _ = plan
     found = []
     for seed in range(20):

@@ -58,6 +58,7 @@ def test_means_over_samples_agree_within_their_error(grid, monkeypatch):
         assert abs(variance[text] / exact[text] - 1) < 4 * error[text] + 0.02
 
 
+@pytest.mark.slow
 def test_plans_compare_refined_estimators_without_being_asked(grid):
     model, _, x = grid
     plan = ff.plan(model, x, flops=2e8)

@@ -31,7 +31,7 @@ def columns(plan, name="variance"):
 def test_counts_are_repeated_rows(five, monkeypatch, enumerated, dense):
     model, x, counts = counted(five)
     monkeypatch.setattr(gathering, "MOST_PLANNED_STATES", enumerated)
-    monkeypatch.setattr(piloting, "MOST_DENSE_PARAMETERS", dense)
+    monkeypatch.setattr(piloting, "MOST_DENSE_MOMENTS", dense)
     short = ff.plan(model, x, policies=POLICIES, sample_weight=counts, weight_kind="counts")
     long = ff.plan(model, np.repeat(x, counts, axis=0), policies=POLICIES)
     assert short.n == long.n == counts.sum()

@@ -30,7 +30,15 @@ MODELS: dict[str, FieldModel] = {
         [ff.Factor((0, 1), log_offset=[[0, 0], [0, -np.inf]]), ff.Factor((1, 2)), ff.Factor((0,), [0, 1.0], "h")],
     ),
 }
-CASES = [("PL1", 1), ("PL1", 2), ("PL1", 3), ("PL2", 1), ("PL2", 2), ("FL", 1), ("PL1@0.7 + PL2@0.3", 1)]
+CASES = [
+    ("PL1", 1),
+    ("PL1", 2),
+    ("PL1", 3),
+    ("PL2", 1),
+    pytest.param("PL2", 2, marks=pytest.mark.slow),
+    ("FL", 1),
+    ("PL1@0.7 + PL2@0.3", 1),
+]
 
 
 def theta_of(model: FieldModel, seed: int = 0) -> np.ndarray:

@@ -6,6 +6,8 @@ from browser import open_page, opened_browser
 
 import fieldfit as ff
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "<script>document.title='broken'</script>"
 
 

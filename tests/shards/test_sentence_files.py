@@ -57,8 +57,8 @@ def test_encoder_of_the_pieces_is_that_of_one_text(folder, min_count, monkeypatc
     "options",
     [
         {},
-        {"crfsuite_compatible": True},
-        {"all_pairs": True, "min_count": 2},
+        pytest.param({"crfsuite_compatible": True}, marks=pytest.mark.slow),
+        pytest.param({"all_pairs": True, "min_count": 2}, marks=pytest.mark.slow),
         {"order": 2, "unseen_transitions": "forbidden", "features": "U:%x[0,0]\nB"},
     ],
 )

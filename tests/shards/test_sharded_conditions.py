@@ -19,7 +19,7 @@ CASES = [
     ("PL1 >> optimal(2)", {}),
     ("PL1 >> optimal(2)", {"sigma2": 0.5}),
     ("0.5*PL1 >> optimal(1)", {"random_state": 5}),
-    ("0.7*PL1 + 0.3*PL2 >> optimal(1)", {"random_state": 5}),
+    pytest.param("0.7*PL1 + 0.3*PL2 >> optimal(1)", {"random_state": 5}, marks=pytest.mark.slow),
 ]
 
 
@@ -81,7 +81,7 @@ def test_the_same_bits_on_workers(files):
         assert there.theta.tobytes() == here.theta.tobytes()
 
 
-@pytest.mark.parametrize("policy", ["PL1", "0.5*PL1", "0.7*PL1 + 0.3*PL2"])
+@pytest.mark.parametrize("policy", ["PL1", "0.5*PL1", pytest.param("0.7*PL1 + 0.3*PL2", marks=pytest.mark.slow)])
 def test_sums_are_those_of_all_samples(frame, policy):
     table = MODEL.read(frame, sample_weight="w")
     fit = ff.fit(MODEL, frame, policy, sample_weight="w", shards=7, random_state=2)

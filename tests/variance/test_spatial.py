@@ -47,6 +47,7 @@ def test_independent_sites_have_the_sandwich_of_logistic_regression():
     np.testing.assert_allclose(fit.standard_errors(), np.sqrt(np.diag(covariance)), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_one_sample_says_which_errors_it_has():
     model = ff.TiedField.grid(30, 30)
     fit = ff.fit(model, model.sample([-0.5, 0.3, 0.3], 1, random_state=0, method="gibbs"), "PL1")

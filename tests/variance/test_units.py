@@ -12,7 +12,7 @@ from fieldfit.variance import range_inverse
 from fieldfit.variance.criterion import Criterion
 from fieldfit.variance.mixture_moments import MixtureMoments
 
-FACTORS = [1e-8, 2e4, 1e8, *(pytest.param(factor, marks=pytest.mark.slow) for factor in (1e-5, 1e-3, 1e5))]
+FACTORS = [1e-8, 1e8, *(pytest.param(factor, marks=pytest.mark.slow) for factor in (1e-5, 1e-3, 2e4, 1e5))]
 BOTH = np.array([[0, 0], [0, 1.0]])
 THETA = np.array([0.8, -0.6, 0.2, 0.1, -0.3])
 

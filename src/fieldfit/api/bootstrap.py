@@ -346,7 +346,7 @@ def _drawn_groups(fit: Fit, dataset: Dataset, seed: int) -> tuple[Dataset, int]:
 
 
 def _times(dataset: Dataset, times: IntArray) -> Dataset:
-    """Each sample so many times. Weights that are importance, and not counts, keep one selection for all copies."""
+    """Each sample as often as it was drawn. Importance weights keep one selection for all copies."""
     weight = times.astype(np.float64) * (1.0 if dataset.sample_weight is None else dataset.sample_weight)
     return replace(dataset, sample_weight=weight, groups=None)
 

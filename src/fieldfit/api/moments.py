@@ -31,7 +31,7 @@ _CHAINS, _SWEEPS, _DRAWS_OF_CHAIN, _MOST_TERMS, _USUAL_TERMS = 16, 400, 5, 100_0
 #: With fewer sweeps a chain cannot leave the data; with fewer variables the check would take as long as the fit.
 _FEWEST_SWEEPS, _FEWEST_VARIABLES = 30, 10
 #: Joint states up to which the model's means are exact sums.
-_MOST_STATES = 1 << 14
+_MOST_SUMMED_STATES = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +225,7 @@ def runaway(fit: FitState) -> str:
 
 def _model_means(fit: FitState, model: FieldModel, dataset: Table) -> tuple[FloatArray, int, str] | None:
     """The means of the model, from how many chains (0: exact), and how they were found; None where it would take long."""
-    if model.n_states <= min(_MOST_STATES, model.largest_table):
+    if model.n_states <= min(_MOST_SUMMED_STATES, model.largest_table):
         exact = np.concatenate([marginal[1:] for marginal in model.marginals(fit.theta)])
         return exact, 0, "by exact sums"
     codes, weight = dataset.codes, dataset.sample_weight

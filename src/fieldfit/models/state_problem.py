@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fieldfit.models.tied import TiedField
 
 #: Joint states of a block up to which it is evaluated state by state.
-MOST_STATES = 64
+MOST_BLOCK_STATES = 64
 #: Bytes of the rows D of one problem.
 MOST_BYTES = 3 << 30
 #: Rows of D that are multiplied at a time.
@@ -42,7 +42,7 @@ def state_supports(part: FamilySelection, q: int) -> bool:
     size = getattr(family, "block_size", None)
     if size is None:
         size = int(np.diff(family.blocks(np.arange(family.size))[0]).max(initial=0))
-    return bool(size <= MOST_STATES.bit_length() and q**size <= MOST_STATES)  # at least two labels
+    return bool(size <= MOST_BLOCK_STATES.bit_length() and q**size <= MOST_BLOCK_STATES)  # at least two labels
 
 
 @dataclass(frozen=True)

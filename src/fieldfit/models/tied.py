@@ -102,7 +102,7 @@ class TiedField(FieldModel):
     Examples
     --------
     >>> import fieldfit as ff
-    >>> model = ff.TiedField.grid(20, 20)
+    >>> model = ff.TiedField.grid(8, 8)
     >>> model.parameter_names
     ['bias', 'horizontal', 'vertical']
     >>> image = model.sample([-1.0, 0.5, 0.5], 1, random_state=0)

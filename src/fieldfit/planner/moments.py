@@ -155,7 +155,7 @@ class OwnTerm:
 
 def can_enumerate(model: Model, rows: Dataset) -> bool:
     """Whether expectations can be sums over all states; importance weights belong to samples, not to states."""
-    if rows.has_missing or rows.relative_weight is not None or model.n_parameters > piloting.MOST_DENSE_PARAMETERS:
+    if rows.has_missing or rows.relative_weight is not None or model.n_parameters > piloting.MOST_DENSE_MOMENTS:
         return False
     return model.n_states <= MOST_PLANNED_STATES
 

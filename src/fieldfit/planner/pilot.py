@@ -43,7 +43,7 @@ PILOT, MOMENTS, SURVEY = 0.06, 0.08, 0.2
 SURVEY_FLOPS = 0.3
 #: Parameters up to which moments may be dense matrices: where the Hessian of PL1 takes no longer than solves in a few
 #: directions, and always up to the second number.
-MOST_DENSE_PARAMETERS, _ALWAYS_DENSE = 500, 120
+MOST_DENSE_MOMENTS, _ALWAYS_DENSE = 500, 120
 #: Parameters from which half the directions and steps must do.
 _VERY_MANY = 20_000
 #: Seconds of a plan whatever the effort.
@@ -95,7 +95,7 @@ def usual_effort(r: int, hessian: float) -> Effort:
     probes, steps = (3, 40) if many else (6, 120)
     effort = Effort(rows, 500 if r > 1_500 else 1000, probes, steps, dense=False)
     cheap = r <= _ALWAYS_DENSE or hessian <= effort.passes(hessian)
-    if not cheap or r > MOST_DENSE_PARAMETERS:
+    if not cheap or r > MOST_DENSE_MOMENTS:
         return effort
     return replace(effort, moment_rows=500 if r > _ALWAYS_DENSE else 1000, dense=True)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csc_array, csr_array
 
 #: Parameters up to which covariances are matrices.
-MOST_DENSE_PARAMETERS = 3_000
+MOST_DENSE_COVARIANCE = 3_000
 
 
 def sparse_derivative(samples: SampleConditions, theta: FloatArray) -> csr_array:
@@ -89,7 +89,7 @@ class LocalRefined:
         """Γ and T (r, r) as in `estimating`: T A g has the symmetric bread Γ. None above 3,000 parameters."""
         keep = np.flatnonzero(self.free)
         r = len(self.free)
-        if r > MOST_DENSE_PARAMETERS:
+        if r > MOST_DENSE_COVARIANCE:
             return None
         P = np.diag(self.precision[keep] / self.samples.total)
         whole = sparse_bread(self.samples, self.matrix, self.theta, self.free, self.precision).toarray()

@@ -21,7 +21,7 @@ HessianProduct = Callable[[FloatArray, FloatArray], FloatArray]
 #: their way to infinity; where it is below the last number, relative to the largest, nearer to 0 too, it is a gauge
 #: freedom of the model.
 _FAR, _FLAT, _GAUGE = 4.0, 0.01, 1e-9
-#: Contrasts of parameters that are all this near to 0 are not looked at.
+#: Contrasts of parameters that are all this close to 0 are skipped.
 _MODERATE = 1.0
 _MOST_CHECKED_PARAMETERS = 200
 
