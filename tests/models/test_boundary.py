@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.types import ModelError
+from fieldfit.types import ModelError, SeparationWarning
 
 
 def models():
@@ -18,6 +18,7 @@ def models():
         "boltzmann": ff.BoltzmannMachine(4, biases=True),
         "without biases": ff.BoltzmannMachine(4),
         "signs": ff.BoltzmannMachine(4, biases=True, states=(-1, 1)),
+        "some shared": ff.BoltzmannMachine(4, biases=True, states=(-1, 1), edge_groups=list("aabcde")),
         "potts": ff.Potts(4, 3),
         "tables": ff.MarkovRandomField(
             [3] * 4, [ff.Factor((0, 1)), ff.Factor((1, 2), distance, "distance"), ff.Factor((1, 2, 3))]
@@ -76,6 +77,17 @@ def test_without_a_penalty_the_same_states_separate_however_early_the_fit_stops(
     with pytest.warns(match="optimum lies at infinity"):
         fit = ff.fit(ff.BoltzmannMachine(3, biases=True), x, "PL1", tol=1e-3)
     assert set(fit.separated) == {"x0:x1", "x0", "x1"}
+
+
+def test_parameters_of_their_own_are_judged_beside_shared_ones():
+    random = np.random.default_rng(0)
+    x = (random.random((2000, 5)) < [0.5, 0.5, 0.5, 0.02, 0.02]).astype(int)
+    x[:, 4] &= 1 - x[:, 3]
+    model = ff.BoltzmannMachine(5, biases=True, states=(-1, 1), edge_groups=list("aabcdefghi"))
+    fit = ff.fit(model, 2 * x - 1, "PL1", sigma2=1.0)
+    assert [name for name, held in zip(fit.model.parameter_names, fit.held, strict=True) if held] == ["i", "x3", "x4"]
+    with pytest.warns(SeparationWarning):
+        assert ff.fit(model, 2 * x - 1, "PL1", max_iter=4).separated == ("i", "x3", "x4")
 
 
 def test_shared_parameters_vary_over_the_sites_of_one_sample():

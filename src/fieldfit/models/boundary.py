@@ -26,6 +26,8 @@ _MOST_ENTRIES = 4_000_000
 _MOST_SOLVED_PARAMETERS = 600
 #: Numbers in the matrix of those directions.
 _MOST_NUMBERS = 20_000_000
+#: Factors of a model with shared parameters up to which its interactions are listed.
+_MOST_SHARING = 20_000
 #: A parameter is concerned by a direction from this share of its largest entry.
 _SHARE = 0.1
 
@@ -48,7 +50,8 @@ def boundary_directions(model: FieldModel, table: Table) -> csr_array | None:
     units = csr_array(
         (np.ones(len(constant)), (np.arange(len(constant)), constant)), shape=(len(constant), model.n_parameters)
     )
-    possible = np.repeat(complete, model.graph.table_sizes)
+    # A factor whose parameters all belong to others too cannot write a joint state of its own.
+    possible = np.repeat(complete & _with_own_parameters(model), model.graph.table_sizes)
     if model.offset is not None:
         possible &= np.isfinite(model.offset)
     empty = np.flatnonzero(~observed & possible)
@@ -60,13 +63,15 @@ def _of_states(model: FieldModel, entries: IntArray) -> csr_array | None:
     """The joint states ``entries`` as directions of θ (k, r); those that the model cannot write are left out."""
     from scipy.sparse import csr_array
 
-    # Parameters that many factors share cannot write the joint state of one.
-    if model.n_parameters < len(model.graph.scopes) or model.n_parameters * len(entries) > _MOST_NUMBERS:
+    shared = model.n_parameters < len(model.graph.scopes)
+    if model.n_parameters * len(entries) > _MOST_NUMBERS or (shared and len(model.graph.scopes) > _MOST_SHARING):
         return None
     transform, variables = model.interaction_transform
     given = set(model.observed)
     # What depends on given variables only cancels.
     matters = np.array([not given.issuperset(scope) for scope in variables], dtype=bool)
+    if shared and transform.shape[0] * (model.n_parameters + len(entries)) > _MOST_NUMBERS:
+        return None
     map_of_theta = (transform @ model.features).tocsr()[matters]
     wanted = transform[:, entries].toarray()[matters]
     if np.diff(map_of_theta.indptr).max(initial=0) <= 1 and np.diff(map_of_theta.tocsc().indptr).max(initial=0) <= 1:
@@ -85,6 +90,18 @@ def _of_states(model: FieldModel, entries: IntArray) -> csr_array | None:
     solution = solution[largest > 0]
     solution[np.abs(solution) < _SHARE * largest[largest > 0][:, None]] = 0.0
     return csr_array(solution)
+
+
+def _with_own_parameters(model: FieldModel) -> BoolArray:
+    """Which factors have a parameter that no other factor has."""
+    graph, features = model.graph, model.features.tocsc()
+    features.sort_indices()
+    used = np.flatnonzero(np.diff(features.indptr))
+    ends = features.indices[[features.indptr[used], features.indptr[used + 1] - 1]]
+    first, last = np.searchsorted(graph.offsets, ends, side="right") - 1
+    own = np.zeros(len(graph.scopes), dtype=bool)
+    own[first[first == last]] = True
+    return own
 
 
 def _constant(model: FieldModel, observed: BoolArray, complete: BoolArray) -> BoolArray:
