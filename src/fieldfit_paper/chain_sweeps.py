@@ -21,6 +21,7 @@ from fieldfit_paper.beta_heuristic import heuristic_cell
 from fieldfit_paper.chain_data import need_data
 from fieldfit_paper.chain_folds import UNSEEN
 from fieldfit_paper.chunking import chain_cell, chain_row
+from fieldfit_paper.kept_cells import kept_path, read_cells, write_cells
 from fieldfit_paper.tables import check_scale
 
 SEED = 2010
@@ -35,6 +36,8 @@ SIGMA2 = {
 }
 #: σ² of the λ–σ² interplay and of the pure policies (Figure 13).
 WIDE_SIGMA2 = (50, 100, 250, 500, 1000, 2500, 5000, 10000, 20000, 40000)
+#: σ² of the second reading beside those of the panels, so that the best one lies inside (Figure 13).
+BESIDE_SIGMA2 = {"FL": (500, 1000, 2500, 25000), "PL2": (2500, 5000, 80000)}
 #: σ² of the sentiment experiments (Figures 4 and 5).
 SENTIMENT_SIGMA2 = (0.5, 1, 10)
 
@@ -85,12 +88,12 @@ def grid_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
     )
 
 
-def means_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
-    """(fold, σ², λ) of PL1/``higher`` in the second reading; a cell has all β."""
+def means_sweep(source: str, model: str, higher: str, scale: str, *, beside: bool = False) -> Sweep:
+    """(fold, σ², λ) of PL1/``higher`` in the second reading; a cell has all β. ``beside``: for σ² outside the panels."""
     size = SCALES[check_scale(scale)]
     axes: dict[str, list[Any]] = {
         "fold": list(range(size.folds)),
-        "sigma2": list(thinned(SIGMA2[model, higher], scale)),
+        "sigma2": list(thinned(BESIDE_SIGMA2[higher] if beside else SIGMA2[model, higher], scale)),
         "lam": list(size.lam),
     }
     constants = _constants(source, model, higher, size.n_train, size)
@@ -137,6 +140,15 @@ def pure_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
     return Sweep(chain_cell, axes, constants, SEED, name=f"{model} {higher} alone")
 
 
+def pure_means_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
+    """(fold, σ²) of one family alone in the second reading, everything selected; FL is the same in both."""
+    size = SCALES[check_scale(scale)]
+    axes: dict[str, list[Any]] = {"fold": list(range(size.folds)), "sigma2": [*map(float, WIDE_SIGMA2), 80000.0]}
+    constants = _constants(source, model, higher, size.n_train, size)
+    constants |= {"reading": "means", "lam": 1.0, "betas": [1.0]}
+    return Sweep(chain_row, axes, constants, SEED, name=f"{model} {higher} alone, averaged")
+
+
 def second_order_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
     """(fold, model, σ²) of ``higher`` alone, by CRFs with the label triples that occur as transitions."""
     size = SCALES[check_scale(scale)]
@@ -166,10 +178,12 @@ def _constants(source: str, model: str, higher: str, n_train: int, size: Scale) 
 KINDS: dict[str, Callable[[str, str, str, str], Sweep]] = {
     "grid": grid_sweep,
     "means": means_sweep,
+    "means-beside": partial(means_sweep, beside=True),
     "heuristic": heuristic_sweep,
     "heuristic-means": partial(heuristic_sweep, reading="means"),
     "interplay": interplay_sweep,
     "pure": pure_sweep,
+    "pure-means": pure_means_sweep,
     "second-order": second_order_sweep,
 }
 
@@ -191,11 +205,14 @@ def records_of(
 ) -> list[dict[str, Any]]:
     """The finished cells of a sweep, which is run (or resumed) first where cells are missing.
 
-    Cells that failed with the error named ``expected`` are left out; any other failure is raised.
+    At the paper's scale they are kept as a table too, which is read where there is no store. Cells that failed with the
+    error named ``expected`` are left out; any other failure is raised.
     """
+    path = store_path(kind, source, model, higher, scale, out)
+    if scale == "paper" and kept_path(path).exists() and not path.exists():
+        return read_cells(kept_path(path))
     need_data(source)  # once, and not as an error of every cell
     sweep: Sweep = KINDS[kind](source, model, higher, scale)
-    path = store_path(kind, source, model, higher, scale, out)
     path.parent.mkdir(parents=True, exist_ok=True)
     jobs = SCALES[scale].jobs
     summary = run_sweep(sweep, path, n_jobs=jobs, progress=scale == "paper")
@@ -210,7 +227,10 @@ def records_of(
             raise SweepError(f"{len(failed)} cells of {path} failed, one with: {last}")
     records = [record for record in records if id(record) not in failed]
     cells = [{name: value for name, value in record.items() if not name.startswith("cell_")} for record in records]
-    return [row for cell in cells for row in by_beta(cell)]
+    rows = [row for cell in cells for row in by_beta(cell)]
+    if scale == "paper" and out is not None:
+        write_cells(kept_path(path), rows)
+    return rows
 
 
 def by_beta(cell: dict[str, Any]) -> list[dict[str, Any]]:

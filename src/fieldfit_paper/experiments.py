@@ -21,6 +21,7 @@ from fieldfit_paper import (
     figure6,
     figure13,
     figure14,
+    graphs,
     refined_frontier,
     selection_noise,
 )
@@ -48,6 +49,8 @@ EXPERIMENTS: dict[str, Callable[[Path | None, str], Reproduction]] = {
     "figure-12-means": partial(reproduce_heuristic, 12, "conll2000", "crf", reading="means"),
     "figure-13": figure13.reproduce,
     "figure-14": figure14.reproduce,
+    "figure-14-means": partial(figure14.reproduce, reading="means"),
+    "graphs": graphs.reproduce,
     "selection-noise": selection_noise.reproduce,
     "refined-frontier": refined_frontier.reproduce,
     "report": claims.reproduce,

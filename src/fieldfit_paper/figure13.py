@@ -19,7 +19,7 @@ from fieldfit.plots import (
     save_figure,
 )
 from fieldfit_paper.chain_figures import numbered, scale_note
-from fieldfit_paper.chain_sweeps import POLICIES, averaged, mean_over_folds, records_of
+from fieldfit_paper.chain_sweeps import POLICIES, averaged, mean_over_folds
 from fieldfit_paper.chain_tables import SweepTables
 from fieldfit_paper.reproduction import Reproduction
 from fieldfit_paper.tables import columns_of, write_tables
@@ -59,14 +59,14 @@ def compute(tables: SweepTables) -> tuple[list[dict[str, Any]], dict[str, dict[s
 
 
 def of_grids(tables: SweepTables) -> list[dict[str, Any]]:
-    """The second reading: for each policy and λ the best σ² of the CRF's grid, with the β of least train NLL.
+    """The second reading: for each policy and λ the best σ² of the CRF's grids, with the β of least train NLL.
 
-    ``alone`` is the best σ² of the higher-order family alone (λ = β = 1) in the same grid.
+    ``alone`` is the best σ² of the higher-order family alone, everything selected.
     """
     rows = []
     for higher in POLICIES:
-        records = records_of("means", "conll2000", "crf", higher, tables.scale, tables.out)
-        alone = best_sigma2([r for r in records if r["lam"] == 1 and r["beta"] == 1])["best_sigma2"]
+        records = tables.wide(higher)
+        alone = best_sigma2(tables.pure("crf", higher, "means"))["best_sigma2"]
         for lam in sorted({record["lam"] for record in records}):
             chosen: dict[tuple[Any, Any], dict[str, Any]] = {}
             for record in records:
@@ -79,10 +79,37 @@ def of_grids(tables: SweepTables) -> list[dict[str, Any]]:
     return rows
 
 
+def _panels(rows: list[dict[str, Any]], alone: dict[str, float], reading: str) -> list[Panel]:
+    """One reading: a panel for each policy, on one scale of σ²."""
+    values = [r[c] for r in rows for c in ("least_of_folds", "largest_of_folds")] + list(alone.values())
+    panels = []
+    for higher in POLICIES:
+        of_policy = [r for r in rows if r["policy"] == f"PL1/{higher}"]
+        lam, best = columns_of(of_policy, "lam"), columns_of(of_policy, "best_sigma2")
+        bars = [
+            Series("", np.array([at, at]), np.array([r["least_of_folds"], r["largest_of_folds"]]), "bar")
+            for at, r in zip(lam, of_policy, strict=True)
+            if r["least_of_folds"] < r["largest_of_folds"]
+        ]
+        mark = Series(f"{higher} alone", np.array([1.0]), np.array([alone[higher]]), "marks")
+        panels.append(
+            Panel(
+                f"PL1/{higher}, {reading}", "λ", "σ² of least test NLL", [Series(f"PL1/{higher}", lam, best), mark, *bars],
+                log_y=True, y_range=(0.5 * min(values), 4 * max(values)), legend="upper right",
+            )
+        )  # fmt: skip
+    return panels
+
+
 def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     """Compute the figure; with ``out``, draw it and write its table."""
     tables = SweepTables(out, scale)
     rows, alone = compute(tables)
+    second = of_grids(tables)
+    among = [
+        f"σ² of {', '.join(f'{v:g}' for v in sorted({float(r['sigma2']) for r in tables.wide(higher)}))} ({higher})"
+        for higher in POLICIES
+    ]
     shown = [(r["policy"], r["lam"], r["beta"], r["best_sigma2"], r["least_of_folds"], r["largest_of_folds"], r["test_nll"])
              for r in rows]  # fmt: skip
     shown += [
@@ -106,34 +133,27 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     )
     subject = "with β by Algorithm 1 (exact J), for PL1/FL (left) and PL1/PL2 (right) of the CRF"
     caption = (
-        f"{numbered(13)}. The σ² of least test NLL by λ, {subject}: mean over folds (line), and the least and the "
-        "largest of "
-        f"single folds (bars). Triangle: FL (left) and PL2 (right) alone. {scale_note(scale)}"
+        f"{numbered(13)}. The σ² of least test NLL by λ for PL1/FL (left) and PL1/PL2 (right) of the CRF: mean over "
+        f"folds "
+        "(line), and the least and the largest of single folds (bars). Triangle: FL (left) and PL2 (right) alone. "
+        "Above: first "
+        "reading, β by Algorithm 1 (exact J). Below: second reading, the β of the grid with the least train NLL, for "
+        f"{'; '.join(among)}. {scale_note(scale)}"
     )
     files: list[Path] = []
     if out is not None:
         folder = make_folder(out)
-        panels, surfaces = [], []
-        shown_values = [r[c] for r in rows for c in ("least_of_folds", "largest_of_folds")]
-        shown_values += [best["best_sigma2"] for best in alone.values()]
-        ends = (0.5 * min(shown_values), 2 * max(shown_values))
+        surfaces = []
+        panels = [
+            _panels(rows, {higher: best["best_sigma2"] for higher, best in alone.items()}, "first reading"),
+            _panels(second, {r["policy"].removeprefix("PL1/"): r["alone"] for r in second}, "second reading"),
+        ]
         for higher in POLICIES:
-            of_policy = [r for r in rows if r["policy"] == f"PL1/{higher}"]
-            lam, best = columns_of(of_policy, "lam"), columns_of(of_policy, "best_sigma2")
-            bars = [
-                Series("", np.array([at, at]), np.array([r["least_of_folds"], r["largest_of_folds"]]), "bar")
-                for at, r in zip(lam, of_policy, strict=True)
-            ]
-            mark = Series(f"{higher} alone", np.array([1.0]), np.array([alone[higher]["best_sigma2"]]), "marks")
-            line = Series(f"PL1/{higher}", lam, best)
-            panels.append(
-                Panel(f"PL1/{higher}", "λ", "σ² of least test NLL", [line, mark, *bars], log_y=True, y_range=ends)
-            )
             records = tables.interplay(higher)
             if records is not None:
                 (sigma2, lams), surface = mean_over_folds(records, ("sigma2", "lam"), "test_nll")
                 surfaces.append((higher, lams, np.log10(sigma2), surface))
-        files = save_figure(draw_panels([panels], caption), folder, "figure-13")
+        files = save_figure(draw_panels(panels, caption), folder, "figure-13")
         if surfaces:
             levels = contour_levels([surface for *_, surface in surfaces])
             drawn = [
@@ -141,10 +161,12 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
                 for higher, x, y, z in surfaces
             ]
             other = (
-                f"{numbered(13)}, the surface behind it. Test NLL over λ and σ², {subject}. The cross is the least value. "
+                f"{numbered(13)}, the surface behind it. Test NLL over λ and σ², {subject}. The cross is the least "
+                f"value. "
                 f"{scale_note(scale)}"
             )
             files += save_figure(draw_surfaces([drawn], other, width=4.3, height=3.3), folder, "figure-13-contours")
         files += write_tables(folder, "figure-13", rows, caption)
-    document = {"experiment": "figure-13", "scale": scale, "rows": rows, "alone": alone}
+        files += write_tables(folder, "figure-13-means", second, caption)
+    document = {"experiment": "figure-13", "scale": scale, "rows": rows, "alone": alone, "second": second}
     return Reproduction(document, (table,), (), tuple(files))

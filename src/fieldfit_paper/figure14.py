@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fieldfit.plots import Cloud, Drawable, PlainTable, TradeOffPanel, draw_surfaces, make_folder, save_figure
-from fieldfit_paper.chain_figures import scale_note
+from fieldfit_paper.chain_figures import READING_NOTES, scale_note
 from fieldfit_paper.chain_sweeps import POLICIES
 from fieldfit_paper.chain_tables import SweepTables, at_sigma2, best_cell, sigma2_of
 from fieldfit_paper.claim_rows import MODEL_NAMES, Records
@@ -20,12 +20,13 @@ from fieldfit_paper.win_win import LEVEL
 CASES = (("conll2000", "boltzmann-chain"), ("conll2000", "crf"), ("sentiment", "crf"))
 
 
-def compute(out: Path | None, scale: str) -> dict[tuple[str, str, str], Records]:
-    """The differences of every experiment and policy."""
+def compute(out: Path | None, scale: str, reading: str = "sums") -> dict[tuple[str, str, str], Records]:
+    """The differences of every experiment and policy; the sentiment set has one reading."""
     tables = SweepTables(out, scale)
     return {
-        (source, model, higher): tables.differences(source, model, higher)
+        (source, model, higher): tables.differences(source, model, higher, reading)
         for source, model in CASES
+        if reading == "sums" or source != "sentiment"
         for higher in POLICIES
     }
 
@@ -34,9 +35,11 @@ def _title(source: str, model: str, higher: str) -> str:
     return f"{'Sentiment ' if source == 'sentiment' else ''}{MODEL_NAMES[model]}, PL1/{higher}"
 
 
-def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
+def reproduce(out: Path | None, scale: str = "small", reading: str = "sums") -> Reproduction:
     """Compute the figure; with ``out``, draw it and write its table."""
-    by_case = compute(out, scale)
+    name = "figure-14" if reading == "sums" else "figure-14-means"
+    by_case = compute(out, scale, reading)
+    cases = [case for case in CASES if (*case, POLICIES[0]) in by_case]
     rows = []
     for case, of_case in by_case.items():
         for sigma2 in sigma2_of(of_case):
@@ -59,7 +62,7 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
         "with the "
         "best β, x its FLOPs relative to FL (PL2) alone, y its test NLL minus theirs; bars: "
         f"{LEVEL:.0%} intervals over folds, without allowance for the choice of β. Below 0 it wins twice. "
-        f"{scale_note(scale)} {scale_note(scale, 'sentiment')}"
+        f"{scale_note(scale)}{' ' + scale_note(scale, 'sentiment') if reading == 'sums' else ''} {READING_NOTES[reading]}"
     )
     files: list[Path] = []
     joined = [
@@ -70,7 +73,7 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     if out is not None:
         folder = make_folder(out)
         drawn: list[list[Drawable]] = []
-        for source, model in CASES:
+        for source, model in cases:
             row: list[Drawable] = []
             for higher in POLICIES:
                 cheaper = [r for r in by_case[source, model, higher] if r["relative_flops"] < 1]
@@ -87,7 +90,7 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
                     TradeOffPanel(title, clouds, "relative FLOPs", "test NLL difference", zero=True, ordered=True)
                 )
             drawn.append(row)
-        files = save_figure(draw_surfaces(drawn, caption, width=4.6, height=3.2), folder, "figure-14")
-        files += write_tables(folder, "figure-14", joined, caption)
-    document = {"experiment": "figure-14", "scale": scale, "points": joined}
+        files = save_figure(draw_surfaces(drawn, caption, width=4.6, height=3.2), folder, name)
+        files += write_tables(folder, name, joined, caption)
+    document = {"experiment": name, "scale": scale, "points": joined}
     return Reproduction(document, (table,), (), tuple(files))

@@ -116,7 +116,7 @@ def draw(records: list[dict[str, Any]], pure: list[dict[str, Any]], folder: Path
             mixed = [r for r in mixed if formula == "published" or r["det"] <= LARGEST_SHOWN]
             label = rf"$\lambda_1\beta_1${first} + $\lambda_2(1-\beta_1)${second}"
             series.append(Series(label, columns_of(mixed, "det"), columns_of(mixed, "flops"), "points"))
-        edge = [r for r in boundary(records, formula) if formula == "published" or r["det"] <= LARGEST_SHOWN]
+        edge = [r for r in boundary(records, pure, formula) if formula == "published" or r["det"] <= LARGEST_SHOWN]
         x, y = columns_of(edge, "det"), columns_of(edge, "flops")
         series.append(Series("boundary of the region", x, y, "edge"))
         circles = (columns_of(shown, "det"), columns_of(shown, "flops"))
@@ -129,6 +129,7 @@ def draw(records: list[dict[str, Any]], pure: list[dict[str, Any]], folder: Path
                 series,
                 [Level("FL", full)],
                 log_x=formula == "exact",
+                x_range=_room_for_labels(series) if formula == "published" else None,
                 legend="upper right",
                 y_range=(0.0, 1.4 * max(r["flops"] for r in records)),
             )
@@ -139,9 +140,19 @@ def draw(records: list[dict[str, Any]], pure: list[dict[str, Any]], folder: Path
     )
 
 
-def boundary(records: list[dict[str, Any]], formula: str) -> list[dict[str, Any]]:
-    """The lower left boundary of the achievable region: policies that no other of the figure beats in both."""
-    of_formula = [r for r in records if r["formula"] == formula]
+def _room_for_labels(series: list[Series]) -> tuple[float, float]:
+    """The range of x with room to the right of the last point for its name."""
+    x = np.concatenate([one.x for one in series])
+    span = float(np.ptp(x))
+    return float(x.min()) - 0.05 * span, float(x.max()) + 0.1 * span
+
+
+def boundary(records: list[dict[str, Any]], pure: list[dict[str, Any]], formula: str) -> list[dict[str, Any]]:
+    """The lower left boundary of the achievable region: policies that no other of the figure beats in both.
+
+    Families alone, everything selected (λ1 = β1 = 1), belong to it.
+    """
+    of_formula = [r for r in records if r["formula"] == formula] + [p for p in pure if p["policy"] in FAMILIES]
     return [of_formula[k] for k in lower_left(columns_of(of_formula, "det"), columns_of(of_formula, "flops"))]
 
 
@@ -176,7 +187,7 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     if out is not None:
         folder = make_folder(out)
         files = [*draw(records, pure, folder), *write_tables(folder, "figure-3", records, CAPTION)]
-    edge = {formula: boundary(records, formula) for formula in FORMULAS}
+    edge = {formula: boundary(records, pure, formula) for formula in FORMULAS}
     document = {
         "experiment": "figure-3",
         "scale": scale,

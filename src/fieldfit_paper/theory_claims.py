@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fieldfit import BoltzmannMachine, asymptotics
 from fieldfit.types import FloatArray
 from fieldfit_paper import figure1, figure2, figure3, selection_noise, theory_simulations
 from fieldfit_paper.claim_rows import CLOSE, Finding, Row, Verdict
@@ -17,16 +16,8 @@ from fieldfit_paper.tables import FORMULAS
 PRINTED_FLOPS = (4620, 1540, 2772)
 
 
-def column_major(theta: FloatArray) -> FloatArray:
-    """θ given in column-major order of the pairs (12, 13, 23, 14, …), in our row-major order."""
-    pairs = list(itertools.combinations(range(figure1.NODES), 2))
-    place = {pair: k for k, pair in enumerate(sorted(pairs, key=lambda pair: pair[::-1]))}
-    return np.array([theta[place[pair]] for pair in pairs])
-
-
 def figure1_claims() -> Iterator[Row]:
     """FLOPs and variances of Figure 1, in the readings that come closest."""
-    model = BoltzmannMachine(figure1.NODES)
     totals = [round(box["flops"]) for box in figure1.reproduce(None).document["boxes"]]
     yield Row(
         "Figure 1",
@@ -34,14 +25,14 @@ def figure1_claims() -> Iterator[Row]:
         Finding.of(", ".join(map(str, totals)), tuple(totals) == PRINTED_FLOPS),
     )
 
-    def by_formula(theta: FloatArray, policy: str, formula: str = "published") -> float:
-        return asymptotics(model, theta, policy, formula="exact" if formula == "exact" else "published").efficiency(
-            "det"
-        )
-
     pl, mixed = figure1.paper_boxes()[1:]
-    other = column_major(figure1.THETA)
-    averaged = "0.7*Mean(PL1) + 0.3*Mean(PL2)"
+    assert pl.second is not None
+    assert mixed.second is not None
+    other, averaged = pl.second[1], mixed.second[2]
+
+    def by_formula(theta: FloatArray, policy: str, formula: str = "published") -> float:
+        return figure1.variance_of(policy, theta, formula)
+
     value, second = by_formula(figure1.THETA, pl.policy), by_formula(other, pl.policy)
     why = (
         f"No reading gives both printed numbers: in row-major order PL has {value:.3f} and the mixture of averages "
@@ -96,11 +87,13 @@ def figure2_claims(scale: str) -> Iterator[Row]:
         "Figure 2 (c), (d)",
         "Adding higher-order components reduces the variance, and it falls as their probability α grows.",
         Finding(
-            f"steps of α that lower the determinant: {falls['published']:.0%} by the printed formula, {falls['exact']:.0%} "
+            f"steps of α that lower the determinant: {falls['published']:.0%} by the printed formula, "
+            f"{falls['exact']:.0%} "
             "by the exact one",
             Verdict.AGREES if falls["exact"] == 1 else Verdict.REFUTED,
         ),
-        "True of the ends (α = 0 or 1) and of the printed formula. Components that are selected at random add noise, which "
+        "True of the ends (α = 0 or 1) and of the printed formula. Components that are selected at random add noise, "
+        "which "
         "the printed formula omits: on the way from one order to the next the variance first rises.",
     )
     steps = -np.diff(det)
@@ -138,7 +131,8 @@ def figure3_claims(scale: str) -> Iterator[Row]:
             f"{share['exact']:.1%} by the exact one",
             Verdict.AGREES if share["exact"] > 0.5 else Verdict.REFUTED,
         ),
-        "Random selection adds noise that the published variance omits; a policy that skips samples of PL1 loses what the "
+        "Random selection adds noise that the published variance omits; a policy that skips samples of PL1 loses what "
+        "the "
         "higher order gains.",
     )
 

@@ -32,3 +32,17 @@ def differences(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 }
             )  # fmt: skip
     return rows
+
+
+def differences_of_means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same from means over folds, without intervals: where single folds were not kept."""
+    top = {row["sigma2"]: row for row in rows if row["lam"] == 1.0 and row["beta"] == 1.0}
+    return [
+        {
+            "sigma2": row["sigma2"], "lam": row["lam"], "beta": row["beta"],
+            "relative_flops": row["flops"] / top[row["sigma2"]]["flops"],
+            "difference": row["test_nll"] - top[row["sigma2"]]["test_nll"],
+            "half_interval": float("nan"), "win_win": False, "folds": row["folds"],
+        }
+        for row in rows
+    ]  # fmt: skip

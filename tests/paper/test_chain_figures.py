@@ -20,9 +20,10 @@ from fieldfit_paper.chain_sweeps import averaged, by_beta, mean_over_folds, reco
 from fieldfit_paper.chunking import chain_cell, chain_row, fit_chain, fold_of, policy_text, sigma2_of, weights_of
 from fieldfit_paper.claim_rows import Finding, Row, Verdict
 from fieldfit_paper.data_claims import label_ngrams
+from fieldfit_paper.kept_cells import kept_path, write_cells
 from fieldfit_paper.sentiment import encode_documents, read_documents, words_of
 from fieldfit_paper.tables import write_tables
-from fieldfit_paper.win_win import differences
+from fieldfit_paper.win_win import differences, differences_of_means
 
 HAS_DATA = bool(os.environ.get("FIELDFIT_DATA"))
 N_TRAIN = 12
@@ -287,6 +288,36 @@ def test_tables_are_read_back_where_there_is_no_store(tmp_path, monkeypatch):
     assert kept.grid(*names.values()) == rows
     assert [row["difference"] for row in kept.differences(*names.values())] == [row["difference"] for row in away]
     assert [row["win_win"] for row in kept.differences(*names.values())] == [row["win_win"] for row in away]
+
+
+def test_cells_are_kept_and_read_where_there_is_no_store(tmp_path):
+    records = [
+        {"fold": f, "formula": "exact", "sigma2": 5.0, "lam": 0.5, "beta": 1 / 3, "train_nll": 3.25 + f, "test_nll": 4.5,
+         "flops": 1e6, "evaluation_seconds": 1e-4, "fit_seconds": 0.5, "converged": True}
+        for f in (0, 1)
+    ]  # fmt: skip
+    kept = kept_path(tmp_path / "sweeps" / "heuristic-conll2000-crf-FL-paper.sweep")
+    assert kept == tmp_path / "cells" / "heuristic-conll2000-crf-FL-paper.csv"
+    write_cells(kept, records)
+    read = records_of("heuristic", "conll2000", "crf", "FL", "paper", tmp_path)
+    assert [r["train_nll"] for r in read] == [3.25, 4.25]
+    assert {r["formula"] for r in read} == {"exact"}
+    assert read[0]["beta"] == pytest.approx(1 / 3, rel=1e-8)
+    assert "converged" not in read[0]
+    assert claim_page.cells_of(tmp_path, "paper") == " 2 fits are kept as tables of cells."
+
+
+def test_differences_of_means_are_those_of_folds():
+    records = [
+        {"fold": f, "sigma2": 5.0, "lam": lam, "beta": beta, "train_nll": 1.0, "test_nll": 4 + f * lam - beta,
+         "flops": 10.0 * lam + beta, "evaluation_seconds": 0.1, "fit_seconds": 1.0}
+        for f in (0, 1, 2) for lam in (0.5, 1.0) for beta in (0.5, 1.0)
+    ]  # fmt: skip
+    folds = differences(records)
+    means = differences_of_means(averaged(records, ("sigma2", "lam", "beta")))
+    for name in ("difference", "relative_flops"):
+        assert [r[name] for r in means] == pytest.approx([r[name] for r in folds])
+    assert all(np.isnan(r["half_interval"]) for r in means)
 
 
 def test_verdicts_of_both_readings():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fieldfit.report.figures import figure_bytes
-from fieldfit_paper import figure1
+from fieldfit_paper import figure1, graphs
 from fieldfit_paper.experiments import EXPERIMENTS
 
 
@@ -39,16 +39,32 @@ def test_variances_are_computed_and_stand_beside_the_printed_ones(boxes):
     assert [box["variance"]["printed"] for box in boxes] == [1, 1.83, 1.48]
 
 
+def test_second_readings_stand_in_the_boxes():
+    pl, mixed = figure1.paper_boxes()[1:]
+    found = [figure1.variance_of(policy, theta, "published") for _, theta, policy in (pl.second, mixed.second)]
+    np.testing.assert_allclose(found, [1.866, 1.479], atol=6e-4)
+    assert figure1.column_major(np.arange(10.0)).tolist() == [0, 1, 3, 6, 2, 4, 7, 5, 8, 9]
+
+
+def test_graphs_of_the_chains():
+    crf, chain = graphs.GRAPHS
+    assert crf.edges == chain.edges
+    assert len(crf.edges) == 8
+    assert crf.given == ["y0", "x1", "x2", "x3", "x4"]
+    assert chain.given == ["y0"]
+
+
 def test_components_are_named_in_the_order_of_the_figure(boxes):
     assert boxes[0]["components"] == ["X1–5"]
     assert boxes[2]["components"][:7] == ["X1", "X2", "X3", "X4", "X5", "X1,2", "X1,3"]
 
 
 def test_every_figure_has_a_line_in_the_table():
-    second = ["figure-7-means", "figure-9-means", "figure-10-means", "figure-12-means"]
+    second = ["figure-7-means", "figure-9-means", "figure-10-means", "figure-12-means", "figure-14-means"]
     assert [name for name in EXPERIMENTS if name.endswith("-means")] == second
     assert [name for name in EXPERIMENTS if name not in second] == [
         *(f"figure-{k}" for k in range(1, 15)),
+        "graphs",
         "selection-noise",
         "refined-frontier",
         "report",

@@ -1,0 +1,42 @@
+"""The fits of a sweep as a small table, fold by fold: what a page needs of a store, in a form that can be committed.
+
+A sweep at the paper's scale leaves ``cells/NAME.csv`` beside its store ``sweeps/NAME.sweep``. Where the store is missing,
+the table is read in its place, so that a page can be judged and drawn again without hours of fits.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+from fieldfit.plots import write_file
+
+TEXTS = ("model", "formula")
+NUMBERS = ("fold", "sigma2", "lam", "beta", "train_nll", "test_nll", "flops", "evaluation_seconds", "fit_seconds")
+DIGITS = 9
+
+
+def kept_path(store: Path) -> Path:
+    """Where the table of a store is kept."""
+    return store.parent.parent / "cells" / f"{store.stem}.csv"
+
+
+def write_cells(path: Path, records: list[dict[str, Any]]) -> None:
+    """Write the columns that claims and pictures use, numbers with nine digits."""
+    present = [name for name in (*TEXTS, *NUMBERS) if all(name in record for record in records)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(present)
+    for record in records:
+        writer.writerow([record[name] if name in TEXTS else f"{record[name]:.{DIGITS}g}" for name in present])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, text.getvalue().encode())
+
+
+def read_cells(path: Path) -> list[dict[str, Any]]:
+    """The records of `write_cells`."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [{name: value if name in TEXTS else float(value) for name, value in row.items()} for row in rows]
