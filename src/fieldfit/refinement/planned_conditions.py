@@ -221,7 +221,7 @@ def _draws(
         drawing = clock() - began
     each = (drawing + _seconds(lambda: score_moments(conditions, points, setting.theta))) / len(points.codes)
     usual = fewest if exact else 2.0 * max(FEWEST_DRAWS, DRAWS_PER_CONDITION * p)
-    solving, left = 10.0 * p**2 * (p + r) / _FACTORISED, setting.seconds_left()
+    solving, left = 4.0 * p**2 * (p + r) / _FACTORISED, setting.seconds_left()
     if usual * each + solving <= left:
         return None
     needed = fewest * each + solving
