@@ -50,6 +50,8 @@ _NONE: FloatArray = np.empty(0)
 # Edge by edge costs what the edges cost; the dense product costs about a sixth as much for each entry of the matrix.
 _DENSE_FROM = 0.15
 _MOST_EXACT_TIED = 32
+#: Curvature below which every state is certain (θ = 1e3), and numbers made from it would underflow.
+_FLAT = 1e-100
 #: Precision of the penalty, for each sample, up to which a preconditioner that knows no penalty is still a good one.
 _WEAK = 0.01
 #: Samples of which the layouts for scores are kept.
@@ -324,6 +326,8 @@ class PairwiseProblem(Problem):
         if not self._dense or not (self._uses == 1).all():
             return None
         _, curvature = self._diagonal(theta, None)
+        if not float(curvature.max(initial=0.0)) > _FLAT:
+            return None
         mean, second = code_moments(self._bits)
         ends = self.state0 + self.gap * mean
         shared = self.state0 * self.gap * (mean[:, None] + mean[None, :])
