@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.api.contrasts import NamedFunctionals
 from fieldfit.api.fitting import fit
+from fieldfit.api.sharded import Place, read_placed, shown
+from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, check_model
 from fieldfit.models.work import clock
 from fieldfit.objective import ByParameter, precision_of
 from fieldfit.planner.planning import check_enough, make_plan
-from fieldfit.planner.request import Request, Target
+from fieldfit.planner.request import Request, Shards, Target
 from fieldfit.planner.result import Plan
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged, as_estimator
+from fieldfit.shards.shard import Given, Shard
+from fieldfit.shards.sharded_dataset import ShardedDataset
 from fieldfit.types import PolicyError
+
+#: Samples of a shard from which its work is counted, and questions without work that are timed.
+_COUNTED, _QUESTIONS = 20_000, 3
 
 
 def plan(
@@ -38,6 +47,8 @@ def plan(
     tol: float | Literal["statistical"] = 1e-6,
     random_state: int = 0,
     reading: float = 0.0,
+    backend: object = None,
+    shards: int | None = None,
 ) -> Plan:
     """Compare the cost and the accuracy of policies, and recommend one.
 
@@ -78,6 +89,13 @@ def plan(
     reading : float, default: 0.0
         Seconds that reading the data took before this call. They count in the budget and in the cost of every fit.
 
+    backend : distributed.Client, Backend or None, default: None
+        Where the planned fit runs, as in `fit`. Data in pieces stay there: at most a few thousand samples come to this
+        process for the pilot, and at most 20,000 for the work of a shard. Seconds are those of workers as fast as this
+        machine.
+    shards : int or None, default: None
+        Number of pieces of the samples, as in `fit`.
+
     Returns
     -------
     Plan
@@ -94,15 +112,22 @@ def plan(
     check_model(model, "plan")
     target = Target.of(budget, flops, efficiency)
     started, began = time.perf_counter(), clock()
-    dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind)
-    model = model.complete(dataset)
+    place, dataset = read_placed(
+        model, data, Policy.parse("PL1"), backend=backend, shards=shards, sample_weight=sample_weight,
+        weight_kind=weight_kind, groups=None,
+    )  # fmt: skip
+    seen = shown(dataset)
+    model = model.complete(seen)
     seconds = clock() - began
     names = model.parameter_names
     chosen = None if functionals is None else NamedFunctionals(functionals, names)
     precision = None if sigma2 is None else precision_of(sigma2, names)
     check_enough(dataset.n_copies)
-    model.refuse_constant(dataset, np.ones(len(names), dtype=bool) if precision is None else precision == 0)
-    fitted = partial(fit, model, data, sigma2=sigma2, sample_weight=sample_weight, weight_kind=weight_kind, tol=tol)
+    model.refuse_constant(seen, np.ones(len(names), dtype=bool) if precision is None else precision == 0)
+    fitted = partial(
+        fit, model, data, sigma2=sigma2, sample_weight=sample_weight, weight_kind=weight_kind, tol=tol, backend=backend,
+        shards=shards,
+    )  # fmt: skip
     compared = [policies] if isinstance(policies, str | Policy | Staged) else policies
     if compared is not None and not isinstance(compared, Sequence):
         raise PolicyError(f"policies is {policies!r}; it must be a policy or a list of policies, or None.")
@@ -120,5 +145,31 @@ def plan(
             reading=reading + seconds,
             began=started - reading,
             fitted=fitted,
+            shards=None if place is None else priced_shards(dataset, place),
         )
     )
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    """A question without work."""
+
+    def __call__(self, shard: Shard, shared: dict[str, Any], own: Any) -> None:
+        """Nothing is answered."""
+
+
+def priced_shards(dataset: Dataset, place: Place) -> Shards:
+    """Samples like those of one shard, the speed of the place, and the seconds of a question, timed."""
+    if isinstance(dataset, ShardedDataset):
+        placed, starts = dataset.placed, dataset.starts
+    else:
+        starts = place.starts(dataset.n)
+        first = Given(dataset.subset([0]))
+        placed = place.backend.place([first] * (len(starts) - 1))
+    rows = min(int(np.diff(starts).max()), _COUNTED)
+    least = math.inf
+    for _ in range(_QUESTIONS):
+        began = time.perf_counter()
+        placed.each(_Nothing())
+        least = min(least, time.perf_counter() - began)
+    return Shards(dataset.draw(rows, np.random.default_rng(0)), placed.speed, least)

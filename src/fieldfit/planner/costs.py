@@ -23,6 +23,7 @@ from fieldfit.models.base import Model, Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.models.work import TASKS, Line, TimedWork, Work, clock, combine, typical_seconds
 from fieldfit.planner.convergence import Steps
+from fieldfit.planner.request import Shards
 from fieldfit.policies import Policy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.refinement.planned import StageWork
@@ -60,6 +61,7 @@ class FitCosts:
     evaluations: int  # of PL1, for FLOPs
     rates: Calibration
     reading: float = 0.0  # seconds to read the data, which every fit does
+    shards: Shards | None = None  # of samples that are evaluated in pieces; work is then counted for one of them
 
     def _everything(self, lam: FloatArray) -> bool:
         return all(share in (0.0, 1.0) and (share == 0 or self.ingredients[k].certain) for k, share in enumerate(lam))
@@ -79,8 +81,12 @@ class FitCosts:
         """Seconds of a fit on this machine; ``steps`` are other steps than those from 0."""
         work, taken = self._work(lam)
         taken = taken if steps is None else [steps]
-        setup = self.reading + self.rates.setup_seconds(work) + max((s.overhead for s in taken), default=0.0)
-        return setup + max((s.equivalents for s in taken), default=0.0) * self.rates.evaluation_seconds(work)
+        compiled, evaluation = self.rates.setup_seconds(work), self.rates.evaluation_seconds(work)
+        if self.shards is not None:
+            times = self.shards.times(self.n if self._everything(lam) else self.copies)
+            compiled, evaluation = times * compiled, times * evaluation + self.shards.overhead
+        setup = self.reading + compiled + max((s.overhead for s in taken), default=0.0)
+        return setup + max((s.equivalents for s in taken), default=0.0) * evaluation
 
     def flops(self, lam: FloatArray) -> float:
         """The paper's FLOPs of a fit."""

@@ -262,7 +262,7 @@ class Builder:
 
         They differ where samples have counts: with a random Z each copy is a sample.
         """
-        dataset, weight = self.request.dataset, self._fitted.sample_weight
+        dataset, weight = self.request.priced, self._fitted.sample_weight
         if not dataset.has_counts:
             return [(dataset, weight)]
         return [(dataset.copies(), weight), (dataset, np.ones(self._fitted.n))]

@@ -149,7 +149,7 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
             counted_steps(part, place, moments.raw, request, pilot) for place, part in enumerate(ingredients)
         ]
     evaluations = max(1, pilot.steps.times(pilot.scaling).count)
-    costs = FitCosts(ingredients, dataset.n, dataset.n_copies, evaluations, rates, request.reading)
+    costs = FitCosts(ingredients, dataset.n, dataset.n_copies, evaluations, rates, request.reading, request.shards)
     return Survey(
         request=request,
         target=target,

@@ -91,6 +91,23 @@ class Allowance:
         return self.deadline() - clock()
 
 
+@dataclass(frozen=True)
+class Shards:
+    """How the fit to come is divided.
+
+    ``rows`` are samples like those of one shard, ``speed`` is how many shards are worked on at once, ``overhead`` are the
+    seconds of a question to all of them beside their work.
+    """
+
+    rows: Dataset
+    speed: float
+    overhead: float
+
+    def times(self, n: float) -> float:
+        """How often the work for ``rows`` is done one after the other in a pass over n samples."""
+        return max(n / (max(self.rows.n, 1) * self.speed), 1.0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """All that a plan is made from.
@@ -111,6 +128,12 @@ class Request:
     random_state: int = 0
     reading: float = 0.0
     began: float = field(default_factory=time.perf_counter)
+    shards: Shards | None = None
+
+    @property
+    def priced(self) -> Dataset:
+        """The samples from which the work of a fit is counted: all, or those of one shard."""
+        return self.dataset if self.shards is None else self.shards.rows
 
     @property
     def staged(self) -> tuple[Staged, ...]:

@@ -16,6 +16,11 @@ class Placed(ABC):
     def __init__(self, n_shards: int) -> None:
         self.n_shards = n_shards
 
+    @property
+    def speed(self) -> float:
+        """How many shards are worked on at once, in units of this process with all its threads."""
+        return 1.0
+
     @abstractmethod
     def share(self, key: str, value: Any) -> None:
         """Give all shards a value under a key."""

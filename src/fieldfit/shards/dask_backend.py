@@ -19,6 +19,7 @@ from fieldfit.shards import held
 from fieldfit.shards.backend import Backend, Placed
 from fieldfit.shards.shard import Question, Source
 from fieldfit.shards.tree import Answer, Nodes, merged
+from fieldfit.threads import get_threads
 from fieldfit.types import ClusterError, FieldfitError
 
 if TYPE_CHECKING:
@@ -102,6 +103,11 @@ class DaskShards(Placed):
             self, _tell, self._client, self._owner, self._given_up, held.release, self._token
         )
         finalizer.atexit = False
+
+    @property
+    def speed(self) -> float:
+        """The threads of the workers that hold shards, by those of this process."""
+        return sum(self._threads.get(address, 1) for address in set(self._owner.values())) / get_threads()
 
     # -- places --------------------------------------------------------------------------------------------------------
 

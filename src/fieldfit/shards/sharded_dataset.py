@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.outline import Outline
+from fieldfit.data.samples import Table, as_table
 from fieldfit.models.base import Model
 from fieldfit.policies.policy import Policy
 from fieldfit.policies.selection import Selection
@@ -18,6 +19,9 @@ from fieldfit.shards.backend import Backend, Placed
 from fieldfit.shards.pieces import Pieces, PieceSource, Reading
 from fieldfit.shards.shard import Shard
 from fieldfit.types import DataError, FloatArray, IntArray
+
+#: Samples that may come into this process, for what needs single ones.
+MOST_GATHERED = 50_000
 
 
 @dataclass(frozen=True)
@@ -81,12 +85,40 @@ class ShardedDataset(Dataset):
         """Whether any value is missing."""
         return self.missing
 
-    def subset(self, rows: ArrayLike) -> NoReturn:
-        """Refused: the samples are in the shards."""
-        raise DataError(
-            "This needs single samples, and they are in the shards, on disk or on the workers. Read the samples that you "
-            "need into this process: model.read(...)."
+    def subset(self, rows: ArrayLike) -> Table:  # type: ignore[override]
+        """Some of the samples, brought into this process with their weights; more than a few are refused."""
+        given = np.asarray(rows)
+        numbers = np.flatnonzero(given) if given.dtype == bool else given.astype(np.int64)
+        if len(numbers) > MOST_GATHERED or not isinstance(self.seen, Table):
+            raise DataError(
+                "This needs single samples, and they are in the shards, on disk or on the workers. Read the samples that "
+                "you need into this process: model.read(...)."
+            )
+        shard = np.searchsorted(self.starts, numbers, side="right") - 1
+        own = [numbers[shard == number] - self.starts[number] for number in range(len(self.starts) - 1)]
+        asked = [number for number, mine in enumerate(own) if len(mine)]
+        parts: list[Table] = self.placed.each(_Some(), own, asked)
+        place = np.argsort(np.argsort(shard, kind="stable"), kind="stable")
+        return replace(
+            parts[0],
+            codes=np.concatenate([part.codes for part in parts])[place],
+            sample_weight=None if self.sample_weight is None else self.sample_weight[numbers],
+            weight_kind=self.weight_kind,
         )
+
+    def draw(self, most: int, random: np.random.Generator) -> Table:  # type: ignore[override]
+        """At most ``most`` of the samples, brought into this process."""
+        drawn = super().draw(most, random)
+        return self.subset(np.arange(self.n)) if drawn is self else cast(Table, drawn)
+
+
+@dataclass(frozen=True)
+class _Some:
+    """Some of the samples of a shard."""
+
+    def __call__(self, shard: Shard, shared: dict[str, Any], own: IntArray) -> Table:
+        """Without weights."""
+        return as_table(shard.dataset).subset(own).unweighted()
 
 
 @dataclass(frozen=True)

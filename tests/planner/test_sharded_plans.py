@@ -1,0 +1,96 @@
+"""Plans for samples in pieces and for fits on workers."""
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.shards.backend import LocalBackend, LocalShards
+from fieldfit.shards.shard import Shard
+from fieldfit.shards.sharded_dataset import MOST_GATHERED
+
+POLICIES = ["PL1", "FL", "0.3*PL1", "PL1 >> optimal(1)"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return ff.BoltzmannMachine(5, biases=True)
+
+
+@pytest.fixture(scope="module")
+def samples(model):
+    theta = np.random.default_rng(0).normal(0, 0.5, model.n_parameters)
+    return np.asarray(model.sample(theta, 6_000, random_state=1).values)
+
+
+@pytest.fixture(scope="module")
+def files(model, samples, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pieces")
+    for number, part in enumerate(np.array_split(samples, 4)):
+        header = ",".join(model.names)
+        np.savetxt(folder / f"{number}.csv", part, fmt="%d", delimiter=",", header=header, comments="")
+    return str(folder / "*.csv")
+
+
+def variances(plan):
+    return {candidate.policy: candidate.variance for candidate in plan.candidates}
+
+
+def test_pieces_have_the_plan_of_one_table(model, samples, files):
+    table = ff.plan(model, samples, policies=POLICIES, random_state=4)
+    pieces = ff.plan(model, files, policies=POLICIES, random_state=4)
+    assert pieces.n == table.n == len(samples)
+    assert pieces.theta.tobytes() == table.theta.tobytes()
+    assert variances(pieces) == variances(table)
+    flops = ff.plan(model, files, flops=1e8, policies=POLICIES, random_state=4)
+    assert flops.best == ff.plan(model, samples, flops=1e8, policies=POLICIES, random_state=4).best
+
+
+def test_only_a_few_samples_are_brought_here(model, files, monkeypatch):
+    from fieldfit.shards.sharded_dataset import ShardedDataset
+
+    brought, usual = [], ShardedDataset.subset
+
+    def noted(self, rows):
+        brought.append(len(rows))
+        return usual(self, rows)
+
+    monkeypatch.setattr(ShardedDataset, "subset", noted)
+    ff.plan(model, files, policies=POLICIES)
+    assert 0 < sum(brought) < 6_000
+    assert max(brought) <= 2_000 < MOST_GATHERED
+
+
+class Fast(LocalBackend):
+    """Four times as fast as this process, by its own account."""
+
+    def place(self, sources):
+        class FastShards(LocalShards):
+            speed = 4.0
+
+        return FastShards([Shard(number, source) for number, source in enumerate(sources)])
+
+
+def test_workers_share_the_work_of_a_fit(model, samples):
+    slow = ff.plan(model, samples, policies=["PL1"], shards=8).survey.costs
+    fast = ff.plan(model, samples, policies=["PL1"], shards=8, backend=Fast()).survey.costs
+    assert slow.shards.times(6_000) == 8.0
+    assert fast.shards.times(6_000) == 2.0
+    unit = np.eye(len(slow.ingredients))[0]
+    work, rates = slow._work(unit)[0], slow.rates
+    seconds = 8.0 * rates.evaluation_seconds(work) + slow.shards.overhead
+    steps = slow._work(unit)[1][0]
+    expected = slow.reading + 8.0 * rates.setup_seconds(work) + steps.overhead + steps.equivalents * seconds
+    assert slow.seconds(unit) == pytest.approx(expected)
+
+
+def test_a_plan_on_workers_is_fitted_there(model, samples, files):
+    distributed = pytest.importorskip("distributed")
+    here = ff.plan(model, samples, policies=["PL1", "0.3*PL1"], shards=6, random_state=4)
+    with distributed.Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
+        there = ff.plan(model, samples, policies=["PL1", "0.3*PL1"], shards=6, backend=client, random_state=4)
+        assert variances(there) == variances(here)
+        assert there.survey.costs.shards.overhead > 0
+        assert there.fit().theta.tobytes() == here.fit().theta.tobytes()
+        pieces = ff.plan(model, files, policies=["PL1", "0.3*PL1"], backend=client, random_state=4)
+        assert variances(pieces) == variances(here)
+        assert pieces.fit().theta.shape == here.theta.shape
