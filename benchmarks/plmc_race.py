@@ -2,9 +2,9 @@
 
     python benchmarks/plmc_race.py --plmc path/to/plmc [--sequences 5000] [--columns 100]
 
-plmc (https://github.com/debbiemarkslab/plmc) is built from its source with `make all-openmp` (doubles) or `make
-all-openmp32` (single precision, half of the memory), and is not part of this project; a build without OpenMP has no option for
-the number of threads. Both
+plmc (https://github.com/debbiemarkslab/plmc) is built from its source and is not part of this project: `make all-openmp`
+(doubles) or `make all-openmp32` (single precision, half of the memory). A build without OpenMP has no
+option for the number of threads. Both
 programs read the same simulated alignment of 21 letters. Every sequence counts once; the penalties are λ_h = 0.01 and, for
 couplings, that of EVcouplings. plmc runs until it stops by itself. We run until our objective is at most that of the
 parameters that plmc has written, evaluated by our code. One thread each, one run each, each in a process of its own.
