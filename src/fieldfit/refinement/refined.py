@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -104,12 +105,17 @@ class Refined:
     @cached_property
     def expected(self) -> tuple[ScoreMoments, str]:
         """V and K at the estimate: exact, or from draws that the weights do not know."""
+        halves, source = self._halves
+        return together(halves), source
+
+    @cached_property
+    def _halves(self) -> tuple[Sequence[ScoreMoments], str]:
+        """The same from two halves of the draws."""
         model = self.stack.conditions.model
         table = Table(self.samples.at_hand, model.names, model.states)
         with one_blas_thread(with_scipy=True):
             at = ModelMoments(model, self.theta, self.stack, table, _SEED)
-            halves, source = at.exact() if is_exact(model) else at.drawn(_DRAWS)
-        return together(halves), source
+            return at.exact() if is_exact(model) else at.drawn(_DRAWS)
 
     def model_accuracy(self, counts: bool, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:
         """The same expected under the estimate."""
@@ -124,12 +130,12 @@ class Refined:
         """Hansen's J with ``n`` effective samples."""
         if np.any(self.precision[self.free] > 0):
             raise PolicyError("Hansen's test needs a fit without a penalty: a penalty moves the estimate on purpose.")
-        moments, source = self.expected
+        halves, source = self._halves
         keep = np.flatnonzero(self.free)
         if len(keep) < len(self.free):
-            moments = ScoreMoments(moments.V, moments.K[:, keep], moments.information, moments.draws)
+            halves = [ScoreMoments(own.V, own.K[:, keep], own.information, own.draws) for own in halves]
         with one_blas_thread(with_scipy=True):
             samples = self.samples
             if isinstance(samples, SampleConditions):  # separate estimates have shifted conditions
                 samples = replace(samples, conditions=self.stack.conditions)
-            return hansen_test(samples.mean(self.theta), self.matrix[keep], moments, n, source)
+            return hansen_test(samples.mean(self.theta), self.matrix[keep], halves, n, source)

@@ -10,12 +10,13 @@ QVQᵀ has eigenvalues near 0 (relative to conditions of variance 1) are left ou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fieldfit.refinement.pseudo_inverse import bread_inverse
-from fieldfit.refinement.score_moments import ScoreMoments
+from fieldfit.refinement.score_moments import ScoreMoments, together
 from fieldfit.types import FloatArray, Plain
 
 #: Eigenvalues of the scaled QVQᵀ below this are left out: exact moments, and moments from draws.
@@ -87,24 +88,48 @@ class SpecificationTest:
 
 
 def hansen_test(
-    mean: FloatArray, matrix: FloatArray, moments: ScoreMoments, n: float, source: str
+    mean: FloatArray, matrix: FloatArray, halves: Sequence[ScoreMoments], n: float, source: str
 ) -> SpecificationTest:
-    """J from ḡ(θ̂) (p,), the weights A (r, p) and the moments at θ̂; ``n`` is the effective number of samples."""
+    """J from ḡ(θ̂) (p,), the weights A (r, p) and the moments at θ̂; ``n`` is the effective number of samples.
+
+    ``halves`` are the moments of two halves of the draws, or the exact moments alone. The inverse of a covariance from
+    draws is too large. How much is seen with one half in the units of the other, where the mean square should be 1; all
+    draws have half of that excess.
+    """
     from scipy.stats import chi2
 
+    moments = together(halves)
+    diagonal = np.diag(moments.V)
+    scale = np.where(diagonal > 0, 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
+    covariance = _remaining(matrix, moments, scale)
+    units = _units(covariance, exact=moments.draws is None)
+    freedom = units.shape[1]
+    statistic = float(n * np.sum((units.T @ (mean * scale)) ** 2))
+    if len(halves) == 2 and freedom:
+        first, second = (_remaining(matrix, half, scale) for half in halves)
+        excess = np.mean([_mean_square(first, second), _mean_square(second, first)]) - 1.0
+        statistic /= 1.0 + max(float(excess), 0.0) / 2
+    p_value = float(chi2.sf(statistic, freedom)) if freedom else float("nan")
+    return SpecificationTest(statistic, freedom, p_value, source)
+
+
+def _remaining(matrix: FloatArray, moments: ScoreMoments, scale: FloatArray) -> FloatArray:
+    """Q V Qᵀ of the scaled conditions."""
     bread = bread_inverse(matrix @ moments.K)
     V = moments.V - moments.K @ (bread @ (matrix @ moments.V))
     covariance = V - (V @ matrix.T) @ bread.T @ moments.K.T
-    diagonal = np.diag(moments.V)
-    scale = np.where(diagonal > 0, 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
     scaled = covariance * scale[:, None] * scale
-    values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
-    good = values > (_SMALLEST if moments.draws is None else _SMALLEST_DRAWN)
-    freedom = int(good.sum())
-    parts = vectors[:, good].T @ (mean * scale)
-    statistic = float(n * np.sum(parts**2 / values[good]))
-    if moments.draws is not None:
-        # The inverse of a covariance from N draws is too large by N/(N − df − 1) on average.
-        statistic *= max(0.0, 1.0 - (freedom + 1) / moments.draws)
-    p_value = float(chi2.sf(statistic, freedom)) if freedom else float("nan")
-    return SpecificationTest(statistic, freedom, p_value, source)
+    return np.asarray((scaled + scaled.T) / 2)
+
+
+def _units(covariance: FloatArray, *, exact: bool) -> FloatArray:
+    """W (p, df) with W Wᵀ its inverse, without the eigenvalues near 0."""
+    values, vectors = np.linalg.eigh(covariance)
+    good = values > (_SMALLEST if exact else _SMALLEST_DRAWN)
+    return np.asarray(vectors[:, good] / np.sqrt(values[good]))
+
+
+def _mean_square(covariance: FloatArray, units_of: FloatArray) -> float:
+    """The mean variance of conditions with one covariance in the units of another."""
+    units = _units(units_of, exact=False)
+    return float(np.sum(units * (covariance @ units)) / max(units.shape[1], 1))
