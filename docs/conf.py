@@ -41,6 +41,8 @@ autodoc_member_order = "bysource"
 # Links to other projects' pages need a network; a build without one leaves them as text.
 intersphinx_mapping: dict[str, tuple[str, None]] = {}
 nitpicky = False
+# Types of arguments contain shapes such as (n, m); Sphinx takes these letters for references to attributes of classes.
+suppress_warnings = ["ref.python"]
 
 
 def skip_inherited(app: object, what: str, name: str, member: object, skip: bool, options: object) -> bool | None:

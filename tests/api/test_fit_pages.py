@@ -53,6 +53,15 @@ def test_couplings_of_chains_are_transitions():
     assert found.values[1, 0] == theta[names.index("b->a")]
 
 
+def test_transitions_of_chains_are_drawn_as_a_matrix():
+    x = [[{"w": "a"}, {"w": "b"}], [{"w": "b"}, {"w": "a"}, {"w": "a"}]]
+    tagger = ff.CRFTagger(sigma2=1).fit(x, [["A", "B"], ["B", "A", "A"]])
+    axes = tagger.fit_.plot_network().axes[0]
+    np.testing.assert_array_equal(axes.images[0].get_array(), tagger.fit_.couplings())
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["A", "B"]
+    assert axes.get_ylabel() == "label before"
+
+
 def test_factors_of_three_variables_have_no_couplings():
     model = ff.MarkovRandomField([2, 2, 2], [ff.Factor((0, 1, 2))])
     with pytest.raises(ModelError, match="factor of 3 variables"):

@@ -4,11 +4,12 @@ import doctest
 import functools
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
 import fieldfit as ff
-from fieldfit import chains, networks, plots, proteins, sweep
+from fieldfit import chains, networks, plots, proteins, sweep, types
 from fieldfit.api.bootstrap import Bootstrap
 from fieldfit.api.comparison import HypothesisTest
 from fieldfit.api.functionals import Estimate
@@ -124,6 +125,28 @@ def test_describes_its_parameters(target):
         return
     if not getattr(target, "_is_protocol", False):
         assert listed(parts.get("Parameters", "")) == expected(target), CALLABLES[target]
+
+
+def test_the_reference_lists_everything_public():
+    names, home = set(), ""
+    for line in (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith(".. currentmodule:: "):
+            home = line.split()[-1]
+        elif re.fullmatch(r"   \w+", line):
+            names.add(f"{home}.{line.strip()}")
+    public_names = {
+        f"{module.__name__}.{name}"
+        for module in MODULES
+        for name in module.__all__
+        if callable(getattr(module, name))
+    }
+    public_names |= {
+        f"fieldfit.types.{name}"
+        for name, member in vars(types).items()
+        if inspect.isclass(member) and issubclass(member, Exception)
+    }
+    assert public_names - names == set()
+    assert {name for name in names if name.count(".") == 1} <= public_names
 
 
 def test_properties_have_docstrings():

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+import fieldfit as ff
 from fieldfit import networks
-from fieldfit.types import FieldfitWarning
+from fieldfit.types import FieldfitWarning, ModelError
 
 
 def conditional_gradient(x, couplings, thresholds):
@@ -105,6 +106,19 @@ def test_moments_of_data_and_network(frame):
     assert [axis.get_xlabel() for axis in axes] == [
         "mean in the data", "correlation in the data", "triplet (central) in the data"
     ]  # fmt: skip
+
+
+def test_moments_of_a_fit_are_those_of_its_network(frame):
+    fit = ff.fit(ff.BoltzmannMachine(5, biases=True), frame, "PL1")
+    network = networks.Network(tuple("abcde"), fit.couplings().to_numpy(), fit.theta[10:], 800, "PL1")
+    found, same = (networks.compare_moments(frame, what, draws=500) for what in (fit, network))
+    np.testing.assert_array_equal(found.means, same.means)
+    np.testing.assert_array_equal(found.triplets, same.triplets)
+    with pytest.raises(ModelError, match="are not the variables"):
+        networks.compare_moments(frame.rename(columns={"a": "z"}), fit)
+    three = ff.fit(ff.Potts(5, 3), frame, "PL1", sigma2=1.0)
+    with pytest.raises(ModelError, match="must have two states"):
+        networks.compare_moments(frame, three)
 
 
 def test_a_network_that_runs_away_gets_a_warning(frame):

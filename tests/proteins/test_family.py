@@ -208,6 +208,16 @@ def test_distances_and_precision(tmp_path: Path) -> None:
         proteins.read_distances(path, 9)
 
 
+def test_the_contact_map_of_a_family(fitted: proteins.FamilyFit) -> None:
+    picture = fitted.plot_contacts(separation=1, top=3)
+    best = fitted.scores().head(3)
+    points = np.concatenate([np.asarray(found.get_offsets()) for found in picture.axes[0].collections])
+    assert {tuple(map(int, sorted(point))) for point in points} == set(zip(best["i"], best["j"], strict=True))
+    length = fitted.alignment.length
+    near = np.full((length, length), 4.0)
+    assert len(fitted.plot_contacts(near, separation=1, top=3).axes[0].collections) > 1
+
+
 def test_mutual_information_of_equal_and_independent_columns() -> None:
     random = np.random.default_rng(0)
     codes = random.integers(0, 4, (4000, 3)).astype(np.uint8)

@@ -52,15 +52,18 @@ def strengths(fit: FitState) -> pd.Series[float]:
 
 
 def draw_network(fit: FitState, seed: int) -> Figure:
-    """The picture of the couplings."""
+    """The picture of the couplings: a network, or a matrix of the labels of a chain."""
     from fieldfit.report.network import draw_networks
+    from fieldfit.report.transitions import draw_transitions
 
-    couplings = _undirected(fit, "A picture of a network")
+    couplings = fit.model.coupling_matrix(fit.theta)
     if len(couplings.names) > _MOST_DRAWN:
         raise ModelError(
             f"A picture of {len(couplings.names)} variables cannot be read (the limit is {_MOST_DRAWN}). "
             "fit.to_networkx() has the graph; take a part of it."
         )
+    if couplings.directed:
+        return draw_transitions(couplings.names, couplings.values, couplings.what)
     return draw_networks(couplings.names, [couplings.values], seed=seed)
 
 

@@ -202,7 +202,7 @@ def component_flops(model: FieldModel, policy: Policy | str) -> FloatArray:
     Returns
     -------
     ndarray of shape (components,)
-        r |X_A| + r/K for a component with |X_A| states of a family with K components, family by family; infinite
+        r S + r/K for a component with S joint states of a family with K components, family by family; infinite
         beyond 1e308.
 
     Examples

@@ -636,7 +636,7 @@ class Fit(StandardErrors):
         return strengths(self)
 
     def plot_network(self, *, seed: int = 0) -> Figure:
-        """Draw the couplings as a network. `couplings` has the same numbers.
+        """Draw the couplings as a network, or the transitions of a chain as a matrix. `couplings` has the same numbers.
 
         Parameters
         ----------

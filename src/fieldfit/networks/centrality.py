@@ -28,9 +28,9 @@ def centrality(network: Network) -> pandas.DataFrame:
     Returns
     -------
     DataFrame
-        A row for each variable. ``strength``: Σ_k |w_jk|. ``expected_influence``: Σ_k w_jk. ``betweenness``: the number of
-        shortest paths between other variables through this one, where an edge is 1 / |w| long. ``closeness``: (variables
-        reached)² / ((m − 1) Σ distances), which is (m − 1) / Σ distances in a connected network.
+        A row for each variable. ``strength``: Σ_k abs(w_jk). ``expected_influence``: Σ_k w_jk. ``betweenness``: the number
+        of shortest paths between other variables through this one, where an edge is 1 / abs(w) long. ``closeness``:
+        (variables reached)² / ((m − 1) Σ distances), which is (m − 1) / Σ distances in a connected network.
 
     Examples
     --------

@@ -23,6 +23,9 @@ from fieldfit.types import DataError, FloatArray, IntArray, ModelError, RunawayW
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from fieldfit.api.result import Fit
+    from fieldfit.models.field import FieldModel
+
 _CHAINS = 64
 
 
@@ -96,15 +99,16 @@ class Moments:
         return draw_moments(self.means, self.correlations, self.triplets, self.runs_away)
 
 
-def compare_moments(data: object, network: Network, *, draws: int = 10_000, random_state: int = 0) -> Moments:
+def compare_moments(data: object, network: Network | Fit, *, draws: int = 10_000, random_state: int = 0) -> Moments:
     """Compare means, correlations and triplets of the data with those of draws from the network.
 
     Parameters
     ----------
     data : DataFrame, array_like, str, Path or Responses
         The answers; rows with missing values do not count.
-    network : Network
-        The network. Draws are by Gibbs sampling, in chains that start from rows of the data.
+    network : Network or Fit
+        The network, or a fit of any field with two states for each variable. Draws are by Gibbs sampling, in chains that
+        start from rows of the data.
     draws : int, default: 10000
         Number of draws.
     random_state : int, default: 0
@@ -130,22 +134,21 @@ def compare_moments(data: object, network: Network, *, draws: int = 10_000, rand
     (False, (2, 1))
     """
     answers = read_responses(data)
-    if answers.names != network.names:
+    names, model, theta = _field_of(network)
+    if answers.names != names:
         raise ModelError("The columns of the table are not the variables of the network.")
     rows = answers.codes[answers.whole]
     if not len(rows):
         raise DataError("Every row has missing values; moments need complete rows.")
     random = np.random.default_rng(random_state)
-    model = BoltzmannMachine(network.m, np.array(network.pairs).reshape(-1, 2), biases=True, names=network.names)
-    theta = np.concatenate([[network.couplings[pair] for pair in network.pairs], network.thresholds])
     chains = min(_CHAINS, draws)
     start = np.ascontiguousarray(rows[random.integers(len(rows), size=chains)], dtype=np.int32)
     tables = model.log_tables(theta)
     drawn = gibbs_sample(model.graph, tables, draws, random_state, start=start)
     # A network with a second mode may hold chains that start from the data; others show where it would rather be.
     elsewhere = gibbs_sample(model.graph, tables, min(draws, 2000), random_state + 1, chains=_CHAINS).mean(axis=0)
-    places = triplets_of(network.m, random)
-    pairs = np.stack(np.triu_indices(network.m, 1), axis=1)
+    places = triplets_of(len(names), random)
+    pairs = np.stack(np.triu_indices(len(names), 1), axis=1)
     sides = [central_moments(sample.astype(np.float64), pairs, places) for sample in (rows, drawn)]
     means, correlations, triplets = (np.stack(both) for both in zip(*sides, strict=True))
     found = Moments(means, correlations, triplets, places, draws, len(rows), elsewhere)
@@ -154,10 +157,22 @@ def compare_moments(data: object, network: Network, *, draws: int = 10_000, rand
         side, worst = np.unravel_index(int(np.abs(far - means[0]).argmax()), far.shape)
         where = ("the data", "random states")[int(side)]
         warnings.warn(
-            f"The network runs away from the data: the mean of {network.names[int(worst)]!r} is {means[0, worst]:.3f} in "
+            f"The network runs away from the data: the mean of {names[int(worst)]!r} is {means[0, worst]:.3f} in "
             f"the data and {far[side, worst]:.3f} in chains that start from {where}. Do not simulate from it; a ridge "
-            "penalty (sigma2 in refit) or full likelihood keeps it near the data.",
+            "penalty (sigma2) or full likelihood keeps it near the data.",
             RunawayWarning,
             stacklevel=2,
         )
     return found
+
+
+def _field_of(network: Network | Fit) -> tuple[tuple[str, ...], FieldModel, FloatArray]:
+    """The names of the variables, the field and its θ."""
+    if isinstance(network, Network):
+        pairs = np.array(network.pairs).reshape(-1, 2)
+        theta = np.concatenate([[network.couplings[pair] for pair in network.pairs], network.thresholds])
+        return network.names, BoltzmannMachine(network.m, pairs, biases=True, names=network.names), theta
+    model = network.model.as_field("A comparison of moments with a table of binary columns")
+    if model.observed or any(len(states) != 2 for states in model.states):
+        raise ModelError("Each variable of the fit must have two states, and none may be a condition of the others.")
+    return model.names, model, network.theta

@@ -73,7 +73,7 @@ class Network:
 
     @property
     def global_strength(self) -> float:
-        """Σ_{j<k} |w_jk|."""
+        """Σ_{j<k} abs(w_jk)."""
         return float(np.abs(np.triu(self.couplings, 1)).sum())
 
     def edges(self) -> pandas.DataFrame:

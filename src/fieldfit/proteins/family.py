@@ -30,6 +30,7 @@ from fieldfit.variance import Accuracy
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.figure import Figure
 
 
 def fit_family(
@@ -363,6 +364,54 @@ class FamilyFit:
                 f"The alignment has the sequences 0 to {len(names) - 1}; there is no sequence {sequence}."
             )
         return sequence
+
+    def plot_contacts(
+        self,
+        distances: FloatArray | None = None,
+        *,
+        closest: float = 8.0,
+        separation: int = 6,
+        top: int | None = None,
+    ) -> Figure:
+        """Draw the contact map: predicted pairs above the diagonal, contacts of the structure below it.
+
+        Parameters
+        ----------
+        distances : ndarray of shape (L, L), optional
+            Distances of the columns in a structure, from `read_distances`.
+        closest : float, default: 8.0
+            Distance in Å below which a pair is in contact.
+        separation : int, default: 6
+            Least distance of a pair along the sequence.
+        top : int, optional
+            Number of predicted pairs. Default: the number of columns.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fieldfit import proteins
+        >>> random = np.random.default_rng(0)
+        >>> codes = random.integers(1, 5, (200, 4)).astype(np.uint8)
+        >>> codes[:150, 3] = codes[:150, 0]
+        >>> family = proteins.Alignment(tuple(f"s{i}" for i in range(200)), codes, "-ACGU", np.arange(4))
+        >>> fitted = proteins.fit_family(family, identity=None, penalty="ccmpred")
+        >>> fitted.plot_contacts(separation=1).savefig("contacts.png")
+        """
+        from fieldfit.report.contact_map import draw_contact_map
+
+        return draw_contact_map(
+            self.contact_scores,
+            self.model.edge_array,
+            self.alignment.length,
+            distances,
+            closest=closest,
+            separation=separation,
+            top=top,
+        )
 
     def to_plmc(self, path: str | os.PathLike[str]) -> None:
         """Write the parameters in plmc's binary format, for EVcouplings and other tools that read it.

@@ -51,7 +51,6 @@ def contacts(
     from fieldfit import proteins
     from fieldfit.cli.output import note, print_json, print_table
     from fieldfit.cli.progress import shown_progress
-    from fieldfit.report.contact_map import draw_contact_map
     from fieldfit.report.figures import make_folder, save_figure
     from fieldfit.report.table import PlainTable
 
@@ -78,7 +77,7 @@ def contacts(
         fitted.mutations().to_csv(folder / "mutations.csv", index=False)
         fitted.to_plmc(folder / "parameters.plmc")
         fitted.fit.save(folder / "model.ff")
-        drawing = draw_contact_map(scores, edges, family.length, known, closest=closest, separation=separation)
+        drawing = fitted.plot_contacts(known, closest=closest, separation=separation)
         save_figure(drawing, folder, "contact_map")
     shown = {f"L*{share:g}": value for share, value in precision.items()}
     if json:
