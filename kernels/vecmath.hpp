@@ -69,10 +69,11 @@ static inline double fast_exp(double x) {
     return x != x ? x : result;
 }
 
-// exp of what is at most 0 and no NaN, without the steps that only large arguments need.
+// exp of what is at most 0, without the steps that only large arguments need. NaN stays NaN, whatever its scale.
 static inline __attribute__((always_inline)) double fast_exp_negative(double x) {
     const ReducedExp reduced = reduced_exp(x < -708.39 ? -708.39 : x);
-    const double scale = bits_to_double((double_to_bits(reduced.rounded) - double_to_bits(exp_shift) + 1023) << 52);
+    const int64_t whole = double_to_bits(reduced.rounded) - double_to_bits(exp_shift);
+    const double scale = bits_to_double(static_cast<int64_t>(static_cast<uint64_t>(whole + 1023) << 52));
     return x < -708.39 ? 0.0 : reduced.p * scale;
 }
 
