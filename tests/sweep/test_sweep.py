@@ -279,6 +279,14 @@ def test_ranges(tmp_path):
     assert axes["sigma2"] == (1.0, 10.0, 100.0, 1000.0)
 
 
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_ranges_of_integers_beyond_any_type(tmp_path, scale):
+    (tmp_path / "s.toml").write_text(
+        f"experiment='fit-table'\n[axes]\nn={{start=1,stop={'9' * 40},count=2,scale='{scale}'}}"
+    )
+    assert read_sweep(tmp_path / "s.toml").axes["n"] == (1.0, 1e40)
+
+
 # --- the built-in experiment ---------------------------------------------------------------------------------------
 
 

@@ -343,9 +343,9 @@ def _range(name: str, values: object) -> object:
             raise SweepError(
                 f"The axis {name!r} has a logarithmic scale, so its ends must be positive; it is {values}."
             )
-        spaced = np.geomspace(start, stop, count)
+        spaced = np.geomspace(float(start), float(stop), count)
     else:
-        spaced = np.linspace(start, stop, count)
+        spaced = np.linspace(float(start), float(stop), count)
     # Twelve digits: 0.1 + 0.2 is 0.3 in a coordinate, in the file and in the exported table.
     return [float(f"{value:.12g}") for value in spaced]
 
