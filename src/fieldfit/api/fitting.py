@@ -204,6 +204,7 @@ def fit(
     check_samples(dataset)
     seen = shown(dataset)
     model = model.complete(seen)
+    model.refuse_size(seen.n)  # before anything as long as θ is made
     penalty = Penalty.of(sigma2, l1, model.parameter_names).with_groups(
         group_l1, lambda: model.as_field("group_l1").coupling_groups
     )

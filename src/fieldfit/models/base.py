@@ -561,6 +561,9 @@ class Model(ABC):
         """Whether every sample has the same variables on one graph, so that `located_scores` gives terms."""
         return False
 
+    def refuse_size(self, n: int) -> None:  # noqa: B027 - most models have no such limit
+        """DataError if one evaluation with n samples would not fit into this machine's memory."""
+
     def coupling_matrix(self, theta: ArrayLike) -> Couplings:
         """Compute how strongly each pair of variables, or of neighbouring labels, is coupled at θ.
 

@@ -28,6 +28,7 @@ from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges, networkx_edges, pairwise_scopes
 from fieldfit.models.potts_blocks import blocks_support
 from fieldfit.models.potts_blocks_problem import PottsBlocksProblem
+from fieldfit.models.potts_memory import bytes_of_sites, refuse_too_large
 from fieldfit.models.potts_problem import PottsProblem, potts_supports, worth_a_kernel
 from fieldfit.models.potts_tables import PottsTables
 from fieldfit.models.sum_problem import SumProblem
@@ -255,6 +256,10 @@ class Potts(FieldModel):
             fields=self.fields,
             tied=self.tied,
         )
+
+    def refuse_size(self, n: int) -> None:
+        """DataError if one evaluation with n samples would not fit into this machine's memory."""
+        refuse_too_large(n, self.tables, bytes_of_sites(n, self.tables))
 
     def compile(self, dataset: Dataset, selection: Selection) -> Problem:
         """Return the problem of one fit: sites and blocks given the rest by the Potts kernels where those are faster."""
