@@ -39,6 +39,15 @@ def test_focus_and_gaps(tmp_path: Path) -> None:
     assert read_alignment(path, most_gaps=0.4).columns.tolist() == [0, 3, 4]
 
 
+def test_a_focus_must_be_one_sequence(tmp_path: Path) -> None:
+    path = tmp_path / "f.fasta"
+    path.write_text(">a\nAC-GH\n>b\nA-DG-\n>b\nAC-GH\n>c\nAC-GH\n>c\nAC-GH\n")
+    with pytest.raises(DataError, match="2 different sequences with the name 'b'"):
+        read_alignment(path, focus="b")
+    assert read_alignment(path, focus="c").focus == 3
+    assert read_alignment(path, focus="a").n == 5
+
+
 def test_rna_reads_thymine_as_uracil(tmp_path: Path) -> None:
     path = tmp_path / "r.fa"
     path.write_text(">a\nACGT-\n>b\nACGUU\n")

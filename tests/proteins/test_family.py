@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -164,6 +165,18 @@ def test_mutation_effects_are_differences_of_energy(fitted: proteins.FamilyFit) 
         fitted.mutations("zz")
     with pytest.raises(DataError, match="0 to 299"):
         fitted.mutations(300)
+
+
+def test_a_name_of_several_sequences(fitted: proteins.FamilyFit) -> None:
+    alignment = fitted.alignment
+    names = ("twice", "twice", *alignment.names[2:])
+    differ = replace(fitted, alignment=replace(alignment, names=names))
+    with pytest.raises(DataError, match=r"2 sequences with the name 'twice', which differ.*: 0, 1"):
+        differ.mutations("twice")
+    codes = alignment.codes.copy()
+    codes[1] = codes[0]
+    copies = replace(fitted, alignment=replace(alignment, names=names, codes=codes))
+    assert copies.mutations("twice").equals(copies.mutations(0))
 
 
 def test_plmc_file_comes_back(fitted: proteins.FamilyFit, tmp_path: Path) -> None:

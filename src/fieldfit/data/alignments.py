@@ -113,7 +113,8 @@ def read_alignment(
     alphabet : str, default "protein"
         "protein", "rna", "dna", or the letters themselves with the gap first.
     focus : str, optional
-        Identifier of a sequence. Only the columns where it has a letter are kept.
+        Identifier of a sequence. Only the columns where it has a letter are kept. Refused if sequences that differ
+        have this identifier.
     most_gaps : float, default 1.0
         Columns with a larger share of gaps are left out.
 
@@ -176,6 +177,12 @@ def read_alignment(
         if focus not in kept:
             why = "has letters outside the alphabet" if focus in dropped else "is not there"
             raise DataError(f"The focus sequence {focus!r} {why} in {shown}; the first one is {kept[0]!r}.")
+        found = {sequence for name, sequence in zip(names, sequences, strict=True) if name == focus}
+        if len(found) > 1:
+            raise DataError(
+                f"{shown} has {len(found)} different sequences with the name {focus!r}. Give the focus sequence a name of "
+                "its own."
+            )
         place = kept.index(focus)
         columns = columns[matrix[place] != 0]
     columns = columns[(matrix[:, columns] == 0).mean(axis=0) <= most_gaps]

@@ -358,7 +358,13 @@ class FamilyFit:
         if isinstance(sequence, str):
             if sequence not in names:
                 raise DataError(f"The alignment has no sequence {sequence!r}; the first one is {names[0]!r}.")
-            return names.index(sequence)
+            places = [place for place, name in enumerate(names) if name == sequence]
+            if (self.alignment.codes[places] != self.alignment.codes[places[0]]).any():
+                raise DataError(
+                    f"The alignment has {len(places)} sequences with the name {sequence!r}, which differ. Give the place "
+                    f"of one of them: {', '.join(map(str, places[:5]))}{', …' if len(places) > 5 else ''}."
+                )
+            return places[0]
         if not 0 <= sequence < len(names):
             raise DataError(
                 f"The alignment has the sequences 0 to {len(names) - 1}; there is no sequence {sequence}."
