@@ -41,6 +41,21 @@ def test_two_states_are_an_l1_penalty(answers, weight):
     assert 0 < (ratios == 0).sum() < 15
 
 
+@pytest.mark.parametrize("kind", ["robust", "model"])
+def test_main_effects_next_to_tables_at_zero_have_errors(answers, kind):
+    """A main effect adds up entries of the tables of all pairs; zeros count as fixed, as in a machine of 0 and 1."""
+    machine = ff.BoltzmannMachine(6, biases=True)
+    l1 = np.where(machine.coupling_parameters, 5.0, 0.0)
+    single = ff.fit(machine, answers, l1=l1, tol=1e-10)
+    tables = ff.fit(ff.Potts(6, 2), answers, group_l1=10.0, tol=1e-10)
+    expected = np.concatenate([single.standard_errors(kind)[15:], single.standard_errors(kind)[:15]])
+    found = tables.effects(kind=kind)
+    assert 0 < np.isnan(expected).sum() < 15
+    assert np.isfinite(expected[:6]).all()
+    np.testing.assert_allclose(found["std_error"], expected, rtol=1e-5)
+    np.testing.assert_allclose(found["estimate"][:6], single.theta[15:], atol=1e-6)
+
+
 @pytest.mark.parametrize(("policy", "weight"), [("PL1", 25.0), ("PL2(connected)", 120.0), ("FL", 12.0)])
 def test_tables_are_zero_together_and_optimal(letters, policy, weight):
     model = ff.Potts(5, 3)

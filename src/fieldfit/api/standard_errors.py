@@ -278,7 +278,8 @@ class StandardErrors(FitState):
         Returns
         -------
         DataFrame
-            The columns of `table`, one row for each effect. A pair's corner effects are log odds ratios.
+            The columns of `table`, one row for each effect. A pair's corner effects are log odds ratios. Parameters that
+            an L1 penalty has set to 0 count as fixed; effects of such parameters alone have no standard error.
 
         Examples
         --------
@@ -294,7 +295,10 @@ class StandardErrors(FitState):
         accuracy, half = self.accuracy(kind), half_width(level)
         rows = stepped("standard errors", range(len(made.matrix)))
         errors = np.array([_root(float(accuracy.covariance_of(made.matrix[[k]])[0, 0])) for k in rows])
-        errors[(made.matrix[:, self._without_errors(kind)] != 0).any(axis=1)] = np.nan
+        concerned = made.matrix != 0
+        zeros_only = concerned[:, self.zeroed].any(axis=1) & ~concerned[:, self.active].any(axis=1)
+        unknown = concerned[:, self.at_infinity | without_spread(self, kind)].any(axis=1)
+        errors[zeros_only | unknown] = np.nan
         return EstimateTable.tested("effect", made.names, made.at(self.theta), errors, half).frame()
 
     def functional(
