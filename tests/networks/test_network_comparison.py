@@ -29,11 +29,33 @@ def test_a_difference_is_found_in_its_place(two_groups):
     assert (table["q"] >= table["p"]).all()
     np.testing.assert_allclose(table["difference"], table["weight_with"] - table["weight_without"])
     own = networks.nodewise_network(two_groups[two_groups["group"] == "with"].drop(columns="group"))
-    np.testing.assert_allclose(compared.networks[0].couplings, own.couplings, atol=1e-6)
+    np.testing.assert_allclose(compared.networks[0].couplings, own.couplings, atol=1e-3)
+    assert compared.networks[0].n == own.n == 400
     tests = compared.tests()
     assert tests["statistic"]["structure"] == np.abs(compared.difference).max()
     strengths = [network.global_strength for network in compared.networks]
     assert tests["statistic"]["global strength"] == pytest.approx(strengths[0] - strengths[1])
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.25])
+def test_observed_labels_are_one_of_the_permutations(two_groups, monkeypatch, gamma):
+    """A permutation that gives back the observed groups has the observed differences, bit for bit: the tests are exact."""
+    answers = networks.read_responses(two_groups.sample(frac=1, random_state=3), by="group")
+    rows, which = answers.distinct
+    counts = [np.bincount(which[answers.groups == label], minlength=len(rows)) for label in ("with", "without")]
+
+    def observed(everyone, size, _):
+        np.testing.assert_array_equal(everyone, counts[0] + counts[1])
+        assert size == 400
+        return lambda b: np.resize(np.array(counts, dtype=np.float64), (b, len(rows)))
+
+    monkeypatch.setattr("fieldfit.networks.comparison.permuted_groups", observed)
+    compared = networks.compare_groups(answers, permutations=3, gamma=gamma)
+    for differences in compared.differences:
+        np.testing.assert_array_equal(differences, compared.difference)
+    strengths = [network.global_strength for network in compared.networks]
+    np.testing.assert_allclose(compared.strengths, strengths[0] - strengths[1], rtol=1e-12)
+    assert compared.structure_p == compared.strength_p == 1.0
 
 
 def test_false_discovery_rates_count_pairs_without_an_edge():

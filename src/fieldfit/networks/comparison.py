@@ -3,7 +3,8 @@
 van Borkulo et al., "Comparing network structures on three aspects: a permutation test", Psychological Methods (2022). Under
 the hypothesis that both groups are samples of one distribution their labels are exchangeable, so the networks of randomly
 labelled groups of the same sizes show how much networks differ by chance. p values count the observed labels as
-one of the permutations, (1 + #{permuted ≥ observed}) / (1 + permutations), which makes the tests exact.
+one of the permutations, (1 + #{permuted ≥ observed}) / (1 + permutations). This makes the tests exact, because the networks
+of the observed groups are estimated by the same function as those of permuted groups, with its tolerance and end of paths.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import numpy as np
 
 from fieldfit.networks.intervals import false_discovery_rates
 from fieldfit.networks.network import Network
-from fieldfit.networks.nodewise import check_gamma, checked_rule, chosen_regressions, nodewise_network
+from fieldfit.networks.nodewise import check_gamma, checked_rule, chosen_regressions, resampled_networks
 from fieldfit.networks.resampling import Progress, batches, permuted_groups
-from fieldfit.networks.responses import Responses, read_responses
+from fieldfit.networks.responses import Responses, checked_for_regressions, read_responses
 from fieldfit.types import DataError, FloatArray
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Comparison:
     groups : tuple of two str
         The groups.
     networks : tuple of two Network
-        Their networks.
+        Their networks, estimated as those of permuted groups: weights agree with those of `nodewise_network` to about 1e-4.
     differences : ndarray of shape (permutations, m, m)
         Differences (first − second) of the couplings of permuted groups.
     strengths : ndarray of shape (permutations,)
@@ -206,9 +207,12 @@ def compare_groups(
     check_gamma(gamma)
     answers = read_responses(data, by=by)
     both = _two_groups(answers, groups)
-    first, second = (nodewise_network(part, gamma=gamma, rule=rule) for part in both.values())
+    for part in both.values():
+        checked_for_regressions(part)
     assert answers.groups is not None
     together = answers.subset(np.isin(answers.groups, list(both)) & answers.whole)
+    observed = _weights(together, list(both))
+    first, second = resampled_networks(together.names, together.distinct[0], observed, gamma=gamma, rule=rule)
     draw = permuted_groups(together.counts, int(first.n), np.random.default_rng(random_state))
     parts, strengths = [], []
     for weights in batches(draw, permutations, answers.m, progress, of_two=True):
@@ -232,6 +236,13 @@ def _two_groups(answers: Responses, groups: tuple[str, str] | None) -> dict[str,
     if len(set(chosen)) != 2:
         raise DataError(f"The groups to compare are {chosen}; give two different ones.")
     return {label: parts[label] for label in chosen}
+
+
+def _weights(together: Responses, labels: list[str]) -> FloatArray:
+    """How often each different row occurs in each group (groups, rows)."""
+    rows, which = together.distinct
+    counts = [np.bincount(which[together.groups == label], minlength=len(rows)) for label in labels]
+    return np.array(counts, dtype=np.float64)
 
 
 def _p(observed: float, permuted: FloatArray) -> float:

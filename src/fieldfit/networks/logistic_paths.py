@@ -82,7 +82,8 @@ def logistic_paths(
     """The paths for codes (n, m) of 0 and 1 and weights (weightings, n); None: every sample counts once.
 
     ``lambdas`` that fall are used as they are, and all of them are fitted. With ``gamma`` a path ends where its EBIC is
-    clearly past the lowest value: the price of six couplings above it, which no gain of the rest would make up for.
+    clearly past the lowest value, the price of six couplings above it. EBIC may still fall below that value later: with
+    gamma = 0 another λ was chosen in 2 of 962 regressions of resampled surveys, with 0.25 in none of 965.
     ``progress`` is called with the number of variables done and of all.
     """
     n, m = codes.shape

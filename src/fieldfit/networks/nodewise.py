@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldfit.networks.logistic_paths import logistic_paths
+from fieldfit.networks.logistic_paths import LogisticPaths, logistic_paths
 from fieldfit.networks.network import Network
 from fieldfit.networks.responses import checked_for_regressions, read_responses
 from fieldfit.types import FloatArray, ModelError
@@ -63,27 +63,46 @@ def nodewise_network(
       from  to  weight
     0   x0  x1    3.06
     """
-    combine = checked_rule(rule)
+    checked_rule(rule)
     check_gamma(gamma)
     answers = checked_for_regressions(read_responses(data))
     rows, _ = answers.distinct
     paths = logistic_paths(rows, answers.counts[None].astype(np.float64), progress=progress)
-    coefficients, places = paths.chosen(gamma)
-    regressions, thresholds = split(coefficients[0])
-    lambdas = np.take_along_axis(paths.lambdas[0], places[0][:, None], axis=1)[:, 0]
-    method = f"logistic regressions, EBIC with gamma = {gamma:g}, {rule.upper()} rule"
-    return Network(
-        answers.names, combine(regressions), thresholds, float(paths.totals[0]), method, regressions, lambdas
-    )
+    return _networks(answers.names, paths, gamma, rule)[0]
+
+
+def resampled_networks(
+    names: tuple[str, ...], rows: NDArray[np.uint8], weights: FloatArray, *, gamma: float, rule: str
+) -> list[Network]:
+    """Networks for weights (weightings, rows) of the different rows (rows, m), estimated as `chosen_regressions` does."""
+    return _networks(names, _resampled_paths(rows, weights, gamma), gamma, rule)
 
 
 def chosen_regressions(rows: NDArray[np.uint8], weights: FloatArray, gamma: float) -> tuple[FloatArray, FloatArray]:
     """Regressions (weightings, m, m) and thresholds (weightings, m) by EBIC for weights (weightings, rows).
 
     They are for resamples, to a tolerance of 1e-5, which changes coefficients by about 1e-4; the paths end where EBIC is
-    clearly past its lowest value.
+    clearly past its lowest value. Samples to be compared with resamples by an exact test need the same treatment:
+    `resampled_networks`.
     """
-    return split(logistic_paths(rows, weights, tol=1e-5, gamma=gamma).chosen(gamma)[0])
+    return split(_resampled_paths(rows, weights, gamma).chosen(gamma)[0])
+
+
+def _resampled_paths(rows: NDArray[np.uint8], weights: FloatArray, gamma: float) -> LogisticPaths:
+    return logistic_paths(rows, weights, tol=1e-5, gamma=gamma)
+
+
+def _networks(names: tuple[str, ...], paths: LogisticPaths, gamma: float, rule: str) -> list[Network]:
+    """The network of each weighting."""
+    coefficients, places = paths.chosen(gamma)
+    regressions, thresholds = split(coefficients)
+    couplings = RULES[rule](regressions)
+    lambdas = np.take_along_axis(paths.lambdas, places[:, :, None], axis=2)[:, :, 0]
+    method = f"logistic regressions, EBIC with gamma = {gamma:g}, {rule.upper()} rule"
+    return [
+        Network(names, couplings[k], thresholds[k], float(total), method, regressions[k], lambdas[k])
+        for k, total in enumerate(paths.totals)
+    ]
 
 
 def split(coefficients: FloatArray) -> tuple[FloatArray, FloatArray]:
