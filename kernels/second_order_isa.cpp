@@ -2,6 +2,7 @@
 #include "chain_token_scores.hpp"
 #include "second_order.hpp"
 #include "second_order_lanes.hpp"
+#include "second_order_pairs.hpp"
 #include "team.hpp"
 
 namespace ff::FF_ISA {
@@ -12,6 +13,7 @@ struct TripleRoom {
     double *psi, *tops;  // of the sequences in step
     LaneRoom lanes;
     SegmentRoom segment;
+    PairRoom pair;
 };
 
 // Lays out the memory of a thread and returns its size in doubles; `own` null: only the size.
@@ -38,6 +40,9 @@ int64_t cut_triples(const TripleArcs& arcs, const TripleChains& chains, double* 
     cut.segment.g = cut.lanes.g;
     cut.segment.scales = cut.lanes.inverse;
     cut.segment.by_label = take(2 * padded);
+    cut.pair.values = cut.lanes.alpha;
+    cut.pair.ends = take(2 * padded);
+    cut.pair.end_sums = take(padded);
     if (room) *room = cut;
     return used;
 }
@@ -91,6 +96,12 @@ struct TripleWorker {
         return s;
     }
 
+    template <class N>
+    bool run_plain(const TripleSegment& s, const TripleSums& sums, double& log_z, double& slope) {
+        return (is_pair(s, sums) && run_pair<N>(arcs, s, chains.padded, room.pair, sums, log_z, slope)) ||
+               run_segment<N>(arcs, s, chains.padded, room.segment, sums, log_z, slope);
+    }
+
     // Minus weight times log Z, with what belongs to it.
     void subtract(const TripleSegment& s, int64_t sequence, int64_t t) {
         const int64_t token = chains.offsets[sequence] + t;
@@ -99,9 +110,8 @@ struct TripleWorker {
             const TripleSums sums{out.residuals ? out.residuals + token * chains.padded : nullptr, arc_sums,
                                   out.states ? out.states + token * arcs.n_states : nullptr,
                                   chains.tangent_scores != nullptr, chains.squares};
-            const bool good = chains.tangent_scores
-                                  ? run_segment<DualNumber>(arcs, s, chains.padded, room.segment, sums, log_z, slope)
-                                  : run_segment<PlainNumber>(arcs, s, chains.padded, room.segment, sums, log_z, slope);
+            const bool good = chains.tangent_scores ? run_plain<DualNumber>(s, sums, log_z, slope)
+                                                    : run_plain<PlainNumber>(s, sums, log_z, slope);
             if (!good) run_segment<LogNumber>(arcs, s, chains.padded, room.segment, sums, log_z, slope);
         }
         add_value(sequence, -s.weight, log_z, slope);
@@ -285,7 +295,7 @@ int64_t triple_room(const TripleArcs& arcs, const TripleChains& chains) {
 }
 
 int64_t triple_places(const TripleArcs& arcs, const TripleChains& chains) {
-    return (chains.max_tokens + 3) * (arcs.n_states + 1) + arcs.n_states;
+    return (chains.max_tokens + 3) * (arcs.n_states + 1) + arcs.n_states + 2 * arcs.n_labels;
 }
 
 void triple_evaluate(const TripleArcs& arcs, const TripleChains& chains, const TripleScratch& scratch,
@@ -300,6 +310,12 @@ void triple_evaluate(const TripleArcs& arcs, const TripleChains& chains, const T
         segment.counts = segment.lists + rows;
         segment.seen = segment.counts + chains.max_tokens + 3;
         for (int64_t s = 0; s < arcs.n_states; ++s) segment.seen[s] = 0;
+        // As with the numbers: a pair is not at work at the same time as another segment.
+        PairRoom& pair = worker.room.pair;
+        pair.second = segment.lists;
+        pair.third = segment.lists + arcs.n_states;
+        pair.counts = segment.seen + arcs.n_states;
+        pair.last = pair.counts + arcs.n_labels;
         if (out.arcs) {
             for (int64_t a = 0; a < arcs.n_arcs; ++a) worker.arc_sums[a] = 0.0;
             for (int64_t k = 0; k < arcs.n_arcs * size; ++k) worker.room.lanes.sums[k] = 0.0;
