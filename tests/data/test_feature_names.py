@@ -30,3 +30,19 @@ def test_readers_in_several_threads():
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda place: names[place], places))
     assert found == [f"f{place}" for place in places]
+
+
+def test_single_names_make_no_block_and_names_in_order_do():
+    sizes = []
+
+    def feature_names(codes):
+        sizes.append(len(codes))
+        return [f"f{code}" for code in codes]
+
+    names = FeatureNames(SimpleNamespace(n_features=COUNT, feature_names=feature_names))
+    places = [(7919 * k) % COUNT for k in range(1, 50)]
+    assert [names[place] for place in places] == [f"f{place}" for place in places]
+    assert set(sizes) == {1}
+    sizes.clear()
+    assert list(names) == [f"f{place}" for place in range(COUNT)]
+    assert len(sizes) < 20

@@ -294,14 +294,15 @@ class ColumnEncoder:
             )
         names = [""] * len(chosen)
         owner = np.searchsorted(starts, chosen, side="right") - 1
-        for number, block in enumerate(blocks):
-            where = np.flatnonzero(owner == number)
+        for number in np.unique(owner).tolist():
+            block, where = blocks[number], np.flatnonzero(owner == number)
             template = block.templates[0]
             parts = block.space.decode(chosen[where] - starts[number])
             values = []
             for cell, part in zip(template.cells, parts, strict=False):  # no cells: one part that says nothing
-                known = self.vocabularies[cell.column, cell.derivation] + self._padding
-                values.append([known[code] for code in part.tolist()])
+                known, padding = self.vocabularies[cell.column, cell.derivation], self._padding
+                words = len(known)
+                values.append([known[code] if code < words else padding[code - words] for code in part.tolist()])
             rows = zip(*values, strict=True) if values else iter([()] * len(where))
             for place, row in zip(where.tolist(), rows, strict=True):
                 names[place] = template.name(row)

@@ -17,7 +17,7 @@ from fieldfit.types import Array, Arrays, FileFormatError
 _KINDS: dict[str, type[ArrayEncoder] | type[AttributeEncoder] | type[ColumnEncoder]] = {
     kind.__name__: kind for kind in (ArrayEncoder, AttributeEncoder, ColumnEncoder)
 }
-#: Names that are made at once when one of them is asked for.
+#: Names that are made at once for features that are named in their order.
 _AT_ONCE = 4096
 
 
@@ -60,6 +60,7 @@ class FeatureNames(LazyNames):
         self._encoder = encoder
         self._size = encoder.n_features + getattr(encoder, "n_pair_features", 0)
         self._block: tuple[int, list[str]] = (0, [])  # replaced as one, for threads that read at the same time
+        self._last = -1  # the feature that was named last outside the block
 
     def __len__(self) -> int:
         return self._size
@@ -76,9 +77,12 @@ class FeatureNames(LazyNames):
         return result
 
     def at(self, place: int) -> str:
-        """The name of one feature, from the block that was made last if it is there."""
+        """The name of one feature. Where features are named in their order, a block of names is made at once."""
         first, block = self._block
         if not first <= place < first + len(block):
+            in_order, self._last = 0 <= place - self._last <= 1, place
+            if not in_order:
+                return self.of([place])[0]
             first = place - place % _AT_ONCE
             block = self.of(range(first, min(first + _AT_ONCE, len(self))))
             self._block = first, block
