@@ -217,6 +217,20 @@ def test_names_beside_points_do_not_cover_each_other():
     assert c <= e or g <= a or d <= f or h <= b
 
 
+def test_the_label_of_a_line_keeps_clear_of_names_with_the_large_letters_of_phones():
+    chart = Chart.of((0, 1), (0, 1))
+    chart.mark(0.5, 0.15, "blue", "a", radius=6.0, diamond=True)
+    chart.mark(0.9, 0.15, "blue", "b")
+    chart.label_line(0.12, "maximum likelihood")
+    chart.names([("PL1 >> FL", 0.5, 0.15), ("PL2", 0.9, 0.15)])
+    label, *names = chart.taken[2:]
+    assert len(names) == 2
+    assert label[2] - label[0] >= 0.55 * 17 * len("maximum likelihood")
+    for a, b, c, d in names:
+        assert d - b >= 17
+        assert c <= label[0] or label[2] <= a or d <= label[1] or label[3] <= b
+
+
 def test_axes_have_room_for_error_bars_but_not_for_endless_ones():
     points = [FrontierPoint("a", 1, 1.2, 0.05, True), FrontierPoint("b", 2, 1.0, 0.02, True)]
     limits = Limits.of(points, 1.0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fieldfit.report.frontier import FrontierPoint, Limits, named, outline, short, visible
 from fieldfit.report.page import Page
-from fieldfit.report.svg import Chart
+from fieldfit.report.svg import LETTER, LINE, Chart
 
 #: The id of the values that the sliders choose from.
 _ID = "mixtures"
@@ -61,8 +61,8 @@ def add_frontier(
         chart.axes(*labels)
         chart.add(f'<path class="accent none" stroke-width="1.3" d="{line}"/>')
         chart.text(chart.x.start + 8, chart.y.start - 8, "no policy is here", "muted")
-        wide = 7.2 * len("no policy is here")
-        chart.taken.append((chart.x.start, chart.y.start - 22, chart.x.start + 8 + wide, chart.y.start))
+        wide = LETTER * len("no policy is here")
+        chart.taken.append((chart.x.start, chart.y.start - 8 - LINE, chart.x.start + 8 + wide, chart.y.start))
     else:
         chart.axes(*labels)
     if floor is not None:
@@ -73,7 +73,9 @@ def add_frontier(
         chart.add(
             f'<path class="axis" stroke-dasharray="1 4" d="M{chart.x(budget):.1f} {chart.y.stop:.1f}V{chart.y.start:.1f}"/>'
         )
-        chart.text(chart.x(budget) - 4, chart.y.stop + 12, "budget left", "muted", anchor="end")
+        end = chart.x(budget) - 4
+        chart.text(end, chart.y.stop + 12, "budget left", "muted", anchor="end")
+        chart.taken.append((end - LETTER * len("budget left"), chart.y.stop, end, chart.y.stop + LINE))
     special = (best, fitted)
     for point in sorted(shown, key=lambda point: (point.name in special, point.on_frontier)):
         kind = "accent" if point.on_frontier or point.name in special else "blue"
@@ -87,10 +89,9 @@ def add_frontier(
             diamond=point.name == best,
         )
         if point.name == fitted:
-            chart.add(
-                f'<circle class="you" cx="{chart.x(point.cost):.1f}" cy="{chart.y(point.variance):.1f}" r="11" '
-                'stroke-dasharray="3 2"/>'
-            )
+            px, py = chart.x(point.cost), chart.y(point.variance)
+            chart.add(f'<circle class="you" cx="{px:.1f}" cy="{py:.1f}" r="11" stroke-dasharray="3 2"/>')
+            chart.taken.append((px - 11, py - 11, px + 11, py + 11))
     if floor is not None:
         chart.label_line(floor, "maximum likelihood")
     first = [point for point in shown if point.name == fitted]

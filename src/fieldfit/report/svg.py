@@ -15,6 +15,9 @@ from fieldfit.report.ticks import linear_places, log_places, number
 
 Box = tuple[float, float, float, float]
 
+#: Width of a letter and height of a line of text for which room is kept: those of narrow screens, where letters are larger.
+LETTER, LINE = 9.8, 17.0
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -129,12 +132,12 @@ class Chart:
 
     def label_line(self, y: float, text: str) -> None:
         """A text at a horizontal line: above or below it, from the right, where nothing else is."""
-        place, wide = self.y(y), 7.2 * len(text)
+        place, wide = self.y(y), LETTER * len(text)
         ends = [self.x.stop - 6 - 12 * k for k in range(int((self.x.stop - self.x.start - wide) // 12))]
         boxes = [
-            (end - wide - 4, place + rise - 13, end + 4, place + rise + 4)
+            (end - wide - 4, place + rise + 4 - LINE, end + 4, place + rise + 4)
             for end in ends
-            for rise in (-5, 15)
+            for rise in (-5, LINE + 2)
             if place + rise + 4 < self.y.start
         ]
         for box in boxes:
@@ -153,23 +156,24 @@ class Chart:
         """Names beside points, the most important first; one for which there is no place is left out."""
         for text, x, y in points:
             px, py = self.x(x), self.y(y)
-            wide = 7.2 * len(text)
-            for dx, dy in (
-                (8, 4),
-                (-wide - 8, 4),
-                (-wide / 2, -10),
-                (-wide / 2, 20),
-                (8, -9),
-                (8, 18),
-                (-wide - 8, -9),
+            wide = LETTER * len(text)
+            for dx, dy, anchor in (
+                (13, 5, "start"),
+                (-13, 5, "end"),
+                (0, -14, "middle"),
+                (0, LINE + 8, "middle"),
+                (13, -11, "start"),
+                (13, LINE + 3, "start"),
+                (-13, -11, "end"),
             ):
-                box = (px + dx - 2, py + dy - 11, px + dx + wide + 2, py + dy + 3)
+                left = px + dx - {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
+                box = (left - 2, py + dy + 3 - LINE, left + wide + 2, py + dy + 3)
                 if box[0] < self.x.start or box[2] > self.x.stop or box[1] < self.y.stop or box[3] > self.y.start:
                     continue
                 if self._meets(box):
                     continue
                 self.taken.append(box)
-                self.text(px + dx, py + dy, text, "halo")
+                self.text(px + dx, py + dy, text, "halo", anchor=anchor)
                 break
 
     def svg(self, description: str) -> str:
