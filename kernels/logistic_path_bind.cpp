@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "bindings.hpp"
@@ -16,6 +17,14 @@ struct Workspace {
     std::vector<double> weight, doubles;
     std::vector<int64_t> integers;
     int64_t weighting = -1;
+
+    // For weightings of up to `most` samples: nothing is allocated later.
+    void reserve(int64_t most, int64_t m) {
+        columns.reserve(static_cast<size_t>(most * m));
+        weight.reserve(static_cast<size_t>(most));
+        doubles.reserve(static_cast<size_t>(logistic_path_doubles(most, m)));
+        integers.reserve(static_cast<size_t>(logistic_path_integers(m)));
+    }
 
     LogisticData prepare(const uint8_t* codes, const double* weights, int64_t n, int64_t m, int64_t which) {
         if (weighting != which) {
@@ -72,9 +81,15 @@ void bind_logistic_path(nb::module_& module) {
             checks.length("prices", prices.shape(0), weightings);
             checks.require(ratio > 0.0 && tol > 0.0, "ratio and tol must be positive");
             checks.within("codes must be 0 or 1", codes.data(), static_cast<int64_t>(n * m), 0, 2);
+            int64_t most = 0;  // samples that count in a weighting
             for (size_t b = 0; b < weightings; ++b) {
                 double total = 0.0;
-                for (size_t i = 0; i < n; ++i) total += weights.data()[b * n + i];
+                int64_t kept = 0;
+                for (size_t i = 0; i < n; ++i) {
+                    total += weights.data()[b * n + i];
+                    kept += weights.data()[b * n + i] > 0.0;
+                }
+                most = std::max(most, kept);
                 checks.require(total > 0.0 && total < __builtin_inf(), "the weights of a row need a positive sum");
             }
             const LogisticPathOptions options{lambdas.shape(0) ? lambdas.data() : nullptr,
@@ -89,8 +104,10 @@ void bind_logistic_path(nb::module_& module) {
                                               worse};
             nb::gil_scoped_release release;
             Interruption interruption;
-            std::vector<Workspace> workspaces(static_cast<size_t>(n_threads));
-            for_each_task(static_cast<int64_t>(paths), n_threads, [&](int64_t path) {
+            const int team = static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(paths), 1, n_threads));
+            std::vector<Workspace> workspaces(static_cast<size_t>(team));
+            for (Workspace& workspace : workspaces) workspace.reserve(most, static_cast<int64_t>(m));
+            for_each_task(static_cast<int64_t>(paths), team, [&](int64_t path) {
                 if (interruption.asked()) return;
                 Workspace& workspace = workspaces[static_cast<size_t>(thread_number())];
                 const int64_t columns = static_cast<int64_t>(m), begin = path * static_cast<int64_t>(length);

@@ -3,6 +3,10 @@
 // The thread that calls takes part. At the end it waits for tasks that others have begun, never for a thread that has
 // not come: beside a busy process a thread may be woken milliseconds late, and the others have done its work by then.
 // Waiting is a short spin and then sleep. A task must not start tasks.
+//
+// A task may throw. Tasks after it are no longer begun, those under way are finished, and the exception is thrown again
+// in the thread that called. Of several exceptions it is that of the task with the lowest number, on any number of
+// threads.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
+#include <exception>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -36,6 +39,23 @@ bool soon(const Condition& condition) {
     return false;
 }
 
+// The exception of the first task, by number, among those that threw. The caller guards it with a mutex.
+struct Failure {
+    int64_t task = INT64_MAX;
+    std::exception_ptr error;
+
+    // Called where an exception is being handled.
+    void note(int64_t by) {
+        if (by >= task) return;
+        task = by;
+        error = std::current_exception();
+    }
+
+    void raise() const {
+        if (error) std::rethrow_exception(error);
+    }
+};
+
 // One call: lives on the stack of the thread that made it.
 struct Job {
     TaskRange range;
@@ -45,6 +65,8 @@ struct Job {
     int joined = 0;  // threads that have
     std::atomic<int64_t> next{0};
     std::atomic<int> inside{0};
+    std::mutex failing{};
+    Failure failure{};
 
     bool open() const { return wanted > 0 && next.load(std::memory_order_relaxed) < count; }
 
@@ -53,7 +75,14 @@ struct Job {
         for (;;) {
             const int64_t first = next.fetch_add(grain, std::memory_order_relaxed);
             if (first >= count) break;
-            range(body, first, std::min(first + grain, count));
+            try {
+                range(body, first, std::min(first + grain, count));
+            } catch (...) {
+                // No later task is begun. All earlier ones have been: which exception is raised depends on no timing.
+                next.store(count, std::memory_order_relaxed);
+                const std::lock_guard<std::mutex> lock(failing);
+                failure.note(first);
+            }
         }
         number = 0;
     }
@@ -87,11 +116,12 @@ class Team {
     }
 
   private:
-    // As many threads as the largest job has asked for; fewer if the system refuses.
+    // As many threads as the largest job has asked for; fewer if the system refuses or has no memory for them.
     void grow(int wanted) {
         try {
             for (; size_ < wanted; ++size_) std::thread([this] { serve(); }).detach();
         } catch (const std::system_error&) {
+        } catch (const std::bad_alloc&) {
         }
     }
 
@@ -150,7 +180,7 @@ class Queue {
             int64_t group = 0;
             const int64_t task = take(group);
             if (task < 0) {
-                if (untaken_ == taken_.size()) return;
+                if (untaken_ >= end()) return;
                 const int64_t seen = changes_.load();
                 const auto changed = [&] { return changes_.load() != seen; };
                 lock.unlock();
@@ -162,24 +192,38 @@ class Queue {
                 continue;
             }
             lock.unlock();
-            tasks_.run(tasks_.body, group, task - tasks_.group_ptr[group]);
-            lock.lock();
-            finished_[static_cast<size_t>(task)] = 1;
-            --left_[static_cast<size_t>(group)];
+            try {
+                tasks_.run(tasks_.body, group, task - tasks_.group_ptr[group]);
+                lock.lock();
+                finished_[static_cast<size_t>(task)] = 1;
+                --left_[static_cast<size_t>(group)];
+            } catch (...) {
+                lock.lock();
+                failure_.note(task);
+            }
             changes_.fetch_add(1);
             if (sleeping_ > 0) change_.notify_all();
         }
     }
 
+    // For the calling thread, when all threads are done.
+    void raise() const { failure_.raise(); }
+
   private:
+    // Tasks from here on are not begun. After an exception that is the task that threw: those before it never wait for
+    // it, and one of them may throw too.
+    int64_t end() const { return std::min(failure_.task, static_cast<int64_t>(taken_.size())); }
+
     // The first task that may begin, or -1.
     int64_t take(int64_t& group) {
-        while (untaken_ < taken_.size() && taken_[untaken_]) ++untaken_;
+        const int64_t last = end();
+        while (untaken_ < last && taken_[static_cast<size_t>(untaken_)]) ++untaken_;
         while (first_group_ < tasks_.groups && left_[static_cast<size_t>(first_group_)] == 0) ++first_group_;
         const TaskProgress progress{finished_.data(), left_.data()};
         const int64_t until = std::min(tasks_.groups, first_group_ + tasks_.ahead + 1);
         for (group = first_group_; group < until; ++group)
             for (int64_t task = tasks_.group_ptr[group]; task < tasks_.group_ptr[group + 1]; ++task) {
+                if (task >= last) return -1;
                 if (taken_[static_cast<size_t>(task)] ||
                     !tasks_.begin(tasks_.body, group, task - tasks_.group_ptr[group], progress))
                     continue;
@@ -195,9 +239,9 @@ class Queue {
     std::vector<uint8_t> taken_, finished_;
     std::vector<int64_t> left_;
     std::atomic<int64_t> changes_{0};
-    size_t untaken_ = 0;
-    int64_t first_group_ = 0;
+    int64_t untaken_ = 0, first_group_ = 0;
     int sleeping_ = 0;
+    Failure failure_;
 };
 
 }  // namespace
@@ -208,11 +252,13 @@ void run_tasks(int64_t count, int64_t grain, int threads, TaskRange range, const
     const int64_t pieces = (count + grain - 1) / grain;
     Job job{range, body, count, grain, static_cast<int>(std::min<int64_t>(threads, pieces)) - 1};
     team->run(job);
+    job.failure.raise();
 }
 
 void run_ordered(const OrderedTasks& tasks, int threads) {
     Queue queue(tasks);
     for_each_task(threads, threads, [&](int64_t) { queue.work(); });
+    queue.raise();
 }
 
 int thread_number() { return number; }
