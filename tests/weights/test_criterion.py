@@ -257,3 +257,35 @@ def test_best_weights_refuses_what_it_cannot_enumerate():
         ff.best_weights(ff.BoltzmannMachine(20), np.zeros(190), "PL1 + 0.1*PL2")
     with pytest.raises(PolicyError, match="must be 2 numbers"):
         ff.best_weights(MODEL, THETA, "PL1 + FL", beta0=[1.0])
+
+
+class Counted:
+    """A criterion that counts its evaluations."""
+
+    def __init__(self, criterion):
+        self.criterion, self.information, self.evaluations = criterion, criterion.information, 0
+
+    def value(self, beta):
+        self.evaluations += 1
+        return self.criterion.value(beta)
+
+    def value_grad(self, beta):
+        self.evaluations += 1
+        return self.criterion.value_grad(beta)
+
+
+@pytest.mark.parametrize("parameters", [1, 3, 10, 40])
+def test_where_scores_of_one_sample_cancel_the_search_ends_before_it_follows_the_rounding(parameters):
+    """J is −∞ at β ∝ (1, 0.85), where the only scores on some parameters cancel."""
+    rng = np.random.default_rng(0)
+    size = parameters + 20
+    J = rng.uniform(0.5, 1.0, size=(2, size))
+    scores = rng.normal(size=(200, 2, size))
+    K = np.einsum("nfd,ngd->fgd", scores, scores) / 200
+    single = rng.uniform(0.5, 2.0, size=parameters) * np.array([[1.0], [-1 / 0.85]])
+    K[:, :, :parameters] = single[:, None] * single
+    moments = MixtureMoments(("a", "b"), J, K, np.zeros((2, size)), np.zeros((2, size)))
+    counted = Counted(Criterion.log_diagonal(moments).over_weights())
+    beta = best_beta(counted, Ridge(0.0, np.full(2, 0.5), np.ones(2)))
+    np.testing.assert_allclose(beta, np.array([1.0, 0.85]) / 1.85, atol=1e-8)
+    assert counted.evaluations < 1_000

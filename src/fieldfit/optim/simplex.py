@@ -27,6 +27,9 @@ _HALVINGS = 40
 #: A predicted decrease below this is none, relative to the function where that is large: a sum of many logarithms is not
 #: known better.
 _NEGLIGIBLE_DECREASE = 1e-12
+#: Steps that move no share by more than this are none: where the function falls to −∞ in a hole (a parameter that a single
+#: sample has scores on), thousands of them would follow the rounding.
+_NEGLIGIBLE_MOVE = 1e-12
 #: Shares below this are tried as 0.
 _NEGLIGIBLE_SHARE = 1e-9
 #: Descents from the best of the places that were evaluated.
@@ -136,8 +139,10 @@ def descend(value_grad: ValueGrad, start: FloatArray, use: BoolArray) -> tuple[F
             break
         shrinking = step < 0
         longest = float(np.min(alpha[shrinking] / -step[shrinking], initial=np.inf))
-        length = min(1.0, longest)
+        length, largest = min(1.0, longest), float(np.abs(step).max())
         for _ in range(_HALVINGS):
+            if length * largest < _NEGLIGIBLE_MOVE:
+                return np.asarray(alpha), value
             trial = np.maximum(alpha + length * step, 0.0)
             if length == longest:
                 trial[shrinking & (alpha + length * step <= 1e-15)] = 0.0
