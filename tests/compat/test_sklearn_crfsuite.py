@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 
 from fieldfit.compat.sklearn_crfsuite import CRF, metrics, read_dump, scorers
 from fieldfit.estimators.crf_tagger import CRFTagger
-from fieldfit.types import DataError, FileAccessError, FileFormatError, ModelError
+from fieldfit.types import ConvergenceWarning, DataError, FileAccessError, FileFormatError, ModelError
 
 XSEQ = [
     {"walk": 1, "shop": 0.5},
@@ -156,6 +156,11 @@ def test_algorithms_without_a_likelihood_are_refused(algorithm):
 def test_wrong_options_are_refused(options, message):
     with pytest.raises(ModelError, match=message):
         CRF(**options).fit([XSEQ], [YSEQ])
+
+
+def test_warnings_name_the_parameters_of_this_class():
+    with pytest.warns(ConvergenceWarning, match=r"\(max_iterations\), a penalty \(c2\)"):
+        CRF(c2=0.001, max_iterations=1).fit([XSEQ], [YSEQ])
 
 
 def test_a_model_file_is_written_and_read(tmp_path):

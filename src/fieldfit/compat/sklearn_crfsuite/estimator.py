@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import warnings
 import zipfile
 from collections.abc import Sequence
 from typing import Any
@@ -17,12 +19,14 @@ from fieldfit.compat.sklearn_crfsuite.metrics import Labels, flat_accuracy_score
 from fieldfit.data.label_lists import Label
 from fieldfit.estimators.crf_tagger import CRFTagger
 from fieldfit.estimators.weight_tables import top_features, transition_table
-from fieldfit.types import Array, DataError, ModelError
+from fieldfit.types import Array, ConvergenceWarning, DataError, ModelError
 
 #: Algorithms of CRFsuite that maximise the penalised likelihood. They have the same optimum.
 LIKELIHOOD_ALGORITHMS = ("lbfgs", "l2sgd")
 #: Algorithms of CRFsuite that have no objective of their own.
 ONLINE_ALGORITHMS = ("ap", "pa", "arow")
+#: Parameters of the tagger in its messages, and those of this class.
+_PARAMETERS = {"max_iter": "max_iterations", "sigma2": "c2"}
 
 
 class CRF(BaseEstimator):  # type: ignore[misc]
@@ -168,7 +172,11 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         """
         if (X_dev is None) != (y_dev is None):
             raise DataError("Development data need both X_dev and y_dev.")
-        tagger = CRFTagger(**self._options()).fit(X, y, X_dev, y_dev)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            tagger = CRFTagger(**self._options()).fit(X, y, X_dev, y_dev)
+        for warning in told:
+            warnings.warn(_renamed(warning.message), stacklevel=2)
         if self.model_filename is not None:
             tagger.save(self.model_filename)
         self._tagger = tagger
@@ -374,6 +382,14 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._tagger is not None or self.model_filename is not None
+
+
+def _renamed(message: Warning | str) -> Warning | str:
+    """A warning about convergence with the parameters of this class; others as they are."""
+    if not isinstance(message, ConvergenceWarning):
+        return message
+    text = re.sub(r"\b(max_iter|sigma2)\b", lambda match: _PARAMETERS[match[1]], str(message))
+    return type(message)(text)
 
 
 def _not_negative(value: object, name: str, default: float) -> float:
