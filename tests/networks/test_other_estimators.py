@@ -5,7 +5,10 @@ import pytest
 
 import fieldfit as ff
 from fieldfit import networks
-from fieldfit.types import FieldfitWarning, ModelError
+from fieldfit.data.samples import Table
+from fieldfit.networks.missing_answers import MissingAnswers
+from fieldfit.policies import as_policy
+from fieldfit.types import FieldfitWarning, ModelError, WidthError
 
 
 def conditional_gradient(x, couplings, thresholds):
@@ -55,6 +58,44 @@ def test_missing_values_are_summed_out_and_wide_rows_listed(frame):
     np.testing.assert_allclose(narrow.couplings, network.couplings, atol=0.15)
     complete, _ = networks.joint_network(frame)
     np.testing.assert_allclose(complete.couplings, network.couplings, atol=0.6)
+
+
+@pytest.fixture(scope="module")
+def gappy():
+    """Codes of 40 rows and 9 columns in all patterns of missing values: none, some, all but one, all."""
+    random = np.random.default_rng(0)
+    codes = (random.random((40, 9)) < 0.5).astype(np.int8)
+    codes[random.random(codes.shape) < np.linspace(0, 0.9, 40)[:, None]] = -1
+    codes[-1] = -1
+    return codes
+
+
+def general_problem(codes, largest_table=1 << 22):
+    """The same pseudo-likelihood by sums over a general graph."""
+    model = ff.BoltzmannMachine(codes.shape[1], biases=True, largest_table=largest_table)
+    table = Table(codes.astype(np.int32), model.names, ((0, 1),) * model.m)
+    return model.compile(table, as_policy("PL1").bind(model.structure(table)).draw(0, 0, table.n))
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0, 40.0])
+def test_sums_over_missing_answers_are_those_of_a_general_graph(gappy, size):
+    random = np.random.default_rng(1)
+    theta, weight = size * random.normal(size=45), random.random(40)
+    value, gradient = MissingAnswers(gappy).value_grad(theta, weight)
+    expected, slope = general_problem(gappy).value_grad(theta, weight)
+    assert value == pytest.approx(expected, rel=1e-12, abs=1e-10)
+    np.testing.assert_allclose(gradient, slope, atol=1e-10)
+
+
+@pytest.mark.parametrize("largest_table", [8, 9, 64])
+def test_rows_that_are_too_wide_are_those_of_a_general_graph(gappy, largest_table):
+    with pytest.raises(WidthError) as refused:
+        general_problem(gappy, largest_table)
+    answers = networks.Responses(tuple("abcdefghi"), gappy, ((0, 1),) * 9)
+    _, path = networks.joint_network(answers, largest_table=largest_table)
+    np.testing.assert_array_equal(path.dropped_rows, refused.value.rows)
+    with pytest.raises(WidthError, match="Every row"):
+        networks.joint_network(answers.subset(refused.value.rows), largest_table=largest_table)
 
 
 @pytest.mark.parametrize("estimate", [networks.rise_network, networks.log_rise_network])

@@ -11,19 +11,22 @@ of the regressions, each coupling being in two of them:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldfit.models.base import Problem
+from fieldfit.data.samples import Table
 from fieldfit.models.boltzmann import BoltzmannMachine
+from fieldfit.networks.missing_answers import MissingAnswers
 from fieldfit.networks.network import Network
 from fieldfit.networks.nodewise import check_gamma
 from fieldfit.networks.resampling import Progress
-from fieldfit.networks.responses import Responses, read_responses
+from fieldfit.networks.responses import read_responses
 from fieldfit.optim.proximal import minimise_proximal
 from fieldfit.policies import as_policy
+from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, IntArray, WidthError
 
 #: Values of λ, from the smallest that gives no edge down to this share of it; the path ends early after this many
@@ -103,13 +106,21 @@ def joint_network(
     """
     check_gamma(gamma)
     answers = read_responses(data)
-    model = BoltzmannMachine(answers.m, biases=True, names=answers.names, largest_table=largest_table)
+    model = BoltzmannMachine(answers.m, biases=True, names=answers.names)
     # Equal rows are one sample that counts more often.
     rows, place, counts = np.unique(answers.codes, axis=0, return_inverse=True, return_counts=True)
-    problem, wide = _compile(model, replace(answers, codes=rows, groups=None))
+    # Summed over are the states of the missing answers and of one that is known; a row without any has no part.
+    absent = (rows < 0).sum(axis=1)
+    wide = np.flatnonzero((absent + 1 > np.log2(largest_table)) & (absent < answers.m) & (absent > 0))
+    if len(wide) == len(rows):
+        raise WidthError(
+            f"Every row has so many missing values that summing them out needs a table of more than {largest_table:,} "
+            "entries. Leave out the columns with most missing values, or set a larger largest_table."
+        )
     narrow = np.setdiff1d(np.arange(len(rows)), wide)
     dropped = np.flatnonzero(np.isin(place.reshape(-1), wide))
-    path = _follow(problem, rows[narrow], counts[narrow].astype(np.float64), model, gamma, dropped, progress)
+    with one_blas_thread():
+        path = _follow(rows[narrow], counts[narrow].astype(np.float64), model, gamma, dropped, progress)
     best = int(path.ebic.argmin())
     couplings = np.zeros((answers.m, answers.m))
     first, second = model.edge_array.T
@@ -120,23 +131,26 @@ def joint_network(
     return Network(answers.names, couplings, thresholds, float(answers.n - len(dropped)), method, None, lambdas), path
 
 
-def _compile(model: BoltzmannMachine, answers: Responses) -> tuple[Problem, IntArray]:
-    """The pseudo-likelihood of the rows that are not too wide, and the others."""
-    dropped: IntArray = np.empty(0, dtype=np.int64)
-    policy = as_policy("PL1")
-    table = answers.table()
-    try:
-        return model.compile(table, policy.bind(model.structure(table)).draw(0, 0, table.n)), dropped
-    except WidthError as error:
-        if error.rows is None or len(error.rows) == table.n:
-            raise
-        dropped = error.rows
-    part = answers.subset(np.setdiff1d(np.arange(answers.n), dropped)).table()
-    return model.compile(part, policy.bind(model.structure(part)).draw(0, 0, part.n)), dropped
+def _log_likelihood(
+    codes: NDArray[np.int8], counts: FloatArray, model: BoltzmannMachine
+) -> Callable[[FloatArray], tuple[float, FloatArray]]:
+    """Of θ: the log pseudo-likelihood of rows that count ``counts`` times, and its gradient."""
+    whole = (codes >= 0).all(axis=1)
+    answers, missing = MissingAnswers(codes[~whole]), counts[~whole]
+    if not whole.any():
+        return lambda theta: answers.value_grad(theta, missing)
+    table = Table(np.ascontiguousarray(codes[whole], dtype=np.int32), model.names, ((0, 1),) * model.m)
+    problem = model.compile(table, as_policy("PL1").bind(model.structure(table)).draw(0, 0, table.n))
+
+    def value_grad(theta: FloatArray) -> tuple[float, FloatArray]:
+        value, gradient = problem.value_grad(theta, counts[whole])
+        more, slope = answers.value_grad(theta, missing)
+        return value + more, gradient + slope
+
+    return value_grad
 
 
 def _follow(
-    problem: Problem,
     codes: NDArray[np.int8],
     counts: FloatArray,
     model: BoltzmannMachine,
@@ -153,8 +167,10 @@ def _follow(
     weights = np.concatenate([scale[first] + scale[second], np.zeros(m)])
     theta = np.concatenate([np.zeros(edges), np.log(mean / (1 - mean))])
 
+    log_likelihood = _log_likelihood(codes, counts, model)
+
     def loss(x: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = problem.value_grad(x, counts)
+        value, gradient = log_likelihood(x)
         return -value / n, -gradient / n
 
     largest = float((np.abs(loss(theta)[1][:edges]) / weights[:edges]).max())
@@ -168,7 +184,7 @@ def _follow(
     for place, lam in enumerate(lambdas):
         solution = minimise_proximal(loss, theta, lam * weights, gtol=_TOLERANCE, diagonal=diagonal)
         theta = solution.x
-        value = float(problem.value_grad(theta, counts)[0])
+        value = log_likelihood(theta)[0]
         thetas.append(theta)
         likelihood.append(value)
         criteria.append(-2.0 * value + price * np.count_nonzero(theta[:edges]))
