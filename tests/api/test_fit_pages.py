@@ -95,6 +95,7 @@ def test_a_field_that_runs_away_is_said_to():
     with pytest.warns(RunawayWarning, match="runs away from the data"):
         fit = ff.fit(model, x, "PL1", fixed=strong)
     assert "penalty" in fit.runaway
+    assert "'PL1 >> optimal'" in fit.runaway
     assert fit.runaway in fit.summary()
     assert ff.fit(model, x, "PL1", fixed=strong, check_drift=False).runaway == ""
     # The field itself: exact means are far from those of the data.

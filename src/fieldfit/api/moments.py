@@ -219,7 +219,8 @@ def runaway(fit: FitState) -> str:
         f"{drawn[worst]:.3f}"
         + (f", and {far - 1} other means leave theirs too" if far > 1 else "")
         + ". Do not simulate from it. A stronger penalty (a much smaller sigma2, or l1) keeps it near the data, and so "
-        "does FL where it is possible."
+        "does FL where it is possible. A second stage ('PL1 >> optimal') is no remedy by itself: it starts from the first "
+        "estimate, so give it the stronger penalty too."
     )
 
 
