@@ -18,7 +18,7 @@ from fieldfit.models.base import Problem
 from fieldfit.models.potts_coordinates import CentredCoordinates
 from fieldfit.named import places_of_each
 from fieldfit.optim import Callback, Solution, minimise
-from fieldfit.optim.choose import LEAST_CURVATURE, Method
+from fieldfit.optim.choose import EXPENSIVE_PRODUCT, LEAST_CURVATURE, Method
 from fieldfit.optim.coordinates import Transformed
 from fieldfit.optim.group_penalty import GroupPenalty
 from fieldfit.optim.keeping import Keeper
@@ -38,6 +38,11 @@ _GROUP_PAIRS = 8
 
 #: A number for each parameter as users write it, see `by_parameter`.
 ByParameter = float | Sequence[float | None] | FloatArray | Mapping[str | None, float | None] | None
+
+
+def has_cheap_hessian(problem: Problem) -> bool:
+    """Whether the Hessian as a matrix costs about as much as one Hessian product."""
+    return problem.hessian_evaluations < min(EXPENSIVE_PRODUCT, problem.n_parameters)
 
 
 @dataclass(frozen=True)
@@ -91,12 +96,29 @@ class Objective:
 
     def hessian_product(self, x: FloatArray, v: FloatArray) -> FloatArray:
         """The objective's Hessian times a vector."""
+        if self.by_matrix:
+            return np.asarray(self._matrix_at(x) @ v)
         direction = v
         if not self._everything_free:
             direction = np.zeros_like(self.start)
             direction[self.free] = v
         product = self.problem.hessian_product(self.full(x), direction, self.row_weight)
         return self._reduced(self.precision * direction - product)
+
+    @cached_property
+    def by_matrix(self) -> bool:
+        """Whether products are made with the Hessian itself, which is computed once for each point."""
+        return has_cheap_hessian(self.problem)
+
+    def _matrix_at(self, x: FloatArray) -> FloatArray:
+        """The Hessian at x, kept until another point is asked for."""
+        if not self._last_matrix or not np.array_equal(self._last_matrix[0], x):
+            self._last_matrix[:] = np.array(x), self.hessian(x)
+        return self._last_matrix[1]
+
+    @cached_property
+    def _last_matrix(self) -> list[FloatArray]:
+        return []
 
     def signed_score(self, x: FloatArray, random: np.random.Generator) -> FloatArray:
         """Σ_i ε_i w_i ψ_i with random signs ε: a draw with the covariance of the gradient, without the penalty."""

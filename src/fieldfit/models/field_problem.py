@@ -31,8 +31,6 @@ from fieldfit.models.base import Problem
 from fieldfit.models.equal_samples import equal_samples
 from fieldfit.models.field_compiler import FieldArrays, FieldCompiler, Group, collect, wide_rows
 from fieldfit.models.field_information import (
-    MOST_LATTICE_STATES,
-    MOST_MONOMIALS,
     MOST_STATE_ENTRIES,
     SMALL,
     Lattice,
@@ -52,6 +50,8 @@ if TYPE_CHECKING:
 
 #: Entries up to which expectations of the features by configuration are a dense matrix.
 _MOST_EXPECTED_ENTRIES = 4_000_000
+#: Products over entries of tables that take as long as starting a run of the programs.
+_RUN = 20_000
 
 
 class FieldProblem(Problem):
@@ -238,16 +238,23 @@ class FieldProblem(Problem):
 
     @property
     def hessian_evaluations(self) -> float:
-        """One for sums over a lattice, three for sums over few states; else two for each parameter."""
+        """One or more for sums over a lattice, three for sums over few states; else two for each parameter."""
 
-        def evaluations(program: Program) -> float:
-            states = math.prod(program.template.cardinalities)
-            if states <= SMALL:
+        def evaluations(place: int) -> float:
+            program = self.programs.programs[place]
+            if math.prod(program.template.cardinalities) <= SMALL:
                 return 3.0
-            lattice = not program.boundary and self.n_parameters <= MOST_MONOMIALS and states <= MOST_LATTICE_STATES
-            return 1.0 if lattice else math.inf
+            if program.boundary or not self._finite_offset or self._short_sums(place)[1] is None:
+                return math.inf
+            return max(1.0, _lattice_evaluations(program))
 
-        return min(max(map(evaluations, self.programs.programs), default=3.0), super().hessian_evaluations)
+        most = max(map(evaluations, range(len(self.programs.programs))), default=3.0)
+        return min(most, super().hessian_evaluations)
+
+    @cached_property
+    def _finite_offset(self) -> bool:
+        offset = self.arrays.offset
+        return offset is None or bool(np.isfinite(offset).all())
 
     def _covariances(self, log_tables: FloatArray, usage: FloatArray) -> tuple[FloatArray, IntArray]:
         """Σ_c u_c Cov_c(F) over the configurations of which that is short, and the places of all others in ``usage``."""
@@ -277,7 +284,9 @@ class FieldProblem(Problem):
         if place not in self._short:
             program = self.programs.programs[place]
             which = state_entries(program)
-            lattice = None if which is not None else lattice_of(self.arrays.graph, program, self.arrays.features)
+            # In a sparse graph the derivatives along all columns of F take less than a sum over all states.
+            short = which is None and _lattice_evaluations(program) <= 2.0 * self.n_parameters
+            lattice = lattice_of(self.arrays.graph, program, self.arrays.features) if short else None
             self._short[place] = which, lattice
         return self._short[place]
 
@@ -419,6 +428,12 @@ class FieldProblem(Problem):
         if row_weight is None:
             return self._count_total, self._usage_total
         return self._counts.T @ row_weight, self._usage.T @ row_weight
+
+
+def _lattice_evaluations(program: Program) -> float:
+    """About how many evaluations of value and gradient of a program take as long as its covariance over a lattice."""
+    cards = program.template.cardinalities
+    return math.prod(cards) * len(cards) / (program.cost + program.template.products + _RUN)
 
 
 def _cat(parts: list[Array], kind: type[Any] = np.int64) -> Array:

@@ -192,6 +192,9 @@ def timed_fit(
     product, equivalents = Steps.product, float(solution.evaluations)
     if objective.problem.optimiser != "lbfgs":
         product = _least(lambda: objective.hessian_product(x, np.ones_like(x))) / evaluation
+        if objective.by_matrix and solution.hessian_products:  # the matrix of each iteration, shared by its products
+            matrix = _least(lambda: objective.hessian(x)) / evaluation
+            product += matrix * max(solution.iterations, 1) / solution.hessian_products
         # A fit asks for both before its first step.
         equivalents += _least(lambda: (objective.preconditioner, objective.hessian_diagonal)) / evaluation
     equivalents += product * solution.hessian_products

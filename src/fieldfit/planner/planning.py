@@ -12,6 +12,7 @@ import numpy as np
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.work import clock
+from fieldfit.objective import has_cheap_hessian
 from fieldfit.planner.calibration import Calibration, calibration
 from fieldfit.planner.candidates import choose, thinned
 from fieldfit.planner.costs import FitCosts
@@ -217,8 +218,11 @@ def counted_steps(
         objective, part.problem, -pilot.theta, request.model.feature_units, request.random_state, tol
     )
     count = solution.evaluations + solution.hessian_products
-    equivalents = solution.evaluations + alone.product * solution.hessian_products
-    return part.with_steps(replace(alone, count=count, equivalents=equivalents))
+    product = alone.product
+    if has_cheap_hessian(part.problem):  # one matrix an iteration, whatever the number of products
+        product = part.problem.hessian_evaluations * solution.iterations / max(solution.hessian_products, 1)
+    equivalents = solution.evaluations + product * solution.hessian_products
+    return part.with_steps(replace(alone, count=count, equivalents=equivalents, product=product))
 
 
 def recommend(survey: Survey) -> Plan:
