@@ -97,6 +97,27 @@ def test_size_and_power_of_the_specification_test() -> None:
     assert found >= 25
 
 
+@pytest.mark.slow
+def test_size_of_the_specification_test_with_moments_from_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """400 degrees of freedom and 5,000 draws: what the draws add to J is 1.4 of its standard deviations.
+
+    With the 20,000 draws of a fit it is a quarter of that, which takes hundreds of tests to see.
+    """
+    monkeypatch.setattr("fieldfit.refinement.refined._DRAWS", 5_000)
+    model = ff.BoltzmannMachine.grid(6, 6, states=(-1, 1))
+    theta = 0.8 * np.random.default_rng(3).choice([-1.0, 1.0], model.n_parameters)
+    away, rejected = [], 0
+    for seed in range(30):
+        test = ff.fit(model, data(model, theta, 2000, 5000 + seed), "PL1 >> optimal").specification_test()
+        assert "draws" in test.source
+        away.append((test.statistic - test.degrees_of_freedom) / np.sqrt(2 * test.degrees_of_freedom))
+        rejected += test.p_value < 0.05
+    # The mean of 30 has a standard error of 0.18: beyond 0.75 with an error probability of 1e-4. 30 tests of size 5% reject
+    # more than 6 times with one of 1e-3.
+    assert abs(np.mean(away)) < 0.75
+    assert rejected <= 6
+
+
 def test_a_first_stage_with_nothing_to_gain_keeps_its_weights() -> None:
     """16 weakly coupled variables, with more states than are summed: estimate and errors are PL1's."""
     model = ff.BoltzmannMachine(16, biases=True, states=(-1, 1))
