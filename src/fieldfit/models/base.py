@@ -562,7 +562,28 @@ class Model(ABC):
         return False
 
     def refuse_size(self, n: int) -> None:  # noqa: B027 - most models have no such limit
-        """DataError if one evaluation with n samples would not fit into this machine's memory."""
+        """Refuse a number of samples for which one evaluation does not fit into this machine's memory.
+
+        Parameters
+        ----------
+        n : int
+            Number of samples.
+
+        Raises
+        ------
+        DataError
+            If it does not fit. The message has the number of bytes.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.Potts(10, 3).refuse_size(1000)
+        >>> try:
+        ...     ff.Potts(300, 21).refuse_size(10**11)
+        ... except ff.DataError:
+        ...     print("does not fit")
+        does not fit
+        """
 
     def coupling_matrix(self, theta: ArrayLike) -> Couplings:
         """Compute how strongly each pair of variables, or of neighbouring labels, is coupled at θ.
