@@ -339,6 +339,7 @@ QUESTIONS = frozenset(
         "read_file",
         "read_piece",
         "refuse_constant",
+        "refuse_size",
         "sample_flops",
         "selection_cost",
         "state_functions",
