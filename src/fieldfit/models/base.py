@@ -578,10 +578,11 @@ class Model(ABC):
         Examples
         --------
         >>> import fieldfit as ff
+        >>> from fieldfit.types import DataError
         >>> ff.Potts(10, 3).refuse_size(1000)
         >>> try:
         ...     ff.Potts(300, 21).refuse_size(10**11)
-        ... except ff.DataError:
+        ... except DataError:
         ...     print("does not fit")
         does not fit
         """
