@@ -155,7 +155,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return np.empty((0, 2), dtype=np.int64)
         if not isinstance(self.grid, Sequence) or len(self.grid) != 2:
             raise DataError(f"grid is {self.grid!r}; it must be a pair, the rows and columns of the grid.")
-        rows, columns = self.grid
+        rows, columns = (whole_number(size, "A side of grid", 1) for size in self.grid)
         if nodes != rows * columns:
             raise DataError(f"X has {nodes} rows; a grid of {rows} × {columns} has {rows * columns} sites.")
         return grid_edges(rows, columns, self.neighbours)[0]
@@ -281,6 +281,8 @@ def _evidence(known: Mapping[int, object] | None, nodes: int) -> dict[int, objec
     """The known labels by number of the node; DataError for a node that is not there."""
     if known is None:
         return None
+    if not isinstance(known, Mapping):
+        raise DataError(f"known is {known!r:.80}; it must be a mapping from rows of X to labels, such as {{0: 1}}.")
     for node in known:
         if not isinstance(node, int | np.integer) or not 0 <= node < nodes:
             raise DataError(f"known has a label for {node!r}; the nodes are the rows 0 to {nodes - 1} of X.")
