@@ -45,6 +45,13 @@ def positive_number(value: Any, name: str, advice: str = "") -> float:
     return number
 
 
+def truth_value(value: Any, name: str) -> bool:
+    """True or False; numbers and texts are none."""
+    if not isinstance(value, bool | np.bool_):
+        raise FieldfitError(f"{name} is {value!r:.80}; it must be True or False.")
+    return bool(value)
+
+
 def seed(value: Any) -> int:
     """A seed of random numbers: an integer from 0 to 2^64 − 1."""
     whole = whole_number(value, "random_state", 0)

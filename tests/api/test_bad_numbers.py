@@ -13,6 +13,12 @@ MODEL = ff.BoltzmannMachine(3)
 X = MODEL.sample([1.0, -1.0, 0.5], 60, 0).values
 
 REFUSED = {
+    "method": (
+        lambda: ff.fit(MODEL, X, method="bfgs"),
+        "method is 'bfgs'; it must be 'auto', 'lbfgs', 'newton' or, for",
+    ),
+    "method of groups": (lambda: ff.fit(MODEL, X, group_l1=1.0, method=3), "method is 3; it must be 'auto'"),
+    "check_drift": (lambda: ff.fit(MODEL, X, check_drift="a"), "check_drift is 'a'; it must be True or False."),
     "tol nan": (lambda: ff.fit(MODEL, X, tol=np.nan), "tol is nan; it must be a number above 0, or 'statistical'."),
     "tol negative": (lambda: ff.fit(MODEL, X, tol=-1), "tol is -1; it must be a number above 0"),
     "tol text": (lambda: ff.fit(MODEL, X, tol="x"), "tol is 'x'; it must be a number above 0, or 'statistical'."),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from numpy.typing import ArrayLike
 
@@ -24,7 +24,7 @@ from fieldfit.api.result import Fit
 from fieldfit.api.sharded import prepare_shards, read_placed, shown
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
-from fieldfit.arguments import positive_number, seed, whole_number
+from fieldfit.arguments import positive_number, seed, truth_value, whole_number
 from fieldfit.models.base import Model, check_model
 from fieldfit.models.identification import with_open_weights
 from fieldfit.objective import ByParameter, Penalty
@@ -176,6 +176,9 @@ def fit(
         1e-6 if isinstance(tol, str) and tol == "statistical" else positive_number(tol, "tol", ", or 'statistical'")
     )
     max_iter, random_state = whole_number(max_iter, "max_iter", 0), seed(random_state)
+    check_drift = truth_value(check_drift, "check_drift")
+    if method not in get_args(Method):
+        raise FieldfitError(f"method is {method!r:.80}; it must be 'auto', 'lbfgs', 'newton' or, for chains, 'sgd'.")
     chosen, automatic = as_estimator(policy), None if weights is None else as_options(weights)
     if method == "sgd" and automatic is not None:
         raise FieldfitError("Automatic weights need a fit that converges: use method='auto', or give the weights.")
