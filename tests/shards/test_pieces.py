@@ -17,6 +17,7 @@ from fieldfit.data.samples import as_table
 from fieldfit.shards.backend import LocalBackend
 from fieldfit.shards.folder import INDEX, open_folder
 from fieldfit.shards.making import TextTable, make_shards
+from fieldfit.shards.sharded_dataset import ShardedDataset
 from fieldfit.types import DataError, FieldfitError, FileAccessError, FileFormatError
 
 MODEL = ff.BoltzmannMachine(4, biases=True)
@@ -45,6 +46,25 @@ def same(fit, whole):
     assert fit.n == whole.n
     assert fit.parameter_names == whole.parameter_names
     assert fit.cost.components == whole.cost.components
+
+
+@pytest.mark.parametrize("policy", ["PL1 + 0.4*PL2", "PL1 >> FL", "PL1 >> optimal", "Nodewise >> optimal"])
+def test_fits_and_what_they_report_bring_no_samples_here(frame, tmp_path, monkeypatch, policy):
+    for number, start in enumerate(range(0, 400, 90)):
+        frame[start : start + 90].to_csv(tmp_path / f"part{number}.csv", index=False)
+
+    def refused(dataset, rows):
+        raise AssertionError(f"{len(np.asarray(rows))} samples came to this process")
+
+    monkeypatch.setattr(ShardedDataset, "subset", refused)
+    fit = ff.fit(MODEL, str(tmp_path / "part*.csv"), policy)
+    fit.summary()
+    fit.conf_int()
+    fit.effects()
+    if ">>" not in policy:
+        fit.claic()
+        fit.influential()
+        ff.fit(MODEL, str(tmp_path / "part*.csv"), "0.7*PL1 + 0.5*PL2", weights="auto")
 
 
 def test_many_files(frame, whole, tmp_path):
