@@ -101,6 +101,13 @@ def test_workers_and_clusters_on_the_command_line(samples, tmp_path):
         document = json.loads(ran.stdout)
         printed.append([(row["estimate"], row["std_error"]) for row in document["parameter"]])
     assert printed[0] == printed[1]
+    planned = [sys.executable, "-m", "fieldfit", "plan", "x.csv", "--policy", "PL1", "--policy", "FL", "--json"]
+    variances = []
+    for options in ([], ["--workers", "2"]):
+        ran = subprocess.run([*planned, *options], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        variances.append({row["policy"]: row["variance"] for row in json.loads(ran.stdout)["policies"]})
+    assert variances[0] == variances[1]
     ran = subprocess.run(
         [*command, "--workers", "2", "--cluster", "tcp://127.0.0.1:1"], cwd=tmp_path, capture_output=True, text=True,
         check=False,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, opened_backend
 from fieldfit.cli.options import Json, Seed, Threads, limit_threads
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ class PlanOptions:
     ] = None
     seed: Seed = 0
     threads: Threads = None
+    workers: Workers = None
+    cluster: Cluster = None
+    worker_timeout: WorkerTimeout = None
+    shards: ShardsOption = None
     json: Json = False
 
     @property
@@ -103,19 +108,22 @@ def run_plan(read: Callable[[], tuple[Model, object]], options: PlanOptions) -> 
     with collected_warnings() as warned:
         model, samples = read()
         reading = time.perf_counter() - began
-        made = plan(
-            model,
-            samples,
-            options.budget,
-            flops=options.flops,
-            efficiency=options.efficiency,
-            policies=options.policy or None,
-            functionals=options.functional or None,
-            sigma2=options.penalty,
-            tol=as_tolerance(options.tol),
-            random_state=options.seed,
-            reading=reading,
-        )
+        with opened_backend(options.workers, options.cluster, options.worker_timeout) as backend:
+            made = plan(
+                model,
+                samples,
+                options.budget,
+                flops=options.flops,
+                efficiency=options.efficiency,
+                policies=options.policy or None,
+                functionals=options.functional or None,
+                sigma2=options.penalty,
+                tol=as_tolerance(options.tol),
+                random_state=options.seed,
+                reading=reading,
+                backend=backend,
+                shards=options.shards,
+            )
     files: list[str] = []
     if options.out is not None:
         files = write_plan(made, make_folder(options.out))
