@@ -350,7 +350,7 @@ def test_bad_arguments(keywords, error, message):
         (lambda: ff.MarkovRandomField([2, 2], [ff.Factor((0, 5))]), "names variable 5"),
         (lambda: ff.MarkovRandomField([2, 2], [ff.Factor((0, 1), np.full((2, 2), np.nan))]), "not finite"),
         (lambda: ff.MarkovRandomField([2, 2], [ff.Factor((0,), log_offset=[0.0, np.inf])]), r"NaN or \+inf"),
-        (lambda: ff.MarkovRandomField([2, 0], [(0,)]), "at least one"),
+        (lambda: ff.MarkovRandomField([2, 0], [(0,)]), "number of states is 0"),
     ],
 )
 def test_bad_models(build, message):
