@@ -95,6 +95,21 @@ def test_effects_of_free_tables_have_standard_errors(coding):
     assert table["std_error"].iloc[4] == pytest.approx(functional.standard_error)
 
 
+def test_effects_of_zeroed_and_other_parameters_have_errors():
+    potts = ff.Potts(4, 2, edges=[(0, 1), (1, 2), (2, 3)])
+    theta = np.r_[2.0, 0, 0, 0, np.zeros(8), np.tile([0, 0.3], 4)]
+    x = potts.sample(theta, 500, random_state=0).values
+    fit = ff.fit(potts, x, "PL1", group_l1=60.0)
+    assert fit.zeroed[4:12].all()
+    assert not fit.zeroed[:4].any()
+    table = fit.effects()
+    assert table.index[table["std_error"].isna()].tolist() == ["x1=1:x2=1", "x2=1:x3=1"]
+    # The fields hold zeroed tables constant: their errors are those of the field without these edges.
+    smaller = ff.fit(ff.Potts(4, 2, edges=[(0, 1)]), x, "PL1", group_l1=60.0).effects()
+    shared = ["x0=1", "x1=1", "x2=1", "x3=1", "x0=1:x1=1"]
+    np.testing.assert_allclose(table.loc[shared, "std_error"], smaller.loc[shared, "std_error"], rtol=1e-4)
+
+
 def test_binary_couplings_are_their_own_corner_effects():
     model = ff.BoltzmannMachine(3, biases=True)
     x = model.sample([1.0, -1.0, 0.5, 0.1, 0.2, -0.3], 400, random_state=0).values
