@@ -183,8 +183,10 @@ def _not_identified(accuracy: DenseAccuracy, shown: str) -> list[str]:
         "effect": "the table has effects, which are identified: each state compared with the first one (fit.effects)",
         "parameter": "NaN below; functions of θ that are identified have standard errors, see fit.functional",
     }
+    directions = counted(accuracy.bread.nullity, "directions")
+    changes = "changes" if accuracy.bread.nullity == 1 else "change"
     return [
-        f"{lost} parameters are not identified individually ({accuracy.bread.nullity} directions of θ change nothing in "
+        f"{lost} parameters are not identified individually ({directions} of θ {changes} nothing in "
         f"these data): {instead[shown]}"
     ]
 

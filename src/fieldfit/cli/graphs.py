@@ -72,7 +72,7 @@ class GraphOptions:
         from fieldfit.models.tied import TiedField
 
         names = self.names(nodes)
-        edges, directions = as_edges(self.edges, names)
+        edges, directions = as_edges(self.edges, names, "nodes", "Keep the rows of one grid")
         return TiedField.pairwise(
             edges or [],
             nodes.numbers(covariates, impute=self.impute),

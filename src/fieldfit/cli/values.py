@@ -73,10 +73,13 @@ def as_theta(text: str) -> FloatArray:
     return np.array(as_numbers(text, "--theta"))
 
 
-def as_edges(text: str | None, names: Sequence[str]) -> tuple[list[tuple[int, int]] | None, list[str] | None]:
+def as_edges(
+    text: str | None, names: Sequence[str], kind: str = "variables", advice: str = "Choose them with --columns"
+) -> tuple[list[tuple[int, int]] | None, list[str] | None]:
     """Edges and, for grids, their directions: ``grid:8x8``, ``grid:8x8:8`` (8 neighbours), or a file of pairs.
 
-    The file has two variables a line, by name or by number from 0.
+    The file has two variables a line, by name or by number from 0. ``kind`` and ``advice`` are for the message about a
+    grid of another size.
     """
     if text is None or text == "complete":
         return None, None
@@ -87,8 +90,8 @@ def as_edges(text: str | None, names: Sequence[str]) -> tuple[list[tuple[int, in
         rows, columns = int(match[1]), int(match[2])
         if rows * columns != len(names):
             raise ModelError(
-                f"--edges {text} is a grid of {rows * columns} sites, and the data have {len(names)} variables. Choose "
-                f"them with --columns, or give another grid."
+                f"--edges {text} is a grid of {rows * columns} sites, and the data have {len(names)} {kind}. {advice}, "
+                f"or give another grid."
             )
         edges, directions = grid_edges(rows, columns, int(match[3] or 4))
         return [(j, k) for j, k in edges.tolist()], list(directions)

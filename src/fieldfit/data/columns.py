@@ -18,6 +18,7 @@ import numpy as np
 
 from fieldfit.data.textfile import read_text
 from fieldfit.types import DataError, Int32Array, IntArray
+from fieldfit.words import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,8 @@ class ColumnText:
     >>> text = parse_columns("the DT\ndog NN\n\nruns VB\n")
     >>> text.n_sentences, text.n_tokens, text.n_columns
     (2, 3, 2)
+    >>> text
+    <ColumnText: 2 sentences, 3 tokens, 2 columns>
     """
 
     offsets: IntArray
@@ -50,6 +53,10 @@ class ColumnText:
     values: tuple[tuple[str, ...], ...]
     lines: IntArray
     sources: tuple[tuple[str, int], ...] = (("text", 0),)
+
+    def __repr__(self) -> str:
+        sizes = (counted(self.n_sentences, "sentences"), counted(self.n_tokens, "tokens"))
+        return f"<ColumnText: {', '.join(sizes)}, {counted(self.n_columns, 'columns')}>"
 
     @property
     def n_columns(self) -> int:

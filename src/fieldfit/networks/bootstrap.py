@@ -42,12 +42,17 @@ class Bootstrap:
     >>> drawn = networks.bootstrap(x, resamples=20)
     >>> drawn.couplings.shape
     (20, 2, 2)
+    >>> drawn
+    <Bootstrap: 20 resamples of a network of 2 variables>
     """
 
     network: Network
     couplings: FloatArray
     debiased: FloatArray
     standard_errors: FloatArray
+
+    def __repr__(self) -> str:
+        return f"<Bootstrap: {len(self.couplings):,} resamples of a network of {self.network.m} variables>"
 
     def edges(self, level: float = 0.95) -> pandas.DataFrame:
         """Return what the bootstrap says on each pair.

@@ -51,12 +51,18 @@ class Comparison:
     >>> comparison = networks.compare_groups(both, by="school", permutations=19)
     >>> comparison.groups, comparison.structure_p
     (('north', 'south'), 0.05)
+    >>> comparison
+    <Comparison: north and south, 2 variables, 19 permutations>
     """
 
     groups: tuple[str, str]
     networks: tuple[Network, Network]
     differences: FloatArray
     strengths: FloatArray
+
+    def __repr__(self) -> str:
+        first, second = self.groups
+        return f"<Comparison: {first} and {second}, {self.networks[0].m} variables, {len(self.strengths):,} permutations>"
 
     @property
     def difference(self) -> FloatArray:

@@ -68,6 +68,10 @@ class JointPath:
     ebic: FloatArray
     dropped_rows: IntArray
 
+    def __repr__(self) -> str:
+        first, last = self.lambdas[[0, -1]]
+        return f"<JointPath: {len(self.lambdas)} λ from {first:.3g} to {last:.3g}, {len(self.dropped_rows)} dropped rows>"
+
 
 def joint_network(
     data: object, *, gamma: float = 0.25, largest_table: int = 1 << 16, progress: Progress | None = None

@@ -58,6 +58,8 @@ class Moments:
     >>> moments = networks.compare_moments(x, networks.nodewise_network(x), draws=2000)
     >>> moments.means.shape, moments.drift < 0.1
     ((2, 3), True)
+    >>> moments
+    <Moments: 300 rows, 2,000 draws; the network stays near the data>
     """
 
     means: FloatArray
@@ -67,6 +69,10 @@ class Moments:
     draws: int
     rows: int
     elsewhere: FloatArray
+
+    def __repr__(self) -> str:
+        away = "runs away from the data" if self.runs_away else "stays near the data"
+        return f"<Moments: {self.rows:,} rows, {self.draws:,} draws; the network {away}>"
 
     @property
     def drift(self) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldfit.types import FloatArray
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     import networkx
@@ -42,6 +43,8 @@ class Network:
     >>> from fieldfit import networks
     >>> w = np.array([[0, 1.5, 0], [1.5, 0, -0.5], [0, -0.5, 0]])
     >>> network = networks.Network(("sad", "tired", "calm"), w, np.zeros(3), 100, "by hand")
+    >>> network
+    <Network: 3 variables, 2 edges, 100 samples, by hand>
     >>> network.edges()
         from     to  weight
     0    sad  tired     1.5
@@ -55,6 +58,10 @@ class Network:
     method: str
     regressions: FloatArray | None = None
     lambdas: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    def __repr__(self) -> str:
+        edges = counted(len(self.pairs), "edges")
+        return f"<Network: {self.m} variables, {edges}, {self.n:,.0f} samples, {self.method}>"
 
     @property
     def m(self) -> int:
