@@ -24,12 +24,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def holds_model(value, depth=3):
+    """Whether a parameter is a model or has one inside: in a container or an attribute, up to this depth."""
+    if isinstance(value, Model):
+        return True
+    if depth == 0 or isinstance(value, type):
+        return False
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return any(holds_model(part, depth - 1) for part in (*inside, *getattr(value, "__dict__", {}).values()))
+
+
 def pytest_collection_modifyitems(items):
     """Marks hold names, not models: pytest keeps marks until the interpreter ends, and compiled sums with them."""
     for item in items:
         for name, value in (item.callspec.params if hasattr(item, "callspec") else {}).items():
-            if isinstance(value, Model):
-                raise pytest.UsageError(f"{item.nodeid}: the parameter {name!r} is a model; give its name instead.")
+            if holds_model(value):
+                raise pytest.UsageError(f"{item.nodeid}: the parameter {name!r} has a model; give its name instead.")
 
 
 @pytest.fixture(autouse=True)

@@ -97,15 +97,11 @@ EXAMPLES = {
     ],
     "boltzmann_chain": [JointChainExample()],
 }
-MODELS = [
-    pytest.param(example, id=f"{kind}-{k}")
-    for kind, examples in EXAMPLES.items()
-    for k, example in enumerate(examples)
-]
+# Parameters are names: pytest keeps them until the interpreter ends, and models keep compiled sums.
+NAMED = {f"{kind}-{k}": example for kind, examples in EXAMPLES.items() for k, example in enumerate(examples)}
 CASES = [
-    pytest.param(example, policy, missing, id=f"{kind}-{k}-{policy}-{missing}")
-    for kind, examples in EXAMPLES.items()
-    for k, example in enumerate(examples)
+    (name, policy, missing)
+    for name, example in NAMED.items()
     for policy in example.policies
     for missing in example.missing
 ]
@@ -115,34 +111,34 @@ def test_every_model_has_an_example():
     assert set(find_models()) == set(EXAMPLES)
 
 
-@pytest.mark.parametrize(("example", "policy", "missing"), CASES)
-def test_values_and_derivatives(example, policy, missing):
-    contract.check_values_and_derivatives(example, policy, missing)
+@pytest.mark.parametrize(("name", "policy", "missing"), CASES)
+def test_values_and_derivatives(name, policy, missing):
+    contract.check_values_and_derivatives(NAMED[name], policy, missing)
 
 
-@pytest.mark.parametrize("example", MODELS)
-def test_shards_add_up(example):
-    contract.check_shards(example)
+@pytest.mark.parametrize("name", NAMED)
+def test_shards_add_up(name):
+    contract.check_shards(NAMED[name])
 
 
-@pytest.mark.parametrize("example", MODELS)
-def test_threads_do_not_change_a_bit(example):
-    contract.check_threads(example)
+@pytest.mark.parametrize("name", NAMED)
+def test_threads_do_not_change_a_bit(name):
+    contract.check_threads(NAMED[name])
 
 
-@pytest.mark.parametrize("example", MODELS)
-def test_conditionals_sum_to_one(example):
-    contract.check_conditionals(example)
+@pytest.mark.parametrize("name", NAMED)
+def test_conditionals_sum_to_one(name):
+    contract.check_conditionals(NAMED[name])
 
 
-@pytest.mark.parametrize("example", MODELS)
-def test_save_and_load_give_the_same_bits(example, tmp_path):
-    contract.check_files(example, tmp_path / "fit.ff")
+@pytest.mark.parametrize("name", NAMED)
+def test_save_and_load_give_the_same_bits(name, tmp_path):
+    contract.check_files(NAMED[name], tmp_path / "fit.ff")
 
 
-@pytest.mark.parametrize("example", MODELS)
-def test_relabelling_changes_nothing(example):
-    contract.check_relabelling(example)
+@pytest.mark.parametrize("name", NAMED)
+def test_relabelling_changes_nothing(name):
+    contract.check_relabelling(NAMED[name])
 
 
 def test_relabelled_estimates_are_the_same_numbers_in_another_order():
