@@ -98,7 +98,7 @@ def add_frontier(
     rest = [point for point in named(shown, best) if point.name != fitted]
     chart.names([(short(point.name), point.cost, point.variance) for point in [*first, *rest]])
     if mixtures:
-        chart.add(f'<g id="{_ID}-point" visibility="hidden"><circle class="you" r="8"/></g>')
+        chart.add(f'<g id="{_ID}-point" class="only-screen" visibility="hidden"><circle class="you" r="8"/></g>')
     told = (
         f"Cost against variance of {len(shown)} policies. Recommended: {best}. The table below has the same numbers."
     )
