@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -68,11 +69,21 @@ def sentences(path: Path) -> Iterator[None]:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection that commits durably and waits for others."""
+    """A connection that commits durably and waits for others; on a read-only file system one that only reads."""
+    if _unchanging(path):
+        return sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None)
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
+
+
+def _unchanging(path: Path) -> bool:
+    """Whether the store is on a read-only file system, with nothing in its journal, for which SQLite would need a file."""
+    if not hasattr(os, "statvfs") or not path.exists() or not os.statvfs(path).f_flag & os.ST_RDONLY:
+        return False
+    journal = path.with_name(f"{path.name}-wal")
+    return not journal.exists() or journal.stat().st_size == 0
 
 
 def create(file: Path, sweep: Sweep, definition: dict[str, object]) -> None:
