@@ -6,7 +6,9 @@ import sys
 import numpy as np
 import pytest
 
+from fieldfit.cli.values import as_numbers
 from fieldfit.cli.wording import in_options
+from fieldfit.types import FieldfitError
 
 
 def test_unknown_commands_and_options(refused):
@@ -16,6 +18,12 @@ def test_unknown_commands_and_options(refused):
     assert "--method" in refused("fit", "boltzmann", "x.csv", "--method", "magic")
     assert "DATA" in refused("fit", "boltzmann")
     assert "See: fieldfit show --help" in refused("show")
+
+
+@pytest.mark.parametrize("times", ["9999999999", "9" * 40])
+def test_numbers_repeated_beyond_memory(times):
+    with pytest.raises(FieldfitError, match="--theta has more than 10,000,000 numbers"):
+        as_numbers(f"0.5,8x{times}", "--theta")
 
 
 def test_the_nearest_name_is_suggested(refused, tmp_path):

@@ -64,6 +64,12 @@ def test_quotation_marks_that_do_not_end(tmp_path, text):
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
+def test_rows_of_different_lengths_in_different_blocks(tmp_path):
+    (tmp_path / "x.csv").write_text("1\n0\n1,,0")
+    with pytest.raises(DataError, match="has rows of 1 and rows of 3 values"):
+        make_shards(TextTable(tmp_path / "x.csv"), tmp_path / "shards", rows=2)
+
+
 def test_damaged_gzip(tmp_path):
     packed = gzip.compress(b"a,b\n" + b"0,1\n1,0\n" * 500)
     for number, content in enumerate((packed[:-9], packed[:30] + b"\xff" * 8 + packed[38:])):

@@ -12,6 +12,8 @@ from fieldfit.types import DataError, FieldfitError, ModelError, Plain
 if TYPE_CHECKING:
     from fieldfit.types import FloatArray
 
+#: Numbers of one option, repeated ones included.
+_MOST_NUMBERS = 10_000_000
 _GRID = re.compile(r"grid:(\d+)[x×](\d+)(?::([48]))?")
 
 
@@ -39,11 +41,14 @@ def as_numbers(text: str, option: str) -> list[float]:
     for part in re.split(r"[,\s]+", text.strip()):
         value, _, times = part.partition("x")
         try:
-            numbers += [float(value)] * (int(times) if times else 1)
+            number, count = float(value), int(times) if times else 1
         except ValueError:
             raise FieldfitError(
                 f"{option} has {part[:40]!r}, which is not a number; separate numbers by commas, such as -1x5,1,0.5."
             ) from None
+        if len(numbers) + count > _MOST_NUMBERS:
+            raise FieldfitError(f"{option} has more than {_MOST_NUMBERS:,} numbers with {part[:40]!r}.")
+        numbers += [number] * count
     return numbers
 
 

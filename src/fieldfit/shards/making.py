@@ -115,6 +115,10 @@ def _all_states(source: TextTable, rows: int) -> list[States]:
     found: list[dict[Any, None]] = []
     for table in source.blocks(rows, None):
         found = found or [{} for _ in table.states]
+        if len(table.states) != len(found):
+            raise DataError(
+                f"{source.path} has rows of {len(found)} and rows of {len(table.states)} values. All must be equally long."
+            )
         for seen, labels in zip(found, table.states, strict=True):
             seen.update(dict.fromkeys(labels))
     if not found:
