@@ -433,7 +433,7 @@ class FieldProblem(Problem):
 def _lattice_evaluations(program: Program) -> float:
     """About how many evaluations of value and gradient of a program take as long as its covariance over a lattice."""
     cards = program.template.cardinalities
-    return math.prod(cards) * len(cards) / (program.cost + program.template.products + _RUN)
+    return math.prod(float(card) for card in cards) * len(cards) / (program.cost + program.template.products + _RUN)
 
 
 def _cat(parts: list[Array], kind: type[Any] = np.int64) -> Array:
