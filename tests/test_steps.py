@@ -3,6 +3,7 @@
 import io
 import sys
 import time
+from contextvars import ContextVar
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ def clock(monkeypatch):
     """A clock that only moves when told to."""
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    # The traceback of another test may still hold steps that were left by an exception.
+    monkeypatch.setattr(steps, "_inside", ContextVar("inside counted steps", default=False))
     yield now
     ff.show_progress(None)
 
