@@ -121,7 +121,7 @@ class Comparison:
         -------
         DataFrame
             Columns ``from``, ``to``, the weight in each group, ``difference``, ``p``, and ``q`` after Benjamini and
-            Hochberg over all pairs: those without an edge were looked at too, and have p = 1.
+            Hochberg over all pairs: pairs without an edge count too, with p = 1.
 
         Examples
         --------
