@@ -27,7 +27,7 @@ from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
 from fieldfit.refinement.planned import FirstStage, PlanSetting, StageSkippedError, StageWork
 from fieldfit.refinement.pseudo_inverse import pseudo_inverse
-from fieldfit.refinement.second_stage import F, SecondStage, TheorySetting, field_samples
+from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_samples
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.refinement.staged import Staged
 from fieldfit.types import BoolArray, FloatArray, Int32Array, PolicyError
@@ -74,7 +74,7 @@ class OneStep(SecondStage):
         """The same: its moments are those of the full likelihood."""
         return first, FULL
 
-    def fit(self, first: F) -> F:
+    def fit(self, first: FirstFit) -> RefinedEstimate:
         """The step. `field_samples` refuses chains, missing values and L1 penalties with a sentence."""
         began = time.perf_counter()
         model, dataset = field_samples(first, f"'{self.text(first.bound.policy)}'")
@@ -86,7 +86,7 @@ class OneStep(SecondStage):
         theta = first.theta.copy()
         theta[keep] += move
         account = StepAccount(float(np.abs(move).max(initial=0.0)), time.perf_counter() - began)
-        return first.refined(self, StepFit(theta, account, model, problem, first.free, precision, weight))
+        return RefinedEstimate(StepFit(theta, account, model, problem, first.free, precision, weight))
 
     def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """That of maximum likelihood."""

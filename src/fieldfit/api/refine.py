@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fieldfit.api.prepare import Prepared, check_samples, prepare, starting_point
+from fieldfit.api.prepare import check_samples, prepare, starting_point
 from fieldfit.api.refinement import Refinement
 from fieldfit.api.sharded import prepare_shards, read_placed, shown
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence
-from fieldfit.data.dataset import Dataset
-from fieldfit.models.base import Model, Problem
+from fieldfit.models.base import Model
 from fieldfit.objective import Penalty
 from fieldfit.policies import Policy
-from fieldfit.policies.policy import BoundPolicy
-from fieldfit.policies.selection import Selection
-from fieldfit.refinement.second_stage import NO_WORK, SecondStage, StageFit, Work
+from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage
 from fieldfit.refinement.staged import Staged, as_second
 from fieldfit.shards.pieces import as_pieces
-from fieldfit.types import BoolArray, DataError, FloatArray, ModelError, PolicyError
+from fieldfit.types import DataError, ModelError, PolicyError
 
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit
@@ -70,7 +67,8 @@ def refine(fit: Fit, second: SecondStage | Policy | str = "optimal") -> Fit:
             f"The first stage has its optimum at infinity for {', '.join(fit.separated[:5])}; a second stage needs a "
             f"finite estimate. Give sigma2, or fix or drop these parameters."
         )
-    return stage.fit(FirstStageFit(fit)).fit
+    made = stage.fit(_first(fit))
+    return _maximised(fit, made) if isinstance(made, Policy) else _refined(fit, stage, made)
 
 
 def fit_stages(model: Model, data: object, staged: Staged, options: Mapping[str, Any]) -> Fit:
@@ -123,104 +121,47 @@ def _compiled(model: Model, data: object, staged: Staged, options: Mapping[str, 
     return assemble(prepared, start, Convergence(True, False, "not fitted yet", 0.0, 0.0, 0, 0, 0, seconds))
 
 
-@dataclass(frozen=True)
-class FirstStageFit:
+def _first(fit: Fit) -> FirstFit:
     """A fit as second stages see it."""
+    made = fit.needed
+    return FirstFit(
+        made.model, made.dataset, made.seen, made.bound, made.selection, made.problem, fit.theta, fit.free, fit.penalty,
+        fit.random_state,
+    )  # fmt: skip
 
-    fit: Fit
 
-    @property
-    def _prepared(self) -> Prepared:
-        return self.fit.needed
+def _refined(fit: Fit, second: SecondStage, made: RefinedEstimate) -> Fit:
+    """The fit with the estimate of its second stage; objective and gradient are the first stage's there."""
+    stage = made.stage
+    value, gradient = fit.needed.objective.value_grad(stage.theta[fit.free])
+    convergence = replace(
+        fit.convergence,
+        message=made.message or fit.message,
+        objective=-value,
+        gradient_norm=float(np.abs(gradient).max(initial=0.0)),
+        iterations=fit.iterations + made.iterations,
+        evaluations=fit.evaluations + made.evaluations,
+        hessian_products=fit.hessian_products + made.hessian_products,
+        seconds=fit.seconds + stage.account.seconds,
+    )
+    first_theta = fit.theta if made.first_theta is None else made.first_theta
+    refinement = Refinement(second, first_theta, stage.account, stage)
+    return replace(fit, theta=stage.theta, convergence=convergence, refinement=refinement)
 
-    @property
-    def model(self) -> Model:
-        """The model, complete."""
-        return self._prepared.model
 
-    @property
-    def dataset(self) -> Dataset:
-        """The samples."""
-        return self._prepared.dataset
+def _maximised(fit: Fit, policy: Policy) -> Fit:
+    """A fit of another policy, from the first estimate until the optimisation error is small."""
+    from fieldfit.api.fitting import assemble, separated_at
 
-    @property
-    def bound(self) -> BoundPolicy:
-        """The policy bound to them."""
-        return self._prepared.bound
-
-    @property
-    def selection(self) -> Selection:
-        """The drawn Z."""
-        return self._prepared.selection
-
-    @property
-    def problem(self) -> Problem:
-        """Model, samples and Z compiled."""
-        return self._prepared.problem
-
-    @property
-    def theta(self) -> FloatArray:
-        """The estimate (r,)."""
-        return self.fit.theta
-
-    @property
-    def free(self) -> BoolArray:
-        """Which parameters (r,) are not fixed."""
-        return self.fit.free
-
-    @property
-    def penalty(self) -> Penalty:
-        """The penalties."""
-        return self.fit.penalty
-
-    @property
-    def random_state(self) -> int:
-        """The seed."""
-        return self.fit.random_state
-
-    def bind(self, policy: Policy) -> BoundPolicy:
-        """Another policy bound to the samples."""
-        return policy.bind(self.model.structure(self._prepared.seen))
-
-    def refined(
-        self,
-        second: SecondStage,
-        stage: StageFit,
-        work: Work = NO_WORK,
-        message: str = "",
-        first_theta: FloatArray | None = None,
-    ) -> FirstStageFit:
-        """The fit with the estimate of its second stage; objective and gradient are the first stage's there."""
-        fit = self.fit
-        value, gradient = self._prepared.objective.value_grad(stage.theta[fit.free])
-        convergence = replace(
-            fit.convergence,
-            message=message or fit.message,
-            objective=-value,
-            gradient_norm=float(np.abs(gradient).max(initial=0.0)),
-            iterations=fit.iterations + work.iterations,
-            evaluations=fit.evaluations + work.evaluations,
-            hessian_products=fit.hessian_products + work.hessian_products,
-            seconds=fit.seconds + stage.account.seconds,
-        )
-        refinement = Refinement(second, fit.theta if first_theta is None else first_theta, stage.account, stage)
-        return FirstStageFit(replace(fit, theta=stage.theta, convergence=convergence, refinement=refinement))
-
-    def maximised(self, policy: Policy) -> FirstStageFit:
-        """A fit of another policy, from the first estimate until the optimisation error is small."""
-        from fieldfit.api.fitting import assemble, separated_at
-
-        began, fit, prepared = time.perf_counter(), self.fit, self._prepared
-        bound = self.bind(policy)
-        prepared.model.check_estimable(prepared.seen, bound, fit.free & ~fit.penalty.penalised)
-        again = prepared.with_policy(bound, fit.theta)
-        solution = solve(again, Settings("auto", 1e-6 * again.scale, 1000, statistical=True))
-        theta = again.objective.full(solution.x).copy()
-        convergence = Convergence.of(solution, None, fit.seconds + time.perf_counter() - began)
-        made = assemble(again, theta, convergence, separated=separated_at(again, solution, None))
-        return FirstStageFit(
-            replace(made, started_from=fit.policy, dropped_rows=fit.dropped_rows, encoder=fit.encoder)
-        )
+    began, prepared = time.perf_counter(), fit.needed
+    bound = policy.bind(prepared.model.structure(prepared.seen))
+    prepared.model.check_estimable(prepared.seen, bound, fit.free & ~fit.penalty.penalised)
+    again = prepared.with_policy(bound, fit.theta)
+    solution = solve(again, Settings("auto", 1e-6 * again.scale, 1000, statistical=True))
+    theta = again.objective.full(solution.x).copy()
+    convergence = Convergence.of(solution, None, fit.seconds + time.perf_counter() - began)
+    made = assemble(again, theta, convergence, separated=separated_at(again, solution, None))
+    return replace(made, started_from=fit.policy, dropped_rows=fit.dropped_rows, encoder=fit.encoder)
 
 
 def refined_again(fit: Fit) -> Fit:

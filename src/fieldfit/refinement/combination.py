@@ -16,12 +16,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fieldfit.models.field import FieldModel
-from fieldfit.refinement.conditions import NodeConditions, Sums
+from fieldfit.refinement.conditions import Conditions, NodeConditions, Sums
 from fieldfit.refinement.model_moments import ModelMoments
 from fieldfit.refinement.points import is_exact
 from fieldfit.refinement.pseudo_inverse import bread_inverse
@@ -34,51 +33,20 @@ from fieldfit.refinement.stacking import Stack
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray, PolicyError
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
 #: Conditions up to which their covariance is a matrix.
 _MOST_CONDITIONS = 3_000
 
 
-class SeparateConditions:
+class SeparateConditions(Conditions):
     """The conditions of variables whose parameters differ: those of variable j are taken at θ + shift_j.
 
     At the combined estimate θ̂ every variable is then at its own θ̃_j.
     """
 
     def __init__(self, together: NodeConditions, shifts: FloatArray) -> None:
-        self.together, self.shifts = together, shifts
-
-    @property
-    def model(self) -> FieldModel:
-        """The model whose parameters they determine."""
-        return self.together.model
-
-    @property
-    def size(self) -> int:
-        """The number p of conditions."""
-        return self.together.size
-
-    @property
-    def n_parameters(self) -> int:
-        """The length r of θ."""
-        return self.together.n_parameters
-
-    @property
-    def component(self) -> IntArray:
-        """The component (p,) of each condition."""
-        return self.together.component
-
-    @property
-    def distance(self) -> IntArray:
-        """The graph distance (p,) of each condition."""
-        return self.together.distance
-
-    @property
-    def score_coefficients(self) -> csr_array:
-        """Coefficients (n_parameters, p) with which the conditions add up to the scores of the variables."""
-        return self.together.score_coefficients
+        self.together, self.shifts, self.model = together, shifts, together.model
+        self.component, self.distance = together.component, together.distance
+        self.score_coefficients = together.score_coefficients
 
     def rows_per_block(self) -> int:
         """Samples in a block."""
@@ -93,9 +61,7 @@ class SeparateConditions:
     ) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p))."""
         del single
-        rows = self.rows_per_block()
-        for start in range(0, len(codes), rows):
-            samples = slice(start, min(start + rows, len(codes)))
+        for samples in self.row_blocks(len(codes)):
             parts = [
                 node.values(node.evaluate(codes[samples], theta + shift))
                 for node, shift in zip(self._nodes, self.shifts, strict=True)

@@ -18,7 +18,7 @@ from fieldfit.models.field_problem import FieldProblem
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import Component
-from fieldfit.refinement.conditions import Conditions, Sums
+from fieldfit.refinement.conditions import Conditions, Sums, scaled
 from fieldfit.types import FloatArray, Int32Array, IntArray
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _BLOCK = 2_000_000
 
 
-class ScoreConditions:
+class ScoreConditions(Conditions):
     """The scores of ``components``. Attributes as in `NodeConditions`; all conditions have the distance 1."""
 
     def __init__(self, model: FieldModel, components: Sequence[Component]) -> None:
@@ -48,20 +48,10 @@ class ScoreConditions:
             near_features = np.flatnonzero(near[factor_of])
             component += [place] * len(near_features)
             feature += near_features.tolist()
-        self.component: IntArray = np.array(component, dtype=np.int64)
+        self.component = np.array(component, dtype=np.int64)
         self._feature = np.array(feature, dtype=np.int64)
-        self.distance: IntArray = np.ones(len(component), dtype=np.int64)
-        self.score_coefficients: csr_array = ties[:, self._feature].tocsr()
-
-    @property
-    def size(self) -> int:
-        """The number p of conditions."""
-        return len(self.component)
-
-    @property
-    def n_parameters(self) -> int:
-        """The length r of θ."""
-        return self.model.n_parameters
+        self.distance = np.ones(len(component), dtype=np.int64)
+        self.score_coefficients = ties[:, self._feature].tocsr()
 
     def rows_per_block(self) -> int:
         """Samples in a block."""
@@ -75,9 +65,8 @@ class ScoreConditions:
     ) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p))."""
         del single
-        problem, untied, rows = self._problem(codes, self._parts), self._ties.T @ theta, self.rows_per_block()
-        for start in range(0, len(codes), rows):
-            samples = slice(start, min(start + rows, len(codes)))
+        problem, untied = self._problem(codes, self._parts), self._ties.T @ theta
+        for samples in self.row_blocks(len(codes)):
             scores = problem.family_scores(untied, samples.start, samples.stop)
             yield samples, scores[:, self.component, self._feature]
 
@@ -111,13 +100,10 @@ class ScoreConditions:
         whole = self._problem(codes, self._parts) if len(self.components) == 1 else None
         for place, part in enumerate(self._parts):
             conditions = slice(int(ends[place]), int(ends[place + 1]))
-            scale = weight
-            if mask is not None:
-                scale = mask[:, place].astype(np.float64) if weight is None else weight * mask[:, place]
-            yield conditions, whole or self._problem(codes, [part]), scale
+            yield conditions, whole or self._problem(codes, [part]), scaled(weight, mask, place)
 
 
-class StackedConditions:
+class StackedConditions(Conditions):
     """Conditions of several kinds together; the components of later ones come after those of earlier ones."""
 
     def __init__(self, parts: Sequence[Conditions], n_components: Sequence[int]) -> None:
@@ -127,22 +113,11 @@ class StackedConditions:
         self.model = parts[0].model
         self._first = np.concatenate(([0], np.cumsum(n_components))).astype(np.int64)
         shifted = [part.component + start for part, start in zip(parts, self._first[:-1], strict=True)]
-        self.component: IntArray = np.concatenate(shifted)
-        self.distance: IntArray = np.concatenate([part.distance for part in parts])
+        self.component = np.concatenate(shifted)
+        self.distance = np.concatenate([part.distance for part in parts])
         # Only the first part's scores are those of the first stage.
         coefficients = [parts[0].score_coefficients] + [part.score_coefficients * 0.0 for part in parts[1:]]
-        self.score_coefficients: csr_array = hstack(coefficients, format="csr")
-        self._ends = np.concatenate(([0], np.cumsum([part.size for part in parts])))
-
-    @property
-    def size(self) -> int:
-        """The number p of conditions."""
-        return int(self._ends[-1])
-
-    @property
-    def n_parameters(self) -> int:
-        """The length r of θ."""
-        return self.model.n_parameters
+        self.score_coefficients = hstack(coefficients, format="csr")
 
     def rows_per_block(self) -> int:
         """Samples in a block."""
@@ -152,9 +127,7 @@ class StackedConditions:
         self, codes: Int32Array, theta: FloatArray, *, single: bool = False
     ) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p))."""
-        rows = self.rows_per_block()
-        for start in range(0, len(codes), rows):
-            samples = slice(start, min(start + rows, len(codes)))
+        for samples in self.row_blocks(len(codes)):
             part_blocks = [
                 np.concatenate([block for _, block in part.value_blocks(codes[samples], theta, single=single)])
                 for part in self.parts

@@ -14,12 +14,13 @@ so a block of sums Σ_i C_j h hᵀ for each variable gives all derivatives.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -54,48 +55,65 @@ def balls(structure: FieldStructure, node: int, distance: int) -> dict[int, int]
     return distance_of
 
 
-class Conditions(Protocol):
-    """What weights and solvers need of moment conditions."""
+class Conditions(ABC):
+    """What weights and solvers need of moment conditions.
 
-    @property
-    def model(self) -> FieldModel:
-        """The model whose parameters they determine."""
+    Attributes
+    ----------
+    model : the model whose parameters they determine
+    component : (p,) the component of each condition
+    distance : (p,) the graph distance from which the condition is there
+    score_coefficients : (n_parameters, p) the coefficients with which the conditions add up to the components' scores
+    """
+
+    model: FieldModel
+    component: IntArray
+    distance: IntArray
+    score_coefficients: csr_array
 
     @property
     def size(self) -> int:
         """The number p of conditions."""
+        return len(self.component)
 
     @property
     def n_parameters(self) -> int:
         """The length r of θ."""
+        return self.model.n_parameters
 
-    @property
-    def component(self) -> IntArray:
-        """The component (p,) of each condition."""
-
-    @property
-    def distance(self) -> IntArray:
-        """The graph distance (p,) from which the condition is there."""
-
-    @property
-    def score_coefficients(self) -> csr_array:
-        """Coefficients (n_parameters, p) with which the conditions add up to the scores of the components."""
-
+    @abstractmethod
     def rows_per_block(self) -> int:
         """Samples in a block."""
 
+    @abstractmethod
     def value_blocks(
         self, codes: Int32Array, theta: FloatArray, *, single: bool = False
     ) -> Iterator[tuple[slice, FloatArray]]:
         """Stream g as (samples, block (k, p)); ``single``: in single precision where that is faster."""
 
+    @abstractmethod
     def summed(self, codes: Int32Array, weight: FloatArray | None = None, mask: FloatArray | None = None) -> Sums:
         """θ ↦ Σ_i w_i Z_ic g_i (p,). ``mask`` (n, components) holds Z, None is all ones."""
 
+    @abstractmethod
     def derivative(
-        self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None, mask: FloatArray | None
+        self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None = None, mask: FloatArray | None = None
     ) -> FloatArray:
         """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters)."""
+
+    def row_blocks(self, n: int) -> Iterator[slice]:
+        """The samples 0..n in blocks."""
+        rows = self.rows_per_block()
+        for start in range(0, n, rows):
+            yield slice(start, min(start + rows, n))
+
+
+def scaled(weight: FloatArray | None, mask: FloatArray | None, place: int | slice) -> FloatArray | None:
+    """w_i Z_ic of a component (n,), or of several (n, components); None where all are 1."""
+    if mask is None:
+        return weight
+    chosen = np.asarray(mask[:, place], dtype=np.float64)
+    return chosen if weight is None else (chosen.T * weight).T
 
 
 @dataclass(frozen=True)
@@ -118,7 +136,7 @@ class Evaluated:
         return None if self.high is None or self.gap is None else self.high * (1.0 - self.high) * self.gap**2
 
 
-class NodeConditions:
+class NodeConditions(Conditions):
     """The conditions of the components ``nodes`` (variables, each given all others) up to a graph distance.
 
     Attributes
@@ -171,17 +189,7 @@ class NodeConditions:
             (np.ones(len(known)), (np.array(source, dtype=np.int64)[known], known)),
             shape=(len(expansion.functions), len(source)),
         ).tocsr()
-        self.score_coefficients: csr_array = (expansion.coefficients @ pick).tocsr()
-
-    @property
-    def size(self) -> int:
-        """The number p of conditions."""
-        return len(self.component)
-
-    @property
-    def n_parameters(self) -> int:
-        """The length r of θ."""
-        return self.model.n_parameters
+        self.score_coefficients = (expansion.coefficients @ pick).tocsr()
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
@@ -371,9 +379,8 @@ class NodeConditions:
     @cached_property
     def _pairs_of_instruments(self) -> tuple[IntArray, IntArray] | None:
         """All pairs of instruments where they are fewer than the entries of all blocks: on dense graphs; else None."""
-        pairs = np.triu_indices(len(self.products))
-        entries = sum((s.stop - s.start) ** 2 for s in self.slices)
-        return pairs if len(pairs[0]) * _PAIRS_WORTH <= entries else None
+        count, entries = len(self.products), sum((s.stop - s.start) ** 2 for s in self.slices)
+        return np.triu_indices(count) if count * (count + 1) // 2 * _PAIRS_WORTH <= entries else None
 
     def _add_by_pairs(
         self,
@@ -405,25 +412,22 @@ class NodeConditions:
     ) -> FloatArray:
         """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters), exact for any samples."""
         total = np.zeros((self.size, self.n_parameters))
-        blocks = [np.zeros((s.stop - s.start, s.stop - s.start)) for s in self.slices]
-        pairs = self._pairs_of_instruments
-        for samples, evaluated in self.blocks(codes, theta, self._rows_evaluated if pairs is None else _PAIR_ROWS):
-            if pairs is not None and evaluated.variances is not None:
-                self._add_by_pairs(blocks, pairs, evaluated, _scale(samples, weight, mask, slice(None)))
-                continue
-            for place in range(len(self.nodes)):
-                blocks[place] += self.node_block(evaluated, place, _scale(samples, weight, mask, place))
+        blocks = self.node_sums(codes, theta, weight, mask)
         for block, conditions in zip(blocks, self.slices, strict=True):
             total[conditions] = -(self.score_coefficients[:, conditions] @ block).T
         return total
 
-
-def _scale(
-    samples: slice, weight: FloatArray | None, mask: FloatArray | None, place: int | slice
-) -> FloatArray | None:
-    """w_i Z_ic of these samples and components, None where all are 1."""
-    scale = None if weight is None else weight[samples]
-    if mask is None:
-        return scale
-    chosen: FloatArray = mask[samples][:, place]
-    return chosen if scale is None else (chosen.T * scale).T
+    def node_sums(
+        self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None, mask: FloatArray | None
+    ) -> list[FloatArray]:
+        """Σ_i w_i Z_ic C_j h hᵀ of each component."""
+        blocks = [np.zeros((s.stop - s.start, s.stop - s.start)) for s in self.slices]
+        pairs = self._pairs_of_instruments
+        for samples, evaluated in self.blocks(codes, theta, self._rows_evaluated if pairs is None else _PAIR_ROWS):
+            row_weight, selected = (None if a is None else a[samples] for a in (weight, mask))
+            if pairs is not None and evaluated.variances is not None:
+                self._add_by_pairs(blocks, pairs, evaluated, scaled(row_weight, selected, slice(None)))
+                continue
+            for place in range(len(self.nodes)):
+                blocks[place] += self.node_block(evaluated, place, scaled(row_weight, selected, place))
+        return blocks

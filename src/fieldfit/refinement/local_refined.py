@@ -33,16 +33,7 @@ def sparse_derivative(samples: SampleConditions, theta: FloatArray) -> csr_array
 
     conditions = samples.conditions
     assert isinstance(conditions, NodeConditions)
-    sizes = [s.stop - s.start for s in conditions.slices]
-    blocks = [np.zeros((size, size)) for size in sizes]
-    rows = max(64, 20_000_000 // max(1, len(conditions.products) + int(conditions.offsets[-1])))
-    for block, evaluated in conditions.blocks(samples.codes, theta, rows):
-        for place in range(len(conditions.nodes)):
-            scale = None if samples.weight is None else samples.weight[block]
-            if samples.mask is not None:
-                chosen = samples.mask[block][:, place]
-                scale = chosen if scale is None else scale * chosen
-            blocks[place] += conditions.node_block(evaluated, place, scale)
+    blocks = conditions.node_sums(samples.codes, theta, samples.weight, samples.mask)
     matrix: csr_array = (
         -(block_diag(blocks, format="csr") @ conditions.score_coefficients.T.tocsr()) / samples.total
     ).tocsr()

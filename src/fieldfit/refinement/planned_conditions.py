@@ -8,7 +8,7 @@ does over its own samples is timed on the plan's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from fieldfit.models.field import FieldModel
 from fieldfit.models.work import clock
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
-from fieldfit.refinement.estimating import SampleConditions
+from fieldfit.refinement.estimating import SampleConditions, WeightedConditions
 from fieldfit.refinement.local import needs_local
 from fieldfit.refinement.model_moments import DRAWS_PER_CONDITION, FEWEST_DRAWS, MOST_DRAWS, NOISE
 from fieldfit.refinement.optimal import MOST_CONDITIONS, MOST_CONDITIONS_TRIED, model_weights
@@ -38,35 +38,26 @@ _NEWTON, _COMPARED = 5, 4_000
 _FACTORISED, _TIMED_DRAWS, _FIXED = 5e9, 1_000, 0.004
 
 
-class ConditionScores:
+@dataclass(frozen=True)
+class ConditionScores(WeightedConditions):
     """The estimating functions A g_i of moment conditions g on some samples, as the moments take them.
 
     ``bread`` is A E ∂g/∂θ under the model, or None where the samples do not follow it. Large weights that nearly cancel
     make its mean over a thousand samples noisy.
     """
 
-    def __init__(self, samples: SampleConditions, matrix: FloatArray, bread: FloatArray | None) -> None:
-        self.samples, self.matrix, self.bread = samples, matrix, bread
-        self.n_samples = len(samples.codes)
+    samples: SampleConditions
+    bread: FloatArray | None
 
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """A ∂Σ_i w_i g_i/∂θ, its symmetric part: to first order the rest leaves the size of the variance as it is."""
         weighted = replace(self.samples, weight=row_weight)
-        slope = self.bread if self.bread is not None else self.matrix @ weighted.derivative(theta)
+        slope = self.bread if self.bread is not None else self.weights @ weighted.derivative(theta)
         return np.asarray((slope + slope.T) / 2 * weighted.total)
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """The same times a vector."""
         return self.hessian_matrix(theta, row_weight) @ v
-
-    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        """v·A g_i (n,)."""
-        return np.concatenate([block @ v for _, block in self.score_blocks(theta)])
-
-    def score_blocks(self, theta: FloatArray) -> Iterator[tuple[int, FloatArray]]:
-        """Stream A g_i."""
-        for rows, block in self.samples.scores(theta, self.matrix):
-            yield rows.start, block
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -104,78 +104,42 @@ class StageFit(Protocol):
 
 
 @dataclass(frozen=True)
-class Work:
-    """Iterations, evaluations and Hessian products that a second stage adds to those of the first."""
+class FirstFit:
+    """The fit of a first stage as a second stage sees it.
 
-    iterations: int = 0
-    evaluations: int = 0
-    hessian_products: int = 0
+    ``seen`` is what models and policies are told of the samples: ``dataset`` itself, or a small one where it is in pieces.
+    ``selection`` is the drawn Z, ``problem`` model, samples and Z compiled, and ``free`` (r,) says what is not fixed.
+    """
 
-
-#: Nothing beside what the stage's account says.
-NO_WORK = Work()
-
-
-class FirstFit(Protocol):
-    """The fit of a first stage as a second stage sees it, and the two ways to go on from there."""
-
-    @property
-    def model(self) -> Model:
-        """The model, complete."""
-
-    @property
-    def dataset(self) -> Dataset:
-        """The samples."""
-
-    @property
-    def bound(self) -> BoundPolicy:
-        """The policy bound to them."""
-
-    @property
-    def selection(self) -> Selection:
-        """The drawn Z."""
-
-    @property
-    def problem(self) -> Problem:
-        """Model, samples and Z compiled."""
-
-    @property
-    def theta(self) -> FloatArray:
-        """The estimate (r,)."""
-
-    @property
-    def free(self) -> BoolArray:
-        """Which parameters (r,) are not fixed."""
-
-    @property
-    def penalty(self) -> Penalty:
-        """The penalties."""
-
-    @property
-    def random_state(self) -> int:
-        """The seed."""
+    model: Model
+    dataset: Dataset
+    seen: Dataset
+    bound: BoundPolicy
+    selection: Selection
+    problem: Problem
+    theta: FloatArray
+    free: BoolArray
+    penalty: Penalty
+    random_state: int
 
     def bind(self, policy: Policy) -> BoundPolicy:
         """Another policy bound to the samples."""
-
-    def refined(
-        self,
-        second: SecondStage,
-        stage: StageFit,
-        work: Work = NO_WORK,
-        message: str = "",
-        first_theta: FloatArray | None = None,
-    ) -> Self:
-        """The fit with another estimate.
-
-        ``message`` and ``first_theta`` (r,) say how the first stage went, where the second makes that too.
-        """
-
-    def maximised(self, policy: Policy) -> Self:
-        """The optimum of another policy's objective, from the first estimate until the optimisation error is small."""
+        return policy.bind(self.model.structure(self.seen))
 
 
-F = TypeVar("F", bound=FirstFit)
+@dataclass(frozen=True)
+class RefinedEstimate:
+    """The estimate of a second stage, and the work beside that of the first.
+
+    ``message`` and ``first_theta`` (r,) say how the first stage went, where the second makes that too.
+    """
+
+    stage: StageFit
+    iterations: int = 0
+    evaluations: int = 0
+    hessian_products: int = 0
+    message: str = ""
+    first_theta: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -259,8 +223,8 @@ class SecondStage(ABC):
         )
 
     @abstractmethod
-    def fit(self, first: F) -> F:
-        """The refined fit: ``first.refined(…)`` with a `StageFit`, or ``first.maximised(policy)``."""
+    def fit(self, first: FirstFit) -> RefinedEstimate | Policy:
+        """The refined estimate; or a policy, whose objective is maximised from the first estimate."""
 
     @abstractmethod
     def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -22,7 +22,6 @@ from fieldfit.refinement.estimating import ConditionSums, SampleConditions, Weig
 from fieldfit.refinement.stacking import Stack
 from fieldfit.shards.problem import ShardedProblem
 from fieldfit.shards.shard import Question, Shard, held_weight
-from fieldfit.shards.tree import Answer
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, Int32Array, IntArray
 from fieldfit.variance.meat import ScoreVariance
@@ -68,35 +67,36 @@ class ShardedConditions(ConditionSums):
 
     def sums(self, theta: FloatArray) -> FloatArray:
         """Sum of the shards' sums."""
-        return self._sum(_Sums(self._key, theta))
+        return self._sum(SampleConditions.sums, theta)
 
     def derivative_sums(self, theta: FloatArray) -> FloatArray:
         """Sum of the shards' derivatives."""
-        return self._sum(_DerivativeSums(self._key, theta))
+        return self._sum(SampleConditions.derivative_sums, theta)
 
     def square_sums(self, theta: FloatArray, matrix: FloatArray) -> FloatArray:
         """Sum of the shards' squares."""
-        return self._sum(_SquareSums(self._key, theta, matrix))
+        return self._sum(SampleConditions.square_sums, theta, matrix)
 
     def meat(self, theta: FloatArray, matrix: FloatArray, variance: ScoreVariance) -> FloatArray:
         """Sum of the shards' meats; groups may be in several shards, so their scores come here."""
         if variance.groups is not None:
             return variance.streamed(WeightedConditions(self, matrix), theta)
-        return self._sum(_Meat(self._key, theta, matrix, variance.mean, variance.counts))
+        return self._sum(_meat, theta, matrix, variance.mean, variance.counts)
 
     def scores(self, theta: FloatArray, matrix: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         """Stream the scores of one shard after the other."""
         for number, (start, stop) in enumerate(pairwise(self._problem.starts.tolist())):
-            yield slice(start, stop), self._problem.placed.each(_Scores(self._key, theta, matrix), shards=[number])[0]
+            asked = _Asked(self._key, _scores, (theta, matrix))
+            yield slice(start, stop), self._problem.placed.each(asked, shards=[number])[0]
 
     def subset(self, rows: IntArray) -> SampleConditions:
         """Some of the samples, in this process."""
-        codes, mask, weight = _gathered(self._problem, _Rows(self._key), rows)
+        codes, mask, weight = _gathered(self._problem, _Asked(self._key, _rows), rows)
         assert codes is not None
         return SampleConditions(self.conditions, codes, mask, weight)
 
-    def _sum(self, question: Question) -> FloatArray:
-        answer = self._problem.placed.total(question)
+    def _sum(self, question: Callable[..., FloatArray], *arguments: object) -> FloatArray:
+        answer = self._problem.placed.total(_Summed(self._key, question, arguments))
         assert answer is not None
         return answer[0]
 
@@ -143,91 +143,42 @@ class _Codes:
 
 
 @dataclass(frozen=True)
-class _OfConditions:
-    """A question about the conditions that are shared under ``key``."""
+class _Asked:
+    """A question about a shard's part of the conditions that are shared under ``key``."""
 
     key: str
+    question: Callable[..., object]
+    arguments: tuple[object, ...] = ()
 
-    def samples(self, shard: Shard, shared: dict[str, Any]) -> SampleConditions:
-        """Those of the shard's samples."""
-        held: SampleConditions = shard.made(self.key, partial(shared[self.key].samples, shard, shared))
-        return held
+    def __call__(self, shard: Shard, shared: dict[str, Any], own: IntArray | None) -> object:
+        """What ``question(samples, *arguments)`` answers, or ``question(samples, own)`` about some of the samples."""
+        samples = shard.made(self.key, partial(shared[self.key].samples, shard, shared))
+        with one_blas_thread(with_scipy=True):
+            return self.question(samples, *self.arguments, *(() if own is None else (own,)))
 
 
 @dataclass(frozen=True)
-class _Rows(_OfConditions):
+class _Summed(_Asked):
+    """A question whose answers are added up."""
+
+    def __call__(self, shard: Shard, shared: dict[str, Any], own: IntArray | None) -> tuple[object]:
+        """The answer of one shard."""
+        return (super().__call__(shard, shared, own),)
+
+
+def _rows(samples: SampleConditions, own: IntArray) -> tuple[FloatArray | Int32Array | None, ...]:
     """Some of the samples with their Z and weights."""
-
-    def __call__(
-        self, shard: Shard, shared: dict[str, Any], own: IntArray
-    ) -> tuple[FloatArray | Int32Array | None, ...]:
-        """States, Z and weights."""
-        chosen = self.samples(shard, shared).subset(own)
-        return chosen.codes, chosen.mask, chosen.weight
+    chosen = samples.subset(own)
+    return chosen.codes, chosen.mask, chosen.weight
 
 
-@dataclass(frozen=True)
-class _AtTheta(_OfConditions):
-    """A question about the conditions at θ."""
-
-    theta: FloatArray
-
-
-@dataclass(frozen=True)
-class _Sums(_AtTheta):
-    """Σ_i w_i g_i."""
-
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: None) -> Answer:
-        """The sums (p,)."""
-        with one_blas_thread(with_scipy=True):
-            return (self.samples(shard, shared).sums(self.theta),)
-
-
-@dataclass(frozen=True)
-class _DerivativeSums(_AtTheta):
-    """Σ_i w_i ∂g_i/∂θ."""
-
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: None) -> Answer:
-        """The derivative (p, r)."""
-        with one_blas_thread(with_scipy=True):
-            return (self.samples(shard, shared).derivative_sums(self.theta),)
-
-
-@dataclass(frozen=True)
-class _SquareSums(_AtTheta):
-    """Σ_i w_i A g_i g_iᵀ Aᵀ."""
-
-    matrix: FloatArray
-
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: None) -> Answer:
-        """The matrix (rows of A, rows of A)."""
-        with one_blas_thread(with_scipy=True):
-            return (self.samples(shard, shared).square_sums(self.theta, self.matrix),)
-
-
-@dataclass(frozen=True)
-class _Meat(_AtTheta):
+def _meat(
+    samples: SampleConditions, theta: FloatArray, matrix: FloatArray, mean: FloatArray | None, counts: bool
+) -> FloatArray:
     """The meat of independent samples, around the mean score of all of them."""
-
-    matrix: FloatArray
-    mean: FloatArray | None
-    counts: bool
-
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: None) -> Answer:
-        """The matrix (rows of A, rows of A)."""
-        with one_blas_thread(with_scipy=True):
-            samples = self.samples(shard, shared)
-            variance = ScoreVariance(samples.weight, self.counts, None, self.mean)
-            return (samples.meat(self.theta, self.matrix, variance),)
+    return samples.meat(theta, matrix, ScoreVariance(samples.weight, counts, None, mean))
 
 
-@dataclass(frozen=True)
-class _Scores(_AtTheta):
-    """A g_i of each sample."""
-
-    matrix: FloatArray
-
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: None) -> FloatArray:
-        """(samples of the shard, rows of A)."""
-        with one_blas_thread(with_scipy=True):
-            return np.concatenate([block for _, block in self.samples(shard, shared).scores(self.theta, self.matrix)])
+def _scores(samples: SampleConditions, theta: FloatArray, matrix: FloatArray) -> FloatArray:
+    """A g_i of each sample (samples of the shard, rows of A)."""
+    return np.concatenate([block for _, block in samples.scores(theta, matrix)])

@@ -26,7 +26,9 @@ _NOISE_DRAWS = 2
 class MomentPart(Protocol):
     """Scores of samples and the derivative of their sum: a compiled problem, or other estimating functions."""
 
-    n_samples: int
+    @property
+    def n_samples(self) -> int:
+        """The number of samples."""
 
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """The derivative of the sum of scores (r, r)."""

@@ -18,21 +18,21 @@ from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.refinement.conditions import Sums
+from fieldfit.refinement.conditions import Conditions, Sums, scaled
 from fieldfit.refinement.optimal import refine
 from fieldfit.refinement.planned import PlanSetting, StageSkippedError
 from fieldfit.refinement.planned_conditions import PlannedConditions, field_rows, weighed_stage
 from fieldfit.refinement.refined import Account
-from fieldfit.refinement.second_stage import F, SecondStage, TheorySetting, field_samples
+from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_samples
 from fieldfit.refinement.stacking import Stack
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.stages.maximised import is_random, one_component
 from fieldfit.refinement.theory import optimal_asymptotics
-from fieldfit.types import FloatArray, Int32Array, IntArray, PolicyError
+from fieldfit.types import FloatArray, Int32Array, PolicyError
 from fieldfit.variance import Asymptotics
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+    pass
 
 #: Numbers in a block of conditions: 16 MB.
 _BLOCK = 2_000_000
@@ -58,7 +58,7 @@ class Controlled(SecondStage):
         """Both."""
         return first, self.policy
 
-    def fit(self, first: F) -> F:
+    def fit(self, first: FirstFit) -> RefinedEstimate:
         """With the drawn Z."""
         model, dataset = field_samples(first, f"'{self.text(first.bound.policy)}'")
         bound = self.policy.bind(model.structure(dataset))
@@ -76,7 +76,7 @@ class Controlled(SecondStage):
             given=given,
             mask=given.mask(bound.draw(first.random_state, 0, dataset.n)),
         )
-        return first.refined(self, stage)
+        return RefinedEstimate(stage)
 
     def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """The inverse information of the conditions."""
@@ -97,7 +97,7 @@ class Controlled(SecondStage):
         return weighed_stage(staged, setting, bound, 1, second.draw(setting.random_state, 0, rows.n), given)
 
 
-class ControlConditions:
+class ControlConditions(Conditions):
     """(1 − Z)ψ_A, Zψ_A and Zψ_B; ``mask`` has the columns 1 − Z, Z and Z."""
 
     def __init__(self, model: FieldModel, first: BoundPolicy, second: BoundPolicy) -> None:
@@ -106,19 +106,9 @@ class ControlConditions:
         self.model = model
         self._policies = (first, second)
         r = model.n_parameters
-        self.component: IntArray = np.repeat(np.arange(3), r)
-        self.distance: IntArray = np.ones(3 * r, dtype=np.int64)
-        self.score_coefficients: csr_array = hstack([eye_array(r), eye_array(r), 0.0 * eye_array(r)], format="csr")
-
-    @property
-    def size(self) -> int:
-        """The number p of conditions."""
-        return len(self.component)
-
-    @property
-    def n_parameters(self) -> int:
-        """The length r of θ."""
-        return self.model.n_parameters
+        self.component = np.repeat(np.arange(3), r)
+        self.distance = np.ones(3 * r, dtype=np.int64)
+        self.score_coefficients = hstack([eye_array(r), eye_array(r), 0.0 * eye_array(r)], format="csr")
 
     def rows_per_block(self) -> int:
         """Samples in a block."""
@@ -140,9 +130,7 @@ class ControlConditions:
         """Stream g without Z as (samples, block (k, p))."""
         del single
         first, second = self._problems(codes)
-        rows = self.rows_per_block()
-        for start in range(0, len(codes), rows):
-            samples = slice(start, min(start + rows, len(codes)))
+        for samples in self.row_blocks(len(codes)):
             first_scores, second_scores = (
                 problem.scores(theta, samples.start, samples.stop) for problem in (first, second)
             )
@@ -165,10 +153,7 @@ class ControlConditions:
     ) -> Iterator[tuple[Problem, FloatArray | None]]:
         first, second = self._problems(codes)
         for place, problem in enumerate((first, first, second)):
-            scale = weight
-            if mask is not None:
-                scale = mask[:, place] if weight is None else weight * mask[:, place]
-            yield problem, scale
+            yield problem, scaled(weight, mask, place)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fieldfit.models.work import clock
 from fieldfit.policies import Policy
 from fieldfit.refinement.expansion import ExpandedObjective, covariance_root, expanded_fit
 from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, StageSkippedError, StageWork
-from fieldfit.refinement.second_stage import F, SecondStage, TheorySetting, refuse_l1
+from fieldfit.refinement.second_stage import FirstFit, SecondStage, TheorySetting, refuse_l1
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.statistical import FRACTION
 from fieldfit.types import FloatArray, PolicyError
@@ -56,11 +56,11 @@ class Maximised(SecondStage):
         """Both."""
         return first, self.policy
 
-    def fit(self, first: F) -> F:
-        """The optimum of the second objective."""
+    def fit(self, first: FirstFit) -> Policy:
+        """The policy to be maximised."""
         refuse_l1(first, f"'{self.text(first.bound.policy)}'")
         self._check(first.bind(self.policy), first.bound.policy)
-        return first.maximised(self.policy)
+        return self.policy
 
     def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """That of the policy: both have the same limit."""

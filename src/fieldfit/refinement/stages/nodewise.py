@@ -13,7 +13,7 @@ from fieldfit.policies.text import Reader
 from fieldfit.refinement.combination import combine
 from fieldfit.refinement.planned import PlannedStage, PlanSetting, StageSkippedError
 from fieldfit.refinement.refined import Account
-from fieldfit.refinement.second_stage import F, SecondStage, TheorySetting, Work
+from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting
 from fieldfit.refinement.separate_fits import HeldNodes, NodeSamples, ShardedNodes
 from fieldfit.refinement.theory import optimal_asymptotics
 from fieldfit.shards.problem import ShardedProblem
@@ -61,7 +61,7 @@ class Nodewise(SecondStage):
             f"'{self.text(first)}' has no {option}: every variable is fitted on its own. Use '{other}' with {option}."
         )
 
-    def fit(self, first: F) -> F:
+    def fit(self, first: FirstFit) -> RefinedEstimate:
         """All separate fits, and their combination. They start from 0: a loaded fit has the same estimates to the bit."""
         what = f"'{self.text(first.bound.policy)}'"
         model, dataset = first.model.as_field(what), first.dataset
@@ -83,7 +83,8 @@ class Nodewise(SecondStage):
             random_state=first.random_state,
         )
         message = f"{stage.account.steps:,} separate fits converged and were combined"
-        return first.refined(self, stage, Work(*work.tolist()), message, average)
+        iterations, evaluations, products = work.tolist()
+        return RefinedEstimate(stage, iterations, evaluations, products, message, average)
 
     def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """To first order the separate estimates are linear in the scores, so the best combinations are those of PL1."""

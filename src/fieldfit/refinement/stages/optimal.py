@@ -18,7 +18,7 @@ from fieldfit.refinement.planned import PlanSetting, StageSkippedError
 from fieldfit.refinement.planned_conditions import PlannedConditions, plan_conditions
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.regression import WORTH
-from fieldfit.refinement.second_stage import F, FirstFit, SecondStage, StageFit, TheorySetting, field_of
+from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, StageFit, TheorySetting, field_of
 from fieldfit.refinement.sharded_conditions import some_samples
 from fieldfit.refinement.stacking import stack
 from fieldfit.refinement.staged import Staged
@@ -65,7 +65,7 @@ class Optimal(SecondStage):
             return super().condition_count(model, first)
         return stack(model, first.bind(model.structure()), self.distance).conditions.size
 
-    def fit(self, first: F) -> F:
+    def fit(self, first: FirstFit) -> RefinedEstimate:
         """With dense weights, or with local ones where there are too many conditions for a matrix."""
         what, problem = f"'{self.text(first.bound.policy)}'", first.problem
         model, weight = field_of(first, what), first.dataset.sample_weight
@@ -97,7 +97,7 @@ class Optimal(SecondStage):
                 random_state=first.random_state,
                 problem=problem,
             )
-        return first.refined(self, stage)
+        return RefinedEstimate(stage)
 
     @staticmethod
     def _at_hand(first: FirstFit, what: str) -> Table:

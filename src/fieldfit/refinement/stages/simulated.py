@@ -9,7 +9,7 @@ from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
 from fieldfit.refinement.planned import PlannedStage, PlanSetting, StageSkippedError
 from fieldfit.refinement.scoring import ChainAccount, fisher_scoring
-from fieldfit.refinement.second_stage import F, SecondStage, TheorySetting, field_samples
+from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_samples
 from fieldfit.types import PolicyError
 from fieldfit.variance import Asymptotics
 
@@ -43,7 +43,7 @@ class Simulated(SecondStage):
         """The first stage, and the full likelihood."""
         return first, Policy.parse("FL")
 
-    def fit(self, first: F) -> F:
+    def fit(self, first: FirstFit) -> RefinedEstimate:
         """Scoring steps with new draws each."""
         model, dataset = field_samples(first, f"'{self.text(first.bound.policy)}'")
         stage = fisher_scoring(
@@ -55,7 +55,7 @@ class Simulated(SecondStage):
             precision=first.penalty.precision,
             random_state=first.random_state,
         )
-        return first.refined(self, stage)
+        return RefinedEstimate(stage)
 
     def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """Refused: the variance depends on n."""
