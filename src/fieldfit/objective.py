@@ -35,6 +35,8 @@ _PIECE = 1 << 16
 _MANY_PARAMETERS = 1_000_000
 #: Pairs of quasi-Newton models with norms of groups, whose products take most of the time.
 _GROUP_PAIRS = 8
+#: Evaluations that a Hessian as a matrix may take, and parameters that it may have, for Newton steps near the optimum.
+_AFFORDABLE, _MOST_FACTORISED = 32.0, 500
 
 #: A number for each parameter as users write it, see `by_parameter`.
 ByParameter = float | Sequence[float | None] | FloatArray | Mapping[str | None, float | None] | None
@@ -43,6 +45,12 @@ ByParameter = float | Sequence[float | None] | FloatArray | Mapping[str | None, 
 def has_cheap_hessian(problem: Problem) -> bool:
     """Whether the Hessian as a matrix costs about as much as one Hessian product."""
     return problem.hessian_evaluations < min(EXPENSIVE_PRODUCT, problem.n_parameters)
+
+
+def has_affordable_hessian(problem: Problem) -> bool:
+    """Whether Newton steps with the Hessian as a matrix cost less than an optimiser that asks for products or gradients."""
+    few = problem.n_parameters <= DENSE_BELOW and problem.optimiser != "lbfgs"
+    return few or (problem.hessian_evaluations <= _AFFORDABLE and problem.n_parameters <= _MOST_FACTORISED)
 
 
 @dataclass(frozen=True)
@@ -141,6 +149,7 @@ class Objective:
         l1_groups: IntArray | None = None,
         near: InverseProduct | None = None,
         at_optimum: bool = False,
+        near_optimum: bool = False,
         callback: Callback | None = None,
         keeper: Keeper | None = None,
         seed: int = 0,
@@ -149,8 +158,9 @@ class Objective:
 
         ``l1`` (r,) are the weights of an L1 penalty, on norms of groups if there are ``l1_groups`` (r,). ``near`` is an
         operator near H⁻¹, where there is a better one than the problem's own. ``at_optimum`` says that the start is
-        expected to be the optimum: then nothing is spent on a preconditioner. A ``keeper`` is told the states, and may have
-        one to go on from. ``seed`` is that of stochastic gradients.
+        expected to be the optimum: then nothing is spent on a preconditioner. ``near_optimum`` says that one or two Newton
+        steps are expected to reach it: the Hessian is then a matrix, unless that is expensive. A ``keeper`` is told the
+        states, and may have one to go on from. ``seed`` is that of stochastic gradients.
         """
         if method == "sgd":
             with one_blas_thread():
@@ -169,21 +179,23 @@ class Objective:
                 return self._minimise_in(coordinates, l1, l1_groups, gtol, max_iter, callback, keeper)
         plain = self.problem.optimiser == "lbfgs" and method != "newton"
         many = len(self.start) >= _MANY_PARAMETERS
-        if l1 is not None or at_optimum:
+        steps = near_optimum and l1 is None and method == "auto" and has_affordable_hessian(self.problem)
+        if l1 is not None or at_optimum or steps:
             near = None
         elif near is None:
             near = self.preconditioner
-        at_once = self.problem.remote and not plain and near is None and int(self.free.sum()) <= DENSE_BELOW
+        few = int(self.free.sum()) <= DENSE_BELOW
+        at_once = steps or (self.problem.remote and not plain and near is None and few)
         return minimise(
             self.value_grad,
             self.start[self.free],
             hessian_product=self.hessian_product,
             hessian=self.hessian if at_once else None,
-            hessian_diagonal=None if plain or at_optimum or near is not None else self.hessian_diagonal,
+            hessian_diagonal=None if plain or at_optimum or at_once or near is not None else self.hessian_diagonal,
             preconditioner=near,
             l1=None if l1 is None else l1[self.free],
             l1_groups=None if l1_groups is None else l1_groups[self.free],
-            method="lbfgs" if plain else method,
+            method="newton" if steps else "lbfgs" if plain else method,
             # Six pairs are as fast as ten on CoNLL-2000, and with millions of weights they are the memory of the fit.
             history=6 if (plain or many) and l1 is None else None,
             gtol=gtol,

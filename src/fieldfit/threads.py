@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
@@ -114,6 +115,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
+class _Limited(threading.local):
+    """Whether this thread is inside `one_blas_thread`: None if it is not, else whether SciPy's library is limited too."""
+
+    scipy: bool | None = None
+
+
+_limited = _Limited()
+
+
 @cache
 def _blas_pools(scipy_is_loaded: bool) -> Any:
     """The libraries that are there now; SciPy brings one of its own, which comes with its first import."""
@@ -122,15 +132,24 @@ def _blas_pools(scipy_is_loaded: bool) -> Any:
     return ThreadpoolController()
 
 
-def one_blas_thread(*, with_scipy: bool = False) -> AbstractContextManager[Any]:
+@contextmanager
+def one_blas_thread(*, with_scipy: bool = False) -> Iterator[None]:
     """A context in which NumPy's products use one thread; ``with_scipy`` imports SciPy first, for its own.
 
     BLAS threads keep spinning for a while after a product, and two pools on the same processors take turns: even a dot
     product between two evaluations made each of them half as slow again. The libraries are looked up once without
-    and once with SciPy, so that entering takes microseconds.
+    and once with SciPy, and a context inside another one does nothing.
     """
     if with_scipy:
         import_module("scipy.linalg")
     loaded = "scipy.linalg" in sys.modules
-    limit: AbstractContextManager[Any] = _blas_pools(loaded).limit(limits=1, user_api="blas")
-    return limit
+    before = _limited.scipy
+    if before in (loaded, True):
+        yield
+        return
+    _limited.scipy = loaded
+    try:
+        with _blas_pools(loaded).limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        _limited.scipy = before

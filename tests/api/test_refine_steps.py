@@ -86,3 +86,46 @@ def test_refused_with_a_sentence() -> None:
     apart = np.array([[0, 0], [0, 1], [1, 1], [1, 1], [0, 0]])
     with pytest.warns(SeparationWarning), pytest.raises(ModelError, match="optimum at infinity"):
         ff.fit(pair, apart, "PL1 >> FL")
+
+
+@pytest.mark.parametrize("first", ["PL1", "0.3*PL1/row"])
+@pytest.mark.parametrize("factor", [1.0, 1e8])
+def test_the_first_stage_is_only_a_start(first: str, factor: float) -> None:
+    """It ends early, and the optimum of the second stage is reached to 5% of the sampling error, whatever the units."""
+    model = ff.BoltzmannMachine.grid(3, 3, states=(-factor, factor))
+    x = GRID.sample(TRUTH, 2000, 5).values * factor
+    alone, exact = ff.fit(model, x, first), ff.fit(model, x, "FL", tol=1e-9)
+    steps = ff.fit(model, x, f"{first} >> FL")
+    assert steps.converged
+    assert "of the sampling error" in steps.message
+    assert steps.iterations <= 4  # of the second stage
+    # The distance in the metric of the information, by an enumeration of the states.
+    states = np.array(np.meshgrid(*[[-1.0, 1.0]] * 9, indexing="ij")).reshape(9, -1).T
+    features = np.stack([states[:, j] * states[:, k] for j, k in model.edges], axis=1)
+    share = np.exp(features @ (exact.theta * factor**2))
+    share /= share.sum()
+    information = (features.T * share) @ features - np.outer(share @ features, share @ features)
+
+    def distance(theta: np.ndarray) -> float:
+        away = (theta - exact.theta) * factor**2
+        return float(np.sqrt(len(x) * away @ information @ away / len(away)))
+
+    assert distance(steps.theta) < 0.06 < 0.2 < distance(alone.theta)
+
+
+def test_a_fit_that_is_a_start_takes_fewer_evaluations() -> None:
+    from fieldfit.api.fitting import fit_policy
+    from fieldfit.policies import Policy
+
+    x = GRID.sample(TRUTH, 2000, 6).values
+    options = {
+        "sigma2": None, "l1": None, "group_l1": None, "weights": None, "random_state": 0, "sample_weight": None,
+        "weight_kind": "importance", "groups": None, "start": None, "fixed": None, "method": "auto", "tol": 1e-6,
+        "max_iter": 1000, "wide_rows": "refuse", "progress": None, "stopping": None, "backend": None, "shards": None,
+        "checkpoint": None, "check_drift": False,
+    }  # fmt: skip
+    whole, start = (fit_policy(GRID, x, Policy.parse("PL1"), **options, as_start=rough) for rough in (False, True))
+    assert start.converged
+    assert start.evaluations + start.hessian_products < 0.7 * (whole.evaluations + whole.hessian_products)
+    # About as far from the optimum as PL1 is from maximum likelihood.
+    assert np.sqrt(np.mean(((start.theta - whole.theta) / whole.standard_errors()) ** 2)) < 0.5

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from numpy.typing import ArrayLike
 
@@ -171,10 +171,8 @@ def fit(
     array([0.11, 0.14, 0.12])
     """
     check_model(model, "fit")
-    began = time.perf_counter()
-    numeric = (
-        1e-6 if isinstance(tol, str) and tol == "statistical" else positive_number(tol, "tol", ", or 'statistical'")
-    )
+    if not (isinstance(tol, str) and tol == "statistical"):
+        tol = positive_number(tol, "tol", ", or 'statistical'")
     max_iter, random_state = whole_number(max_iter, "max_iter", 0), seed(random_state)
     check_drift = truth_value(check_drift, "check_drift")
     if method not in get_args(Method):
@@ -184,20 +182,53 @@ def fit(
         raise FieldfitError("Automatic weights need a fit that converges: use method='auto', or give the weights.")
     if stopping is not None and not isinstance(stopping, EarlyStopping):
         raise FieldfitError(f"stopping is {stopping!r:.80}; it must be an EarlyStopping, or None.")
-    kept = as_checkpoint(checkpoint)
-    if kept is not None:
+    if as_checkpoint(checkpoint) is not None:
         refuse_checkpoint(chosen, automatic is not None, stopping is not None, isinstance(tol, str))
+    options: dict[str, Any] = {
+        "sigma2": sigma2, "l1": l1, "group_l1": group_l1, "weights": weights, "random_state": random_state,
+        "sample_weight": sample_weight, "weight_kind": weight_kind, "groups": groups, "start": start, "fixed": fixed,
+        "method": method, "tol": tol, "max_iter": max_iter, "wide_rows": wide_rows, "progress": progress,
+        "stopping": stopping, "backend": backend, "shards": shards, "checkpoint": checkpoint, "check_drift": check_drift,
+    }  # fmt: skip
     if isinstance(chosen, Staged):
         from fieldfit.api.refine import fit_stages
 
-        options = {
-            "sigma2": sigma2, "l1": l1, "group_l1": group_l1, "weights": weights, "random_state": random_state,
-            "start": start, "fixed": fixed,
-            "method": method, "tol": tol, "max_iter": max_iter, "wide_rows": wide_rows, "progress": progress,
-            "stopping": stopping, "checkpoint": checkpoint, "backend": backend, "shards": shards,
-            "sample_weight": sample_weight, "weight_kind": weight_kind, "groups": groups, "check_drift": check_drift,
-        }  # fmt: skip
         return fit_stages(model, data, chosen, options)
+    return fit_policy(model, data, chosen, **options)
+
+
+def fit_policy(
+    model: Model,
+    data: object,
+    policy: Policy,
+    *,
+    sigma2: ByParameter,
+    l1: ByParameter,
+    group_l1: float | None,
+    weights: Sequence[float] | Literal["auto"] | AutoWeights | None,
+    random_state: int,
+    sample_weight: ArrayLike | str | None,
+    weight_kind: str,
+    groups: ArrayLike | str | None,
+    start: ArrayLike | None,
+    fixed: Mapping[str, float] | None,
+    method: Method,
+    tol: float | Literal["statistical"],
+    max_iter: int,
+    wide_rows: str,
+    progress: Callable[[Progress], object] | bool | None,
+    stopping: EarlyStopping | None,
+    backend: object,
+    shards: int | None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | None,
+    check_drift: bool,
+    as_start: bool = False,
+) -> Fit:
+    """`fit` without a second stage, with checked options; ``as_start``: the estimate is only the start of another fit."""
+    began = time.perf_counter()
+    chosen, automatic = policy, None if weights is None else as_options(weights)
+    statistical, kept = isinstance(tol, str), as_checkpoint(checkpoint)
+    numeric = 1e-6 if isinstance(tol, str) else tol
     if automatic is None and weights is not None:
         chosen = chosen.with_betas(cast(Sequence[float], weights))
     place, dataset = read_placed(
@@ -234,8 +265,7 @@ def fit(
     scale = prepared.scale if automatic is None else prepared.dataset.total_weight
     gtol = numeric * scale
     tell = None if progress is None else as_callback(progress, max_iter, gtol)
-    statistical = isinstance(tol, str)
-    settings = Settings(method, gtol, max_iter, tell, stopping, statistical, kept)
+    settings = Settings(method, gtol, max_iter, tell, stopping, statistical, kept, as_start)
     weights_found = None
     if automatic is not None:
         prepared, weights_found = choose_weights(prepared, automatic, settings, numeric)

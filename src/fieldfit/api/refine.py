@@ -73,7 +73,7 @@ def refine(fit: Fit, second: SecondStage | Policy | str = "optimal") -> Fit:
 
 def fit_stages(model: Model, data: object, staged: Staged, options: Mapping[str, Any]) -> Fit:
     """`fit` with a second stage; ``options`` are those of `fit`."""
-    from fieldfit.api.fitting import drift_checked, fit
+    from fieldfit.api.fitting import drift_checked, fit_policy
 
     if options["stopping"] is not None:
         raise PolicyError(
@@ -87,7 +87,8 @@ def fit_stages(model: Model, data: object, staged: Staged, options: Mapping[str,
         )
     staged.second.check_options(staged.first, options)
     if staged.second.fits_first:
-        first = fit(model, data, staged.first, **{**options, "check_drift": False})
+        given = {**options, "check_drift": False}
+        first = fit_policy(model, data, staged.first, as_start=staged.second.only_starts, **given)
     else:
         first = _compiled(model, data, staged, options)
     made = refine(first, staged.second)
@@ -157,7 +158,7 @@ def _maximised(fit: Fit, policy: Policy) -> Fit:
     bound = policy.bind(prepared.model.structure(prepared.seen))
     prepared.model.check_estimable(prepared.seen, bound, fit.free & ~fit.penalty.penalised)
     again = prepared.with_policy(bound, fit.theta)
-    solution = solve(again, Settings("auto", 1e-6 * again.scale, 1000, statistical=True))
+    solution = solve(again, Settings("auto", 1e-6 * again.scale, 1000, statistical=True, near_optimum=True))
     theta = again.objective.full(solution.x).copy()
     convergence = Convergence.of(solution, None, fit.seconds + time.perf_counter() - began)
     made = assemble(again, theta, convergence, separated=separated_at(again, solution, None))

@@ -14,7 +14,7 @@ from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.optim.proximal import nonsmooth_penalty
-from fieldfit.refinement.statistical import CountedObjective, StatisticalStop
+from fieldfit.refinement.statistical import CountedObjective, StatisticalStop, start_tolerance
 from fieldfit.steps import shown_line
 from fieldfit.types import ClusterError, FieldfitError, FloatArray
 
@@ -39,6 +39,11 @@ class Settings:
         The file that keeps the state, if wanted.
     statistical
         Whether to stop when the optimisation error is small against the sampling error.
+    as_start
+        Whether the solution is only the start of another fit, and may stop where the gradient is small against its
+        sampling error.
+    near_optimum
+        Whether the start is about as near to the optimum as the sampling error.
     """
 
     method: Method
@@ -48,6 +53,8 @@ class Settings:
     stopping: EarlyStopping | None = None
     statistical: bool = False
     checkpoint: Checkpoint | None = None
+    as_start: bool = False
+    near_optimum: bool = False
 
 
 def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -> Solution:
@@ -56,7 +63,7 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
     ``at_optimum`` says that the start is expected to be the optimum: then nothing is spent on a preconditioner.
     """
     objective, stopping = prepared.objective, settings.stopping
-    l1 = prepared.penalty.l1
+    l1, gtol = prepared.penalty.l1, settings.gtol
 
     if settings.method == "sgd" and (settings.statistical or settings.checkpoint is not None):
         raise FieldfitError("method='sgd' has no checkpoint and needs a number for tol.")
@@ -67,10 +74,14 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
                 "tol='statistical' needs a smooth objective; give a number for tol with an L1 penalty."
             )
         counted = CountedObjective.of(objective)
-        near_enough = StatisticalStop(objective, prepared.random_state, gtol=settings.gtol, calls=counted.calls)
+        near_enough = StatisticalStop(
+            objective, prepared.random_state, gtol=gtol, calls=counted.calls, matrices=counted.matrices
+        )
         objective = counted
+    elif settings.as_start:
+        gtol = max(gtol, start_tolerance(objective, prepared.random_state))
 
-    left = TimeLeft(settings.max_iter, settings.gtol)
+    left = TimeLeft(settings.max_iter, gtol)
 
     def report(state: Progress, x: FloatArray) -> object:
         told = show(left.line(state)) if settings.tell is None else settings.tell(state)
@@ -82,12 +93,13 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
     try:
         with shown_line() as show:
             solution = objective.minimise(
-                gtol=settings.gtol,
+                gtol=gtol,
                 max_iter=settings.max_iter,
                 method=settings.method,
                 l1=l1,
                 l1_groups=prepared.penalty.l1_groups,
                 at_optimum=at_optimum,
+                near_optimum=settings.near_optimum,
                 callback=report,
                 keeper=keeper,
                 seed=prepared.random_state,
@@ -97,7 +109,7 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
             raise
         raise ClusterError(f"{error} {keeper.sentence}") from error
     if near_enough is not None:
-        solution = near_enough.judged(solution, settings.gtol)
+        solution = near_enough.judged(solution, gtol)
     if stopping is None:
         return solution
     if solution.status is not Status.INTERRUPTED:

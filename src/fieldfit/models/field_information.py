@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,16 +55,18 @@ class Lattice:
         """Cov(F) (r, r)."""
         array = np.zeros(math.prod(self.cardinalities))
         array[self.index] = self.from_tables @ log_tables
-        states = array.reshape(self.cardinalities)
-        for axis in range(states.ndim):
-            along_axis = np.moveaxis(states, axis, 0)
-            along_axis[1:] += along_axis[:1]
+        # Three axes in place of one for each variable: loops over the long ones are fast.
+        views, right = [], array.size
+        for states in self.cardinalities:
+            right //= states
+            views.append(array.reshape(-1, states, right))
+        for along in views:
+            along[:, 1:] += along[:, :1]
         array -= array.max()
         np.exp(array, out=array)
         array /= array.sum()
-        for axis in range(states.ndim):
-            along_axis = np.moveaxis(states, axis, 0)
-            along_axis[0] += along_axis[1:].sum(axis=0)
+        for along in views:
+            along[:, 0] += along[:, 1] if along.shape[1] == 2 else along[:, 1:].sum(axis=1)
         single = array[self.index]
         joint = np.where(self.exclusive, 0.0, array[self.union])
         result: FloatArray = self.features.T @ ((joint - np.outer(single, single)) @ self.features)
@@ -83,18 +86,13 @@ def lattice_of(graph: FactorGraph, program: Program, features: csr_array) -> Lat
     rows, columns, values = [], [], []
     for factor in program.factors.tolist():
         scope = graph.scopes[factor]
-        table: FloatArray = np.ones((1, 1))
         place: IntArray = np.zeros(1, dtype=np.int64)
         for variable in scope:
-            states = graph.cardinalities[variable]
-            along = np.eye(states)
-            along[1:, 0] = -1.0
-            table = np.asarray(np.kron(table, along), dtype=np.float64)
-            place = np.add.outer(place, stride_of[variable] * np.arange(states)).ravel()
-        monomial, entry = np.nonzero(table)
+            place = np.add.outer(place, stride_of[variable] * np.arange(graph.cardinalities[variable])).ravel()
+        monomial, entry, value = _differences(tuple(graph.cardinalities[variable] for variable in scope))
         rows.append(place[monomial])
         columns.append(graph.offsets[factor] + entry)
-        values.append(table[monomial, entry])
+        values.append(value)
     if not rows:
         return None
     index, number = np.unique(np.concatenate(rows), return_inverse=True)
@@ -109,6 +107,18 @@ def lattice_of(graph: FactorGraph, program: Program, features: csr_array) -> Lat
         exclusive |= np.multiply.outer(digit, digit) * np.subtract.outer(digit, digit) != 0
     # The constant stays: it has no covariance with anything.
     return Lattice(cards, index, from_tables, (from_tables @ features).toarray(), union, exclusive)
+
+
+@lru_cache(maxsize=64)
+def _differences(cards: tuple[int, ...]) -> tuple[IntArray, IntArray, FloatArray]:
+    """The coefficients of a table's monomials as (monomial, entry, value): differences along each variable."""
+    table: FloatArray = np.ones((1, 1))
+    for states in cards:
+        along = np.eye(states)
+        along[1:, 0] = -1.0
+        table = np.asarray(np.kron(table, along), dtype=np.float64)
+    monomial, entry = np.nonzero(table)
+    return monomial, entry, table[monomial, entry]
 
 
 @dataclass(frozen=True)

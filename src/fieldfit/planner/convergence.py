@@ -26,7 +26,7 @@ from fieldfit.models.work import clock
 from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.planner.request import TOL, Tolerance
-from fieldfit.refinement.statistical import CountedObjective, StatisticalStop
+from fieldfit.refinement.statistical import CountedObjective, StatisticalStop, start_tolerance
 from fieldfit.types import FloatArray
 
 #: A penalty for each sample so weak that it only keeps parameters finite that the pilot's samples do not determine.
@@ -53,6 +53,11 @@ class Steps:
     converged: bool
     product: float = 2.0  # a Hessian product in evaluations
     tried: bool = True  # a fit was run, not only a usual number taken
+    start: float = 1.0  # share of the fit after which its estimate is good enough as the start of another
+
+    def as_start(self) -> Steps:
+        """A fit whose estimate is only the start of another."""
+        return replace(self, equivalents=self.equivalents * self.start, overhead=self.overhead * self.start)
 
     def times(self, factor: float) -> Steps:
         """A fit that takes ``factor`` times as long to converge, within the iterations of `fit`."""
@@ -134,7 +139,7 @@ def maximise(
     """
     plain = objective.problem, objective.precision, objective.start, objective.free, objective.row_weight
     watched = _Watched(*plain, objective.units, last=deadline + grace)
-    stop = StatisticalStop(objective) if tol == "statistical" else None
+    stop = StatisticalStop(objective, matrices=watched.matrices) if tol == "statistical" else None
 
     def done(progress: Progress, x: FloatArray) -> bool:
         late = clock() > deadline or len(watched.calls) >= most_evaluations
@@ -200,8 +205,16 @@ def timed_fit(
     equivalents += product * solution.hessian_products
     overhead = max(seconds - equivalents * evaluation, 0.0)
     count = solution.evaluations + solution.hessian_products
-    made = Steps(count, equivalents, overhead, solution.converged, product)
-    return solution, made.times(to_the_end(solution, _largest_gradient(tol, scale)))
+    made = Steps(count, equivalents, overhead, solution.converged, product, start=_start_share(objective, solution))
+    whole = to_the_end(solution, _largest_gradient(tol, scale))
+    return solution, replace(made.times(whole), start=made.start / whole)
+
+
+def _start_share(objective: Objective, solution: Solution) -> float:
+    """The share of the iterations after which the estimate would do as the start of another fit."""
+    enough = start_tolerance(objective, 0)
+    reached = next((line.iteration for line in solution.history if line.gradient_norm <= enough), solution.iterations)
+    return (reached + 1) / (solution.iterations + 1)
 
 
 def steps_of(

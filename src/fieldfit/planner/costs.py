@@ -94,17 +94,23 @@ class FitCosts:
         each = sum(part.flops * float(share) for part, share in zip(self.ingredients, lam, strict=True))
         return self.evaluations * n * each
 
-    def of(self, lam: FloatArray, second: FitCost | None = None) -> FitCost:
-        """All costs of a fit; ``second`` is what a second stage takes besides."""
+    def of(self, lam: FloatArray, second: FitCost | None = None, *, as_start: bool = False) -> FitCost:
+        """All costs of a fit; ``second`` is what a second stage takes besides.
+
+        ``as_start``: the first stage is fitted only as far as the start of the second needs.
+        """
         more = second or FitCost(0.0, 0.0, 0.0)
-        work, steps = self._work(lam)
+        work, whole = self._work(lam)
+        steps = [alone.as_start() for alone in whole] if as_start else whole
+        slowest = max(steps, key=lambda alone: alone.equivalents, default=None)
+        share = slowest.start if as_start and slowest is not None else 1.0
         skipped = ("call", "field_call", "seconds", *TASKS)
         counted = math.fsum(n for kind, n in work.items() if not kind.startswith("setup") and kind not in skipped)
         return FitCost(
-            self.seconds(lam) + more.seconds,
-            self.flops(lam) + more.flops,
+            self.seconds(lam, slowest) + more.seconds,
+            self.flops(lam) * share + more.flops,
             max((s.equivalents for s in steps), default=0.0) + more.evaluations,
-            max((s.count for s in steps), default=0) * counted,
+            max((s.count for s in whole), default=0) * share * counted,
         )
 
     def second_stage(self, work: StageWork) -> FitCost:

@@ -171,7 +171,10 @@ class Survey:
         refined: RefinedTerm | None = None,
     ) -> Candidate:
         """A policy with these λ and β, or a first stage with these λ and its second stage."""
-        cost = self.costs.of(lam, None if refined is None else refined.cost)
+        if refined is None:
+            cost = self.costs.of(lam)
+        else:
+            cost = self.costs.of(lam, refined.cost, as_start=refined.stage.staged.second.only_starts)
         samples, n_terms, n_numbers = float(self.n), 1, 0
         if beta is not None:
             used, numbers = np.flatnonzero(lam * beta), np.concatenate([lam, beta])

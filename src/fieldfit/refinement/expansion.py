@@ -6,6 +6,7 @@ expansion until it would stop.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,6 +52,18 @@ def expanded_fit(
     return stop.judged(solution, _TOL * objective.n) if tol is None else solution
 
 
+def newton_steps(objective: ExpandedObjective, start: FloatArray) -> int:
+    """About how many Newton steps a fit makes from ``start`` until the optimisation error is small.
+
+    On the expansion itself one step reaches the optimum. One is usually enough from a start within the sampling error, and
+    another one for each factor of 2 beyond that.
+    """
+    hessian, covariance = objective.hessian(start), objective.n * objective.K
+    noise = max(float(np.trace(np.linalg.solve(hessian, covariance))), 1e-300)
+    away = math.sqrt(max(float(start @ hessian @ start), 0.0) / noise)
+    return 1 + math.ceil(math.log2(max(away, 1.0)))
+
+
 @dataclass(frozen=True)
 class ExpandedObjective:
     """An objective near its optimum at 0 to second order: bread J and meat K of ``n`` samples, and a penalty (r,)."""
@@ -70,6 +83,10 @@ class ExpandedObjective:
     @cached_property
     def _score_root(self) -> FloatArray:
         return covariance_root(self.n * self.K)
+
+    def hessian(self, x: FloatArray) -> FloatArray:
+        """H."""
+        return self._hessian
 
     def value_grad(self, x: FloatArray) -> tuple[float, FloatArray]:
         """½ xᵀHx and Hx."""

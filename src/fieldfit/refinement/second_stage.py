@@ -166,6 +166,7 @@ class SecondStage(ABC):
     examples : estimators with both stages, over which the contract tests run
     first_word : the word that stands for the first stage, where that is no policy
     fits_first : whether the first stage's policy is fitted before, or only compiled
+    only_starts : whether the first estimate is only where the second stage starts, and need not be accurate
     takes_pieces : whether the samples may be in pieces, in files or on other machines
     planned_early : whether plans need no policy but the first for it, and plan it before they compare other families
     refused_options : options of `fit` that have no meaning here
@@ -175,6 +176,7 @@ class SecondStage(ABC):
     examples: ClassVar[tuple[str, ...]] = ()
     first_word: ClassVar[str] = ""
     fits_first: ClassVar[bool] = True
+    only_starts: ClassVar[bool] = False
     takes_pieces: ClassVar[bool] = False
     planned_early: ClassVar[bool] = False
     refused_options: ClassVar[tuple[str, ...]] = ()

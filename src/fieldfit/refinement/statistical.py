@@ -7,13 +7,18 @@ average: both in units of H. A fit has converged statistically when
     γᵀ H⁻¹ γ ≤ fraction² · tr(H⁻¹ M).
 
 γᵀH⁻¹γ comes from conjugate gradients on Hessian products, and tr(H⁻¹M) from sᵀH⁻¹s with s = Σ ε_i ψ_i, ε random signs.
+Where Newton's method has the Hessian as a matrix, the one of its last step takes the place of H: it is from the point
+before, so the distance has the relative error of that step's quadratic model, which is small where the rule holds.
 Both are computed only once γ is smaller than ``fraction`` of s, at iterations at which the gradient is several times
 smaller than when they were last computed, and only if that costs less than the rest of the way to the usual tolerance, as
 the decrease of the gradient so far predicts it.
+
+An estimate that is only the start of another fit needs no such care: `start_tolerance` is the gradient at which it ends.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -29,8 +34,12 @@ from fieldfit.types import FloatArray
 FRACTION = 0.05
 #: How many times smaller the gradient must be before both are computed again.
 _APART = 4.0
-#: Vectors of random signs behind tr(H⁻¹M), relative residual of a solve, and products of a solve at most.
-_PROBES, _RESIDUAL, _MOST_PRODUCTS = 2, 0.2, 200
+#: Parameters from which one vector of random signs is enough for tr(H⁻¹M), where there are two otherwise; relative
+#: residual of a solve, and products of a solve at most.
+_ONE_PROBE, _RESIDUAL, _MOST_PRODUCTS = 20, 0.2, 200
+#: The gradient of a fit that is only a start, as a part of its sampling error: about as far as estimates of different
+#: policies are from each other.
+_START = 0.25
 #: Products of a solve before the first one is known, and iterations that count as recent.
 _USUAL_PRODUCTS, _RECENT = 6, 4
 #: How many times the cost of the check the rest of the way must cost.
@@ -41,9 +50,13 @@ _MOST_SAID = 10_000
 
 @dataclass(frozen=True)
 class CountedObjective(Objective):
-    """An objective that adds an entry to ``calls`` for each evaluation and Hessian product."""
+    """An objective that adds an entry to ``calls`` for each evaluation and Hessian product.
+
+    A Hessian as a matrix counts as the evaluations that take as long; ``matrices`` has the last one.
+    """
 
     calls: list[None] = field(default_factory=list)
+    matrices: list[FloatArray] = field(default_factory=list)
 
     @classmethod
     def of(cls, plain: Objective) -> CountedObjective:
@@ -57,8 +70,24 @@ class CountedObjective(Objective):
 
     def hessian_product(self, x: FloatArray, v: FloatArray) -> FloatArray:
         """Its Hessian times a vector."""
-        self.calls.append(None)
+        if not self.by_matrix:
+            self.calls.append(None)
         return super().hessian_product(x, v)
+
+    def hessian(self, x: FloatArray) -> FloatArray:
+        """Its Hessian as a matrix."""
+        self.calls.extend([None] * math.ceil(self.problem.hessian_evaluations))
+        matrix = super().hessian(x)
+        self.matrices[:] = [matrix]
+        return matrix
+
+
+def start_tolerance(objective: Objective, seed: int) -> float:
+    """A gradient (in units of the features) that is small against its sampling error, for an estimate that is a start."""
+    x = objective.start[objective.free]
+    score = objective.signed_score(x, np.random.default_rng(seed))
+    units = objective.free_units
+    return _START * float(np.abs(score if units is None else score / units).max(initial=0.0))
 
 
 class StoppedObjective(Protocol):
@@ -82,21 +111,22 @@ class StoppedObjective(Protocol):
 class StatisticalStop:
     """Tells an optimiser when to stop; afterwards ``error`` is the optimisation error as a part of the sampling error.
 
-    ``gtol`` is the gradient norm at which the optimiser would stop by itself, 0 where it would not, and ``calls`` counts
-    its evaluations and Hessian products so far.
+    ``gtol`` is the gradient norm at which the optimiser would stop by itself, 0 where it would not, ``calls`` counts
+    its evaluations and Hessian products so far, and ``matrices`` has the Hessian of its last step if it is a matrix.
     """
 
     objective: StoppedObjective
     seed: int = 0
     gtol: float = 0.0
     calls: list[None] = field(default_factory=list)
+    matrices: list[FloatArray] = field(default_factory=list)
     fraction: float = FRACTION
     error: float = float("inf")
     products: int = 0
     evaluations: int = 0
     stopped: bool = False
     saved: float = 0.0
-    _noise_size: float | None = field(default=None, repr=False)
+    _scores: list[FloatArray] = field(default_factory=list, repr=False)
     _solves: int = field(default=0, repr=False)
     _history: list[tuple[int, float]] = field(default_factory=list, repr=False)
     _last: float = field(default=float("inf"), repr=False)
@@ -109,7 +139,10 @@ class StatisticalStop:
             self._last = state.gradient_norm
         if state.iteration == 0 or state.gradient_norm * _APART > self._last:
             return False
-        if self.remaining() <= _WORTH * self._cost() or not self._plausible(state.gradient_norm, x):
+        # With a matrix the check costs no more than the gradient and a score, and always less than another step.
+        if not self.matrices and self.remaining() <= _WORTH * self._cost():
+            return False
+        if not self._plausible(state.gradient_norm, x):
             return False
         self._last = state.gradient_norm
         self.error = self.error_at(np.array(x))
@@ -119,12 +152,15 @@ class StatisticalStop:
 
     def _plausible(self, gradient_norm: float, x: FloatArray) -> bool:
         """Whether the gradient is small against a sum of scores with random signs, which costs one evaluation once."""
-        if self._noise_size is None:
-            self._noise_size = float(
-                np.abs(self.objective.signed_score(np.array(x), np.random.default_rng(self.seed))).max()
-            )
-            self.evaluations += 1
-        return gradient_norm <= self.fraction * self._noise_size
+        if not self._scores:
+            self._probe(np.array(x))
+        return gradient_norm <= self.fraction * float(np.abs(self._scores[0]).max())
+
+    def _probe(self, x: FloatArray) -> None:
+        """Add a sum of scores with random signs; these change little near the optimum."""
+        random = np.random.default_rng([self.seed, len(self._scores)])
+        self._scores.append(np.ascontiguousarray(self.objective.signed_score(x, random)))
+        self.evaluations += 1
 
     def remaining(self) -> float:
         """Predicted evaluations and Hessian products until the optimiser would stop by itself.
@@ -149,7 +185,9 @@ class StatisticalStop:
         # An iteration of Newton's method has a solve of its own, which is as hard.
         last = self._history[-1][0] - self._history[-2][0]
         products = self.products / self._solves if self._solves else max(_USUAL_PRODUCTS, last / 2)
-        solves = 1 if self._noise is not None else 1 + _PROBES
+        solves = (
+            1 if self._noise is not None else 2 if len(self._scores) and len(self._scores[0]) >= _ONE_PROBE else 3
+        )
         return solves * (1 + products)
 
     def judged(self, solution: Solution, gtol: float) -> Solution:
@@ -182,21 +220,17 @@ class StatisticalStop:
 
     def _sampling_error(self, x: FloatArray) -> float | None:
         """tr(H⁻¹M) at x; it changes little near the optimum, and is computed once."""
-        random = np.random.default_rng(self.seed)
-        noise = []
-        for _ in range(_PROBES):
-            score = self.objective.signed_score(x, random)
-            self.evaluations += 1
-            form = self._form(x, np.ascontiguousarray(score))
-            if form is None:
-                return None
-            noise.append(form)
-        return float(np.mean(noise))
+        while len(self._scores) < (1 if len(x) >= _ONE_PROBE else 2):
+            self._probe(x)
+        forms = [self._form(x, score) for score in self._scores]
+        return None if None in forms else float(np.mean([form for form in forms if form is not None]))
 
     def _form(self, x: FloatArray, b: FloatArray) -> float | None:
         """bᵀH⁻¹b, or None where the Hessian is not positive definite."""
         if not b.any():
             return 0.0
+        if self.matrices:
+            return _inverse_form(self.matrices[0], b)
         diagonal = self.objective.hessian_diagonal
         solution, state = conjugate_gradients(
             lambda v: self.objective.hessian_product(x, v),
@@ -208,3 +242,12 @@ class StatisticalStop:
         self.products += state.products
         self._solves += 1
         return float(b @ solution) if state.positive else None
+
+
+def _inverse_form(matrix: FloatArray, b: FloatArray) -> float | None:
+    """bᵀH⁻¹b by Cholesky, or None where H is not positive definite."""
+    try:
+        root = np.linalg.solve(np.linalg.cholesky(matrix), b)
+    except np.linalg.LinAlgError:
+        return None
+    return float(root @ root)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fieldfit.models.work import clock
+from fieldfit.objective import has_affordable_hessian
 from fieldfit.policies import Policy
-from fieldfit.refinement.expansion import ExpandedObjective, covariance_root, expanded_fit
+from fieldfit.refinement.expansion import ExpandedObjective, covariance_root, expanded_fit, newton_steps
 from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, StageSkippedError, StageWork
 from fieldfit.refinement.second_stage import FirstFit, SecondStage, TheorySetting, refuse_l1
 from fieldfit.refinement.staged import Staged
@@ -37,6 +38,7 @@ class Maximised(SecondStage):
     """Another policy, whose objective uses all of its components."""
 
     policy: Policy
+    only_starts: ClassVar[bool] = True
     takes_pieces: ClassVar[bool] = True
     examples: ClassVar[tuple[str, ...]] = ("PL1 >> FL", "0.3*PL1/row >> FL", "PL1 >> PL2")
 
@@ -126,11 +128,14 @@ class PlannedSteps:
         """The optimiser's steps from A's estimate to where the optimisation error is small."""
         setting, place = self.setting, self.limit
         objective = ExpandedObjective(moments.J[place], moments.K[place, place], n, setting.precision)
-        start = self._distance(first, moments, n)
+        start, problem = self._distance(first, moments, n), setting.terms[place].problem
+        if has_affordable_hessian(problem):
+            steps = newton_steps(objective, start)
+            # A matrix of sums has about half as many different entries for each parameter as there are parameters.
+            hessians = steps * min(problem.hessian_evaluations, max(1.0, 0.5 * problem.n_parameters))
+            return StageWork(_FIXED, 0.0, math.ceil(2 + steps + hessians), 0, place)
         began = clock()
-        solution = expanded_fit(
-            objective, setting.terms[place].problem, start, setting.model.feature_units, setting.random_state
-        )
+        solution = expanded_fit(objective, problem, start, setting.model.feature_units, setting.random_state)
         seconds = _FIXED + clock() - began
         return StageWork(seconds, 0.0, solution.evaluations, solution.hessian_products, place)
 
