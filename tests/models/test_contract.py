@@ -9,7 +9,7 @@ import pytest
 from contract import CRFExample, FieldExample, JointChainExample, TripleExample
 
 import fieldfit as ff
-from fieldfit.api import find_models
+from fieldfit.api.files import find_models
 from fieldfit.data.sequences import Sequences
 from fieldfit.policies import Policy, Selection
 from fieldfit.types import DataError, ModelError

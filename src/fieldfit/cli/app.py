@@ -19,8 +19,12 @@ from fieldfit.steps import show_progress
 ERROR, INTERRUPTED = 2, 130
 
 
-def build() -> typer.Typer:
-    """The application with every command of `fieldfit.cli.commands`: a module there has ``register(app)``."""
+def build(command: str | None = None) -> typer.Typer:
+    """The application with the commands of `fieldfit.cli.commands`: a module there has ``register(app)``.
+
+    With the name of a command only its module is imported. A module has the name of its command; the names of several
+    are joined by ``_and_``.
+    """
     import fieldfit.cli.commands
 
     app = typer.Typer(
@@ -33,8 +37,9 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     app.callback()(_options)
-    for module in sorted(pkgutil.iter_modules(fieldfit.cli.commands.__path__), key=lambda entry: entry.name):
-        importlib.import_module(f"fieldfit.cli.commands.{module.name}").register(app)
+    modules = sorted(module.name for module in pkgutil.iter_modules(fieldfit.cli.commands.__path__))
+    for module in [name for name in modules if command in name.split("_and_")] or modules:
+        importlib.import_module(f"fieldfit.cli.commands.{module}").register(app)
     return app
 
 
@@ -60,7 +65,7 @@ def run(arguments: list[str] | None = None, interrupts: Interrupts | None = None
     remember(given)
     show_progress(False if {"--json", "--no-progress"} & set(given) else None)
     try:
-        command = typer.main.get_command(build())
+        command = typer.main.get_command(build(given[0] if given else None))
         code = command.main(args=given, prog_name="fieldfit", standalone_mode=False)
         sys.stdout.flush()
         if code != INTERRUPTED:

@@ -60,4 +60,4 @@ def _sorted(codes: np.ndarray) -> bool:
     if len(codes) < _LEAST_ROWS or (codes < 0).any():
         return False
     lengths = np.diff(np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1], [True]])))
-    return bool(1 < len(lengths) == len(np.unique(codes)) and lengths.min() >= 5)
+    return bool(1 < len(lengths) == len(set(codes.tolist())) and lengths.min() >= 5)

@@ -1,6 +1,6 @@
 """`CRFTagger`: a linear-chain CRF as a scikit-learn estimator. It takes what sklearn-crfsuite takes, unchanged.
 
-The model and its likelihoods are those of `fieldfit.models.chain_crf`; the fit is `fieldfit.api.fit`.
+The model and its likelihoods are those of `fieldfit.models.chain_crf`; the fit is `fieldfit.api.fitting.fit`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`PairwiseField`: a pairwise field of discrete variables as a scikit-learn estimator of densities.
 
-Two states make a `BoltzmannMachine`, more a `Potts` model; the fit is `fieldfit.api.fit`.
+Two states make a `BoltzmannMachine`, more a `Potts` model; the fit is `fieldfit.api.fitting.fit`.
 """
 
 from __future__ import annotations

@@ -142,6 +142,10 @@ class BoltzmannMachine(FieldModel):
         features.eliminate_zeros()
         return features
 
+    def determined_contrasts(self) -> FloatArray | None:
+        """None: each coupling is the interaction of its pairs, and biases are what is left of the main effects."""
+        return None
+
     @property
     def mean_groups(self) -> IntArray | None:
         """The bias of each variable, as a number from 0; None without biases."""

@@ -275,7 +275,7 @@ def lay_out(
         if part.indices is not None and part.indptr is not None:
             sample_of = np.repeat(np.arange(len(codes)), np.diff(part.indptr))
             component_of = np.searchsorted(used, part.indices)
-        for k in np.unique(sizes).tolist():
+        for k in np.flatnonzero(np.bincount(sizes)).tolist():
             these = np.flatnonzero(sizes == k)
             blocks = members[pointer[these][:, None] + np.arange(k)]
             entries = None
