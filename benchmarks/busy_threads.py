@@ -1,4 +1,4 @@
-"""Whole fits on one and two threads, on the machine as it is and beside a process that keeps one core busy.
+"""Fits and Gibbs sampling on one and two threads, on the machine as it is and beside a process that keeps one core busy.
 
     python benchmarks/busy_threads.py [--only NAME ...] [--turns N]
 
@@ -40,6 +40,12 @@ def field(model: ff.BoltzmannMachine | ff.Potts, policy: str, states: int, sampl
     return lambda: ff.fit(model, x, policy, sigma2=1.0, max_iter=steps)
 
 
+def gibbs(size: int, draws: int) -> Fit:
+    model = ff.BoltzmannMachine.grid(size, size, states=(-1, 1))
+    theta = np.full(model.n_parameters, 0.3)
+    return lambda: model.sample(theta, draws, method="gibbs", burn_in=100)
+
+
 FITS: dict[str, tuple[str, Callable[[], Fit]]] = {
     "chain": ("CoNLL-2000, 22 labels, L-BFGS", lambda: tagger("conll", 4000)),
     "all": ("the same with all pairs", lambda: tagger("conll", 4000, "all", 4)),
@@ -51,6 +57,7 @@ FITS: dict[str, tuple[str, Callable[[], Fit]]] = {
     "potts": ("30 variables of 10 states, PL1", lambda: field(ff.Potts(30, 10), "PL1", 10, 3_000, 10)),
     "blocks": ("Potts grid 8x8, 3 states, PL2", lambda: field(ff.Potts.grid(8, 8, 3), "PL2(connected)", 3, 1_000, 4)),
     "grid": ("grid 12x12, FL by elimination", lambda: field(ff.BoltzmannMachine.grid(12, 12), "FL", 2, 500, 4)),
+    "gibbs": ("grid 20x20, Gibbs samples", lambda: gibbs(20, 1_000)),
 }
 
 

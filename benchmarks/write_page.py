@@ -1,6 +1,6 @@
 """Run the benchmarks, compare their ratios with the last committed page and write docs/benchmarks.md.
 
-    python benchmarks/write_page.py [--quick] [--keep] [--fresh] [--minutes M] [--recorded FILE] [name ...]
+    python benchmarks/write_page.py [--quick] [--keep] [--fresh] [--minutes M] [--render] [name ...]
 
 All parts run once, then again while there is time (30 minutes; 3 with `--quick`, which runs a few parts in their short
 form and leaves the page alone). What a part has printed is kept in .bench, and the page is written after each: a part that
@@ -9,8 +9,9 @@ starts anew. Parts that take long, or need peers that are not installed here, ru
 
 Ratios are numbers after "ratio" or before "times". Each stands beside the one of the committed page, and one whose best
 run has fallen to less than 0.8 of that is marked, so that a slow-down is seen. Peers have an environment of their own
-(peers.py). `--recorded FILE` takes what one script has printed earlier in place of running it. Run it on a quiet machine:
-the load before each part is on the page.
+(peers.py). `--render` runs nothing: it writes the page again from the outputs on it, with the titles and notes of
+sections.py. Nothing else is on the page, which a test checks. Run the benchmarks on a quiet machine: the load before each
+part is on the page.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ changing the page.
 """
 #: Begins the line with the spread of ratios.
 _SPREAD = "Over"
+_PARTS = re.compile(
+    rf"`(python [^`]+)` \((.*)\)\n[\s\S]*?```text\n([\s\S]*?)\n```\n((?:\n{_SPREAD} [0-9]+ runs.*\n)?)"
+)
 _RATIO = re.compile(r"ratio:?\s+(?:p50 )?([0-9.]+)|([0-9.]+) times")
 
 
@@ -112,9 +116,28 @@ def block(section: Section, record: dict[str, Any]) -> str:
     """A part of the page from what its script has printed."""
     outputs: list[str] = record["outputs"]
     shown = " ".join(["python", f"benchmarks/{section.command[0]}", *section.command[1:]])
+    return laid_out(section, shown, record["machine"], outputs[-1].rstrip(), spread_line(outputs))
+
+
+def laid_out(section: Section, command: str, where: str, output: str, spread: str) -> str:
+    """A part of the page: title, command and machine, note, output, spread of the ratios."""
     about = f"{section.note}\n\n" if section.note else ""
-    text = f"## {section.title}\n\n`{shown}` ({record['machine']})\n\n{about}```text\n{outputs[-1].rstrip()}\n```\n"
-    return text + spread_line(outputs)
+    return f"## {section.title}\n\n`{command}` ({where})\n\n{about}```text\n{output}\n```\n{spread}"
+
+
+def rendered(page: str) -> str:
+    """The page again from the outputs on it; what no script has printed and no section says is gone."""
+    texts = {}
+    for name, text in sections(page).items():
+        if name in RUNS:
+            command, where, output, spread = _PARTS.search(text).groups()  # type: ignore[union-attr]
+            texts[name] = laid_out(RUNS[name], command, where, output, spread)
+    return whole_page(texts)
+
+
+def whole_page(texts: dict[str, str]) -> str:
+    """The page of these parts, in its order."""
+    return HEAD + "".join(f"\n<!-- {key} -->\n{texts[key].strip()}\n" for key in RUNS if key in texts)
 
 
 class Suite:
@@ -193,8 +216,7 @@ class Suite:
             return
         texts = sections(PAGE.read_text(encoding="utf-8")) if PAGE.exists() else {}
         texts[name] = block(RUNS[name], record)
-        body = "".join(f"\n<!-- {key} -->\n{texts[key].strip()}\n" for key in RUNS if key in texts)
-        PAGE.write_text(HEAD + body, encoding="utf-8")
+        PAGE.write_text(whole_page(texts), encoding="utf-8")
 
     def compared(self, name: str) -> list[str]:
         """The ratios of a part beside the committed ones."""
@@ -237,14 +259,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{', '.join(QUICK)} in three minutes; implies --keep")
     parser.add_argument("--fresh", action="store_true", help="forget what has been run at this commit")
     parser.add_argument("--minutes", type=float, help="time for all parts (30; 3 with --quick)")
-    parser.add_argument("--recorded", type=Path, metavar="FILE", help="what the one script named has printed")
+    parser.add_argument("--render", action="store_true", help="run nothing: titles and notes as in sections.py")
     parser.add_argument("names", nargs="*", help=f"parts: {', '.join(RUNS)}")
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(RUNS))
     if unknown:
         parser.error(f"unknown parts: {', '.join(unknown)}")
-    if options.recorded is not None and len(options.names) != 1:
-        parser.error("--recorded takes the output of one part: name it")
+    if options.render:
+        PAGE.write_text(rendered(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        return
     wanted = options.names or (list(QUICK) if options.quick else [name for name in ORDER if name not in BY_NAME_ONLY])
     suite = Suite(
         interpreter(),
@@ -253,9 +276,6 @@ def main() -> None:
         keep=options.keep or options.quick,
         fresh=options.fresh,
     )
-    if options.recorded is not None:
-        suite.take(wanted[0], options.recorded.read_text(encoding="utf-8"), machine())
-        return
     for turn in range(max(RUNS[name].runs for name in wanted)):
         for name in wanted:
             if suite.runs(name) <= turn < RUNS[name].runs and name not in suite.failed:

@@ -1,0 +1,49 @@
+"""The page of benchmarks holds what its scripts have printed and what benchmarks/sections.py says, and nothing else."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def write_page(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    before = set(sys.modules)
+    import write_page
+
+    yield write_page
+    for name in {"write_page", "sections", "peers"} - before:
+        sys.modules.pop(name, None)
+
+
+def test_nothing_on_the_page_is_written_by_hand(write_page):
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert write_page.rendered(page) == page
+
+
+def test_parts_have_distinct_commands_and_an_order(write_page):
+    runs = write_page.RUNS
+    assert sorted(write_page.ORDER) == sorted(runs)
+    assert set(write_page.QUICK) <= set(runs)
+    scripts = {section.command[0] for section in runs.values()}
+    assert all((ROOT / "benchmarks" / script).is_file() for script in scripts)
+
+
+def test_a_hand_written_remark_is_dropped_and_the_rest_kept(write_page):
+    section = write_page.RUNS["inference"]
+    outputs = ["ratio: 3.0\n", "ratio: 4.0\n", "ratio: 5.0\n"]
+    part = write_page.block(section, {"outputs": outputs, "machine": "today, a machine"})
+    assert "Over 3 runs, in this order, median (lowest to highest): 4 (3 to 5)." in part
+    page = write_page.whole_page({"inference": part})
+    assert write_page.rendered(page) == page
+    assert write_page.rendered(page + "\nBy hand.\n") == page
+
+
+def test_ratios_that_have_fallen_are_marked(write_page):
+    before = "```text\nratio 10.0\nratio 2.0\n```\n\nOver 3 runs, in this order: ratio 99"
+    lines = write_page.compare(before, ["ratio 7.0, 2.1 times", "ratio 7.5, 2.0 times"])
+    assert "SLOWER" in lines[0]
+    assert "SLOWER" not in lines[1]
