@@ -11,6 +11,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import fieldfit as ff
+from fieldfit.api import accuracies
 from fieldfit.types import DataError
 
 
@@ -254,6 +255,17 @@ def test_output_without_unicode_or_colour(saved):
     assert b"\x1b" not in table.stdout
 
 
+def test_a_command_imports_no_other_command():
+    code = (
+        "import sys\nfrom fieldfit.cli import main\nassert main(['plan', '--help']) == 0\n"
+        "sys.exit(', '.join(m for m in sys.modules if m.startswith('fieldfit.cli.commands.') "
+        "and m != 'fieldfit.cli.commands.fit_and_plan') or 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.stderr == ""
+    assert ran.returncode == 0
+
+
 def test_help_does_not_import_what_it_does_not_need():
     code = (
         "import sys\nfrom fieldfit.cli import main\nassert main(['--help']) == 0\n"
@@ -268,7 +280,9 @@ def test_help_does_not_import_what_it_does_not_need():
 
 def test_a_small_fit_imports_neither_scipy_nor_pandas(tmp_path):
     table = tmp_path / "table.csv"
-    np.savetxt(table, np.random.default_rng(0).integers(0, 2, (200, 4)), fmt="%d", delimiter=",")
+    random = np.random.default_rng(0)
+    correlated = random.normal(size=(400, 4)) + 2 * random.normal(size=(400, 1)) > 0  # couplings above 1
+    np.savetxt(table, correlated, fmt="%d", delimiter=",")
     code = (
         f"import sys\nfrom fieldfit.cli import main\nassert main(['fit', 'boltzmann', {str(table)!r}]) == 0\n"
         "sys.exit(', '.join(sorted({'scipy', 'pandas', 'sklearn', 'matplotlib'} & set(sys.modules))) or 0)"
@@ -277,6 +291,21 @@ def test_a_small_fit_imports_neither_scipy_nor_pandas(tmp_path):
     assert ran.stderr == ""
     assert "std. error" in ran.stdout
     assert ran.returncode == 0
+
+
+@pytest.mark.parametrize("options", [["--rows", "0"], [], ["--json"], ["--out", "fit.ff"]])
+def test_standard_errors_are_computed_once_and_only_when_they_are_shown(run, votes, monkeypatch, tmp_path, options):
+    calls = []
+    original = accuracies._accuracy_of_data
+
+    def counted(fit):
+        calls.append(fit)
+        return original(fit)
+
+    monkeypatch.setattr(accuracies, "_accuracy_of_data", counted)
+    monkeypatch.chdir(tmp_path)
+    run("fit", "boltzmann", votes, *options)
+    assert len(calls) == (0 if "--rows" in options else 1)
 
 
 def test_ctrl_c_is_a_sentence_and_130(run, votes, monkeypatch, tmp_path):

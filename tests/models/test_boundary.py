@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.models.identification import interactions, null_space
 from fieldfit.types import ModelError, SeparationWarning
 
 
@@ -138,3 +139,10 @@ def test_two_rare_variables_that_never_meet_have_no_robust_error(tmp_path):
 def test_equal_rows_have_no_robust_errors():
     fit = ff.fit(ff.BoltzmannMachine(4, biases=True), np.ones((50, 4), dtype=int), "PL1", sigma2=1.0)
     assert np.isnan(fit.table()["z"]).all()
+
+
+@pytest.mark.parametrize("name", ["boltzmann", "without biases", "signs", "some shared"])
+def test_a_boltzmann_machine_determines_its_parameters(name):
+    model = models()[name]
+    assert model.determined_contrasts() is None
+    assert null_space(interactions(model)).shape[1] == 0  # what other models compute for the answer

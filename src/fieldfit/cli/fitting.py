@@ -155,7 +155,8 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions) -> None:
     )
     try:
         if options.out is not None:
-            signed(result).save(options.out)
+            result = signed(result)  # one fit is saved and shown: its standard errors are computed once
+            result.save(options.out)
         if options.json:
             print_json(fit_document(result, warned, options.out))
         else:
