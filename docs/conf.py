@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from docutils import nodes
+from sphinx import addnodes
+
 import fieldfit
 
 project = "fieldfit"
@@ -41,8 +44,6 @@ autodoc_member_order = "bysource"
 # Links to other projects' pages need a network; a build without one leaves them as text.
 intersphinx_mapping: dict[str, tuple[str, None]] = {}
 nitpicky = False
-# Types of arguments contain shapes such as (n, m); Sphinx takes these letters for references to attributes of classes.
-suppress_warnings = ["ref.python"]
 
 
 def skip_inherited(app: object, what: str, name: str, member: object, skip: bool, options: object) -> bool | None:
@@ -51,6 +52,20 @@ def skip_inherited(app: object, what: str, name: str, member: object, skip: bool
     return True if home.startswith("sklearn.") or name.startswith(("set_", "get_metadata_routing")) else None
 
 
+def show_shapes_as_text(app: object, doctree: nodes.document) -> None:
+    """Types of arguments contain shapes such as (n, m). Sphinx would link these letters to attributes of the same name."""
+    for reference in list(doctree.findall(addnodes.pending_xref)):
+        target = reference.get("reftarget", "")
+        if (
+            reference.get("refdomain") == "py"
+            and reference.get("reftype") == "class"
+            and target.islower()
+            and "." not in target
+        ):
+            reference.replace_self(reference.children)
+
+
 def setup(app: Any) -> None:
-    """Connect the rule above."""
+    """Connect the rules above."""
     app.connect("autodoc-skip-member", skip_inherited)
+    app.connect("doctree-read", show_shapes_as_text)

@@ -88,10 +88,10 @@ def run(out: Path) -> None:
     _free_grid(images, plan, folder, page)
     _tied_grid(images, folder, page)
     _each_digit(images, label, folder, page)
-    page.paragraph("report.html is the page of the recommended fit, to explore.")
+    page.paragraph("report.html is the interactive page of the recommended fit.")
     page.write(folder / "index.html")
     print(f"\nDone in {time.perf_counter() - began:.0f} s. Open these pages in a browser:")
-    print(f"  {folder}/report.html  the recommended fit and its plan, to explore")
+    print(f"  {folder}/report.html  the recommended fit and its plan, interactive")
     print(f"  {folder}/index.html   everything that was printed here, with pictures")
 
 

@@ -167,7 +167,7 @@ def test_a_disk_that_is_full_later_is_a_warning(samples, tmp_path, monkeypatch):
         write(path, header, arrays)
 
     monkeypatch.setattr(checkpoint, "write_container", full)
-    with pytest.warns(FieldfitWarning, match="goes on without. .* the disk is full"):
+    with pytest.warns(FieldfitWarning, match="continues without it. .* the disk is full"):
         fit = ff.fit(model, values, "PL1", method="lbfgs", checkpoint=ff.Checkpoint(tmp_path / "state", every=0))
     assert fit.converged
     assert len(read_container(tmp_path / "state")[1]["history"]) == 1
@@ -233,7 +233,7 @@ def test_ctrl_c_on_the_command_line_says_how_to_go_on(samples, tmp_path, monkeyp
         assert run(command) == 130
     said = capsys.readouterr().err
     assert "fit.ff has the estimate so far" in said
-    assert "state has the state, and the same command with --resume goes on from there" in said
+    assert "state has the state, and the same command with --resume continues from there" in said
     assert run(command) == 2
     assert "exists" in capsys.readouterr().err
     assert run([*command, "--resume"]) == 0

@@ -176,7 +176,7 @@ def test_files_keep_the_course_and_the_caution(tmp_path):
     again.to_html(tmp_path / "a.html")
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "runs away from the data" in text
-    assert "does not hold its samples" in text
+    assert "does not contain its samples" in text
 
 
 def test_a_page_says_how_to_make_it_again(tmp_path):

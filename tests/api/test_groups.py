@@ -137,8 +137,8 @@ def test_cautions():
     assert "2 groups for each parameter, robust errors may be too small" in few.summary()
     small = ff.fit(ff.BoltzmannMachine(2), X[:, :2], "PL1", groups=GROUPS % 20)
     assert small.functional(0).caution == "only 20 groups, robust errors may be too small"
-    assert "leave the groups out" in few.functional(0, kind="model").caution
-    assert "leave the groups out" in few.summary(kind="model")
+    assert "ignore the groups" in few.functional(0, kind="model").caution
+    assert "ignore the groups" in few.summary(kind="model")
     enough = ff.fit(MODEL, X, "PL1", groups=GROUPS)
     assert not enough.functional(0).caution
 

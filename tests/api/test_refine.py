@@ -161,7 +161,7 @@ def test_summary_file_and_functionals(tmp_path: Path) -> None:
     np.testing.assert_allclose(loaded.standard_errors(), fit.standard_errors())
     assert str(loaded.estimator) == "PL1 >> optimal(2)"
     assert loaded.specification_test() == fit.specification_test()
-    with pytest.raises(DataError, match="does not hold the samples"):
+    with pytest.raises(DataError, match="does not contain the samples"):
         loaded.influence()
     again = ff.load(path, x)
     np.testing.assert_allclose(again.influence(), influence, atol=1e-12)

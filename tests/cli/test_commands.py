@@ -80,7 +80,7 @@ def test_a_column_that_looks_like_a_group_label_is_named(run, tmp_path):
     rows = random.integers(0, 2, (60, 3))
     path = tmp_path / "survey.csv"
     np.savetxt(path, rows, fmt="%d", delimiter=",", comments="", header="sleep,Study_arm,mood")
-    told = "Column 'Study_arm' looks like a label of groups (its name says so), and it is one of the variables here."
+    told = "Column 'Study_arm' looks like a group label (by its name), and it is used as a variable here."
     ran = run("fit", "boltzmann", path, "--json")
     assert told in ran.err
     assert "--by Study_arm" in ran.json["warnings"][0]
@@ -315,7 +315,7 @@ def test_ctrl_c_is_a_sentence_and_130(run, votes, monkeypatch, tmp_path):
     monkeypatch.setattr("fieldfit.data.table.read_table", interrupt)
     ran = run("fit", "boltzmann", votes)
     assert ran.code == 130
-    assert ran.err == "fieldfit: Interrupted before there was a result; nothing was written.\n"
+    assert ran.err == "fieldfit: Interrupted; nothing was written.\n"
 
 
 def test_ctrl_c_during_a_fit_keeps_the_estimate(run, votes, monkeypatch, tmp_path):

@@ -143,7 +143,7 @@ def test_a_report_is_a_page_with_the_commands_that_made_it(run, refused, votes, 
     assert f"fieldfit report {path}" in page
     assert "Influential samples" in page
     assert run("report", path).code == 0
-    assert "does not hold its samples" in path.with_suffix(".html").read_text(encoding="utf-8")
+    assert "does not contain its samples" in path.with_suffix(".html").read_text(encoding="utf-8")
     assert "--level is 2" in refused("report", path, "--level", "2")
 
 

@@ -18,7 +18,7 @@ def shuffled():
 
 @pytest.mark.parametrize("name", ["group", "Sex", "arm", "study_arm", "CONDITION", "patient.group"])
 def test_names(shuffled, name):
-    assert _found(shuffled.T, ["a", name, "b"]) == {name: "its name says so"}
+    assert _found(shuffled.T, ["a", name, "b"]) == {name: "by its name"}
 
 
 @pytest.mark.parametrize("name", ["alarm", "sexy", "grouping", "x1", "armour"])

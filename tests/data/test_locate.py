@@ -41,7 +41,7 @@ def test_a_file_is_found_or_said_to_be_missing(tmp_path, monkeypatch):
     message = str(caught.value)
     for words in ("conll2000/train.txt", str(tmp_path), "FIELDFIT_DATA", "https://www.clips.uantwerpen.be/conll2000"):
         assert words in message
-    with pytest.raises(DataError, match="The catalogue does not know it; it knows conll2000"):
+    with pytest.raises(DataError, match="It is not in the catalogue, which has conll2000"):
         find_data("nothing.txt")
     (tmp_path / "conll2000").mkdir()
     (tmp_path / "conll2000" / "train.txt").write_text("a b c\n")

@@ -147,7 +147,7 @@ def test_prediction_without_the_label_column():
 def test_what_cannot_be_learnt_from():
     with pytest.raises(DataError, match="no tokens"):
         ColumnEncoder.fit(parse_columns("\n"), "tagger")
-    with pytest.raises(DataError, match="holds the labels"):
+    with pytest.raises(DataError, match="has the labels"):
         ColumnEncoder.fit(TEXT, parse_templates("U:%x[0,2]"))
     with pytest.raises(DataError, match="read column 7"):
         ColumnEncoder.fit(TEXT, parse_templates("U:%x[0,7]"))

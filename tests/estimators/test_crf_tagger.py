@@ -508,7 +508,7 @@ def test_sklearn_crfsuite_takes_and_gives_the_same(toy, unseen, c1):
 def test_what_a_first_file_may_lack(tmp_path, monkeypatch):
     words = [[("the", "DT"), ("dog", "NN")]]
     monkeypatch.setenv("FIELDFIT_DATA", str(tmp_path))  # no stop list there
-    with pytest.raises(DataError, match=r"'conll2000' ask whether a word is a stop word.*'tagger', 'columns'"):
+    with pytest.raises(DataError, match=r"'conll2000' need a list of stop words.*'tagger', 'columns'"):
         ff.CRFTagger(features="conll2000").fit(words, [["B", "I"]])
     with pytest.raises(DataError, match="one column, the label"):
         ff.CRFTagger().fit(parse_columns("B\nI\n"))

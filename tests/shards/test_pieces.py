@@ -78,13 +78,13 @@ def test_many_files(frame, whole, tmp_path):
         ff.fit(MODEL, str(tmp_path / "none*.csv"))
     with pytest.raises(FieldfitError, match="the pieces of the data are the shards"):
         ff.fit(MODEL, str(tmp_path / "part*.csv"), shards=3)
-    with pytest.raises(DataError, match="as the name of a column, and no groups"):
+    with pytest.raises(DataError, match="must be the name of a column, and groups are not supported"):
         ff.fit(MODEL, str(tmp_path / "part*.csv"), groups=np.zeros(400))
     with pytest.raises(DataError, match="needs single samples, and they are in the shards"):
         fit.dataset.subset(np.zeros(50_001, dtype=int))
     some = [399, 0, 91, 91, 5]
     assert (as_table(fit.dataset.subset(some)).codes == as_table(MODEL.read(frame)).codes[some]).all()
-    with pytest.raises(DataError, match="needs the samples in this process, and they are in pieces"):
+    with pytest.raises(DataError, match="needs the samples in this process, and they are in several parts"):
         fit.standard_errors("model")
 
 

@@ -123,5 +123,5 @@ def test_some_samples_are_spread_over_all_shards(monkeypatch, frame):
 
 def test_local_weights_need_the_samples_in_this_process(monkeypatch, files):
     monkeypatch.setattr("fieldfit.refinement.local.MOST_CONDITIONS", 3)
-    with pytest.raises(DataError, match="needs the samples in this process; they are in pieces"):
+    with pytest.raises(DataError, match="needs the samples in this process; they are in several parts"):
         ff.fit(MODEL, files, "PL1 >> optimal")

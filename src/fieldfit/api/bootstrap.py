@@ -286,7 +286,9 @@ def bootstrap(
     n_jobs = whole_number(n_jobs, "n_jobs", 1)
     dataset = fit.needed.dataset
     if dataset.in_pieces:
-        raise DataError("The bootstrap needs the samples in this process, and these are in pieces elsewhere.")
+        raise DataError(
+            "The bootstrap needs the samples in this process, and these are in several parts or on workers."
+        )
     chosen = _kind_for(dataset) if kind is None else kind
     if chosen not in _DRAWS:
         raise FieldfitError(f"A bootstrap is of the kind {', '.join(map(repr, _DRAWS))} or None; got {kind!r}.")
@@ -373,10 +375,12 @@ def _in_groups(dataset: Dataset) -> Dataset:
 
 def _equally_weighted(dataset: Dataset) -> Dataset:
     if dataset.groups is not None:
-        raise DataError("The model has independent samples, and these come in groups: use kind='groups'.")
+        raise DataError(
+            "The parametric bootstrap simulates independent samples, and these come in groups: use kind='groups'."
+        )
     equal = dataset.equally_weighted()
     if equal is None:
-        raise DataError("Uneven importance weights do not say from which distribution to simulate. Use kind='rows'.")
+        raise DataError("Uneven importance weights do not define a distribution to simulate from. Use kind='rows'.")
     return equal
 
 

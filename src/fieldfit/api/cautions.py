@@ -75,7 +75,7 @@ def under_model(fit: FitState, kind: Kind, pull: float) -> str:
     if kind != "model":
         return ""
     if fit.size.groups is not None:
-        return "model-based errors take the samples as independent and leave the groups out: use kind='robust'"
+        return "model-based errors assume independent samples and ignore the groups: use kind='robust'"
     if pull > LARGEST_PULL:
         return (
             f"the penalty pulls the estimate by about {pull:.2g} standard errors, and model-based errors are those of data "

@@ -93,7 +93,7 @@ class FileKeeper:
         if os.path.lexists(self._path):
             if not checkpoint.resume:
                 raise FileAccessError(
-                    f"{self._path} exists. Use resume=True (--resume) to go on from this checkpoint, or another file."
+                    f"{self._path} exists. Use resume=True (--resume) to continue from it, or give another file."
                 )
             self.saved = self._read()
 
@@ -112,7 +112,7 @@ class FileKeeper:
             if not self._failed:
                 self._failed = True
                 warnings.warn(
-                    FieldfitWarning(f"A checkpoint could not be written, and the fit goes on without. {error}"),
+                    FieldfitWarning(f"A checkpoint could not be written, and the fit continues without it. {error}"),
                     stacklevel=2,
                 )
             return
@@ -179,4 +179,4 @@ def refuse_checkpoint(estimator: Policy | Staged, automatic: bool, stopping: boo
     }
     for reason, holds in reasons.items():
         if holds:
-            raise FieldfitError(f"A checkpoint has no place for the state of {reason}. Fit without one of the two.")
+            raise FieldfitError(f"A checkpoint cannot store the state of {reason}. Fit without one of the two.")

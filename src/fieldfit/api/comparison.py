@@ -112,7 +112,7 @@ def _cautious(fit: Fit, restrictions: int, kind: Kind) -> str:
     if kind != "robust":
         return ""
     size = fit.total if fit.size.groups is None else fit.size.groups
-    instead = "fit.bootstrap_test and fit.permutation_test simulate the law of the statistic"
+    instead = "fit.bootstrap_test and fit.permutation_test simulate the null distribution"
     if restrictions > 1 and size < _LEAST_FOR_RESTRICTION * restrictions:
         raise ModelError(
             f"A joint test of {restrictions} restrictions with {size:,.0f} samples would reject nearly anything: their "
@@ -146,15 +146,11 @@ def wald_statistic(fit: Fit, rows: FloatArray, value: object, kind: Kind) -> tup
     gap = rows @ fit.theta - wanted
     covariance = fit.accuracy(kind).covariance_of(rows)
     if np.isnan(covariance).any():
-        raise ModelError(
-            "Some of the functions tested are not identified: the data do not determine them (see docs/standard-errors.md)."
-        )
+        raise ModelError("Some of the functions tested are not identified: the data do not determine them.")
     inner = range_inverse(covariance)
     relative = inner.scale * gap  # in standard errors
     if inner.nullity and np.abs(inner.null.T @ relative).max() > 1e-8 * max(1.0, float(np.abs(relative).max())):
-        raise ModelError(
-            "The restrictions contradict each other, or concern parameters that are fixed at other values."
-        )
+        raise ModelError("The restrictions contradict each other or the values of fixed parameters.")
     return float(gap @ inner.inverse @ gap), len(rows) - inner.nullity
 
 
@@ -171,7 +167,7 @@ def restrictions(fit: Fit, hypothesis: object) -> FloatArray:
     else:
         items = list(hypothesis)
     if not items:
-        raise ModelError("There is nothing to test: the hypothesis is empty.")
+        raise ModelError("The hypothesis is empty.")
     rows = []
     for item in items:
         rows.append(
@@ -419,7 +415,7 @@ def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind,
     if few:
         warnings.warn(
             f"{few[0].upper()}{few[1:]}. p- and q-values are then too small, and more is discovered than the rate "
-            "promises; fit.bootstrap_test(parameters) simulates the law of a statistic.",
+            "promises; fit.bootstrap_test(parameters) simulates the null distribution of a statistic.",
             FewSamplesWarning,
             stacklevel=3,
         )

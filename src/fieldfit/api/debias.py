@@ -40,14 +40,14 @@ def debiased(fit: Fitted) -> Fitted:
         more = f" and {len(places) - 10} more" if len(places) > 10 else ""
         raise ModelError(
             f"Without the penalty {len(places)} parameters are not determined: {', '.join(names)}{more}. There is no "
-            f"debiased estimate of θ. Fix parameters until the others are identified (fixed={{name: 0.0}}), or ask for "
+            f"debiased estimate of θ. Fix parameters until the others are identified (fixed={{name: 0.0}}), or use "
             f"functions of θ that are, fit.functional(…, debias=True)."
         )
     moved = one_step(fit)
     if moved.theta is fit.theta:
         raise ModelError(
-            "Without the penalty some parameters are not determined, so there is no debiased estimate of θ. Ask for "
-            "chosen functions, fit.functional(…, debias=True): those that are determined have one."
+            "Without the penalty some parameters are not determined, so there is no debiased estimate of θ. Use "
+            "fit.functional(…, debias=True) for functions of θ that are determined."
         )
     away = [name for name, held in zip(fit.model.parameter_names, fit.held, strict=True) if held]
     return replace(moved, separated=(*fit.separated, *away))

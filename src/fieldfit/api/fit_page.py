@@ -60,7 +60,7 @@ def fit_page(fit: Fit, plan: Plan | None, level: float, notes: Sequence[str] = (
     else:
         page.heading("Data against model")
         page.note(
-            "The file of a fit does not hold its samples. Give them (--data, or data in ff.load) to compare them."
+            "A saved fit does not contain its samples. Give them (--data, or data in ff.load) for this comparison."
         )
     _add_convergence(page, fit)
     add_citation(page, refined=fit.refinement is not None)

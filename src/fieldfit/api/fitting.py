@@ -157,7 +157,7 @@ def fit(
     Notes
     -----
     The objective is ``Σ_i w_i Σ_j β_j Z_ij log p_θ(x_A | x_B) − Σ_l θ_l² / (2σ_l²) − Σ_l l1_l |θ_l|``,
-    with ``group_l1`` times ``Σ_g ‖θ_g‖`` in place of the last term if that is given.
+    with ``group_l1`` times ``Σ_g ‖θ_g‖`` instead of the last term if that is given.
 
     Examples
     --------

@@ -217,10 +217,10 @@ def runaway(fit: FitState) -> str:
     return (
         f"The fitted model runs away from the data: {how}, the mean of {names[worst]!r} goes from {means[worst]:.3f} to "
         f"{drawn[worst]:.3f}"
-        + (f", and {far - 1} other means leave theirs too" if far > 1 else "")
+        + (f", and {far - 1} other means drift away too" if far > 1 else "")
         + ". Do not simulate from it. A stronger penalty (a much smaller sigma2, or l1) keeps it near the data, and so "
-        "does FL where it is possible. A second stage ('PL1 >> optimal') is no remedy by itself: it starts from the first "
-        "estimate, so give it the stronger penalty too."
+        "does FL where it is possible. A second stage ('PL1 >> optimal') does not help by itself: it starts from the first "
+        "estimate, so it needs the stronger penalty too."
     )
 
 

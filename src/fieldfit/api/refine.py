@@ -81,8 +81,8 @@ def fit_stages(model: Model, data: object, staged: Staged, options: Mapping[str,
         )
     if not staged.second.takes_pieces and as_pieces(data) is not None:
         raise DataError(
-            f"'{staged}' has a second stage that needs the samples in this process, and they are in pieces. Read them "
-            f"into a table first, fit '{staged.first}' alone, or use a second stage that is a policy: "
+            f"'{staged}' has a second stage that needs the samples in this process, and they are in several parts. "
+            f"Read them into a table first, fit '{staged.first}' alone, or use a second stage that is a policy: "
             f"'{staged.first} >> FL'."
         )
     staged.second.check_options(staged.first, options)

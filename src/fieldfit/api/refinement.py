@@ -38,7 +38,7 @@ class Refinement:
         """The conditions with their samples; DataError for a fit that was loaded from a file."""
         if self.working is None:
             raise DataError(
-                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Give them "
+                "This fit was loaded from a file, which does not contain the samples, and they are needed here. Give them "
                 "again: load(path, data)."
             )
         return self.working

@@ -80,7 +80,9 @@ def bootstrap_test(
     places = some_places(parameters, names)
     dataset = fit.needed.dataset.equally_weighted()
     if dataset is None:
-        raise DataError("Uneven importance weights do not say from which law to simulate. Fit without weights.")
+        raise DataError(
+            "Uneven importance weights do not define a distribution to simulate from. Fit without weights."
+        )
     fixed = {names[int(place)]: float(value) for place in places}
     null = fitted_like(fit, dataset, fit.random_state, fixed)
     hypothesis = [names[int(place)] for place in places]

@@ -141,7 +141,7 @@ class Fit(StandardErrors):
                 f"it: ff.refine(fit, 'optimal').specification_test()."
             )
         if self.size.groups is not None:
-            raise PolicyError("Hansen's test takes the samples for independent, and these come in groups.")
+            raise PolicyError("Hansen's test assumes independent samples, and these come in groups.")
         if self.refinement.working is None and self.refinement.saved_test is not None:
             return self.refinement.saved_test
         return self._specification_test
@@ -351,7 +351,7 @@ class Fit(StandardErrors):
         >>> fit.claic() < fit.clbic()
         True
         """
-        refuse_refined(self, "CLAIC", "Compare first stages, or held-out likelihoods (cross_validate).")
+        refuse_refined(self, "CLAIC", "Compare the first stages, or use held-out likelihoods (cross_validate).")
         return -2 * self.composite_log_likelihood + 2 * self.effective_parameters(kind)
 
     def clbic(self, kind: Kind = "robust") -> float:
@@ -372,7 +372,7 @@ class Fit(StandardErrors):
         >>> fit.clbic() > fit.claic()
         True
         """
-        refuse_refined(self, "CLBIC", "Compare first stages, or held-out likelihoods (cross_validate).")
+        refuse_refined(self, "CLBIC", "Compare the first stages, or use held-out likelihoods (cross_validate).")
         return -2 * self.composite_log_likelihood + float(np.log(self.total)) * self.effective_parameters(kind)
 
     def wald_test(self, hypothesis: object, value: object = 0.0, *, kind: Kind = "robust") -> HypothesisTest:

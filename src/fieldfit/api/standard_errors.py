@@ -369,7 +369,7 @@ class StandardErrors(FitState):
         elif held:
             error, note = (
                 math.nan,
-                "only the penalty keeps it finite, the data have no spread there: use kind='model'",
+                "only the penalty keeps the estimate finite: use kind='model'",
             )
         elif math.isnan(error):
             note = ""

@@ -266,7 +266,7 @@ class FitState:
         """The samples with the drawn Z, compiled; DataError for a fit that was loaded from a file."""
         if self.prepared is None:
             raise DataError(
-                "This fit was loaded from a file, which does not hold the samples, and they are needed here. Give them "
+                "This fit was loaded from a file, which does not contain the samples, and they are needed here. Give them "
                 "again: load(path, data)."
             )
         return self.prepared

@@ -87,7 +87,9 @@ def asymptotics(
     estimator = as_estimator(policy)
     if isinstance(estimator, Staged):
         if formula != "exact":
-            raise PolicyError(f"The formula {formula!r} of the paper knows no second stage; use formula='exact'.")
+            raise PolicyError(
+                f"The formula {formula!r} of the paper is not defined for a second stage; use formula='exact'."
+            )
         of_policy = partial(
             asymptotics, model, vector, method=method, n_simulated=n_simulated, random_state=random_state
         )

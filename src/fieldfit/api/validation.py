@@ -159,7 +159,7 @@ def fold_members(n: int, folds: int, random_state: int, groups: IntArray | None 
         return members.astype(np.int64)
     sizes = np.bincount(groups)
     if len(sizes) < folds:
-        raise DataError(f"{len(sizes)} groups are too few for {folds} folds: every fold needs a group of its own.")
+        raise DataError(f"{len(sizes)} groups are too few for {folds} folds: every fold needs at least one group.")
     shuffled = random.permutation(len(sizes))
     fold_of_group, fold_sizes = np.empty(len(sizes), dtype=np.int64), np.zeros(folds)
     for group in shuffled[

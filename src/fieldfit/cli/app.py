@@ -88,7 +88,7 @@ def run(arguments: list[str] | None = None, interrupts: Interrupts | None = None
         files = ", ".join(written[:3]) + (f" and {len(written) - 3} more" if len(written) > 3 else "")
         complain(f"Interrupted before the command ended. Written completely before that: {files}.")
     else:
-        complain("Interrupted before there was a result; nothing was written.")
+        complain("Interrupted; nothing was written.")
     return INTERRUPTED
 
 
@@ -117,7 +117,7 @@ def _tell(error: Exception) -> int:
     if isinstance(error, FieldfitError):
         complain(str(error))
     elif isinstance(error, MemoryError):
-        complain("There is not enough memory for this. Use fewer samples or variables, or a smaller policy.")
+        complain("There is not enough memory. Use fewer samples or variables, or a policy with smaller components.")
     elif isinstance(error, OSError):
         named = f"{error.filename}: " if error.filename else ""
         complain(f"{named}{error.strerror or error}. Check the path, the permissions and the disk.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class TrainingOptions:
     """The options of every fit to sentences."""
 
-    policy: Annotated[str, typer.Option("--policy", "-p", help="Policy, such as 'PL1@0.5 + 0.2*FL@0.5'.")] = "FL"
+    policy: Annotated[str, typer.Option("--policy", "-p", help="Policy, such as FL or PL1.")] = "FL"
     sigma2: Annotated[
         str,
         typer.Option(

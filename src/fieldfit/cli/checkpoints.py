@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 CheckpointOption = Annotated[
     Path | None,
     typer.Option(
-        "--checkpoint", metavar="FILE", help="Keep the state of the fit in this file; --resume goes on from it."
+        "--checkpoint", metavar="FILE", help="Save the state of the fit to this file; --resume continues from it."
     ),
 ]
 CheckpointEvery = Annotated[
     float, typer.Option("--checkpoint-every", metavar="SECONDS", min=0, help="Time between two writes of the state.")
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint, if the file exists.")]
 
 
 def as_checkpoint(path: Path | None, every: float, resume: bool) -> Checkpoint | None:

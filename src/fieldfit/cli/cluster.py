@@ -12,24 +12,27 @@ if TYPE_CHECKING:
     from fieldfit.shards.backend import Backend
 
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Fit on this number of worker processes (Dask), started here.")
+    int | None,
+    typer.Option("--workers", min=1, help="Number of Dask worker processes to start. Default: no workers."),
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option("--cluster", metavar="ADDRESS", help="Fit on a running Dask cluster, such as tcp://10.0.0.1:8786."),
+    typer.Option(
+        "--cluster", metavar="ADDRESS", help="Address of a running Dask cluster, such as tcp://10.0.0.1:8786."
+    ),
 ]
 WorkerTimeout = Annotated[
     float | None,
     typer.Option(
         "--worker-timeout",
         metavar="SECONDS",
-        help="Give a worker's samples to others if it does not answer in time. Default: when the scheduler drops it.",
+        help="Time after which a worker that does not answer is replaced. Default: no limit.",
     ),
 ]
 ShardsOption = Annotated[
     int | None,
     typer.Option(
-        "--shards", min=1, help="Number of pieces of the samples. Default: 32 or more with workers, 1 without."
+        "--shards", min=1, help="Number of shards of the samples. Default: 32 or more with workers, 1 without."
     ),
 ]
 

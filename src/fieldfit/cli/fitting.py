@@ -42,7 +42,7 @@ class WideRows(StrEnum):
 class FitOptions:
     """The options of every fit to a table."""
 
-    policy: Annotated[str, typer.Option("--policy", "-p", help="Policy, such as 'PL1 + 0.2*PL2'.")] = "PL1"
+    policy: Annotated[str, typer.Option("--policy", "-p", help="Policy, such as PL1 or 'PL1 >> optimal'.")] = "PL1"
     sigma2: Annotated[
         float | None, typer.Option("--sigma2", help="Variance of the Gaussian penalty. Default: no penalty.")
     ] = None
@@ -55,7 +55,7 @@ class FitOptions:
         typer.Option(
             "--group-l1",
             min=0,
-            help="Weight of the penalty on the norm of each pair's couplings, which are 0 together. Default: none.",
+            help="Weight of the group L1 penalty: the norm of each pair's couplings. Default: none.",
         ),
     ] = None
     weights: Annotated[
@@ -168,5 +168,5 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions) -> None:
     if result.interrupted:
         kept = f"; {options.out} has the estimate so far" if options.out else ""
         if options.checkpoint is not None:
-            kept += f"; {options.checkpoint} has the state, and the same command with --resume goes on from there"
+            kept += f"; {options.checkpoint} has the state, and the same command with --resume continues from there"
         raise InterruptedFitError(f"Interrupted after {result.iterations} iterations: not converged{kept}.")

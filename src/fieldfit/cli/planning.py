@@ -34,12 +34,12 @@ class PlanOptions:
         ),
     ] = None
     flops: Annotated[
-        float | None, typer.Option("--flops", help="Budget in the paper's FLOPs, in place of --budget.")
+        float | None, typer.Option("--flops", help="Budget in the paper's FLOPs, instead of --budget.")
     ] = None
     efficiency: Annotated[
         float | None,
         typer.Option(
-            "--efficiency", help="Largest variance relative to maximum likelihood, such as 1.1, in place of a budget."
+            "--efficiency", help="Largest variance relative to maximum likelihood, such as 1.1, instead of a budget."
         ),
     ] = None
     policy: Annotated[

@@ -88,10 +88,9 @@ def _tell_group_labels(samples: Table) -> None:
 
     for name, reason in group_like(samples).items():
         warnings.warn(
-            f"Column {name!r} looks like a label of groups ({reason}), and it is one of the variables here. --columns "
-            f"with the names of the others leaves it out; `fieldfit network DATA --by {name}` estimates each group and "
-            f"compares them; --groups {name} is for rows that depend on each other. If it is a variable, name it in "
-            "--columns.",
+            f"Column {name!r} looks like a group label ({reason}), and it is used as a variable here. To leave it out, "
+            f"name the other columns in --columns. To compare the groups, use `fieldfit network DATA --by {name}`. If rows "
+            f"of a group depend on each other, use --groups {name}. To keep it as a variable, name it in --columns.",
             FieldfitWarning,
             stacklevel=2,
         )

@@ -40,7 +40,7 @@ def _given(match: re.Match[str]) -> str:
 
 
 def in_options(message: str) -> str:
-    """The message with options in the place of arguments."""
+    """The message with options instead of arguments."""
     for pattern, words in _RULES:
         message = pattern.sub(words, message)
     return message

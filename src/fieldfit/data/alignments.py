@@ -168,7 +168,7 @@ def read_alignment(
             kept.append(name)
     if not rows:
         raise FileFormatError(
-            f"Every sequence of {shown} has letters outside the alphabet {letters!r}. Is it an alignment of another kind?"
+            f"Every sequence of {shown} has letters outside the alphabet {letters!r}. Is it an alignment of another type?"
         )
     matrix = np.stack(rows)
     columns = np.arange(matrix.shape[1])
@@ -236,7 +236,9 @@ def _letters(alphabet: str) -> str:
 def _records(text: str, shown: str) -> tuple[list[str], list[bytes]]:
     """Names and sequences, without white space."""
     if not text.lstrip().startswith(">"):
-        raise FileFormatError(f"{shown} is no FASTA, A2M or A3M file: it does not begin with '>'. Convert it first.")
+        raise FileFormatError(
+            f"{shown} is not a FASTA, A2M or A3M file: it does not begin with '>'. Convert it first."
+        )
     names, sequences = [], []
     for number, record in enumerate(text.lstrip()[1:].split("\n>"), start=1):
         header, _, body = record.partition("\n")
@@ -245,9 +247,9 @@ def _records(text: str, shown: str) -> tuple[list[str], list[bytes]]:
             raise FileFormatError(f"Sequence {number} of {shown} has no identifier after '>'.")
         sequence = "".join(body.split())
         if not sequence:
-            raise FileFormatError(f"The sequence {words[0]!r} of {shown} is empty; the file may be cut off.")
+            raise FileFormatError(f"The sequence {words[0]!r} of {shown} is empty; the file may be truncated.")
         if not sequence.isascii():
-            raise FileFormatError(f"The sequence {words[0]!r} of {shown} has characters that are no letters.")
+            raise FileFormatError(f"The sequence {words[0]!r} of {shown} has characters that are not letters.")
         names.append(words[0])
         sequences.append(sequence.encode())
     return names, sequences

@@ -104,7 +104,7 @@ def _matrix(matrix: Any, index: int) -> Any:
     if array.ndim != 2:
         raise DataError(f"X[{index}] must be a matrix (tokens × features); it has {array.ndim} dimensions.")
     if array.dtype.kind not in "fiub":
-        raise DataError(f"X[{index}] must hold numbers; it holds {array.dtype}.")
+        raise DataError(f"X[{index}] must contain numbers; it contains {array.dtype}.")
     return array
 
 

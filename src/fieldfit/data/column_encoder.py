@@ -496,6 +496,6 @@ def _check_columns(spec: FeatureSpec, text: ColumnText, label_column: int | None
             )
         if column == label_column:
             raise DataError(
-                f"The features {spec.name!r} read column {column}, which holds the labels of {text.sources[0][0]}; "
-                f"a feature must not see the answer. Is a column missing?"
+                f"The features {spec.name!r} read column {column}, which has the labels of {text.sources[0][0]}; "
+                f"a feature must not use the label. Is a column missing?"
             )

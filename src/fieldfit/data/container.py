@@ -65,7 +65,7 @@ def write_container(path: str | os.PathLike[str], header: Plain, arrays: Arrays)
     """
     if not isinstance(header.get("kind"), str):
         raise FileFormatError(
-            f"The header of {path} has no text under 'kind': say what the file holds, for example kind='fit'."
+            f"The header of {path} has no text under 'kind': say what the file contains, for example kind='fit'."
         )
     _check_storable(header, "header", 1)
     if len(arrays) > MAX_ARRAYS:
@@ -112,7 +112,7 @@ def _check_storable(value: object, where: str, depth: int) -> None:
             _check_storable(item, f"{where}[{position}]", depth + 1)
     elif value is not None and not isinstance(value, str | int | float):
         raise FileFormatError(
-            f"{where} is a {type(value).__name__}, which a saved file cannot hold: "
+            f"{where} is a {type(value).__name__}, which a saved file cannot contain: "
             "use numbers, text, True, False, None, lists and dicts, or store it as an array."
         )
 
@@ -126,7 +126,7 @@ def _storable_array(name: str, array: Array) -> Array:
     array = np.asarray(array, order="C")
     if array.dtype.str not in _DTYPES or array.dtype.fields is not None:
         raise FileFormatError(
-            f"The array {name!r} has dtype {array.dtype}, which a saved file cannot hold: "
+            f"The array {name!r} has dtype {array.dtype}, which a saved file cannot contain: "
             "convert it to booleans, integers or floating-point numbers of at most 64 bits."
         )
     if array.ndim > MAX_DIMENSIONS:
@@ -342,7 +342,7 @@ class _Reader:
         if not isinstance(stored_kind, str):
             self.fail("its header does not say what kind of file it is")
         if kind is not None and stored_kind != kind:
-            self.fail(f"it holds a {stored_kind[:40]!r}, not a {kind!r}", f"Give the path of a saved {kind}.")
+            self.fail(f"it contains a {stored_kind[:40]!r}, not a {kind!r}", f"Give the path of a saved {kind}.")
         return content, {name: self.check_declaration(name, d) for name, d in declarations.items()}
 
     def check_declaration(self, name: str, declaration: object) -> tuple[np.dtype[Any], tuple[int, ...]]:

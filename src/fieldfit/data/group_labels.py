@@ -41,7 +41,7 @@ def group_like(table: Table) -> dict[str, str]:
     reasons: dict[str, str] = {}
     for name, codes in zip(table.names, table.codes.T, strict=True):
         if _named_like_a_group(name, table.names):
-            reasons[name] = "its name says so"
+            reasons[name] = "by its name"
         elif table.sample_weight is None and _sorted(codes):
             reasons[name] = "the rows are sorted by it"
     return reasons

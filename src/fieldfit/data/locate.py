@@ -61,12 +61,12 @@ def find_data(name: str) -> Path:
     published = (
         f"It belongs to {known.title} and is published at {known.published}."
         if known
-        else f"The catalogue does not know it; it knows {', '.join(s.name for s in CATALOGUE)}."
+        else f"It is not in the catalogue, which has {', '.join(s.name for s in CATALOGUE)}."
     )
     where = "FIELDFIT_DATA" if os.environ.get("FIELDFIT_DATA") else "the user's cache folder"
     raise MissingDataError(
         f"The data file {name} is not in {data_folder()} ({where}). {published} Put it there, or set the environment "
-        f"variable FIELDFIT_DATA to the folder that holds {name}."
+        f"variable FIELDFIT_DATA to the folder that contains {name}."
     )
 
 

@@ -87,7 +87,7 @@ def raw_array(array: Array) -> RawTable:
     if kind in "iuf":
         return RawTable(names, len(array), matrix=array)
     if kind not in "OUS" and kind != "T":
-        raise DataError(f"The data have dtype {array.dtype}, which holds no discrete states. {ADVICE}")
+        raise DataError(f"The data have dtype {array.dtype}, which has no discrete states. {ADVICE}")
     columns = [_checked_column(array[:, j].tolist(), len(array), name) for j, name in enumerate(names)]
     return RawTable(names, len(array), columns=columns)
 

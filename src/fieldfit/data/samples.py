@@ -93,7 +93,7 @@ class Table(Dataset):
             chosen = chosen.astype(np.int64).reshape(-1)
             if chosen.size and (int(chosen.min()) < 0 or int(chosen.max()) >= self.n):
                 raise DataError(
-                    f"Rows {int(chosen.min())} to {int(chosen.max())} were asked for, and the table has rows 0 to "
+                    f"Rows {int(chosen.min())} to {int(chosen.max())} were requested, and the table has rows 0 to "
                     f"{self.n - 1}."
                 )
         weight = None if self.sample_weight is None else self.sample_weight[chosen]
@@ -124,7 +124,7 @@ def as_table(dataset: Dataset) -> Table:
     if not isinstance(dataset, Table):
         if isinstance(dataset, Dataset) and dataset.in_pieces:
             raise DataError(
-                "This needs the samples in this process, and they are in pieces, on disk or on the workers. Read them "
+                "This needs the samples in this process, and they are in several parts, on disk or on workers. Read them "
                 "into a table first."
             )
         raise DataError(f"A field takes a Table; got {type(dataset).__name__}. Use the result of the model's read().")

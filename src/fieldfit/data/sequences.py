@@ -30,7 +30,7 @@ def _frozen(array: ArrayLike, dtype: type[np.int32] | type[np.int64] | type[np.f
     if given.ndim != 1:
         raise DataError(f"Sequences.{name} must have one dimension; it has shape {given.shape}.")
     if given.size and given.dtype.kind not in ("f" if dtype is np.float64 else "") + "iu":
-        raise DataError(f"Sequences.{name} must hold {np.dtype(dtype)} numbers; it holds {given.dtype}.")
+        raise DataError(f"Sequences.{name} must contain {np.dtype(dtype)} numbers; it contains {given.dtype}.")
     if dtype is np.int32 and given.size and not (int(given.min()) >= -(2**31) and int(given.max()) < 2**31):
         raise DataError(f"Sequences.{name} must fit 32 bits; it reaches {given.max()}.")
     view = np.ascontiguousarray(given, dtype=dtype).view()

@@ -51,7 +51,7 @@ def read_uai(path: str | os.PathLike[str]) -> UaiField:
     tokens = _Tokens(path)
     kind = tokens.word("the word MARKOV or BAYES")
     if kind not in ("MARKOV", "BAYES"):
-        tokens.fail(f"{kind[:40]!r} stands where MARKOV or BAYES should", "Give a network in the UAI format.")
+        tokens.fail(f"{kind[:40]!r} where MARKOV or BAYES is expected", "Give a network in the UAI format.")
     m = tokens.whole("the number of variables")
     if m == 0:
         tokens.fail("the network has no variables")
@@ -190,7 +190,7 @@ class _Tokens:
     def refuse(self, word: str, expected: str) -> NoReturn:
         comment = word.startswith(("#", "//", "/*", "%"))
         advice = "The UAI format has no comments: remove it." if comment else "Correct the file."
-        self.fail(f"{word[:40]!r} stands where {expected} should", advice)
+        self.fail(f"{word[:40]!r} where {expected} is expected", advice)
 
     def finish(self, last: str) -> None:
         if self.left:

@@ -117,7 +117,7 @@ def _learn_columns(text: ColumnText, features: object, min_count: int) -> tuple[
             load_stop_words()
         except DataError as error:
             raise DataError(
-                f"The features {spec.name!r} ask whether a word is a stop word. {error} Or use features that do not ask: "
+                f"The features {spec.name!r} need a list of stop words. {error} Or use features that need no such list: "
                 f"'tagger', 'columns' or your own templates."
             ) from error
     encoder, sequences = ColumnEncoder.fit(text, spec, min_count=min_count)

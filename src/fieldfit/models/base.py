@@ -502,11 +502,11 @@ class Model(ABC):
 
     def read_piece(self, data: object, *, sample_weight: str | None, weight_kind: str) -> Dataset:
         """The samples of one piece of the data, where it is held. A column may be missing everywhere in a piece."""
-        raise DataError(f"A {self.kind} model reads its samples in this process, not in pieces.")
+        raise DataError(f"A {self.kind} model needs its samples in one table in this process.")
 
     def outline(self, dataset: Dataset) -> Outline:
         """What must be known of one piece of the data before a fit."""
-        raise DataError(f"A {self.kind} model reads its samples in this process, not in pieces.")
+        raise DataError(f"A {self.kind} model needs its samples in one table in this process.")
 
     def read_file(
         self,

@@ -66,7 +66,9 @@ class KnownSequences(Dataset):
 
     def subset(self, rows: ArrayLike) -> NoReturn:
         """Refused: the sequences are in the shards."""
-        raise DataError("This needs single sequences, and they are in the shards. Read them into this process first.")
+        raise DataError(
+            "This needs single sequences, and they are on the workers or on disk. Read them into this process first."
+        )
 
 
 def joined_layouts(layouts: Sequence[ChainLayout]) -> ChainLayout:

@@ -470,14 +470,14 @@ def _checked(group: Cliques, q: int) -> Cliques:
         )
     names = (group.parameters,) if isinstance(group.parameters, str) else tuple(map(str, group.parameters))
     title = f"The cliques of {names[0]!r}" if names else "A group of cliques"
-    scopes = _array(group.scopes, f"{title} have scopes that are no table of integers")
+    scopes = _array(group.scopes, f"{title} have scopes that are not a table of integers")
     if not np.array_equal(scopes, np.rint(scopes)):
-        raise ModelError(f"{title} have scopes that are no integers; a scope is the numbers of its variables.")
+        raise ModelError(f"{title} have scopes that are not integers; a scope is the numbers of its variables.")
     scopes = scopes.astype(np.int64)
     if scopes.ndim != 2 or scopes.shape[1] < 1:
         raise ModelError(f"{title} have scopes of shape {scopes.shape}; expected (cliques, variables of each).")
     k = scopes.shape[1]
-    features = _array(group.features, f"{title} have features that are no table of numbers")
+    features = _array(group.features, f"{title} have features that are not a table of numbers")
     if features.shape[:k] != (q,) * k or features.ndim > k + 1:
         raise ModelError(
             f"{title} have features of shape {features.shape}; with {q} states and {k} variables expected "
@@ -486,7 +486,7 @@ def _checked(group: Cliques, q: int) -> Cliques:
     features = features.reshape(*(q,) * k, -1)
     covariates = np.ones((len(scopes), 1))
     if group.covariates is not None:
-        covariates = _array(group.covariates, f"{title} have covariates that are no table of numbers")
+        covariates = _array(group.covariates, f"{title} have covariates that are not a table of numbers")
     if covariates.ndim == 1:
         covariates = covariates[:, None]
     if covariates.ndim != 2 or len(covariates) != len(scopes):

@@ -20,7 +20,7 @@ class Status(Enum):
     ITERATION_LIMIT = "stopped: iteration limit"
     SMALL_DECREASE = "stopped: stochastic gradients lower the value by less than 0.3% in an epoch"
     INTERRUPTED = "stopped: interrupted"
-    CALLBACK = "stopped: the callback asked for it"
+    CALLBACK = "stopped by the callback"
     LINE_SEARCH = "stopped: line search could not improve"
     NOT_FINITE = "stopped: value is not finite"
     UNBOUNDED = "stopped: the value decreases without bound"

@@ -191,7 +191,7 @@ class PickedFamily(FieldFamily):
         largest = picks[-1] if isinstance(picks, range) else max(picks)
         if largest >= family.size:
             raise PolicyError(
-                f"{name} asks for component {largest}, but {family.name} has the components 0 to {family.size - 1}."
+                f"{name} has component {largest}, but {family.name} has the components 0 to {family.size - 1}."
             )
         self.picks: IntArray = np.array(picks, dtype=np.int64)
         self.block_size = family.block_size

@@ -65,8 +65,8 @@ class Policy:
         Parameters
         ----------
         text : str
-            A sum of terms ``[λ*]FAMILY[/row][@β]`` and laws such as ``Partition(2)``. ``Mean(FAMILY)`` in place of
-            a family divides its weight by the mean number of its components in a sample.
+            A sum of terms ``[λ*]FAMILY[/row][@β]`` and laws such as ``Partition(2)``. ``Mean(FAMILY)``
+            divides the weight of a family by the mean number of its components in a sample.
 
         Returns
         -------
@@ -205,7 +205,7 @@ def as_policy(policy: Policy | str) -> Policy:
         return policy
     if isinstance(policy, str):
         return Policy.parse(policy)
-    raise PolicyError(f"A policy must be a string such as 'PL1 + 0.2*PL2' or a Policy; got {type(policy).__name__}.")
+    raise PolicyError(f"A policy must be a string such as 'PL1' or a Policy; got {type(policy).__name__}.")
 
 
 class BoundPolicy:

@@ -1,6 +1,6 @@
 """A term ``[λ*]FAMILY[/row][@β]``: a family with its selection probabilities and its weights.
 
-``Mean(FAMILY)`` in place of the family divides the weight by the mean number of components of a sample, so that the
+``Mean(FAMILY)`` divides the weight by the mean number of components of a sample, so that the
 family counts as the average of its components. Bound to samples, the term keeps that number: ``Mean(PL1, 23.5)``.
 """
 

@@ -144,7 +144,7 @@ def read_plmc(path: str | os.PathLike[str]) -> PlmcParameters:
         data = Path(path).read_bytes()
     except OSError as error:
         raise FileAccessError(f"{shown} cannot be opened: {error.strerror}. Check the path.") from error
-    wrong = FileFormatError(f"{shown} is no parameter file of plmc, or it is cut off.")
+    wrong = FileFormatError(f"{shown} is not a parameter file of plmc, or it is truncated.")
     if len(data) < 40:
         raise wrong
     length, q, sequences, skipped, iterations = np.frombuffer(data, "<i4", 5).tolist()

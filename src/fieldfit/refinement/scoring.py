@@ -1,4 +1,4 @@
-"""``A >> FL~M``: Fisher scoring on the full likelihood with M draws of the model in place of exact sums.
+"""``A >> FL~M``: Fisher scoring on the full likelihood with M draws of the model instead of exact sums.
 
 At θ the gradient of the log-likelihood per sample is f̄ − E_θ f, with f the sufficient statistics and f̄ their mean over the
 data, and the information is Cov_θ f. Both are estimated from M draws of Gibbs chains that start from samples of the data:

@@ -99,7 +99,7 @@ class Panel:
     legend : {"best", "upper right"} or None, default: "best"
         Where the legend is. None: no legend.
     plain_ticks : bool, default: False
-        With ``log_y`` and ``y_range``: ticks such as 1, 1.2, 1.5, 2 in place of powers of ten.
+        With ``log_y`` and ``y_range``: ticks such as 1, 1.2, 1.5, 2 instead of powers of ten.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class Panel:
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
     legend: Literal["best", "upper right"] | None = field(default="best")
-    plain_ticks: bool = False  # with log_y and y_range: 1, 1.2, 1.5, 2 in place of powers of ten
+    plain_ticks: bool = False  # with log_y and y_range: 1, 1.2, 1.5, 2 instead of powers of ten
 
 
 def draw_panels(

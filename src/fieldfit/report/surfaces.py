@@ -218,7 +218,7 @@ class TradeOffPanel(Drawable):
     y_range : tuple of float, or None, default: None
         Ends of the vertical axis.
     zero : bool, default: False
-        Whether to draw a line at 0 in place of the region: what is below it is better.
+        Whether to draw a line at 0 instead of the region: what is below it is better.
     ordered : bool, default: False
         Whether the clouds have an order, shown by colours from light to dark.
     frontier : bool, default: False
@@ -240,7 +240,7 @@ class TradeOffPanel(Drawable):
     y_label: str
     log_x: bool = False
     y_range: tuple[float, float] | None = None
-    zero: bool = False  # a line at 0 in place of the region: what is below it is better
+    zero: bool = False  # a line at 0 instead of the region: what is below it is better
     ordered: bool = False
     frontier: bool = False
 

@@ -318,7 +318,7 @@ def translated() -> Iterator[None]:
     except (CancelledError, CommClosedError, OSError) as error:
         raise ClusterError(
             f"The connection to the cluster's scheduler was lost ({type(error).__name__}). The workers and their samples "
-            "are gone with it: start the cluster and the fit again."
+            "are lost as well: start the cluster and the fit again."
         ) from error
 
 

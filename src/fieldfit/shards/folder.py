@@ -83,7 +83,7 @@ class ShardFolder:
         codes, weight = _mapped(self.path / file.name, file, self.m, self.weight_kind is not None)
         highest = np.array([len(states) for states in self.states])
         if codes.size and (int(codes.min()) < -1 or bool((codes.max(axis=0) >= highest).any())):
-            raise FileFormatError(f"{self.path / file.name} has codes without a state. {_AGAIN}")
+            raise FileFormatError(f"{self.path / file.name} has codes that are not states. {_AGAIN}")
         return Table(
             np.ascontiguousarray(codes, dtype=np.int32),
             self.names,

@@ -145,7 +145,8 @@ def read_pieces(
     """Place the pieces and read them where they are; only their summaries come here."""
     if groups is not None or not (sample_weight is None or isinstance(sample_weight, str)):
         raise DataError(
-            "Data in pieces take sample_weight as the name of a column, and no groups. Read them into one table for more."
+            "For data in several parts, sample_weight must be the name of a column, and groups are not supported. "
+            "Read the data into one table instead."
         )
     if pieces.folder is not None and sample_weight is not None:
         raise DataError(

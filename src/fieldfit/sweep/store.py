@@ -300,9 +300,9 @@ class Store:
         try:
             value = json.loads(text)
         except (ValueError, TypeError, RecursionError) as error:
-            raise FileFormatError(f"A cell of {self.path} does not hold JSON ({error!s:.200}).") from error
+            raise FileFormatError(f"A cell of {self.path} is not JSON ({error!s:.200}).") from error
         if not isinstance(value, dict):
-            raise FileFormatError(f"A cell of {self.path} holds {text!r:.80}, which is not a JSON object.")
+            raise FileFormatError(f"A cell of {self.path} has {text!r:.80}, which is not a JSON object.")
         return value
 
     def counts(self) -> Counts:

@@ -42,7 +42,9 @@ def weighted_selection(policy: BoundPolicy, values: FloatArray, n: int) -> Selec
     for family in policy.families:
         size = family.size
         if size is None:
-            raise PolicyError("The theory of sequences needs the sequences: their components differ.")
+            raise PolicyError(
+                "The theory of chain models needs sequences, because the components depend on their lengths."
+            )
         family_weight = values[at : at + size]
         at += size
         if np.any(family_weight != 0):

@@ -18,7 +18,7 @@ from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.weights.gershgorin import Gershgorin, discs
 from fieldfit.weights.groups import Groups
 
-#: What is taken in place of β must be better by more than rounding.
+#: What is taken instead of β must be better by more than rounding.
 _LEAST_GAIN = 1e-9
 #: Eigenvalues below this, relative to the largest, are 0.
 _ZERO_EIGENVALUE = 1e-9
@@ -102,7 +102,7 @@ class Exact(WeightsCriterion):
 class Judgement:
     """β after comparison with pure policies and equal weights, and what the exact criterion says of everything.
 
-    ``note`` says what was taken in place of β, and is empty where β stays.
+    ``note`` says what was taken instead of β, and is empty where β stays.
     """
 
     beta: FloatArray

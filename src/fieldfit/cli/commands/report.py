@@ -29,7 +29,9 @@ def report(
     ] = None,
     budget: Annotated[
         str,
-        typer.Option("--budget", "-b", metavar="TIME", help="Time to compare estimators for the frontier, or none."),
+        typer.Option(
+            "--budget", "-b", metavar="TIME", help="Time for comparing estimators, or none to omit the comparison."
+        ),
     ] = "5s",
     level: Annotated[float, typer.Option("--level", help="Level of the confidence intervals.")] = 0.95,
     seed: Seed = 0,
@@ -37,7 +39,7 @@ def report(
     *,
     samples: SampleOptions,
 ) -> None:
-    """Write a saved fit as one HTML page to explore.
+    """Write a saved fit as one interactive HTML page.
 
     Estimates with intervals, network or transitions, data against model, influence, and the cost and accuracy of
     estimators.

@@ -179,7 +179,7 @@ def fit(
     """Fit a linear-chain CRF (a tagger) to sentences. The label is the last column of the file.
 
     FILE may be a pattern such as 'data/*.conll', or a folder that `fieldfit shard --sentences` made: the files are then
-    read where they are evaluated, one piece each.
+    read by the workers, one shard each.
     """
     from fieldfit.cli.output import collected_warnings, print_json
     from fieldfit.cli.progress import shown_progress

@@ -104,8 +104,8 @@ class Optimal(SecondStage):
         if first.dataset.in_pieces:
             raise DataError(
                 f"{what} has more than {MOST_CONDITIONS:,} moment conditions on this model, and then needs the samples in "
-                f"this process; they are in pieces. Read them into a table first, or use a second stage that is a policy: "
-                f"'{first.bound.policy} >> PL2'."
+                f"this process; they are in several parts. Read them into a table first, or use a second "
+                f"stage that is a policy: '{first.bound.policy} >> PL2'."
             )
         return as_table(first.dataset)
 

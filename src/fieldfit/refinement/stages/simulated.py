@@ -19,7 +19,7 @@ _FEWEST_DRAWS = 100
 
 @dataclass(frozen=True)
 class Simulated(SecondStage):
-    """``FL~M``: the full likelihood with M draws of the model in place of exact sums."""
+    """``FL~M``: the full likelihood with M draws of the model instead of exact sums."""
 
     draws: int
     examples: ClassVar[tuple[str, ...]] = ("PL1 >> FL~2000",)
