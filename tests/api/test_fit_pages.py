@@ -189,6 +189,14 @@ def test_a_page_says_how_to_make_it_again(tmp_path):
     assert len(text) < 100_000
 
 
+def test_the_page_of_a_tagger_names_its_optimiser(tmp_path):
+    sentences = [[("the", "DT"), ("dog", "NN")], [("it", "PRP")]]
+    tagger = ff.CRFTagger(features="chunker", sigma2=1, method="sgd").fit(sentences, [["B", "I"], ["B"]])
+    tagger.save(tmp_path / "tagger.ff")
+    ff.load(tmp_path / "tagger.ff").to_html(tmp_path / "tagger.html")
+    assert "method=&quot;sgd&quot;, random_state=0" in (tmp_path / "tagger.html").read_text(encoding="utf-8")
+
+
 def test_the_table_of_estimates_promises_no_intervals_that_it_lacks():
     lacking = [Coefficient(f"x{i}", 2.0 - i, math.nan, math.nan, math.nan) for i in range(2)]
     page = Page("a page")

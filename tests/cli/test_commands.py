@@ -224,6 +224,12 @@ def test_theory_compares_policies(run, saved, tmp_path):
     theta = tmp_path / "theta.txt"
     theta.write_text("-1 -1 -1 -1 -1\n1,1,1,1,1\n")
     from_file = run("theory", "PL1", "--m", 5, "--theta", theta, "--json").json
+    grid = run("theory", "PL1", "--edges", "grid:2x3", "--theta=0.5x7", "--json").json["policies"]
+    assert grid == run("theory", "PL1", "--edges", "grid:2x3", "--m", 6, "--theta=0.5x7", "--json").json["policies"]
+    edges = tmp_path / "edges.csv"
+    for pairs in ("from,to\n0,1\n1,2\n", "0 1\n1 2\n", "ann,bob\nbob,cy\n"):
+        edges.write_text(pairs)
+        assert run("theory", "FL", "--edges", edges, "--theta=0.5x2").out.startswith("boltzmann: 3 variables, 2 ")
     assert from_file["policies"][0]["efficiency"]["det"] == pytest.approx(1.624, abs=6e-4)
     fitted = run("theory", "FL", "PL1", "--model", saved, "--json").json
     np.testing.assert_array_equal(fitted["theta"], ff.load(saved).theta)

@@ -58,6 +58,14 @@ def test_a_grid_with_a_missing_covariate(run, refused, grid, tmp_path):
     assert [row["predicted"] for row in rows] == np.array(["N", "Y"])[chance.argmax(axis=1)].tolist()
     assert [row["disease"] for row in rows] == y.tolist()
     assert "this model is of the kind 'tied'" in refused("predict", saved, path)
+    assert "name the column with the labels: --label COLUMN" in refused("report", saved, "--data", path)
+    assert run("report", saved, "--data", path, "--label", "disease", "--budget", "none").code == 0
+    page = saved.with_suffix(".html").read_text(encoding="utf-8")
+    assert "Data against model" in page
+    assert "does not contain its samples" not in page
+    path.write_text("disease,water\nN,1\nY,2\n")
+    told = refused("report", saved, "--data", path, "--label", "disease")
+    assert "has 2 nodes, and the graph of the fit has 30" in told
 
 
 def test_names_three_labels_and_known_ones(run, ring, tmp_path):

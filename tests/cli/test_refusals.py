@@ -26,6 +26,17 @@ def test_numbers_repeated_beyond_memory(times):
         as_numbers(f"0.5,8x{times}", "--theta")
 
 
+def test_a_column_of_counts_is_recognised(refused, run, tmp_path):
+    path = tmp_path / "cells.csv"
+    path.write_text("judge,jury,cases\n0,0,19\n0,1,3\n1,0,17\n1,1,62\n")
+    told = refused("fit", "boltzmann", path)
+    assert "use --sample-weight cases and --weight-kind counts" in told
+    assert run("fit", "boltzmann", path, "--sample-weight", "cases", "--weight-kind", "counts").code == 0
+    path.write_text("judge,jury\n0,0\n0,1\n1,2\n1,1\n")
+    assert "Correct it" in refused("fit", "boltzmann", path)  # a mistake, not counts
+    assert in_options("Use header=True or header=False.") == "Use --header or --no-header."
+
+
 def test_the_nearest_name_is_suggested(refused, tmp_path):
     assert "Did you mean 'fit'? See" in refused("fitt")
     assert "Did you mean 'potts'?" in refused("fit", "potss", "x")
@@ -135,7 +146,7 @@ def test_theta_of_the_wrong_length_or_content(refused):
     assert "shape (3,)" in refused("theory", "PL1", "--m", 5, "--theta", "1,2,3")
     assert "'a'" in refused("theory", "PL1", "--m", 5, "--theta", "a,b")
     assert "must be finite" in refused("theory", "PL1", "--m", 2, "--theta", "nan")
-    assert "--m and --theta" in refused("theory", "PL1")
+    assert "needs --theta, and --m or --edges" in refused("theory", "PL1")
     assert "--model is 'isng'" in refused("theory", "PL1", "--model", "isng")
 
 

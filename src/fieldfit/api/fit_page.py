@@ -220,6 +220,8 @@ def _add_reproduction(page: Page, fit: Fit, command: str) -> None:
         options.append(f"l1={strengths[0]:g}" if len(strengths) == 1 else "l1={…}")
     if fit.group_l1 is not None:
         options.append(f"group_l1={fit.group_l1:g}")
+    if fit.convergence.method != "auto":
+        options.append(f'method="{fit.convergence.method}"')
     options.append(f"random_state={fit.random_state}")
     page.paragraph("In Python:")
     page.code(f"import fieldfit as ff\n\nfit = ff.fit(model, data, {', '.join(options)})")

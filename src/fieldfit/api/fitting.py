@@ -277,7 +277,7 @@ def fit_policy(
     theta = prepared.objective.full(solution.x).copy()
     separated = separated_at(prepared, solution, stopping)
     _warn(solution, separated, stopping)
-    convergence = Convergence.of(solution, weights_found, time.perf_counter() - began)
+    convergence = Convergence.of(solution, weights_found, time.perf_counter() - began, method)
     made = assemble(prepared, theta, convergence, separated=separated, weights=weights_found)
     return drift_checked(made) if check_drift and not separated else made
 

@@ -31,8 +31,8 @@ class Convergence:
     """How an optimisation ended and what it cost.
 
     ``objective`` is the maximised penalised log-likelihood (a sum over samples), ``gradient_norm`` the largest entry of its
-    gradient; ``seconds`` is the time of the whole fit. ``history`` has at most `MOST_STEPS` of the iterations; its
-    values are those of the optimiser, which minimises.
+    gradient; ``seconds`` is the time of the whole fit, ``method`` the optimiser that the user chose.
+    ``history`` has at most `MOST_STEPS` of the iterations; its values are those of the optimiser, which minimises.
     """
 
     converged: bool
@@ -44,10 +44,13 @@ class Convergence:
     evaluations: int
     hessian_products: int
     seconds: float
+    method: str = "auto"
     history: tuple[Progress, ...] = field(default=(), repr=False, compare=False)
 
     @classmethod
-    def of(cls, solution: Solution, weights: WeightsResult | None, seconds: float) -> Convergence:
+    def of(
+        cls, solution: Solution, weights: WeightsResult | None, seconds: float, method: str = "auto"
+    ) -> Convergence:
         """The account of a solution, and of the search for automatic weights before it."""
         work = None if weights is None else weights.work
         return cls(
@@ -60,6 +63,7 @@ class Convergence:
             solution.evaluations + (0 if work is None else work.evaluations),
             solution.hessian_products + (0 if work is None else work.hessian_products),
             seconds,
+            method,
             solution.history[:: 1 + len(solution.history) // MOST_STEPS],
         )
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
     """The report and the parameters with the largest |z| as text."""
     lines = [
-        f"{fit.model.kind} fitted by {fit.estimator}: {fit.size}, {fit.model.n_parameters:,} parameters",
+        f"{fit.model.kind} fitted by {fit.estimator}: {fit.size}, {counted(fit.model.n_parameters, 'parameters')}",
         *course(fit),
     ]
     if fit.cost is not None:
@@ -70,7 +70,7 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
 def summary_html(fit: Fit, errors: bool, rows: int = 20) -> str:
     """The fit for a notebook: a line, its cautions, and a table of the parameters with the largest abs(z)."""
     words = [
-        f"{fit.model.kind} fitted by {fit.estimator}: {fit.size}, {fit.model.n_parameters:,} parameters",
+        f"{fit.model.kind} fitted by {fit.estimator}: {fit.size}, {counted(fit.model.n_parameters, 'parameters')}",
         *course(fit),
     ]
     text = "<br>".join(html.escape(line) for line in words)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fieldfit.cli.options import Json, Out, Seed, Threads, limit_threads
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit
@@ -80,9 +81,13 @@ def say_fit(fit: Fit, labels: int, inputs: str, sigma2: object) -> None:
     from fieldfit.cli.output import say
     from fieldfit.cli.weighting import print_weights
 
-    say(f"{fit.model.kind}: {fit.n:,} sentences, {labels} labels, {inputs}, {fit.model.n_parameters:,} parameters")
+    say(
+        f"{fit.model.kind}: {counted(fit.n, 'sentences')}, {counted(labels, 'labels')}, {inputs}, "
+        f"{counted(fit.model.n_parameters, 'parameters')}"
+    )
     say(f"policy: {fit.policy}; sigma2: {'none' if sigma2 is None else format(sigma2, 'g')}")
-    say(f"{fit.message} ({fit.iterations} iterations, {fit.evaluations} evaluations, {fit.seconds:.2f} s)")
+    steps = f"{counted(fit.iterations, 'iterations')}, {counted(fit.evaluations, 'evaluations')}"
+    say(f"{fit.message} ({steps}, {fit.seconds:.2f} s)")
     say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")
     if fit.weights is not None:
         print_weights(fit.weights)

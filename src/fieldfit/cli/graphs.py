@@ -11,6 +11,9 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fieldfit.data.rawtable import RawTable
+    from fieldfit.data.samples import Table
+    from fieldfit.models.field import FieldModel
     from fieldfit.models.tied import TiedField
     from fieldfit.types import FloatArray, Int32Array
 
@@ -47,12 +50,7 @@ class GraphOptions:
         from fieldfit.data.delimited import read_delimited
         from fieldfit.types import DataError
 
-        raw = read_delimited(path, True, (), frozenset())
-        cells = {
-            name: [column.values[index].strip() for index in column.indices.tolist()]
-            for name, column in zip(raw.names, raw.columns or (), strict=True)
-        }
-        nodes = Nodes(path, cells, raw.n)
+        nodes = Nodes.of(path, read_delimited(path, True, (), frozenset()))
         if self.identifier is not None:
             names = nodes.column(self.identifier, "--id")
             if len(set(names)) < len(names):
@@ -90,6 +88,15 @@ class Nodes:
     path: Path
     cells: dict[str, list[str]]
     n: int
+
+    @classmethod
+    def of(cls, path: Path, raw: RawTable) -> Nodes:
+        """The cells of a file that was read as text."""
+        cells = {
+            name: [column.values[index].strip() for index in column.indices.tolist()]
+            for name, column in zip(raw.names, raw.columns or (), strict=True)
+        }
+        return cls(path, cells, raw.n)
 
     def column(self, name: str, option: str) -> list[str]:
         """A column; DataError where there is none of this name."""
@@ -154,6 +161,21 @@ class Nodes:
         except ValueError:
             return tuple(sorted(found))
         return tuple(numbers) if {str(number) for number in numbers} == found else tuple(sorted(found))
+
+
+def read_labels(model: FieldModel, path: Path, label: str) -> Table:
+    """The labels of a file of nodes as the one sample of a field that `fieldfit fit graph` fitted."""
+    from fieldfit.data.delimited import read_delimited
+    from fieldfit.data.samples import Table
+    from fieldfit.types import DataError
+
+    nodes = Nodes.of(path, read_delimited(path, True, (), frozenset()))
+    if nodes.n != model.m:
+        raise DataError(
+            f"{path} has {nodes.n} nodes, and the graph of the fit has {model.m}. Give the nodes of the fit."
+        )
+    codes = nodes.labels(label, "--label", model.states[0])
+    return Table(codes[None, :].copy(), model.names, model.states)
 
 
 def covariates_of(model: TiedField) -> list[str]:

@@ -37,18 +37,35 @@ class SampleOptions:
     groups: GroupsOption = None
     header: HeaderOption = None
     separator: SeparatorOption = None
+    label: Annotated[
+        str | None,
+        typer.Option("--label", metavar="COLUMN", help="For a fit of `fit graph`: column of DATA with the labels."),
+    ] = None
 
 
 def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Dataset:
     """The samples of a file as the fit's model takes them."""
+    if options.label is not None:
+        from fieldfit.cli.graphs import read_labels
+
+        return read_labels(fit.model.as_field("--label"), path, options.label)
     if fit.encoder is None:
-        return fit.model.read_file(
-            path,
-            sample_weight=options.sample_weight,
-            weight_kind=options.weight_kind.value,
-            groups=options.groups,
-            header=options.header,
-        )
+        from fieldfit.types import DataError
+
+        try:
+            return fit.model.read_file(
+                path,
+                sample_weight=options.sample_weight,
+                weight_kind=options.weight_kind.value,
+                groups=options.groups,
+                header=options.header,
+            )
+        except DataError as error:
+            if fit.model.kind != "tied":
+                raise
+            raise DataError(
+                f"{error} For a file of nodes, name the column with the labels: --label COLUMN."
+            ) from error
     from fieldfit.cli.chains import read_for
     from fieldfit.estimators.sequence_input import encode_sequences
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 #: Numbers of one option, repeated ones included.
 _MOST_NUMBERS = 10_000_000
+_WHOLE = re.compile(r"\d{1,15}")
 _GRID = re.compile(r"grid:(\d+)[x×](\d+)(?::([48]))?")
 
 
@@ -105,12 +106,27 @@ def as_edges(
     return _edges_from_file(text, names), None
 
 
-def _edges_from_file(path: str, names: Sequence[str]) -> list[tuple[int, int]]:
+def graph_variables(text: str | None) -> list[str]:
+    """The variables of ``--edges`` where no data name them: sites of a grid, or what a file of pairs mentions."""
+    match = _GRID.fullmatch(text or "")
+    if match:
+        return [f"x{v}" for v in range(int(match[1]) * int(match[2]))]
+    if text is None or text.startswith("grid"):
+        raise ModelError(f"--edges {text!r} is not a grid; write grid:8x8, or grid:8x8:8 for eight neighbours.")
+    pairs = [ends for _, ends in _pairs_in(text)]
+    numbered = [ends for ends in pairs if all(_WHOLE.fullmatch(end) for end in ends)]
+    if numbered and len(numbered) >= len(pairs) - 1:  # the first line may have the names of the columns
+        most = max(int(end) for ends in numbered for end in ends)
+        if most >= _MOST_NUMBERS:
+            raise DataError(f"{text} has the variable {most}; variables are numbered from 0 to {_MOST_NUMBERS - 1}.")
+        return [f"x{v}" for v in range(most + 1)]
+    return list(dict.fromkeys(end for ends in pairs for end in ends))
+
+
+def _pairs_in(path: str) -> Iterator[tuple[int, list[str]]]:
+    """The number of each line of a file of pairs, and its two entries."""
     from fieldfit.data.textfile import read_text
 
-    place = {name: number for number, name in enumerate(names)}
-    place |= {str(number): number for number in range(len(names)) if str(number) not in place}
-    edges = []
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         if not line.strip():
             continue
@@ -119,6 +135,14 @@ def _edges_from_file(path: str, names: Sequence[str]) -> list[tuple[int, int]]:
             ends = line.split()
         if len(ends) != 2:
             raise DataError(f"{path}, line {number}: {len(ends)} entries, and an edge is two variables. Correct it.")
+        yield number, ends
+
+
+def _edges_from_file(path: str, names: Sequence[str]) -> list[tuple[int, int]]:
+    place = {name: number for number, name in enumerate(names)}
+    place |= {str(number): number for number in range(len(names)) if str(number) not in place}
+    edges = []
+    for number, ends in _pairs_in(path):
         unknown = [end for end in ends if end not in place]
         if len(unknown) == 2 and number == 1 and ends[0] != ends[1]:
             continue  # the names of the columns

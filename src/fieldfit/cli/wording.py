@@ -20,6 +20,8 @@ _RULES = (
      lambda match: "--bootstrap and --permute COLUMN, with --data,"),
     (re.compile(r", or None for no penalty"), lambda match: "; leave it out for no penalty"),
     (re.compile(r"with columns=\[…\]"), lambda match: "with --columns"),
+    (re.compile(r"\bheader=True\b"), lambda match: "--header"),
+    (re.compile(r"\bheader=False\b"), lambda match: "--no-header"),
     (re.compile(r"(?<!\w)parameters=\[…\]"), lambda match: "--parameter NAME"),
     (re.compile(rf"(?<![\w.-])({_ANY})=None"), lambda match: f"no {_option(match[1])}"),
     (re.compile(rf"(?<![\w.-])({_ANY})=(?:'(\w+)'|\"(\w+)\"|([\w.]+))"), lambda match: _given(match)),

@@ -31,6 +31,11 @@ from fieldfit.data.samples import Table, constant_columns
 from fieldfit.named import closest_names
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 
+#: Names of columns with the number of samples of each row.
+_COUNT_NAMES = frozenset({"cases", "count", "counts", "freq", "frequency", "n", "number", "weight", "weights"})
+#: A column of integers with more values than this may have counts.
+_FEW_VALUES = 5
+
 __all__ = ["Table", "constant_columns", "read_table"]
 
 
@@ -341,7 +346,21 @@ def _check_number_of_states(raw: RawTable, j: int, count: int) -> None:
         )
 
 
+def _may_be_counts(raw: RawTable, j: int) -> bool:
+    """Whether a named column looks like numbers of samples: integers from 0, by its name or with many values."""
+    numbers = [as_number(value) if isinstance(value, str) else value for value in raw.column(j).values]
+    if not raw.named or not all(isinstance(n, int | float) and n >= 0 and n == int(n) for n in numbers):
+        return False
+    return raw.names[j].lower() in _COUNT_NAMES or len(numbers) > _FEW_VALUES
+
+
 def _refuse(raw: RawTable, row: int, j: int, value: object, reason: str, states: States | None) -> NoReturn:
+    if isinstance(value, str | int | float) and reason == "not one of its states" and _may_be_counts(raw, j):
+        raise DataError(
+            f"The value {value!r:.80} in {raw.place(row)}, column {raw.names[j]!r}, is {reason}{_allowed(states)}. If the "
+            f"column has the number of samples of each row, use sample_weight={raw.names[j]!r} and weight_kind='counts'; "
+            "if it is not a variable, leave it out with columns=[…]."
+        )
     first = raw.lines is not None and row == 0
     header = " If that line has the names of the columns, use header=True." if first else ""
     raise DataError(

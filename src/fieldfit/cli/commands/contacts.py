@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fieldfit.cli.options import Json, Threads, limit_threads
+from fieldfit.words import counted
 
 
 def contacts(
@@ -97,9 +98,10 @@ def contacts(
         return
     columns = tuple(map(str, table.columns))
     formats = tuple(".3f" if name in ("norm", "score", "distance") else "d" for name in columns)
-    told = f"{family.n} sequences (effective number {fitted.effective:.1f}), {family.length} columns."
+    told = f"{counted(family.n, 'sequences')} (effective number {fitted.effective:.1f}), {family.length} columns."
     if family.dropped:
-        told += f" {len(family.dropped)} sequences with letters outside the alphabet were left out."
+        were = "was" if len(family.dropped) == 1 else "were"
+        told += f" {counted(len(family.dropped), 'sequences')} with letters outside the alphabet {were} left out."
     if precision:
         told += " Share of contacts among the top " + ", ".join(f"{name}: {p:.2f}" for name, p in shown.items()) + "."
     lines = tuple(tuple(line) for line in table.head(rows).itertuples(index=False))

@@ -8,6 +8,7 @@ import typer
 
 from fieldfit.cli.graphs import GraphOptions, NodesFile
 from fieldfit.cli.options import Json, Out, SavedFit, Seed, Threads, limit_threads, with_options
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +71,7 @@ def label(
         return
     if out is None:
         typer.echo(_csv(table, predicted, states, chances), nl=False)
-    note(f"{table.n:,} nodes, {how}" + (f"; written to {out}" if out else ""))
+    note(f"{counted(table.n, 'nodes')}, {how}" + (f"; written to {out}" if out else ""))
 
 
 def _csv(table: Nodes, predicted: Sequence[str], states: Sequence[object], chances: FloatArray) -> str:

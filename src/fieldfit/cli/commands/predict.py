@@ -9,6 +9,7 @@ import typer
 
 from fieldfit.cli.chains import SavedTagger, SentenceFile, SeparatorOption, load_labeller, read_for, sentence_lines
 from fieldfit.cli.options import Json, Out, Threads, limit_threads
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     from fieldfit.estimators.crf_tagger import CRFTagger
@@ -63,7 +64,7 @@ def predict(
     elif out is None:
         typer.echo(_columns(sentence_lines(text), sentences), nl=False)
     else:
-        note(f"{len(sentences):,} sentences; written to {out}")
+        note(f"{counted(len(sentences), 'sentences')}; written to {out}")
 
 
 def _tagged(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fieldfit.cli.options import Json, Out, SavedFit, Seed, Threads, limit_threads
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     from fieldfit.models.base import Draws
@@ -67,7 +68,7 @@ def sample(
         return
     if out is None:
         typer.echo(_csv(model.names, draws), nl=False)
-    note(f"{len(draws):,} draws: {draws.note}" + (f"; written to {out}" if out else ""))
+    note(f"{counted(len(draws), 'draws')}: {draws.note}" + (f"; written to {out}" if out else ""))
 
 
 def _csv(names: tuple[str, ...], draws: Draws) -> str:

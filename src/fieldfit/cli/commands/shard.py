@@ -9,6 +9,7 @@ import typer
 
 from fieldfit.cli.options import HeaderOption, Json, KindOfWeight, SampleWeight, WeightKind
 from fieldfit.cli.output import print_json, say
+from fieldfit.words import counted
 
 
 def shard(
@@ -46,7 +47,7 @@ def shard(
         if json:
             print_json({"folder": str(out), "shards": files, "samples": count})
         else:
-            say(f"{count:,} sentences in {files:,} files: {out}")
+            say(f"{counted(count, 'sentences')} in {counted(files, 'files')}: {out}")
         return
     from fieldfit.cli.values import as_list, as_states
     from fieldfit.shards.making import TextTable, make_shards
@@ -63,7 +64,8 @@ def shard(
     if json:
         print_json({"folder": str(out), "shards": len(folder.files), "samples": folder.n, "columns": folder.m})
     else:
-        say(f"{folder.n:,} samples of {folder.m} columns in {len(folder.files):,} shards: {out}")
+        size = f"{counted(folder.n, 'samples')} of {counted(folder.m, 'columns')}"
+        say(f"{size} in {counted(len(folder.files), 'shards')}: {out}")
 
 
 def register(app: typer.Typer) -> None:

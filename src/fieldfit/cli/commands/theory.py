@@ -9,6 +9,7 @@ import typer
 
 from fieldfit.cli.models.boltzmann import TheoryOptions
 from fieldfit.cli.options import Json, Seed, Threads, limit_threads, with_options
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     from fieldfit.models.field import FieldModel
@@ -24,9 +25,7 @@ class Formula(StrEnum):
 
 @with_options
 def theory(
-    policies: Annotated[
-        list[str], typer.Argument(metavar="POLICY…", help="Policies, such as PL1 '0.7*PL1 + 0.3*PL2'.")
-    ],
+    policies: Annotated[list[str], typer.Argument(metavar="POLICY…", help="Policies, such as PL1 'PL1 >> optimal'.")],
     model: Annotated[
         str,
         typer.Option("--model", metavar="MODEL", help="boltzmann, or a file: a saved fit (.ff) or a UAI network."),
@@ -38,7 +37,10 @@ def theory(
         ),
     ] = None,
     *,
-    m: Annotated[int | None, typer.Option("--m", min=1, help="Number of variables of the Boltzmann machine.")] = None,
+    m: Annotated[
+        int | None,
+        typer.Option("--m", min=1, help="Number of variables of the Boltzmann machine. Default: those of --edges."),
+    ] = None,
     machine: TheoryOptions,
     formula: Annotated[
         Formula,
@@ -106,7 +108,7 @@ def theory(
         )
     notes += list(dict.fromkeys(record["why_no_mle"] for record in records if record["why_no_mle"]))
     notes += [f"{record['policy']}: {record['note']}" for record in records if record["note"]]
-    title = f"{field.kind}: {field.m} variables, {field.n_parameters} parameters"
+    title = f"{field.kind}: {counted(field.m, 'variables')}, {counted(field.n_parameters, 'parameters')}"
     print_table(PlainTable(title, columns, tuple(rows), " ".join(notes), formats))
 
 
@@ -115,15 +117,19 @@ def _model_and_theta(
 ) -> tuple[FieldModel, FloatArray]:
     """The model that the options describe and θ, both checked."""
     from fieldfit.api.files import load
-    from fieldfit.cli.values import as_theta
+    from fieldfit.cli.values import as_theta, graph_variables
     from fieldfit.models.mrf import MarkovRandomField
     from fieldfit.types import ModelError
 
     model: FieldModel
     if kind == "boltzmann":
-        if theta is None or m is None:
-            raise ModelError("A Boltzmann machine needs --m and --theta, such as --m 5 --theta=-1x5,1x5.")
-        model = machine.model([f"x{v}" for v in range(m)])
+        if theta is None or (m is None and machine.edges is None):
+            raise ModelError(
+                "A Boltzmann machine needs --theta, and --m or --edges: --m 5 --theta=-1x5,1x5, or --edges grid:3x3 "
+                "--theta=0.5x12."
+            )
+        names = graph_variables(machine.edges) if m is None else [f"x{v}" for v in range(m)]
+        model = machine.model(names)
         return model, model.check_theta(as_theta(theta))
     if m is not None or machine.edges is not None:
         raise ModelError(f"--m and --edges describe a Boltzmann machine; the model {kind} has its own.")
