@@ -211,3 +211,41 @@ def test_rare_statistics_leave_the_variance_of_optimal_weights_near_theory():
     exact = np.trace(np.linalg.solve(theory.mle_covariance, theory.covariance)) / len(plan.theta)
     # The weights of the plan come from 4,000 draws; without the information of FL the bread from these is singular.
     assert refined.variance == pytest.approx(exact, abs=0.01)
+
+
+@pytest.mark.slow
+def test_rare_states_give_no_absurd_prediction():
+    """Some pixels are nearly always 0: their statistics occur in one half of the draws only."""
+    model = ff.BoltzmannMachine.grid(5, 5, neighbours=8, biases=True)
+    theta = np.r_[np.full(len(model.edges), 0.6), np.where(np.arange(25) % 5 == 0, -9.0, -1.5)]
+    x = model.sample(theta, 600, 3).values
+    plan = ff.plan(model, x, sigma2=5.0)
+    variance = by_policy(plan)
+    assert "PL1 >> FL" in variance
+    for policy, value in variance.items():
+        if "optimal" in policy:
+            assert 0.95 < value < 1.05 * variance["PL1"]
+    for term in plan.survey.refined:
+        if hasattr(term.stage, "weights"):
+            assert 0.95 <= term.stage.weights.predicted <= term.stage.weights.first
+
+
+def test_a_plan_says_what_it_did_not_compare(monkeypatch):
+    from fieldfit.refinement.planned import StageSkippedError
+    from fieldfit.refinement.stages.optimal import Optimal
+
+    model = ff.BoltzmannMachine(6, biases=True)
+    x = model.sample(np.random.default_rng(0).normal(0, 0.1, model.n_parameters), 3000, 1).values
+
+    def plan(self, first, setting):
+        raise StageSkippedError("PL1 >> optimal(1): skipped, no time left.", for_time=True)
+
+    whole = ff.plan(model, x, flops=1e9).within(flops=4e6)
+    assert whole.best == "PL1"
+    assert "best choice here" in whole.explain()
+    monkeypatch.setattr(Optimal, "plan", plan)
+    part = ff.plan(model, x, flops=1e9).within(flops=4e6)
+    assert part.best == "PL1"
+    assert "best choice of those compared" in part.explain()
+    assert "Not compared: PL1 >> optimal(1)." in part.explain()
+    assert "PL1 >> optimal(1): skipped, no time left." in part.explain()

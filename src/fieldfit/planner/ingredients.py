@@ -130,10 +130,14 @@ def placed(terms: PolicyTerms, ingredients: Sequence[Ingredient]) -> tuple[Float
 
 @dataclass(frozen=True)
 class Skipped:
-    """Why a law is not compared; ``for_time``: there was no time (or no FLOPs) left for it."""
+    """Why a law or a second stage is not compared; ``for_time``: there was no time (or no FLOPs) left for it.
+
+    ``usable``: it is a second stage that a fit can have, and that may be better than what was compared.
+    """
 
     reason: str
     for_time: bool = False
+    usable: bool = False
 
 
 @dataclass

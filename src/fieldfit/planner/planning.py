@@ -138,7 +138,9 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
         parts = [part.law for part in ingredients if part.noise is Noise.TOGETHER][:1]
         starts = [PILOT_POLICY, *(Policy((law.at(share, 1.0),)) for law in parts for share in _STARTS)]
         stages += usual_stages(PILOT_POLICY, starts, setting, reasons, early=False)
-    builder.skipped.update({name: Skipped(str(reason), reason.for_time) for name, reason in reasons.items()})
+    builder.skipped.update(
+        {name: Skipped(str(reason), reason.for_time, reason.usable) for name, reason in reasons.items()}
+    )
     stage_flops = sum(stage.flops for stage in stages)
     own_terms = [OwnTerm(str(stage.staged), stage.limit) for stage in stages if not isinstance(stage.limit, int)]
     deadline = math.inf if target.seconds is None else now + _SOLVES * (allowance.deadline() - now)

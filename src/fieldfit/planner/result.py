@@ -234,7 +234,13 @@ class Plan:
         if best.second_stage:
             lines.append(best.second_stage)
         elif best.policy == str(PILOT_POLICY):
-            lines.append("Plain pseudo-likelihood is the best choice here: no mixture is more accurate at this cost.")
+            missing = self.survey.not_compared
+            among, left = (
+                ("here", "") if not missing else ("of those compared", f" Not compared: {', '.join(missing)}.")
+            )
+            lines.append(
+                f"Plain pseudo-likelihood is the best choice {among}: no mixture is more accurate at this cost.{left}"
+            )
         elif best.policy == str(FULL):
             lines.append(
                 f"Plain maximum likelihood is the best choice here: {compared} clearly more accurate"

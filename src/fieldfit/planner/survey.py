@@ -31,6 +31,8 @@ from fieldfit.types import FloatArray
 _THOROUGH = 30
 #: Shares of the most expensive pure policy's cost at which the joint optimum is computed, to draw the frontier.
 _BUDGETS = (0.05, 0.15, 0.4, 0.8)
+#: Log ratio to the variance of the first stage from which a refined estimator's predicted variance is not shown.
+_IMPLAUSIBLE = 0.05
 #: Share of a budget in seconds that the search may take.
 _SEARCH_SHARE = 0.05
 #: The grid of mixtures that a page has sliders for, the families it has, and the largest log variance on it.
@@ -72,6 +74,12 @@ class Survey:
         return self.request.dataset.n_copies
 
     @property
+    def not_compared(self) -> list[str]:
+        """Refined estimators and families that were skipped although a fit can have them."""
+        names = [name for name, skipped in self.skipped.items() if skipped.for_time or skipped.usable]
+        return [*names, *self._withheld]
+
+    @property
     def weighted(self) -> bool:
         """Whether samples have importance weights."""
         return self.request.dataset.relative_weight is not None
@@ -98,8 +106,11 @@ class Survey:
             told = "The values of the pilot's samples are simulated, and weights are treated as independent of them."
             notes.append("Importance weights enter bread and meat." + (f" {told}" if self.simulated else ""))
         for name, skipped in self.skipped.items():
-            if skipped.for_time or name == str(FULL):
-                notes.append(skipped.reason if skipped.for_time else f"{name}: skipped. {skipped.reason}")
+            if skipped.for_time or skipped.usable:
+                notes.append(skipped.reason)
+            elif name == str(FULL):
+                notes.append(f"{name}: skipped. {skipped.reason}")
+        notes += self._withheld.values()
         if self.moments.full is None:
             notes.append(f"Variances are relative to {self.reference}, not to maximum likelihood.")
         return tuple(dict.fromkeys(notes))
@@ -130,6 +141,29 @@ class Survey:
         hurried = self.target.seconds is not None and not self.target.pilot_spent
         return _SEARCH_SHARE * self.target.limit if hurried else math.inf
 
+    @cached_property
+    def _withheld(self) -> dict[str, str]:
+        """Refined estimators whose variance cannot be predicted, each with a sentence.
+
+        A fit keeps the first estimate where the refined one would be less accurate over the data. So a predicted variance
+        far above the first stage's shows only that the pilot's samples do not determine it.
+        """
+        withheld, criterion = dict[str, str](), self.moments.criterion
+        if self.moments.sampled is None or self.moments.robust:  # sums over all states, or many samples of few states
+            return withheld
+        for term in self.refined:
+            unit, name = np.eye(criterion.moments.count)[term.place], str(term.stage.staged)
+            if term.place < len(self.ingredients):
+                continue
+            first = np.zeros(criterion.moments.count)
+            first[: len(term.lam)] = term.lam
+            if not criterion.value(unit, unit) <= criterion.value(first, np.ones_like(first)) + _IMPLAUSIBLE:
+                withheld[name] = (
+                    f"{name}: skipped, its variance cannot be predicted from this pilot. It would be larger than that of "
+                    f"{term.stage.staged.first}, whose estimate a fit keeps in this case."
+                )
+        return withheld
+
     def candidates(self) -> list[Candidate]:
         """One candidate for each policy's text, by cost."""
         search, by_text = self.search, dict[str, Candidate]()
@@ -154,6 +188,10 @@ class Survey:
         for term in self.refined:
             unit = np.eye(self.moments.criterion.moments.count)[term.place]
             value, name = self.moments.criterion.value(unit, unit), str(term.stage.staged)
+            if name in self._withheld:
+                if self.asked is None:
+                    continue
+                value = math.inf
             origin = Origin.REFINED if self.asked is None else Origin.ASKED
             error = self.moments.error(unit, unit, value)
             by_text[name] = self._candidate(name, term.lam, value, error, origin, refined=term)

@@ -27,7 +27,7 @@ from fieldfit.refinement.newton_root import Solve, newton_root
 from fieldfit.refinement.points import MOST_SUMMED_STATES, is_exact
 from fieldfit.refinement.pseudo_inverse import bread_solver
 from fieldfit.refinement.refined import Account, Refined
-from fieldfit.refinement.regression import RIDGES, WORTH, Weights, choose_weights
+from fieldfit.refinement.regression import RIDGES, WORTH, Weights, choose_weights, own_weights
 from fieldfit.refinement.score_moments import ScoreMoments, information_of
 from fieldfit.refinement.sharded_conditions import ShardedConditions
 from fieldfit.refinement.stacking import Stack, stack
@@ -154,13 +154,7 @@ def refine(
             samples = SampleConditions.of_stack(conditions, dataset.codes, mask, row_weight, problem)
         refined_theta, steps, accepted, message = theta, 0, True, ""
         if math.isinf(weights.ridge):
-            small = f"its variance is predicted to be at most {WORTH:.0%} above that of maximum likelihood"
-            reason = (
-                f"{small}, so there is next to nothing to gain"
-                if weights.first <= 1 + WORTH
-                else "with this many draws of the model no other weights predict the score better"
-            )
-            message = f"the weights are the first stage's own: {reason}"
+            message = own_weights(weights)
         else:
             some, information = samples.some(_SOME_SAMPLES), information_of(halves)
             derivative = some.derivative(theta)

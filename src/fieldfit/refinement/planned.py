@@ -21,11 +21,15 @@ from fieldfit.variance.sampled_moments import MomentPart
 
 
 class StageSkippedError(FieldfitError):
-    """A plan does not compare this second stage; ``for_time``: it would take more time or FLOPs than are left."""
+    """A plan does not compare this second stage; ``for_time``: it would take more time or FLOPs than are left.
 
-    def __init__(self, reason: str, *, for_time: bool = False) -> None:
+    ``usable``: a fit has this second stage, and it may be the better choice.
+    """
+
+    def __init__(self, reason: str, *, for_time: bool = False, usable: bool = False) -> None:
         super().__init__(reason)
         self.for_time = for_time
+        self.usable = usable or for_time
 
 
 class PlanTerm(Protocol):

@@ -8,6 +8,7 @@ does over its own samples is timed on the plan's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +25,7 @@ from fieldfit.refinement.model_moments import DRAWS_PER_CONDITION, FEWEST_DRAWS,
 from fieldfit.refinement.optimal import MOST_CONDITIONS, MOST_CONDITIONS_TRIED, model_weights
 from fieldfit.refinement.planned import FirstStage, PlanSetting, StageSkippedError, StageWork
 from fieldfit.refinement.points import Points, drawn_points, is_exact
-from fieldfit.refinement.regression import RIDGES, Weights
+from fieldfit.refinement.regression import RIDGES, WORTH, Weights, own_weights
 from fieldfit.refinement.score_moments import ScoreMoments, score_moments, together
 from fieldfit.refinement.stacking import Stack, stack
 from fieldfit.refinement.staged import Staged
@@ -108,7 +109,9 @@ class PlannedConditions:
         A g is near the score f − E f, so A K is near I, and both have nearly the same error. Without this, statistics that
         occur rarely in the draws make the variance too large.
         """
-        bread = self.weights.matrix @ self.moments.K + full - self.moments.information
+        bread = self.weights.matrix @ self.moments.K
+        if math.isfinite(self.weights.ridge):  # else A g is the first stage's score
+            bread = bread + full - self.moments.information
         return np.asarray((bread + bread.T) / 2)
 
     def scores(self, *, follows_model: bool) -> ConditionScores:
@@ -131,7 +134,11 @@ def plan_conditions(staged: Staged, setting: PlanSetting, distance: int | None) 
     model, rows = field_rows(staged, setting)
     bound = staged.first.bind(model.structure(rows))
     if needs_local(model, bound, distance):
-        raise StageSkippedError(f"{staged}: skipped, it has more than {MOST_CONDITIONS:,} conditions.")
+        raise StageSkippedError(
+            f"{staged}: skipped, it has more than {MOST_CONDITIONS:,} conditions. A fit has local weights then, whose "
+            "variance is not predicted.",
+            usable=True,
+        )
     return weighed_stage(staged, setting, bound, distance, bound.draw(setting.random_state, 0, rows.n))
 
 
@@ -163,9 +170,11 @@ def weighed_stage(
     began = clock()
     conditions, weights, halves, _ = model_weights(
         model, setting.theta, bound, distance=distance, dataset=rows, random_state=setting.random_state, draws=draws,
-        given=given, exact_ridge=RIDGES[0],
+        given=given, exact_ridge=RIDGES[0], least_excess=WORTH if given is None else 0.0,
     )  # fmt: skip
     seconds = clock() - began
+    if math.isinf(weights.ridge) and not setting.asked:
+        raise StageSkippedError(f"{staged}: skipped, {own_weights(weights)}.")
     if draws is not None:
         seconds *= _fit_draws(weights, halves) / draws
     return PlannedConditions(

@@ -41,6 +41,8 @@ RIDGES = (1e-5, 1e-3, 1e-2, 1e-1)
 _ROUNDING_RIDGE = 1e-11
 #: A larger distance must reduce the predicted variance by this part to be chosen.
 WORTH = 0.01
+#: Predicted variance relative to maximum likelihood below which a prediction cannot be right, beyond the noise of draws.
+_LEAST = 0.95
 #: Ridges are compared in all directions of the score if there are at most this many; otherwise in this many random ones.
 _MOST_DIRECTIONS, _RANDOM_DIRECTIONS = 64, 32
 
@@ -59,6 +61,17 @@ class Weights:
     first: float
     noise: float
     ridge: float
+
+
+def own_weights(weights: Weights) -> str:
+    """Why the weights are the first stage's own, where their ridge is infinite."""
+    reason = "with this many draws of the model no other weights predict the score better"
+    if weights.first <= 1 + WORTH:
+        reason = (
+            f"its variance is predicted to be at most {WORTH:.0%} above that of maximum likelihood, so there is next to "
+            f"nothing to gain"
+        )
+    return f"the weights are the first stage's own: {reason}"
 
 
 class Ridge:
@@ -149,9 +162,17 @@ def choose_weights(
     if outside <= 0.0:  # the other half does not show a gain
         return Weights(np.asarray(coefficients), first, first, noise, math.inf)
     if all_directions:
-        predicted = first - _relative(Lambda, other, directions) + _relative(half.weights(ridge), other, directions)
+        alone = _relative(half.weights(ridge), other, directions)
+        predicted = first - _relative(Lambda, other, directions) + alone
     else:  # 1/R² of the prediction, which is the relative variance of one parameter, and near it for many
+        alone = _size(other, directions) / max(-error, 1e-300)
         predicted = 1.0 / (1.0 / first + outside / _size(other, directions))
+    if predicted < _LEAST:
+        # No estimator is that accurate. A statistic that occurs in one half only makes the first stage's prediction fail in
+        # the other half, so what is gained over it says nothing: what counts is the prediction alone.
+        predicted = alone
+    if not _LEAST <= predicted < first:
+        return Weights(np.asarray(coefficients), first, first, noise, math.inf)
     return Weights(Regression(everything, Lambda).weights(ridge), predicted, first, noise, ridge)
 
 
