@@ -62,6 +62,7 @@ def test_a_grid_with_a_missing_covariate(run, refused, grid, tmp_path):
     assert run("report", saved, "--data", path, "--label", "disease", "--budget", "none").code == 0
     page = saved.with_suffix(".html").read_text(encoding="utf-8")
     assert "Data against model" in page
+    assert "the influence of a sample needs other samples" in page
     assert "does not contain its samples" not in page
     path.write_text("disease,water\nN,1\nY,2\n")
     told = refused("report", saved, "--data", path, "--label", "disease")

@@ -1,5 +1,7 @@
 """Tables, pages and the plane of cost and variance, from plain values."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from fieldfit.report.figures import figure_bytes, make_folder
 from fieldfit.report.grids import draw_couplings, draw_images
 from fieldfit.report.page import Page
 from fieldfit.report.scatter import Point, draw_cost_variance, frontier
+from fieldfit.report.svg import Chart
 from fieldfit.report.table import PlainTable, aligned_text, format_cell
 from fieldfit.types import FileAccessError
 
@@ -25,6 +28,24 @@ def test_a_table_is_aligned_and_escaped():
     assert '<td class="number">1.50</td>' in html
     with pytest.raises(ValueError, match="3 cells for 2 columns"):
         PlainTable("t", ("a", "b"), ((1, 2, 3),))
+
+
+def test_names_keep_clear_of_lines_where_there_is_room():
+    chart = Chart.of((0, 10), (0, 10))
+    chart.names([("on", 5.0, 5.0)])
+    beside = chart.parts[-1]
+    chart = Chart.of((0, 10), (0, 10))
+    chart.avoid_line((chart.x.start, chart.y(5.0)), (chart.x.stop, chart.y(5.0)))
+    chart.names([("on", 5.0, 5.0)])
+    height = [float(re.search(r' y="([\d.]+)"', part)[1]) for part in (beside, chart.parts[-1])]
+    assert abs(height[0] - chart.y(5.0)) < 6  # to the right of its point
+    assert height[1] < chart.y(5.0) - 8  # above the line
+    full = Chart.of((0, 10), (0, 10))
+    for y in range(11):
+        full.avoid_line((full.x.start, full.y(y)), (full.x.stop, full.y(y)))
+        full.avoid_line((full.x.start, full.y(y + 0.5)), (full.x.stop, full.y(y + 0.5)))
+    full.names([("on", 5.0, 5.0)])
+    assert len(full.parts) == 1  # a line is no reason to leave a name out
 
 
 def test_a_page_holds_everything_itself(tmp_path):

@@ -120,7 +120,7 @@ def _cautious(fit: Fit, restrictions: int, kind: Kind) -> str:
             f"use other tests: {instead}."
         )
     few = few_samples(fit, kind)
-    return f"{few}, and p-values too small; {instead}" if few else ""
+    return f"{few}. The p-value is then too small as well; {instead}" if few else ""
 
 
 def _refuse_held(fit: Fit, rows: FloatArray, kind: Kind) -> None:

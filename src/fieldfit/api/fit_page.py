@@ -167,6 +167,9 @@ def _add_moments(page: Page, fit: Fit) -> None:
 
 def _add_influence(page: Page, fit: Fit) -> None:
     page.heading("Influential samples")
+    if fit.size.single:
+        page.note("Not computed: the influence of a sample needs other samples to compare it with, and there is one.")
+        return
     if not fits_matrices(fit):
         page.note(
             f"Not computed: with {len(fit.theta):,} parameters it is one large linear system for each sample. "

@@ -73,7 +73,7 @@ def make_plan(request: Request) -> Plan:
 def check_enough(n_copies: int) -> None:
     """Refuse samples that are too few for a pilot."""
     if n_copies < _FEWEST:
-        raise DataError(f"There are {n_copies} samples; a plan needs at least {_FEWEST} for its pilot.")
+        raise DataError(f"A plan needs at least {_FEWEST} samples for its pilot; got {n_copies}.")
 
 
 def make_survey(request: Request, rates: Calibration) -> Survey:

@@ -6,6 +6,7 @@ import html
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from fieldfit.report.frontier import FrontierPoint, Limits, named, outline, short, visible
 from fieldfit.report.page import Page
@@ -57,6 +58,10 @@ def add_frontier(
         steps = [f"M{chart.x(x[0]):.1f} {chart.y(y[0]):.1f}"]
         steps += [f"V{chart.y(b):.1f}H{chart.x(a):.1f}" for a, b in zip(x[1:], y[1:], strict=True)]
         line = "".join(steps)
+        places = [(chart.x(a), chart.y(b)) for a, b in zip(x, y, strict=True)]
+        for (left, above), (right, below) in pairwise(places):
+            chart.avoid_line((left, above), (left, below))
+            chart.avoid_line((left, below), (right, below))
         chart.add(f'<path class="region" d="{line}V{chart.y.start:.1f}H{chart.x.start:.1f}Z"/>')
         chart.axes(*labels)
         chart.add(f'<path class="accent none" stroke-width="1.3" d="{line}"/>')
@@ -66,6 +71,7 @@ def add_frontier(
     else:
         chart.axes(*labels)
     if floor is not None:
+        chart.avoid_line((chart.x.start, chart.y(floor)), (chart.x.stop, chart.y(floor)))
         chart.add(
             f'<path class="axis" stroke-dasharray="6 5" d="M{chart.x.start:.1f} {chart.y(floor):.1f}H{chart.x.stop:.1f}"/>'
         )
@@ -130,7 +136,7 @@ def _add_sliders(
 ) -> None:
     options = "".join(f'<option value="{k}">{html.escape(table.family)}</option>' for k, table in enumerate(mixtures))
     first = mixtures[0]
-    start = len(first.lam) // 3, len(first.beta) // 2
+    start = _first_mixture(chart, first)
     page.parts.append(
         f'<div class="controls only-screen" data-mixtures="{_ID}" role="group" aria-label="Try a mixture">'
         f"<strong>Try a mixture</strong>"
@@ -165,6 +171,18 @@ def _add_sliders(
             ],
         },
     )
+
+
+def _first_mixture(chart: Chart, table: MixtureTable) -> tuple[int, int]:
+    """Where the sliders start: near the middle, at a mixture that lies in the picture if there is one."""
+    middle = len(table.lam) // 3, len(table.beta) // 2
+    places = [
+        (abs(j - middle[0]) + abs(k - middle[1]), j, k)
+        for j, (costs, values) in enumerate(zip(table.costs, table.variances, strict=True))
+        for k, (cost, value) in enumerate(zip(costs, values, strict=True))
+        if chart.x.low <= cost <= chart.x.high and chart.y.low <= value <= chart.y.high
+    ]
+    return min(places)[1:] if places else middle
 
 
 def _finite(value: float) -> float | None:

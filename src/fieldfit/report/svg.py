@@ -10,6 +10,7 @@ import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from fieldfit.report.ticks import linear_places, log_places, number
 
@@ -50,6 +51,18 @@ class Scale:
         return {"low": self.low, "high": self.high, "start": self.start, "stop": self.stop}
 
 
+#: Places of a name around its point: distances to the right and down, and which end of the text is there.
+_PLACES = (
+    (13, 5, "start"),
+    (-13, 5, "end"),
+    (0, -14, "middle"),
+    (0, LINE + 8, "middle"),
+    (13, -11, "start"),
+    (13, LINE + 3, "start"),
+    (-13, -11, "end"),
+)
+
+
 @dataclass
 class Chart:
     """A chart with axes, to which marks are added from back to front."""
@@ -60,6 +73,7 @@ class Chart:
     height: float
     parts: list[str] = field(default_factory=list)
     taken: list[Box] = field(default_factory=list)
+    lines: list[Box] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -123,6 +137,7 @@ class Chart:
     def bar(self, x: float, low: float, high: float, kind: str) -> None:
         """A vertical bar between two numbers with caps; an end that lies outside the chart has none."""
         px, top, bottom = self.x(x), self.y(high), self.y(low)
+        self.avoid_line((px, top), (px, bottom))
         path = f"M{px:.1f} {top:.1f}V{bottom:.1f}"
         if high <= self.y.high:
             path += f"M{px - 3:.1f} {top:.1f}h6"
@@ -146,10 +161,15 @@ class Chart:
                 self.text(box[2] - 4, box[3] - 4, text, "muted", anchor="end")
                 return
 
-    def _meets(self, box: Box) -> bool:
+    def avoid_line(self, start: tuple[float, float], stop: tuple[float, float]) -> None:
+        """Names keep clear of a horizontal or vertical line between these places, if there is room elsewhere."""
+        (x, y), (u, v) = start, stop
+        self.lines.append((min(x, u) - 1, min(y, v) - 1, max(x, u) + 1, max(y, v) + 1))
+
+    def _meets(self, box: Box, lines: bool = False) -> bool:
         return any(
             box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
-            for other in self.taken
+            for other in (*self.taken, *(self.lines if lines else ()))
         )
 
     def names(self, points: Sequence[tuple[str, float, float]]) -> None:
@@ -157,20 +177,12 @@ class Chart:
         for text, x, y in points:
             px, py = self.x(x), self.y(y)
             wide = LETTER * len(text)
-            for dx, dy, anchor in (
-                (13, 5, "start"),
-                (-13, 5, "end"),
-                (0, -14, "middle"),
-                (0, LINE + 8, "middle"),
-                (13, -11, "start"),
-                (13, LINE + 3, "start"),
-                (-13, -11, "end"),
-            ):
+            for clear, (dx, dy, anchor) in product((True, False), _PLACES):
                 left = px + dx - {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
                 box = (left - 2, py + dy + 3 - LINE, left + wide + 2, py + dy + 3)
                 if box[0] < self.x.start or box[2] > self.x.stop or box[1] < self.y.stop or box[3] > self.y.start:
                     continue
-                if self._meets(box):
+                if self._meets(box, lines=clear):
                     continue
                 self.taken.append(box)
                 self.text(px + dx, py + dy, text, "halo", anchor=anchor)
