@@ -101,6 +101,17 @@ FF_INLINE void gather_gradient(const ChainData& data, const double* residuals, b
     }
 }
 
+// Rows of a gradient with a weight for every pair are written here and there in a block: they are fetched ahead.
+constexpr int64_t rows_ahead = 6;
+
+FF_INLINE void fetch_row(const ChainData& data, int64_t place, double* state) {
+    const int64_t feature = data.block_features[place] < 0 ? ~data.block_features[place] : data.block_features[place];
+    double* row = state + feature * data.n_labels;
+    const int64_t most = data.n_labels < 64 ? data.n_labels : 64;
+    for (int64_t j = 0; j < most; j += 8) __builtin_prefetch(row + j, 1);
+    __builtin_prefetch(row + most - 1, 1);
+}
+
 // One piece of the cold features of a block.
 void block_gradient(const ChainData& data, const double* residuals, bool squares, int64_t block, int64_t piece,
                     double* state) {
@@ -114,6 +125,7 @@ void block_gradient(const ChainData& data, const double* residuals, bool squares
             const double* row = residuals + data.feature_tokens[fetched] * padded;
             for (int64_t j = 0; j < padded && j < 64; j += 8) __builtin_prefetch(row + j);
         }
+        if (!data.pair_ptr && place + rows_ahead < end) fetch_row(data, place + rows_ahead, state);
         if (data.block_features[place] < 0)
             gather_gradient<false>(data, residuals, squares, place, state);
         else
