@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -24,22 +25,25 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def holds_model(value, depth=3):
-    """Whether a parameter is a model or has one inside: in a container or an attribute, up to this depth."""
+def holds_model(value, depth):
+    """Whether a value is a model or has one inside: in a container or an attribute, up to this depth."""
     if isinstance(value, Model):
         return True
-    if depth == 0 or isinstance(value, type):
+    if depth == 0 or isinstance(value, (type, str, ModuleType)):
         return False
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
     return any(holds_model(part, depth - 1) for part in (*inside, *getattr(value, "__dict__", {}).values()))
 
 
 def pytest_collection_modifyitems(items):
-    """Marks hold names, not models: pytest keeps marks until the interpreter ends, and compiled sums with them."""
-    for item in items:
-        for name, value in (item.callspec.params if hasattr(item, "callspec") else {}).items():
-            if holds_model(value):
-                raise pytest.UsageError(f"{item.nodeid}: the parameter {name!r} has a model; give its name instead.")
+    """Marks hold names, not models: a thread may keep them until the interpreter ends, and compiled sums with them.
+
+    `parametrize("name", EXAMPLES)` keeps the dictionary itself, not only its keys.
+    """
+    marks = {id(mark): (item, mark) for item in items for mark in item.iter_markers()}
+    found = [item.nodeid for item, mark in marks.values() if holds_model((mark.args, mark.kwargs), depth=6)]
+    if found:
+        raise pytest.UsageError(f"Marks have models; give their names instead: {', '.join(found)}")
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 import io
 import sys
 import time
-from contextvars import ContextVar
 
 import numpy as np
 import pytest
@@ -17,8 +16,6 @@ def clock(monkeypatch):
     """A clock that only moves when told to."""
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    # The traceback of another test may still hold steps that were left by an exception.
-    monkeypatch.setattr(steps, "_inside", ContextVar("inside counted steps", default=False))
     yield now
     ff.show_progress(None)
 
@@ -44,6 +41,20 @@ def test_the_time_left_is_that_of_the_pace(clock, monkeypatch):
     assert "standard errors: 3 of 4, about 3 s left" in text
     assert "inner" not in text
     assert text.endswith("\r\x1b[K")
+
+
+def _failing():
+    with steps.stepped("abandoned", [1, 2]) as counted:
+        for _ in counted:
+            raise ValueError
+
+
+def test_steps_that_an_exception_left_do_not_silence_later_ones(clock, monkeypatch):
+    """A notebook keeps the last traceback, with the frames of the loop in it."""
+    with pytest.raises(ValueError) as held:
+        _failing()
+    assert "standard errors: 1 of 4" in _shown(monkeypatch, clock, 3.0)
+    assert held.tb is not None
 
 
 def test_short_work_shows_nothing(clock, monkeypatch):

@@ -5,7 +5,8 @@
             …
             step()
 
-    for part in stepped("standard errors", parts): …
+    with stepped("standard errors", parts) as counted:
+        for part in counted: …
 
 Nothing appears in the first two seconds. Steps inside other steps are not shown: the time left is that of the whole.
 """
@@ -130,12 +131,17 @@ def steps(title: str, total: int, progress: Progress | None = None) -> Iterator[
             display.close()
 
 
-def stepped(title: str, items: Sequence[Item]) -> Iterator[Item]:
-    """The items one by one, each a step."""
+@contextmanager
+def stepped(title: str, items: Sequence[Item]) -> Iterator[Iterator[Item]]:
+    """The items one by one, each a step. The steps end with the block, also if an exception leaves the loop."""
     with steps(title, len(items)) as step:
-        for item in items:
-            yield item
-            step()
+
+        def counted() -> Iterator[Item]:
+            for item in items:
+                yield item
+                step()
+
+        yield counted()
 
 
 @contextmanager

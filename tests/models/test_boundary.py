@@ -27,7 +27,7 @@ def models():
     }
 
 
-@pytest.mark.parametrize("name", models())
+@pytest.mark.parametrize("name", list(models()))
 @pytest.mark.parametrize("seed", range(4))
 def test_the_likelihood_grows_for_ever_along_each_direction(name, seed):
     """No sample's statistic is above another's along −d, some joint state's is, and the objective only rises."""

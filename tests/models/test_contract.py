@@ -116,27 +116,27 @@ def test_values_and_derivatives(name, policy, missing):
     contract.check_values_and_derivatives(NAMED[name], policy, missing)
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", list(NAMED))
 def test_shards_add_up(name):
     contract.check_shards(NAMED[name])
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", list(NAMED))
 def test_threads_do_not_change_a_bit(name):
     contract.check_threads(NAMED[name])
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", list(NAMED))
 def test_conditionals_sum_to_one(name):
     contract.check_conditionals(NAMED[name])
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", list(NAMED))
 def test_save_and_load_give_the_same_bits(name, tmp_path):
     contract.check_files(NAMED[name], tmp_path / "fit.ff")
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", list(NAMED))
 def test_relabelling_changes_nothing(name):
     contract.check_relabelling(NAMED[name])
 

@@ -132,12 +132,13 @@ def _compared(
     rows = restrictions(fit, hypothesis)
     observed, _ = wald_statistic(fit, rows, value, kind)
     values = np.empty(n_simulated)
-    for line, seed in enumerate(stepped(f"{name.lower()} test", replicate_seeds(random_state, n_simulated))):
-        try:
-            again = fitted_like(fit, draw(seed), seed)
-            values[line], _ = wald_statistic(again, rows, value, kind)
-        except ModelError as error:
-            raise FieldfitError(
-                f"A simulated dataset has no Wald statistic ({error}). A penalty (sigma2) keeps every fit finite."
-            ) from error
+    with stepped(f"{name.lower()} test", replicate_seeds(random_state, n_simulated)) as counted:
+        for line, seed in enumerate(counted):
+            try:
+                again = fitted_like(fit, draw(seed), seed)
+                values[line], _ = wald_statistic(again, rows, value, kind)
+            except ModelError as error:
+                raise FieldfitError(
+                    f"A simulated dataset has no Wald statistic ({error}). A penalty (sigma2) keeps every fit finite."
+                ) from error
     return ResampledTest(name, observed, values, len(rows))

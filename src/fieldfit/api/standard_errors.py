@@ -209,10 +209,11 @@ class StandardErrors(FitState):
             return np.where(none, np.nan, np.sqrt(accuracy.variances()))[places]
         # One function at a time: the rows of all of them together could be too many.
         r = len(self.theta)
-        each = [
-            np.nan if none[places[k]] else accuracy.covariance_of(unit_rows(places[[k]], r))[0, 0]
-            for k in stepped("standard errors", range(len(places)))
-        ]
+        with stepped("standard errors", range(len(places))) as counted:
+            each = [
+                np.nan if none[places[k]] else accuracy.covariance_of(unit_rows(places[[k]], r))[0, 0]
+                for k in counted
+            ]
         return np.array([_root(variance) for variance in each])
 
     def _without_errors(self, kind: Kind) -> BoolArray:
@@ -293,8 +294,8 @@ class StandardErrors(FitState):
 
         made = effects(self.model.as_field("The effects of states"), coding)
         accuracy, half = self.accuracy(kind), half_width(level)
-        rows = stepped("standard errors", range(len(made.matrix)))
-        errors = np.array([_root(float(accuracy.covariance_of(made.matrix[[k]])[0, 0])) for k in rows])
+        with stepped("standard errors", range(len(made.matrix))) as rows:
+            errors = np.array([_root(float(accuracy.covariance_of(made.matrix[[k]])[0, 0])) for k in rows])
         concerned = made.matrix != 0
         zeros_only = concerned[:, self.zeroed].any(axis=1) & ~concerned[:, self.active].any(axis=1)
         unknown = concerned[:, self.at_infinity | without_spread(self, kind)].any(axis=1)

@@ -136,7 +136,8 @@ def asymptotics(
     span = _Span.of(model, bound, None if full is None else full(batches[0][:1]))
     error = reference = None
     if full is None:
-        parts = [moments(codes, np.full(size, 1.0 / size)) for codes in stepped("theory", batches)]
+        with stepped("theory", batches) as counted:
+            parts = [moments(codes, np.full(size, 1.0 / size)) for codes in counted]
         bread, meat = (np.mean(part, axis=0) for part in zip(*parts, strict=True))
         covariance, _ = span.covariance(bread, meat)
     else:

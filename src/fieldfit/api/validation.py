@@ -102,18 +102,19 @@ def cross_validate(
         for text in policies:
             for penalty in penalties:
                 loss = np.empty(n)
-                for fold in stepped(f"cross-validation of {text}", range(folds)):
-                    inside = np.flatnonzero(member != fold)
-                    fitted = fit(
-                        candidate,
-                        dataset.subset(inside),
-                        text,
-                        sigma2=penalty,
-                        random_state=random_state + fold,
-                        **{"check_drift": False, **options},
-                    )
-                    outside = np.flatnonzero(member == fold)
-                    loss[outside] = -held_out(fitted.model, fitted.theta, dataset.subset(outside), score)
+                with stepped(f"cross-validation of {text}", range(folds)) as counted:
+                    for fold in counted:
+                        inside = np.flatnonzero(member != fold)
+                        fitted = fit(
+                            candidate,
+                            dataset.subset(inside),
+                            text,
+                            sigma2=penalty,
+                            random_state=random_state + fold,
+                            **{"check_drift": False, **options},
+                        )
+                        outside = np.flatnonzero(member == fold)
+                        loss[outside] = -held_out(fitted.model, fitted.theta, dataset.subset(outside), score)
                 # No penalty is σ² = ∞, as in fit.sigma2: a column of numbers that can be sorted and plotted.
                 lines.append({"model": name, "policy": str(text), "sigma2": np.inf if penalty is None else penalty})
                 losses.append(loss)
@@ -265,13 +266,14 @@ def goodness_of_fit(
         raise FieldfitError(f"There are {len(observed)} statistics but {len(labels)} names.")
     simulated = np.empty((n_simulated, len(observed)))
     *seeds, other = replicate_seeds(random_state, n_simulated + 1)
-    for line, seed in enumerate(stepped("goodness of fit", seeds)):
-        samples = fit.model.simulate(dataset, fit.theta, seed)
-        if refit:
-            theta = fitted_like(fit, samples, seed).theta
-            simulated[line] = measure(samples, theta) - expectation(theta, seed)
-        else:
-            simulated[line] = measure(samples, fit.theta)
+    with stepped("goodness of fit", seeds) as counted:
+        for line, seed in enumerate(counted):
+            samples = fit.model.simulate(dataset, fit.theta, seed)
+            if refit:
+                theta = fitted_like(fit, samples, seed).theta
+                simulated[line] = measure(samples, theta) - expectation(theta, seed)
+            else:
+                simulated[line] = measure(samples, fit.theta)
     centre, deviation = simulated.mean(axis=0), simulated.std(axis=0, ddof=1)
     expected, gap = centre, observed - centre
     if refit:

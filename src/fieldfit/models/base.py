@@ -211,10 +211,11 @@ class Problem(ABC):
         r = self.n_parameters
         result = np.empty((r, r))
         unit = np.zeros(r)
-        for column in stepped("second derivatives", range(r)):
-            unit[column] = 1.0
-            result[:, column] = self.hessian_product(theta, unit, row_weight)
-            unit[column] = 0.0
+        with stepped("second derivatives", range(r)) as counted:
+            for column in counted:
+                unit[column] = 1.0
+                result[:, column] = self.hessian_product(theta, unit, row_weight)
+                unit[column] = 0.0
         return (result + result.T) / 2
 
     @property

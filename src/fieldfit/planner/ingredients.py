@@ -167,20 +167,21 @@ class Builder:
         structure = model.structure(self.rows)
         plain = _mean_key(PILOT_POLICY.laws[0], PILOT_POLICY.bind(structure))
         made = []
-        for law in stepped("plan: cost of each family", laws):
-            try:
-                bound = Policy((law,)).bind(structure)
-                key = _mean_key(law, bound)
-                flops = model.sample_flops(bound, self.rows)
-                if key not in self._known:
-                    self._known[key] = self._compiled(law, structure, bound, flops, key == plain)
-                known = self._known[key]
-            except (WidthError, PolicyError, MemoryError, DataError) as error:
-                known = Skipped(str(error))
-            if isinstance(known, Skipped):
-                self.skipped[str(law)] = known
-            else:
-                made.append(replace(known, law=law, bound=bound, flops=flops))
+        with stepped("plan: cost of each family", laws) as counted:
+            for law in counted:
+                try:
+                    bound = Policy((law,)).bind(structure)
+                    key = _mean_key(law, bound)
+                    flops = model.sample_flops(bound, self.rows)
+                    if key not in self._known:
+                        self._known[key] = self._compiled(law, structure, bound, flops, key == plain)
+                    known = self._known[key]
+                except (WidthError, PolicyError, MemoryError, DataError) as error:
+                    known = Skipped(str(error))
+                if isinstance(known, Skipped):
+                    self.skipped[str(law)] = known
+                else:
+                    made.append(replace(known, law=law, bound=bound, flops=flops))
         return made
 
     def passes(self, hessian: float) -> float:

@@ -237,8 +237,9 @@ class FamilyFit:
         """
         fitted = self.fit
         places = places_of(parameters, fitted.model.parameter_names)
-        rows = stepped("standard errors", range(len(places)))
-        variances = [self.accuracy.covariance_of(unit_rows(places[[k]], len(fitted.theta)))[0, 0] for k in rows]
+        with stepped("standard errors", range(len(places))) as counted:
+            rows = (unit_rows(places[[k]], len(fitted.theta)) for k in counted)
+            variances = [self.accuracy.covariance_of(row)[0, 0] for row in rows]
         return np.where(fitted.held[places], np.nan, np.sqrt(np.maximum(variances, 0.0)))
 
     def strongest_couplings(self, count: int = 20, *, separation: int = 1) -> pandas.DataFrame:

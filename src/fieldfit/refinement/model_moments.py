@@ -49,12 +49,13 @@ class ModelMoments:
     def drawn(self, size: int, batch: int = 0) -> tuple[list[ScoreMoments], str]:
         """Two halves of about ``size`` draws; other numbers of ``batch`` give other draws."""
         halves, method = [], ""
-        for k in stepped("second stage: moments of draws of the model", range(2)):
-            points = drawn_points(
-                self.model, self.theta, self.dataset, -(-size // 2), self.random_state, 2 * batch + k
-            )
-            halves.append(self._of(points))
-            method = points.method
+        with stepped("second stage: moments of draws of the model", range(2)) as counted:
+            for k in counted:
+                points = drawn_points(
+                    self.model, self.theta, self.dataset, -(-size // 2), self.random_state, 2 * batch + k
+                )
+                halves.append(self._of(points))
+                method = points.method
         return halves, method
 
     def weighed(

@@ -55,18 +55,19 @@ class CommonDraws:
         """The moments of draws of the model at θ; ``full`` is the likelihood of draws."""
         n = len(batches[0])
         bread, noise, both = [], [], []
-        for codes in stepped("theory", batches):
-            table = Table(codes, model.names, model.states)
+        with stepped("theory", batches) as counted:
+            for codes in counted:
+                table = Table(codes, model.names, model.states)
 
-            def compiled(chosen: Selection, table: Table = table) -> Problem:
-                return model.compile(table, chosen)
+                def compiled(chosen: Selection, table: Table = table) -> Problem:
+                    return model.compile(table, chosen)
 
-            parts = theory_moments(policy, compiled, theta, np.full(n, 1.0 / n), formula, centred=True)
-            mean = compiled(weighted_selection(policy, policy.beta() * policy.mean(), n))
-            scores = np.hstack([_scores(mean, theta), _scores(full(codes), theta)])
-            bread.append(parts[0])
-            noise.append(parts[1])
-            both.append(scores.T @ scores / n)
+                parts = theory_moments(policy, compiled, theta, np.full(n, 1.0 / n), formula, centred=True)
+                mean = compiled(weighted_selection(policy, policy.beta() * policy.mean(), n))
+                scores = np.hstack([_scores(mean, theta), _scores(full(codes), theta)])
+                bread.append(parts[0])
+                noise.append(parts[1])
+                both.append(scores.T @ scores / n)
         return cls(n, np.array(bread), np.array(noise), np.array(both))
 
     def without(self, batch: int) -> CommonDraws:

@@ -8,7 +8,6 @@ Hessians and score products have the right expectations, selection noise include
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,17 +78,17 @@ def model_moments(fit: Estimated) -> Moments:
         if weight is not None and not dataset.has_counts:
             meat = -problem.hessian_matrix(fit.theta, weight**2) / total
         return Moments(bread, identity * meat, total, "the information identity")
-    problems: Iterable[Problem]
+    variance = ScoreVariance(weight, dataset.has_counts)
     if isinstance(dataset, Table) and dataset.n == 1 and weight is None:
         copies = simulated_copies(fit, dataset)
-        problems = stepped("standard errors", copies)
+        with stepped("standard errors", copies) as problems:
+            parts = [robust_moments(problem, fit.theta, variance) for problem in problems]
         method = f"{sum(problem.n_samples for problem in copies)} simulated samples"
     else:
         seeds = replicate_seeds(fit.random_state, max(_FEWEST_DATASETS, math.ceil(SIMULATED / fit.dataset.n)))
-        problems = (simulated_problem(fit, seed) for seed in stepped("standard errors", seeds))
+        with stepped("standard errors", seeds) as counted:
+            parts = [robust_moments(simulated_problem(fit, seed), fit.theta, variance) for seed in counted]
         method = f"{len(seeds)} simulated datasets of {dataset.n} samples"
-    variance = ScoreVariance(weight, dataset.has_counts)
-    parts = [robust_moments(problem, fit.theta, variance) for problem in problems]
     bread = np.mean([part[0] for part in parts], axis=0)
     meat = np.mean([part[1] for part in parts], axis=0)
     return Moments(bread, meat, total, method, tuple(parts))

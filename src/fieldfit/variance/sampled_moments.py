@@ -166,8 +166,8 @@ def sampled_moments(
     squared = breads = _added(shares, [_bread(part, theta, basis, weight) / n for part in parts])
     if weight is not None:
         squared = _added(shares, [_bread(part, theta, basis, weight**2) / n for part in parts])
-    steps = stepped("moments of the families", parts)
-    scores = _added(shares, [_scores(part, theta, basis, weight) for part in steps])
+    with stepped("moments of the families", parts) as counted:
+        scores = _added(shares, [_scores(part, theta, basis, weight) for part in counted])
     drawn = {}
     for f, term in enumerate(terms):
         free = term.noise is Noise.EACH
