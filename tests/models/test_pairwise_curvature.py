@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.models import sparse_moments
 from fieldfit.models.base import Problem
 from fieldfit.models.pairwise import PairwiseProblem
 from fieldfit.models.pairwise_curvature import curvature_matrix, has_matrix_products
@@ -79,6 +80,24 @@ def test_many_edges_and_equal_samples(policy, equal):
         found = problem.hessian_matrix(theta, weight)
         np.testing.assert_allclose(found, expected, atol=1e-11 * np.abs(expected).max())
         scores = problem.scores(theta, 0, 120)
+        moment = (scores if weight is None else scores * weight[:, None]).T @ scores
+        np.testing.assert_allclose(problem.score_moment(theta, weight), moment, atol=1e-11 * np.abs(moment).max())
+
+
+@pytest.mark.parametrize("policy", ["PL1", "PL1@0.4", "PL1/row@0.5"])
+@pytest.mark.parametrize("biases", [False, True])
+@pytest.mark.parametrize("equal", [False, True])
+def test_scores_of_samples_with_few_ones(policy, biases, equal, monkeypatch):
+    """The sums over pairs of variables, in several parts, are the products of all scores."""
+    monkeypatch.setattr(sparse_moments, "_BUFFER", 2000)
+    random = np.random.default_rng(5)
+    model = ff.BoltzmannMachine(20, biases=biases)
+    samples = (random.random((400, 20)) < 0.05).astype(int)
+    problem = problem_of(model, samples[np.r_[:400, :300]] if equal else samples, policy)
+    assert sparse_moments.is_sparse(samples.astype(np.uint8), len(problem.edges))
+    theta = random.normal(scale=0.3, size=model.n_parameters)
+    for weight in (None, random.random(problem.n_samples)):
+        scores = problem.scores(theta, 0, problem.n_samples)
         moment = (scores if weight is None else scores * weight[:, None]).T @ scores
         np.testing.assert_allclose(problem.score_moment(theta, weight), moment, atol=1e-11 * np.abs(moment).max())
 

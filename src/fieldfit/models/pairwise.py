@@ -37,6 +37,7 @@ from fieldfit.models.pairwise_layout import (
     sums_by,
 )
 from fieldfit.models.pairwise_preconditioner import SylvesterPreconditioner, code_moments
+from fieldfit.models.sparse_moments import PairSums, is_sparse
 from fieldfit.models.work import FamilyWork
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily
@@ -206,10 +207,11 @@ class PairwiseProblem(Problem):
         bits, weight = self._distinct_samples(weight)
         root = None if weight is None else np.sqrt(weight)
         field, (a, b) = self._to_field(theta), self.edges.T
-        total = np.zeros((size, size))
-        rows = min(max(_MOMENT_NUMBERS // size, 64), len(bits))
-        scores, product = np.empty((size, rows)), np.empty((edges, rows))
         pairs = bool(np.any(self._layout.meta[:, 0] > 1))
+        sums = PairSums(m) if not pairs and is_sparse(bits, edges) else None
+        total = np.zeros((size, size) if sums is None else (0, 0))
+        rows = min(max(_MOMENT_NUMBERS // size, 64), len(bits))
+        scores, product = np.empty((len(total), rows)), np.empty((edges if sums is None else 0, rows))
         used = [part for part in self._parts if np.any(part.beta)] or self._parts[:1]
         betas = [part.beta for part in used]
         with one_blas_thread():
@@ -220,6 +222,9 @@ class PairwiseProblem(Problem):
                 layout = lay_out(codes, parts, betas, self._edge_number, dense=self._dense, merge=False)
                 residual, pair_terms = np.zeros((count, m)), np.zeros((count, edges))
                 layout.kernel.scores(*field, residual=residual, pair_terms=pair_terms, n_threads=get_threads())
+                if sums is not None:
+                    sums.add(codes, residual if root is None else residual * root[start : start + count, None])
+                    continue
                 values, by_variable = codes.T.astype(np.float64), np.ascontiguousarray(residual.T)
                 by_edge, other = scores[:edges, :count], product[:, :count]
                 np.multiply(by_variable[a], values[b], out=by_edge)
@@ -231,6 +236,8 @@ class PairwiseProblem(Problem):
                 if root is not None:
                     chunk *= root[start : start + count]
                 total += chunk @ chunk.T
+        if sums is not None:
+            total = sums.matrix(self.edges)
         return self._in_parameters(total)
 
     def _in_parameters(self, matrix: FloatArray) -> FloatArray:

@@ -29,7 +29,7 @@ from fieldfit.variance.criterion import Criterion, WeightsCriterion
 from fieldfit.weights.choice import Exact, Ridge, best_beta, better_rival, judge, rivals
 from fieldfit.weights.groups import DrawnPolicy, Groups, check_betas
 from fieldfit.weights.options import AutoWeights
-from fieldfit.weights.result import INTERRUPTED, Round, WeightsResult, Work
+from fieldfit.weights.result import Round, WeightsResult, Work
 from fieldfit.weights.statistics import DataStatistics, Part, take_sample
 
 #: Parameters times groups up to which all blocks of the meat are kept.
@@ -152,7 +152,7 @@ class _Alternation:
         try:
             converged, message = self._alternate()
         except KeyboardInterrupt:
-            return replace(self._result(False), message=INTERRUPTED)
+            return replace(self._result(False), interrupted=True, message=Status.INTERRUPTED.value)
         assert self.last is not None
         return self._judged(self.last, converged, message)
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-#: The message of a search that was interrupted.
-INTERRUPTED = "stopped: interrupted"
 #: Families alone that are compared in the text.
 _MOST_COMPARED_FAMILIES = 4
 
@@ -114,6 +112,8 @@ class WeightsResult:
         The exact J at the optimum of the diagonal form minus that at the exact optimum.
     fell_back : bool, default: False
         Whether β of the chosen form was worse than a pure policy or equal weights, which were taken in its place.
+    interrupted : bool, default: False
+        Whether the search was interrupted: ``beta`` and ``theta`` are those of that moment.
     work : Work
         Samples, evaluations and products that it took.
     theta : ndarray of shape (r,)
@@ -144,13 +144,9 @@ class WeightsResult:
     gershgorin: Gershgorin | None = None
     diagonal_loss: float | None = None
     fell_back: bool = False
+    interrupted: bool = False
     work: Work = field(default_factory=Work)
     theta: FloatArray = field(repr=False)
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the search was interrupted: ``beta`` and ``theta`` are those of that moment."""
-        return self.message == INTERRUPTED
 
     @property
     def fitted(self) -> bool:

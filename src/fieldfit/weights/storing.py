@@ -15,7 +15,7 @@ from fieldfit.weights.result import Round, WeightsResult, Work
 T = TypeVar("T")
 
 _TEXTS = ("message", "form", "formula")
-_TRUTHS = ("converged", "fell_back")
+_TRUTHS = ("converged", "fell_back", "interrupted")
 _NUMBERS = ("gamma", "J")
 _MAYBE = ("J_exact", "diagonal_loss", "equal")
 

@@ -1,0 +1,81 @@
+"""Σ_i ψ_i ψ_iᵀ of a dense binary field under PL1, where most codes are 0.
+
+The score of the edge (a, b) is e_a c_b + e_b c_a, with codes c and residuals e = c − E[c | the rest]. Its products with the
+score of (c, d) are four terms such as Σ_i e_a e_c c_b c_d. For each pair of variables (b, d) they are the entries of one
+matrix Σ e eᵀ over the samples in which both codes are 1. With k ones in a sample of m variables that takes about k² m² / 2
+multiplications, in place of m⁴ / 4 for the product of all scores.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fieldfit.threads import one_blas_thread
+from fieldfit.types import FloatArray, IntArray
+
+#: How much slower a multiplication is in many small products than in a large one.
+_SLOWER = 6.0
+#: Residuals that are collected before they are summed.
+_BUFFER = 1 << 21
+#: Rows of the result that are made at a time.
+_ROWS = 256
+
+
+def is_sparse(codes: NDArray[np.uint8], n_edges: int) -> bool:
+    """Whether the sums over pairs of variables take less time than the product of all scores, and as little memory."""
+    n, m = codes.shape
+    ones = np.count_nonzero(codes, axis=1).astype(np.float64)
+    size = n_edges + m
+    return _SLOWER * float((ones * (ones + 1)).sum()) / 2 * m**2 < n * size**2 and (m + 1) ** 4 <= 8 * size**2
+
+
+class PairSums:
+    """The sums Σ_i w_i c_b c_d e eᵀ for all pairs (b, d) of variables, and without codes."""
+
+    def __init__(self, n_variables: int):
+        m = n_variables
+        self._place = np.zeros((m + 1, m + 1), dtype=np.int64)
+        rows, columns = np.triu_indices(m)
+        self._place[rows, columns] = self._place[columns, rows] = np.arange(len(rows))
+        # The last code is the constant 1, whose residual is 0: the bias of a variable is its edge to the constant.
+        self._place[m, :m] = self._place[:m, m] = np.diagonal(self._place)[:m]
+        self._place[m, m] = len(rows)
+        self._waiting: list[tuple[NDArray[np.uint8], FloatArray]] = []
+        self._sums = np.zeros((len(rows) + 1, m + 1, m + 1))
+
+    def add(self, codes: NDArray[np.uint8], residual: FloatArray) -> None:
+        """Add samples: codes and residuals (n, m), the residuals times the root of the weight."""
+        self._waiting.append((codes, residual))
+        if sum(part.size for part, _ in self._waiting) >= _BUFFER:
+            self._flush()
+
+    def _flush(self) -> None:
+        codes, residual = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
+        self._waiting = []
+        m = codes.shape[1]
+        with one_blas_thread():
+            self._sums[-1, :m, :m] += residual.T @ residual
+            for b in range(m):
+                chosen = np.flatnonzero(codes[:, b])
+                own, others = residual[chosen], np.ascontiguousarray(codes[chosen].T)
+                for d in range(b, m):
+                    part = own if d == b else own[np.flatnonzero(others[d])]
+                    self._sums[self._place[b, d], :m, :m] += part.T @ part
+
+    def matrix(self, edges: IntArray) -> FloatArray:
+        """Σ_i w_i ψ_i ψ_iᵀ over the edges and then the biases."""
+        if self._waiting:
+            self._flush()
+        m = len(self._place) - 1
+        a = np.concatenate([edges[:, 0], np.arange(m)])
+        b = np.concatenate([edges[:, 1], np.full(m, m)])
+        result = np.empty((len(a), len(a)))
+        for start in range(0, len(a), _ROWS):
+            p, q = a[start : start + _ROWS, None], b[start : start + _ROWS, None]
+            block = self._sums[self._place[q, b], p, a]
+            block += self._sums[self._place[q, a], p, b]
+            block += self._sums[self._place[p, b], q, a]
+            block += self._sums[self._place[p, a], q, b]
+            result[start : start + _ROWS] = block
+        return result
