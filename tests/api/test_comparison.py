@@ -141,6 +141,7 @@ def test_tests_that_cannot_be_made_are_refused():
         null.score_test(["x0:x1"])
 
 
+@pytest.mark.slow
 def test_false_discoveries_are_controlled():
     """120 datasets of 10 couplings, 8 of them 0, at a rate of 20%: the false part is at most 0.16 on average.
 
@@ -172,6 +173,7 @@ def test_q_values_are_those_of_the_procedure():
         fit.discoveries(method="holm")
 
 
+@pytest.mark.slow
 def test_simulated_effective_parameters_say_how_well_they_are_known(monkeypatch):
     """100 times 10 probes: squared distances to the trace of the matrices are the squared errors in the mean.
 

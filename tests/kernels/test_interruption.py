@@ -88,6 +88,7 @@ def potts_blocks():
     return problem, np.zeros(model.n_parameters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["value_grad", "row_values"])
 def test_signals_are_handled_while_potts_blocks_are_evaluated(method):
     problem, theta = potts_blocks()
@@ -112,6 +113,7 @@ def test_one_evaluation_of_potts_blocks_is_interrupted(handler):
     assert problem.value_grad(theta)[0] == pytest.approx(-15_000 * 276 * 2 * np.log(6), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_python_threads_are_left_alone(handler):
     problem, theta = fields()
     found = []

@@ -95,7 +95,7 @@ def all_problems():
     return [
         quadratic(5, 10.0),
         quadratic(60, 1e4),
-        quadratic(60, 1e5),
+        quadratic(30, 1e5),
         logistic(),
         rosenbrock(2),
         rosenbrock(40),

@@ -143,6 +143,7 @@ def test_where_nothing_is_affordable_the_most_accurate_of_the_cheapest_is_taken(
     assert "too small for any" in why
 
 
+@pytest.mark.slow
 def test_all_of_the_data_is_not_called_a_part_of_it(five):
     model, _, x = five
     plan = ff.plan(model, x, flops=1e9)

@@ -296,6 +296,7 @@ def test_pictures_and_page(five, tmp_path):
     assert "://" not in page
 
 
+@pytest.mark.slow
 def test_variance_against_lam_as_table_and_picture(five):
     model, _, x = five
     plan = ff.plan(model, x, policies=["PL1", "PL2", "FL"])

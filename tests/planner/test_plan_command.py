@@ -61,6 +61,7 @@ def sentences(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_tagger_is_planned_from_a_file_of_sentences(sentences, capsys):
     command = ["plan", "crf", str(sentences), "--sigma2", "10", "-p", "PL1", "-p", "FL", "--budget", "60s", "--json"]
     assert main(command) == 0
@@ -80,6 +81,7 @@ def test_a_file_in_the_place_of_the_model_means_boltzmann(data, capsys):
     assert json.loads(capsys.readouterr().out)["model"] == "boltzmann"
 
 
+@pytest.mark.slow
 def test_the_models_of_files_are_planned(data, sentences, tmp_path, capsys):
     network = tmp_path / "chain.uai"
     table = "4\n1 1 1 1\n"

@@ -15,7 +15,7 @@ def grid():
     return model, np.concatenate([couplings, np.zeros(9)])
 
 
-@pytest.mark.parametrize(("n", "flops"), [(80, 5e6), (400, 2e7), (3000, 2e8)])
+@pytest.mark.parametrize(("n", "flops"), [(80, 5e6), (400, 2e7), pytest.param(3000, 2e8, marks=pytest.mark.slow)])
 def test_a_budget_in_flops_is_kept(grid, n, flops):
     model, theta = grid
     plan = ff.plan(model, model.sample(theta, n, random_state=1).values, flops=flops)
@@ -82,7 +82,7 @@ def test_where_the_samples_contradict_the_model_variances_are_robust():
     assert "do not follow" not in ff.plan(model, right, policies=["PL1", "PL2", "FL"]).explain()
 
 
-@pytest.mark.parametrize("seed", [2, 7, 9])
+@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (7, 9))])
 def test_the_noise_of_a_law_is_no_evidence_against_the_model(seed):
     """Rare selections with large weights: a few draws of Z say little about their noise, and nothing about the model."""
     rng = np.random.default_rng(8)

@@ -83,6 +83,7 @@ def test_workers_share_the_work_of_a_fit(model, samples):
     assert slow.seconds(unit) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_a_plan_on_workers_is_fitted_there(model, samples, files):
     distributed = pytest.importorskip("distributed")
     here = ff.plan(model, samples, policies=["PL1", "0.3*PL1"], shards=6, random_state=4)

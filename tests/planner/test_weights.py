@@ -27,7 +27,9 @@ def columns(plan, name="variance"):
     return plan.table.set_index("policy")[name]
 
 
-@pytest.mark.parametrize(("enumerated", "dense"), [(1 << 12, 120), (0, 120), (0, 5)])
+@pytest.mark.parametrize(
+    ("enumerated", "dense"), [(1 << 12, 120), *(pytest.param(0, dense, marks=pytest.mark.slow) for dense in (120, 5))]
+)
 def test_counts_are_repeated_rows(five, monkeypatch, enumerated, dense):
     model, x, counts = counted(five)
     monkeypatch.setattr(gathering, "MOST_PLANNED_STATES", enumerated)
@@ -66,7 +68,7 @@ def weights_of(x):
     )
 
 
-@pytest.mark.parametrize("scale", [1.0, 40.0])
+@pytest.mark.parametrize("scale", [pytest.param(1.0, marks=pytest.mark.slow), 40.0])
 def test_importance_weights_give_the_sandwich_of_the_fit(five, scale):
     model, _, x = five
     x = x[:1000]  # the pilot and the moments have all of them
@@ -150,6 +152,7 @@ def test_too_few_counted_samples_are_refused(five):
         ff.plan(model, x[:20], sample_weight=np.r_[np.ones(9), np.zeros(11)], weight_kind="counts")
 
 
+@pytest.mark.slow
 def test_the_command_takes_the_weights_of_fit(five, tmp_path, capsys):
     _, x, counts = counted(five, 300)
     for name, rows in (("short", np.c_[x, counts]), ("long", np.repeat(np.c_[x, counts], counts, axis=0))):

@@ -36,6 +36,7 @@ def fitted() -> proteins.FamilyFit:
     return proteins.fit_family(family(), penalty="ccmpred", tol=1e-7)
 
 
+@pytest.mark.slow
 def test_the_strongest_couplings_have_the_errors_of_the_fit(fitted: proteins.FamilyFit) -> None:
     table = fitted.strongest_couplings(6, separation=2)
     assert len(table) == 6
@@ -52,6 +53,7 @@ def test_the_strongest_couplings_have_the_errors_of_the_fit(fitted: proteins.Fam
         fitted.strongest_couplings(0)
 
 
+@pytest.mark.slow
 def test_copies_of_a_sequence_do_not_make_errors_smaller() -> None:
     one = family()
     names = [f"{name}#{copy}" for name in one.names for copy in range(4)]

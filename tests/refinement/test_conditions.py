@@ -72,15 +72,15 @@ def test_sums_and_derivatives_of_samples(name: str, policy: str, distance: int) 
     found = stack(model, bound, distance)
     conditions = found.conditions
     g = np.concatenate([block for _, block in conditions.value_blocks(codes, theta)])
-    sums = conditions.summed(codes, weight)(theta)
+    summed = conditions.summed(codes, weight)
+    sums = summed(theta)
     np.testing.assert_allclose(sums, weight @ g, atol=1e-10)
     # The scores of the first stage are sums of conditions.
     problem = model.compile(Table(codes, model.names, model.states), bound.draw(0, 0, 30))
     np.testing.assert_allclose(found.first @ sums, problem.value_grad(theta, weight)[1], atol=1e-9)
     derivative = conditions.derivative(codes, theta, weight, None)
     for direction in random.choice([-1.0, 1.0], size=(3, model.n_parameters)):
-        up = conditions.summed(codes, weight)(theta + 1e-5 * direction)
-        down = conditions.summed(codes, weight)(theta - 1e-5 * direction)
+        up, down = summed(theta + 1e-5 * direction), summed(theta - 1e-5 * direction)
         np.testing.assert_allclose((up - down) / 2e-5, derivative @ direction, atol=2e-6)
 
 

@@ -69,6 +69,7 @@ def test_one_exchange_brings_the_estimate(samples: tuple[ff.BoltzmannMachine, np
     np.testing.assert_allclose(fit.standard_errors(kind="model"), whole.standard_errors(kind="model"), rtol=0.05)
 
 
+@pytest.mark.slow
 def test_the_same_bits_on_workers_and_in_pieces(
     samples: tuple[ff.BoltzmannMachine, np.ndarray], tmp_path: Any
 ) -> None:

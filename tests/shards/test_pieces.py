@@ -94,8 +94,8 @@ def test_many_files(frame, whole, tmp_path):
         ("PL1 >> FL", {}),
         ("0.5*PL1 >> PL2", {"sigma2": 2.0}),
         ("PL1 + PL2", {"weights": "auto"}),
-        ("0.3*PL1 + 0.5*PL2", {"weights": "auto"}),
-        ("PL1", {"weights": ff.AutoWeights(by="component")}),
+        pytest.param("0.3*PL1 + 0.5*PL2", {"weights": "auto"}, marks=pytest.mark.slow),
+        pytest.param("PL1", {"weights": ff.AutoWeights(by="component")}, marks=pytest.mark.slow),
     ],
 )
 def test_second_stages_and_automatic_weights_are_sums_over_pieces(frame, tmp_path, policy, options):
@@ -120,6 +120,7 @@ def test_parquet_files(frame, whole, tmp_path):
         ff.fit(MODEL, str(tmp_path / "*.parquet"))
 
 
+@pytest.mark.slow
 def test_dask_collections(frame, whole):
     pytest.importorskip("dask")
     import dask.array as da

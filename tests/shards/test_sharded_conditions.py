@@ -69,6 +69,7 @@ def test_the_same_bits_wherever_the_shards_are(frame, files):
         assert other.standard_errors().tobytes() == pieces.standard_errors().tobytes()
 
 
+@pytest.mark.slow
 def test_the_same_bits_on_workers(files):
     distributed = pytest.importorskip("distributed")
     here = ff.fit(MODEL, files, "PL1 >> optimal(2)")

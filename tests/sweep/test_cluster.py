@@ -42,6 +42,7 @@ def thetas(path):
     return np.array(open_sweep(path).frame()["theta"].tolist()).tobytes()
 
 
+@pytest.mark.slow
 def test_cells_have_the_results_of_one_process(tmp_path):
     run_sweep(the_sweep(), tmp_path / "here.sweep")
     with distributed.Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
@@ -52,6 +53,7 @@ def test_cells_have_the_results_of_one_process(tmp_path):
     assert thetas(tmp_path / "here.sweep") == thetas(tmp_path / "there.sweep")
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_lost_leaves_a_store_to_go_on_from(tmp_path):
     with distributed.Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
         backend = DaskBackend(client)

@@ -423,10 +423,12 @@ def test_lines_tell_how_far_it_is(tmp_path, capsys):
     assert said[-1] == "sweep: 3 of 3 cells done, 0 failed"
 
 
-def test_the_bar_tells_cells_failures_and_time_left(capsys):
+def test_the_bar_tells_cells_failures_and_time_left(capsys, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("fieldfit.sweep.progress.time.monotonic", lambda: now[0])
     bar = Bar("votes")
     bar.update(Counts(waiting=5, running=1, done=2, failed=1, seconds=1.0))
-    bar.began -= 10  # ten seconds later three more are done
+    now[0] += 10  # ten seconds later three more are done
     bar.update(Counts(waiting=2, running=1, done=5, failed=1, seconds=1.0))
     bar.close()
     said = capsys.readouterr().err

@@ -143,6 +143,7 @@ def test_a_small_variance_is_known_as_well_as_a_large_one(by_products):
     np.testing.assert_allclose(found, np.sqrt(variances[hard]), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_solution_is_shared_and_sharpened_where_it_must_be(by_products):
     fit = tagger_fit()
     chosen = [int(np.argmax(fit.problem.hessian_diagonal(fit.theta)))]
@@ -204,8 +205,8 @@ def test_the_trace_with_importance_weights_takes_no_form_for_granted(by_products
     assert estimate == pytest.approx(exact_probes(fit, accuracy, 2)[1], rel=1e-5)
 
 
-@pytest.mark.parametrize("beta", [1.0, 2.0])
-@pytest.mark.parametrize("sigma2", [None, 5.0])
+@pytest.mark.parametrize("beta", [pytest.param(1.0, marks=pytest.mark.slow), 2.0])
+@pytest.mark.parametrize("sigma2", [pytest.param(None, marks=pytest.mark.slow), 5.0])
 def test_the_trace_by_the_information_identity_of_a_small_model(sigma2, beta, by_products):
     model = ff.BoltzmannMachine(4, biases=True)
     x = model.sample(np.linspace(-1, 1, 10), 300, 1).values

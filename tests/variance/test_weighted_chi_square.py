@@ -22,6 +22,7 @@ def test_two_pairs_are_a_sum_of_two_exponentials(small, x):
     assert weighted_chi_square_tail(x, np.array([small, 1.0, 1.0, small])) == pytest.approx(exact, rel=1e-11)
 
 
+@pytest.mark.slow
 def test_odd_weights_agree_with_simulation():
     """4 million draws: five standard errors are below 0.00125; a right law fails with probability below 1e-6."""
     weights = np.array([3.0, 1.3, 0.4, 0.05])

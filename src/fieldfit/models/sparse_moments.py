@@ -27,7 +27,8 @@ def is_sparse(codes: NDArray[np.uint8], n_edges: int) -> bool:
     n, m = codes.shape
     ones = np.count_nonzero(codes, axis=1).astype(np.float64)
     size = n_edges + m
-    return _SLOWER * float((ones * (ones + 1)).sum()) / 2 * m**2 < n * size**2 and (m + 1) ** 4 <= 8 * size**2
+    few = _SLOWER * float((ones * (ones + 1)).sum()) / 2 * m**2 < n * size**2
+    return few and (m + 1) ** 4 <= 8 * size**2
 
 
 class PairSums:
