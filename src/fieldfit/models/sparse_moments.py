@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit.threads import one_blas_thread
-from fieldfit.types import FloatArray, IntArray
+from fieldfit.types import FloatArray, Int32Array
 
 #: How much slower a multiplication is in many small products than in a large one.
 _SLOWER = 6.0
@@ -28,7 +28,7 @@ def is_sparse(codes: NDArray[np.uint8], n_edges: int) -> bool:
     ones = np.count_nonzero(codes, axis=1).astype(np.float64)
     size = n_edges + m
     few = _SLOWER * float((ones * (ones + 1)).sum()) / 2 * m**2 < n * size**2
-    return few and (m + 1) ** 4 <= 8 * size**2
+    return bool(few and (m + 1) ** 4 <= 8 * size**2)
 
 
 class PairSums:
@@ -64,7 +64,7 @@ class PairSums:
                     part = own if d == b else own[np.flatnonzero(others[d])]
                     self._sums[self._place[b, d], :m, :m] += part.T @ part
 
-    def matrix(self, edges: IntArray) -> FloatArray:
+    def matrix(self, edges: Int32Array) -> FloatArray:
         """Σ_i w_i ψ_i ψ_iᵀ over the edges and then the biases."""
         if self._waiting:
             self._flush()
