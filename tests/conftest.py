@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hypothesis import settings
 
 if (
     "PYTEST_XDIST_WORKER" in os.environ
@@ -23,6 +24,15 @@ from fieldfit.models.base import Model
 sys.path.insert(0, str(Path(__file__).parent))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+settings.register_profile("few", max_examples=25)
+
+
+def pytest_configure(config):
+    """Fewer examples of each property in the fast tests; `make test` runs them all."""
+    if config.option.markexpr == "not slow":
+        settings.load_profile("few")
 
 
 def holds_model(value, depth):

@@ -29,6 +29,7 @@ def test_rows_keep_their_selection():
     assert (np.abs(np.median(found.theta, axis=0) - fit.theta) < 0.6 * fit.standard_errors()).all()
 
 
+@pytest.mark.slow
 def test_the_number_of_processes_changes_nothing():
     fit = ff.fit(MODEL, X, "0.5*PL1")
     seen = []

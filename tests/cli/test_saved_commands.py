@@ -24,6 +24,7 @@ def narrow(text):
     return max(map(len, text.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_influence_is_that_of_the_fit(run, nested, votes, tmp_path):
     ran = run("influence", nested[0], votes, "--rows", 3, "--out", tmp_path / "drawn")
     assert ran.code == 0

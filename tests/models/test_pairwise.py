@@ -452,6 +452,7 @@ def test_extreme_weights_stay_finite(kinds):
     assert np.isfinite(problem.hessian_product(theta, rng.normal(size=field.r))).all()
 
 
+@pytest.mark.slow
 def test_values_between_the_two_routes_join():
     """Energies just below and above the bound of the route without exponentials give the same curve."""
     field, theta, _ = make(7, kinds=("PL2",), n=20)

@@ -185,6 +185,7 @@ def test_arguments_of_the_wrong_kind_are_refused(arguments, said):
         ff.TiedField(*arguments)
 
 
+@pytest.mark.slow
 def test_a_block_of_more_than_a_thousand_sites():
     """Every other row as one block of 1,040 sites (2^1040 states): given the rest its rows are independent chains."""
     model = ff.TiedField.grid(26, 80)

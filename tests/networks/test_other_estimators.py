@@ -45,6 +45,7 @@ def test_the_joint_network_finds_the_chain(frame, chain):
     assert path.ebic[best] == pytest.approx(-2 * path.log_likelihood[best] + price * size)
 
 
+@pytest.mark.slow
 def test_missing_values_are_summed_out_and_wide_rows_listed(frame):
     gaps = frame.astype(float)
     gaps.iloc[:60, 0] = np.nan

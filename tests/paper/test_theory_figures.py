@@ -129,6 +129,7 @@ def test_without_data_the_other_figures_come_out(tmp_path, capsys, monkeypatch):
     assert run(["reproduce", "figure-7"]) == 2
 
 
+@pytest.mark.slow
 def test_log_root_det_is_unbiased_and_its_error_is_right():
     random = np.random.default_rng(8)
     root = np.tril(random.normal(size=(4, 4))) + 3 * np.eye(4)

@@ -46,6 +46,7 @@ def test_as_accurate_as_dense_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     assert errors[1].mean() < 0.97 * errors[0].mean()
 
 
+@pytest.mark.slow
 def test_honest_errors_by_matrices_and_by_sparse_solves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard errors agree with the dense ones to 15%."""
     first = ff.fit(GRID, np.asarray(GRID.sample(THETA, 1000, 19).values), "PL1")

@@ -67,6 +67,7 @@ def test_the_frontier_is_what_nothing_beats():
     assert [point.name for point in frontier(points)] == ["a", "b", "d"]
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn():
     points = [Point("a", 1, 3, 0.1), Point("b", 2, 1)]
     random = np.random.default_rng(0)

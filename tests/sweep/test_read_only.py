@@ -13,6 +13,7 @@ def squared(coordinates, seed):
     return {"y": coordinates["x"] ** 2}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "statvfs"), reason="this system does not say whether a file system is read-only")
 def test_stores_on_a_read_only_file_system_are_read_and_not_written(tmp_path, monkeypatch):
     path = tmp_path / "a.sweep"

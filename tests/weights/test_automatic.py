@@ -82,6 +82,7 @@ def test_statistics_of_data_estimate_the_exact_expectations(policy, by, formula)
     )
 
 
+@pytest.mark.slow
 def test_published_statistics_lack_the_selection_noise():
     """For independent selection M − M_published = (1 − λ) bread within a family, and nothing between families."""
     _, exact = data_statistics("PL1 + 0.3*PL2", "exact")
@@ -200,6 +201,7 @@ def test_exact_form_at_the_plug_in_is_never_worse_than_pure_or_equal(policy):
         assert found.pure["PL1[0:3]"] == np.inf
 
 
+@pytest.mark.slow
 def test_diagonal_form_reports_its_loss_and_falls_back():
     states, p = states_of(MODEL, THETA)
     x = MODEL.decode(np.repeat(states.codes, np.round(12_000 * p).astype(int), axis=0))  # X without noise

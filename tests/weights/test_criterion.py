@@ -75,6 +75,7 @@ def test_exact_form_is_log_det_of_the_sandwich(seed, groups):
     assert exact_form(bread, meat).value(beta) == pytest.approx(np.linalg.slogdet(variance)[1], abs=1e-7)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**31), st.integers(2, 4), st.booleans())
 def test_the_optimum_is_stationary_and_not_beaten_anywhere(seed, groups, singular):
