@@ -133,7 +133,7 @@ def whole_fits(name: str, sentences: int, c1: float) -> None:
         f"{seconds['all'] / seconds['moving']:.2f}",
         flush=True,
     )
-    problem, theta = ChainProblem(fit.model.layout, data, plain(0)), fit.theta
+    problem, theta = ChainProblem(model.layout, data, plain(0)), fit.theta
     rows = theta[: problem.layout.n_state].reshape(-1, data.n_labels)
     empty = ~(rows != 0).any(axis=1)
     scores, weights = np.empty((data.n_tokens, problem.layout.padded)), problem.layout.unpack(theta)
