@@ -1,6 +1,8 @@
 """Counted steps: what is shown, when, and where."""
 
 import io
+import os
+import subprocess
 import sys
 import time
 
@@ -55,6 +57,36 @@ def test_steps_that_an_exception_left_do_not_silence_later_ones(clock, monkeypat
         _failing()
     assert "standard errors: 1 of 4" in _shown(monkeypatch, clock, 3.0)
     assert held.tb is not None
+
+
+def test_the_first_of_many_steps_does_not_count_for_the_time_left(clock, monkeypatch):
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", stream)
+    with steps.steps("goodness of fit", 100) as step:
+        for seconds in (20.0, 1.0, 1.0):
+            clock[0] += seconds
+            step()
+    assert "\rgoodness of fit: 1 of 100\x1b" in stream.getvalue()  # loading and compiling
+    assert "goodness of fit: 3 of 100, about 97 s left" in stream.getvalue()
+
+
+def test_work_without_steps_shows_the_seconds_that_have_passed():
+    """On a real terminal, from another thread."""
+    pty = pytest.importorskip("pty", reason="terminals of Unix")
+    code = (
+        "import time; from fieldfit import steps; steps._PATIENCE = 0.05\n"
+        "with steps.waiting('plan'), steps.waiting('inner'): time.sleep(0.3)\n"
+        "print('end')"
+    )
+    leader, follower = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=follower) as process:
+        assert process.stdout.read() == b"end\n"
+    os.close(follower)
+    text = os.read(leader, 10_000).decode()
+    assert text.startswith("\rplan: 0 s\x1b[K")
+    assert "inner" not in text
+    assert text.endswith("\r\x1b[K")
 
 
 def test_short_work_shows_nothing(clock, monkeypatch):

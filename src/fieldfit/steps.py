@@ -8,23 +8,34 @@
     with stepped("standard errors", parts) as counted:
         for part in counted: …
 
-Nothing appears in the first two seconds. Steps inside other steps are not shown: the time left is that of the whole.
+    with waiting("plan"): …
+
+Nothing appears in the first two seconds. Steps inside other steps are not shown: the time left is that of the whole. On a
+terminal `waiting` shows the seconds that have passed while no step has ended.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 #: Seconds before anything is shown, and between two changes of what is shown.
 _PATIENCE, _PAUSE = 2.0, 0.2
+#: From this number of steps on, the first one, which may load and compile things, does not count for the time left.
+_MANY = 10
 
 _wanted: bool | None = None
 _inside: ContextVar[bool] = ContextVar("inside counted steps", default=False)
+#: Displays that show something now; a line of `waiting` leaves the terminal to them.
+_open_displays = 0
+#: Whether a line of `waiting` is in use.
+_waits = False
 
 Progress = Callable[[int, int], object]
 Item = TypeVar("Item")
@@ -101,33 +112,83 @@ def find_display() -> Display | None:
     return TerminalLine() if _wanted or sys.stderr.isatty() else None
 
 
+def _on_terminal() -> bool:
+    """Whether progress is shown on a terminal."""
+    return _wanted is not False and sys.stderr.isatty() and "ipykernel" not in sys.modules
+
+
+@contextmanager
+def waiting(title: str) -> Iterator[None]:
+    """Show the seconds that have passed, on a terminal, after two seconds and while nothing else is shown."""
+    global _waits
+    if _waits or _inside.get() or not _on_terminal():
+        yield
+        return
+    _waits = True
+    ended, written = threading.Event(), threading.Event()
+    began = time.monotonic()
+
+    def tell() -> None:
+        pause = _PATIENCE
+        while not ended.wait(pause):
+            pause = 1.0
+            if not _open_displays:
+                written.set()
+                _write_at_once(f"\r{title}: {time.monotonic() - began:,.0f} s\x1b[K")
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        _waits = False
+        ended.set()
+        thread.join()
+        if written.is_set():
+            TerminalLine().close()
+
+
+def _write_at_once(text: str) -> None:
+    """Write to the terminal past the buffer of stderr, whose lock a forked process could not open."""
+    with suppress(OSError, ValueError):
+        os.write(sys.stderr.fileno(), text.encode())
+
+
 @contextmanager
 def steps(title: str, total: int, progress: Progress | None = None) -> Iterator[Callable[[], None]]:
     """Count ``total`` steps: call what this yields after each. ``progress`` is called with the steps done and all."""
-    began = time.perf_counter()
+    global _open_displays
+    began = first_ended = time.perf_counter()
     done, shown_at = 0, began + _PATIENCE - _PAUSE
     display: Display | None = None
     silent = _inside.get()
-    token = _inside.set(True)
 
     def step() -> None:
-        nonlocal done, shown_at, display
+        global _open_displays
+        nonlocal done, shown_at, display, first_ended
         done += 1
         if progress is not None:
             progress(done, total)
         now = time.perf_counter()
+        first_ended = now if done == 1 else first_ended
         if silent or now < shown_at + _PAUSE:
             return
-        display, shown_at = display or find_display(), now
+        if display is None:
+            display = find_display()
+            _open_displays += display is not None
+        shown_at = now
         if display is not None:
-            left = (now - began) / done * max(total - done, 0)
-            display.show(f"{title}: {done:,} of {total:,}, about {left:,.0f} s left", min(done / total, 1.0))
+            pace = (now - began) / done if done == 1 or total < _MANY else (now - first_ended) / (done - 1)
+            left = "" if done == 1 and total >= _MANY else f", about {pace * max(total - done, 0):,.0f} s left"
+            display.show(f"{title}: {done:,} of {total:,}{left}", min(done / total, 1.0))
 
+    token = _inside.set(True)
     try:
         yield step
     finally:
         _inside.reset(token)
         if display is not None:
+            _open_displays -= 1
             display.close()
 
 
@@ -147,16 +208,21 @@ def stepped(title: str, items: Sequence[Item]) -> Iterator[Iterator[Item]]:
 @contextmanager
 def shown_line() -> Iterator[Callable[[str], None]]:
     """What this yields shows a line, for work whose number of steps is not known; under the same conditions."""
+    global _open_displays
     began = shown_at = time.perf_counter()
     display: Display | None = None
     silent = _inside.get()
 
     def show(text: str) -> None:
+        global _open_displays
         nonlocal shown_at, display
         now = time.perf_counter()
         if silent or now < began + _PATIENCE or now < shown_at + _PAUSE:
             return
-        display, shown_at = display or find_display(), now
+        if display is None:
+            display = find_display()
+            _open_displays += display is not None
+        shown_at = now
         if display is not None:
             display.show(text, 0.0)
 
@@ -164,4 +230,5 @@ def shown_line() -> Iterator[Callable[[str], None]]:
         yield show
     finally:
         if display is not None:
+            _open_displays -= 1
             display.close()

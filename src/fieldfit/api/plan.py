@@ -26,6 +26,7 @@ from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.shards.shard import Given, Shard
 from fieldfit.shards.sharded_dataset import ShardedDataset
+from fieldfit.steps import waiting
 from fieldfit.types import PolicyError
 
 #: Samples of a shard from which its work is counted, and questions without work that are timed.
@@ -131,23 +132,24 @@ def plan(
     compared = [policies] if isinstance(policies, str | Policy | Staged) else policies
     if compared is not None and not isinstance(compared, Sequence):
         raise PolicyError(f"policies is {policies!r}; it must be a policy or a list of policies, or None.")
-    return make_plan(
-        Request(
-            model=model,
-            dataset=dataset,
-            target=target,
-            policies=None if compared is None else tuple(as_estimator(policy) for policy in compared),
-            functionals=chosen,
-            n_functionals=None if chosen is None else len(chosen),
-            precision=precision,
-            tol=tol,
-            random_state=random_state,
-            reading=reading + seconds,
-            began=started - reading,
-            fitted=fitted,
-            shards=None if place is None else priced_shards(dataset, place),
+    with waiting("plan"):
+        return make_plan(
+            Request(
+                model=model,
+                dataset=dataset,
+                target=target,
+                policies=None if compared is None else tuple(as_estimator(policy) for policy in compared),
+                functionals=chosen,
+                n_functionals=None if chosen is None else len(chosen),
+                precision=precision,
+                tol=tol,
+                random_state=random_state,
+                reading=reading + seconds,
+                began=started - reading,
+                fitted=fitted,
+                shards=None if place is None else priced_shards(dataset, place),
+            )
         )
-    )
 
 
 @dataclass(frozen=True)

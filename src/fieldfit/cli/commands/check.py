@@ -30,10 +30,11 @@ def check(
     """Check goodness of fit with datasets simulated from the fit."""
     from fieldfit.cli.output import collected_warnings, print_json, print_table
     from fieldfit.cli.saved import frame_table, load_with, records
+    from fieldfit.steps import waiting
 
     limit_threads(threads)
-    fit = load_with(path, data, samples)
-    with collected_warnings() as warned:
+    with collected_warnings() as warned, waiting("goodness of fit"):
+        fit = load_with(path, data, samples)
         frame = fit.goodness_of_fit(n_simulated=simulated, random_state=seed, refit=refit)
     frame = frame.sort_values("p", kind="stable")
     if json:

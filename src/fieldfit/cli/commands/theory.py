@@ -65,6 +65,7 @@ def theory(
     from fieldfit.models.cost import sample_flops
     from fieldfit.refinement.staged import as_estimator, evaluated_policies
     from fieldfit.report.table import PlainTable
+    from fieldfit.steps import waiting
 
     limit_threads(threads)
     parsed = [as_estimator(text) for text in policies]
@@ -73,7 +74,8 @@ def theory(
     for policy in parsed:
         stages = evaluated_policies(policy)
         bound = stages[0].bind(field.structure())
-        theory = asymptotics(field, vector, policy, formula=formula.value, n_simulated=draws, random_state=seed)
+        with waiting(f"theory of {policy}"):
+            theory = asymptotics(field, vector, policy, formula=formula.value, n_simulated=draws, random_state=seed)
         records.append(
             {
                 "policy": str(policy),
