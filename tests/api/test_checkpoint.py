@@ -117,12 +117,12 @@ def test_checkpoints_of_other_fits_are_refused(samples, tmp_path):
             ff.fit(*given, checkpoint=resumed, **options)
     for options, what in (
         ({"weights": "auto"}, "automatic weights"),
-        ({"tol": "statistical"}, "statistical"),
+        ({"stopping": ff.EarlyStopping(lambda theta: 0.0)}, "early stopping"),
     ):
         with pytest.raises(FieldfitError, match=what):
             ff.fit(model, values, "PL1 + PL2", checkpoint=tmp_path / "other", **options)
-    with pytest.raises(FieldfitError, match="a second stage"):
-        ff.fit(model, values, "PL1 >> optimal", checkpoint=tmp_path / "other")
+    with pytest.raises(FieldfitError, match="makes its separate fits at once"):
+        ff.fit(model, values, "Nodewise >> optimal", checkpoint=tmp_path / "other")
     with pytest.raises(FieldfitError, match="must be the path"):
         ff.fit(model, values, checkpoint=3)
     with pytest.raises(FieldfitError, match="seconds"):

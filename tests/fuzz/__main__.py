@@ -5,11 +5,16 @@ Exits with 1 if a case failed.
 
 import argparse
 import math
+import os
 import sys
+import tempfile
 import time
 import traceback
 
 from tests.fuzz.targets import SEEDS, beginnings, run_case
+
+#: Files in memory, where the system has them.
+_MEMORY = "/dev/shm"
 
 
 def main():
@@ -23,6 +28,8 @@ def main():
     if options.list:
         print("\n".join(target.__name__ for target in SEEDS))
         return 0
+    if os.access(_MEMORY, os.W_OK):
+        tempfile.tempdir = _MEMORY  # stores wait for the disk otherwise
     failed = 0
     for target in SEEDS:
         if options.target not in (None, target.__name__):

@@ -142,9 +142,10 @@ def shard_file(content):
 
 
 def checkpoint(content):
-    """The file of a checkpoint, from which a fit goes on."""
+    """The file of a checkpoint, from which a fit goes on: with one stage, or with two if the file says so."""
     with _in_folder(content, "a.state") as path:
-        _fit(ff.Checkpoint(path, resume=True))
+        policy = next((policy for policy in STAGED if f'"{policy}"'.encode() in content), "PL1")
+        _fit(ff.Checkpoint(path, resume=True), policy)
 
 
 def changed_checkpoint(content):
@@ -154,21 +155,32 @@ def changed_checkpoint(content):
     from tests.fuzz.targets import rearranged
 
     source = random.Random(content)
-    checkpoint(rearranged(checkpoint_seed(), source))
+    policy = source.choice(["PL1", *STAGED])
+    with _in_folder(rearranged(checkpoint_seed(policy), source), "a.state") as path:
+        _fit(ff.Checkpoint(path, resume=True), policy)
 
 
-def _fit(kept):
-    machine = ff.BoltzmannMachine(3)
-    x = machine.sample([1.0, -1.0, 0.5], 60, 0).values
-    return ff.fit(machine, x, "PL1", method="lbfgs", checkpoint=kept)
+#: Estimators whose second stage has a state of its own.
+STAGED = ("PL1 >> FL", "PL1 >> FL~100")
+
+
+def _fit(kept, policy):
+    machine, x = _samples()
+    return ff.fit(machine, x, policy, method="lbfgs", checkpoint=kept)
 
 
 @functools.cache
-def checkpoint_seed():
+def _samples():
+    machine = ff.BoltzmannMachine(3)
+    return machine, machine.sample([1.0, -1.0, 0.5], 60, 0).values
+
+
+@functools.cache
+def checkpoint_seed(policy="PL1"):
     """A checkpoint of a fit that has ended."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.state"
-        _fit(ff.Checkpoint(path))
+        _fit(ff.Checkpoint(path, every=0.0), policy)
         return path.read_bytes()
 
 
@@ -235,6 +247,6 @@ SEEDS = {
     text_shards: lambda: [b"a,b\n0,1\n1,\n0,0\n", b'"a";"b"\n"x\ny";2\n'],
     sentence_shards: lambda: [b"the DT O\ncat NN B\n\na DT O\n\nb DT O\n"],
     shard_file: lambda: [shard_seed()],
-    checkpoint: lambda: [checkpoint_seed()],
+    checkpoint: lambda: [checkpoint_seed(policy) for policy in ("PL1", *STAGED)],
     changed_checkpoint: lambda: [bytes(8)],
 }

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import fieldfit as ff
 from fieldfit.data.samples import as_table
+from fieldfit.refinement.stages.simulated import Simulated
 from fieldfit.shards.backend import LocalBackend
 from fieldfit.shards.folder import INDEX, open_folder
 from fieldfit.shards.making import TextTable, make_shards
@@ -48,7 +49,10 @@ def same(fit, whole):
     assert fit.cost.components == whole.cost.components
 
 
-@pytest.mark.parametrize("policy", ["PL1 + 0.4*PL2", "PL1 >> FL", "PL1 >> optimal", "Nodewise >> optimal"])
+@pytest.mark.parametrize(
+    "policy",
+    ["PL1 + 0.4*PL2", "PL1 >> FL", "PL1 >> optimal", "PL1 >> 0.5*FL", "PL1 >> FL~500", "Nodewise >> optimal"],
+)
 def test_fits_and_what_they_report_bring_no_samples_here(frame, tmp_path, monkeypatch, policy):
     for number, start in enumerate(range(0, 400, 90)):
         frame[start : start + 90].to_csv(tmp_path / f"part{number}.csv", index=False)
@@ -60,6 +64,7 @@ def test_fits_and_what_they_report_bring_no_samples_here(frame, tmp_path, monkey
     fit = ff.fit(MODEL, str(tmp_path / "part*.csv"), policy)
     fit.summary()
     fit.conf_int()
+    fit.conf_int(kind="model")
     fit.effects()
     if ">>" not in policy:
         fit.claic()
@@ -85,7 +90,7 @@ def test_many_files(frame, whole, tmp_path):
     some = [399, 0, 91, 91, 5]
     assert (as_table(fit.dataset.subset(some)).codes == as_table(MODEL.read(frame)).codes[some]).all()
     with pytest.raises(DataError, match="needs the samples in this process, and they are in several parts"):
-        fit.standard_errors("model")
+        fit.goodness_of_fit()
 
 
 @pytest.mark.parametrize(
@@ -145,18 +150,20 @@ def test_folders_of_shards(text, whole, tmp_path):
         make_shards(TextTable(text), tmp_path / "shards", rows=90)
 
 
-@pytest.mark.parametrize("policy", ["PL1 >> 0.5*FL", "PL1 >> FL~2000"])
-def test_second_stages_refuse_pieces_before_the_first(policy, text, tmp_path):
+def test_second_stages_that_need_a_table_refuse_pieces_before_the_first(text, tmp_path, monkeypatch):
+    monkeypatch.setattr(Simulated, "takes_pieces", False)
     make_shards(TextTable(text), tmp_path / "shards", rows=100)
     with pytest.raises(DataError, match=r"has a second stage that needs the samples in this process"):
-        ff.fit(MODEL, str(tmp_path / "shards"), policy)
+        ff.fit(MODEL, str(tmp_path / "shards"), "PL1 >> FL~2000")
 
 
-def test_a_fit_to_pieces_is_not_refined_by_draws(text, tmp_path):
+@pytest.mark.parametrize("second", ["FL~2000", "0.5*FL"])
+def test_a_fit_to_pieces_is_refined_afterwards(text, frame, tmp_path, second):
     make_shards(TextTable(text), tmp_path / "shards", rows=100)
-    first = ff.fit(MODEL, str(tmp_path / "shards"), "PL1")
-    with pytest.raises(DataError, match=r"needs the samples in this process"):
-        ff.refine(first, "FL~2000")
+    refined = ff.refine(ff.fit(MODEL, str(tmp_path / "shards"), "PL1"), second)
+    shards = ff.refine(ff.fit(MODEL, frame, "PL1", shards=4), second)
+    assert refined.theta.tobytes() == shards.theta.tobytes()
+    assert refined.influence(rows=[3, 399]).tobytes() == shards.influence(rows=[3, 399]).tobytes()
 
 
 def test_weights_missing_values_and_texts(frame, tmp_path):

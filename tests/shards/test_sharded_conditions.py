@@ -1,5 +1,7 @@
 """``A >> optimal`` of samples in shards: the estimate of one machine, with the same bits wherever the shards are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,10 +9,10 @@ import pytest
 import fieldfit as ff
 from fieldfit.data.samples import Table
 from fieldfit.refinement.estimating import SampleConditions
+from fieldfit.refinement.local_refined import LocalRefined
 from fieldfit.refinement.sharded_conditions import ShardedConditions, some_samples
 from fieldfit.refinement.stacking import stack
 from fieldfit.shards.backend import LocalBackend
-from fieldfit.types import DataError
 from fieldfit.variance.meat import ScoreVariance
 
 MODEL = ff.BoltzmannMachine.grid(2, 3, states=(-1, 1))
@@ -70,14 +72,18 @@ def test_the_same_bits_wherever_the_shards_are(frame, files):
 
 
 @pytest.mark.slow
-def test_the_same_bits_on_workers(files):
+@pytest.mark.parametrize("policy", ["PL1 >> optimal(2)", "PL1 >> 0.3*FL", "PL1 >> FL~1000", "local"])
+def test_the_same_bits_on_workers(files, policy, monkeypatch):
     distributed = pytest.importorskip("distributed")
-    here = ff.fit(MODEL, files, "PL1 >> optimal(2)")
+    if policy == "local":
+        monkeypatch.setattr("fieldfit.refinement.local.MOST_CONDITIONS", 3)
+        policy = "PL1 >> optimal"
+    here = ff.fit(MODEL, files, policy)
     for workers in (1, 2):
         with distributed.Client(
             n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=":0"
         ) as client:
-            there = ff.fit(MODEL, files, "PL1 >> optimal(2)", backend=client)
+            there = ff.fit(MODEL, files, policy, backend=client)
             assert there.standard_errors().tobytes() == here.standard_errors().tobytes()
         assert there.theta.tobytes() == here.theta.tobytes()
 
@@ -88,7 +94,9 @@ def test_sums_are_those_of_all_samples(frame, policy):
     fit = ff.fit(MODEL, frame, policy, sample_weight="w", shards=7, random_state=2)
     prepared, random = fit.prepared, np.random.default_rng(1)
     conditions = stack(MODEL, prepared.bound, 2)
-    there = ShardedConditions(prepared.problem, conditions, table.sample_weight, table.codes[:5])
+    there = ShardedConditions(
+        prepared.problem, conditions.conditions, table.sample_weight, table.codes[:5], conditions.masking
+    )
     here = SampleConditions(
         conditions.conditions, table.codes, conditions.mask(prepared.selection), table.sample_weight
     )
@@ -122,7 +130,65 @@ def test_some_samples_are_spread_over_all_shards(monkeypatch, frame):
     np.testing.assert_array_equal(some.codes, whole.codes[np.linspace(0, 899, 31).astype(int)])
 
 
-def test_local_weights_need_the_samples_in_this_process(monkeypatch, files):
+@pytest.mark.parametrize("options", [{}, {"sigma2": 0.5}, {"sample_weight": "w"}])
+def test_local_weights_are_those_of_one_machine(monkeypatch, frame, files, options):
     monkeypatch.setattr("fieldfit.refinement.local.MOST_CONDITIONS", 3)
-    with pytest.raises(DataError, match="needs the samples in this process; they are in several parts"):
-        ff.fit(MODEL, files, "PL1 >> optimal")
+    data = frame if "sample_weight" in options else frame.drop(columns="w")
+    pieces = ff.fit(MODEL, files, "PL1 >> optimal", tol=1e-10, **options)
+    whole = ff.fit(MODEL, data, "PL1 >> optimal", tol=1e-10, **options)
+    shards = ff.fit(MODEL, data, "PL1 >> optimal", tol=1e-10, shards=3, **options)
+    assert pieces.refinement.accepted
+    assert "local regressions" in vars(pieces.refinement.account)["source"]
+    np.testing.assert_allclose(pieces.theta, whole.theta, atol=1e-6)
+    assert pieces.theta.tobytes() == shards.theta.tobytes()
+    np.testing.assert_allclose(pieces.standard_errors(), whole.standard_errors(), rtol=1e-5)
+    monkeypatch.setattr("fieldfit.refinement.local_refined.MOST_DENSE_COVARIANCE", 3)
+    monkeypatch.setattr("fieldfit.api.accuracies.MOST_COVARIANCE_PARAMETERS", 3)
+    sparse = []
+    for fit in (pieces, whole):
+        stage = fit.refinement.working
+        assert isinstance(stage, LocalRefined)
+        sparse.append(replace(fit, refinement=replace(fit.refinement, working=replace(stage))))
+    few = [fit.standard_errors(parameters=[0, 4]) for fit in sparse]
+    np.testing.assert_allclose(few[0], few[1], rtol=1e-5)
+    np.testing.assert_allclose(few[0], whole.standard_errors()[[0, 4]], rtol=1e-3)
+    np.testing.assert_allclose(
+        pieces.influence(parameters=[0])[:, 0], whole.influence(parameters=[0])[:, 0], atol=1e-8
+    )
+
+
+@pytest.mark.parametrize(("second", "options"), [("0.3*FL", {}), ("0.3*FL/row", {"sigma2": 0.5}), ("FL~3000", {})])
+@pytest.mark.parametrize("weight_kind", [None, "importance", "counts"])
+def test_control_variates_and_draws_are_those_of_one_machine(frame, files, second, options, weight_kind):
+    data = frame if weight_kind else frame.drop(columns="w")
+    options = {**options, "tol": 1e-10, "random_state": 3}
+    if weight_kind is not None:
+        options |= {"sample_weight": "w", "weight_kind": weight_kind}
+    pieces = ff.fit(MODEL, files, f"PL1 >> {second}", **options)
+    whole = ff.fit(MODEL, data, f"PL1 >> {second}", **options)
+    shards = ff.fit(MODEL, data, f"PL1 >> {second}", shards=3, **options)
+    assert pieces.theta.tobytes() == shards.theta.tobytes()
+    assert np.abs(pieces.theta - pieces.refinement.first_theta).max() > 1e-3
+    np.testing.assert_allclose(pieces.theta, whole.theta, atol=1e-6)
+    for kind in ("robust", "model"):
+        assert pieces.standard_errors(kind).tobytes() == shards.standard_errors(kind).tobytes()
+        np.testing.assert_allclose(pieces.standard_errors(kind), whole.standard_errors(kind), rtol=1e-5)
+    np.testing.assert_allclose(pieces.influence(rows=[0, 500]), whole.influence(rows=[0, 500]), atol=1e-7)
+
+
+def test_model_based_errors_are_simulated_where_the_samples_are(frame, files, monkeypatch):
+    monkeypatch.setattr("fieldfit.variance.expectations.MOST_ENUMERATED_STATES", 3)
+    fits = [
+        ff.fit(MODEL, data, "0.7*PL1", tol=1e-10, random_state=2, **options)
+        for data, options in ((files, {}), (frame.drop(columns="w"), {"shards": 3}), (frame.drop(columns="w"), {}))
+    ]
+    pieces, shards, whole = (fit.standard_errors("model") for fit in fits)
+    assert "simulated datasets of 900 samples" in fits[0].accuracy("model").method
+    assert pieces.tobytes() == shards.tobytes()
+    # 23 datasets of 900 samples each: the ratio of two such errors has a standard deviation of about 1%.
+    np.testing.assert_allclose(pieces, whole, rtol=0.05)
+    monkeypatch.undo()
+    again = [ff.fit(MODEL, data, "0.7*PL1", tol=1e-10, random_state=2) for data in (files, frame.drop(columns="w"))]
+    exact = [fit.standard_errors("model") for fit in again]
+    np.testing.assert_allclose(exact[0], exact[1], rtol=1e-6)
+    np.testing.assert_allclose(pieces, exact[0], rtol=0.05)

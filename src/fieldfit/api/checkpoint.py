@@ -7,8 +7,9 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged
 from fieldfit.types import Array, FieldfitError, FieldfitWarning, FileAccessError
 
+#: What the names of a second stage's arrays begin with.
+_SECOND = "second."
 #: What a checkpoint belongs to, and how to say so.
 _IDENTITY = {
     "model": "model",
@@ -75,13 +78,31 @@ def as_checkpoint(checkpoint: str | os.PathLike[str] | Checkpoint | None) -> Che
     return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
 
 
+@dataclass(frozen=True)
+class StageCheckpoint(Checkpoint):
+    """The checkpoint of one stage of an estimator that has two, in one file.
+
+    The file has the last state of the first stage, and beside it that of the second, once it has begun.
+    """
+
+    estimator: str = ""
+    second: bool = False
+
+
 def file_keeper(checkpoint: Checkpoint, prepared: Prepared, method: str) -> FileKeeper:
     """What keeps the states of one fit in its file; refuses a file of another fit."""
-    return FileKeeper(checkpoint, _identity(prepared, method))
+    identity = _identity(prepared, method)
+    if isinstance(checkpoint, StageCheckpoint):
+        identity["policy"] = checkpoint.estimator
+        if checkpoint.second:
+            return SecondKeeper(checkpoint, identity)
+    return FileKeeper(checkpoint, identity)
 
 
 class FileKeeper:
     """Keeps the states of a descent in a file."""
+
+    _first_must_succeed: ClassVar[bool] = True  # a file that cannot be written is told before the work, not after it
 
     def __init__(self, checkpoint: Checkpoint, identity: dict[str, str]) -> None:
         self._checkpoint, self._path = checkpoint, os.fspath(checkpoint.path)
@@ -105,9 +126,9 @@ class FileKeeper:
             return
         first = self._written is None
         try:
-            write_container(self._path, {"kind": "checkpoint", "belongs_to": self._identity}, state())
+            self._write(state())
         except FileAccessError as error:
-            if first:
+            if first and self._first_must_succeed:
                 raise
             if not self._failed:
                 self._failed = True
@@ -117,6 +138,9 @@ class FileKeeper:
                 )
             return
         self._written, self._when = iteration, now
+
+    def _write(self, state: State) -> None:
+        write_container(self._path, {"kind": "checkpoint", "belongs_to": self._identity}, state)
 
     @property
     def sentence(self) -> str:
@@ -128,9 +152,12 @@ class FileKeeper:
             "on from there."
         )
 
-    def _read(self) -> State:
+    def _read(self) -> State | None:
         header, arrays = read_container(self._path, kind="checkpoint")
-        belongs_to = header.get("belongs_to")
+        self._check(header.get("belongs_to"))
+        return self._counted({name: array for name, array in arrays.items() if not name.startswith(_SECOND)})
+
+    def _check(self, belongs_to: object) -> None:
         if not isinstance(belongs_to, dict):
             raise FieldfitError(f"{self._path} does not say which fit it belongs to. Start again without it.")
         for key, meaning in _IDENTITY.items():
@@ -139,9 +166,36 @@ class FileKeeper:
                     f"{self._path} is the checkpoint of another fit: it had another {meaning}. Give the same, or another "
                     "file."
                 )
-        history = arrays.get("history")
-        self._written = None if history is None else len(history) - 1
-        return arrays
+
+    def _counted(self, state: State) -> State:
+        history = state.get("history")
+        self._written = None if history is None or history.ndim == 0 else len(history) - 1
+        return state
+
+
+class SecondKeeper(FileKeeper):
+    """Keeps the states of a second stage in the file of the first, beside its last state."""
+
+    _first_must_succeed = False
+
+    def __init__(self, checkpoint: Checkpoint, identity: dict[str, str]) -> None:
+        # The first stage has written the file, or gone on from it, in this process.
+        self._header, arrays = read_container(checkpoint.path, kind="checkpoint")
+        self._first = {name: array for name, array in arrays.items() if not name.startswith(_SECOND)}
+        self._begun = {
+            name.removeprefix(_SECOND): array for name, array in arrays.items() if name.startswith(_SECOND)
+        }
+        super().__init__(replace(checkpoint, resume=True), identity)
+
+    def _write(self, state: State) -> None:
+        prefixed = {_SECOND + name: array for name, array in state.items()}
+        write_container(self._path, {**self._header, "second": self._identity}, {**self._first, **prefixed})
+
+    def _read(self) -> State | None:
+        if not self._begun:
+            return None
+        self._check(self._header.get("second"))
+        return self._counted(self._begun)
 
 
 def _identity(prepared: Prepared, method: str) -> dict[str, str]:
@@ -169,13 +223,13 @@ def _digest(text: str, *arrays: Array) -> str:
     return digest.hexdigest()
 
 
-def refuse_checkpoint(estimator: Policy | Staged, automatic: bool, stopping: bool, statistical: bool) -> None:
+def refuse_checkpoint(estimator: Policy | Staged, automatic: bool, stopping: bool) -> None:
     """Refuse fits with a state that a checkpoint does not have."""
     reasons = {
-        "a second stage": isinstance(estimator, Staged),
+        f"'{estimator}', which makes its separate fits at once": isinstance(estimator, Staged)
+        and not estimator.second.fits_first,
         "automatic weights": automatic,
         "early stopping": stopping,
-        "tol='statistical'": statistical,
     }
     for reason, holds in reasons.items():
         if holds:

@@ -6,6 +6,7 @@ import importlib
 import os
 import pkgutil
 from dataclasses import asdict, astuple, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,11 +32,16 @@ _MOST_SAVED_PARAMETERS = 1_000
 
 def find_models() -> dict[str, type[Model]]:
     """All models by their kind: every module of `fieldfit.models` is imported, so a new model is one file."""
+    _import_models()
+    return dict(Model.registry)
+
+
+@cache
+def _import_models() -> None:
     import fieldfit.models
 
     for module in pkgutil.iter_modules(fieldfit.models.__path__):
         importlib.import_module(f"fieldfit.models.{module.name}")
-    return dict(Model.registry)
 
 
 def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:

@@ -183,7 +183,7 @@ def fit(
     if stopping is not None and not isinstance(stopping, EarlyStopping):
         raise FieldfitError(f"stopping is {stopping!r:.80}; it must be an EarlyStopping, or None.")
     if as_checkpoint(checkpoint) is not None:
-        refuse_checkpoint(chosen, automatic is not None, stopping is not None, isinstance(tol, str))
+        refuse_checkpoint(chosen, automatic is not None, stopping is not None)
     options: dict[str, Any] = {
         "sigma2": sigma2, "l1": l1, "group_l1": group_l1, "weights": weights, "random_state": random_state,
         "sample_weight": sample_weight, "weight_kind": weight_kind, "groups": groups, "start": start, "fixed": fixed,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fieldfit.api.checkpoint import StageCheckpoint, as_checkpoint, file_keeper
 from fieldfit.api.prepare import check_samples, prepare, starting_point
 from fieldfit.api.refinement import Refinement
 from fieldfit.api.sharded import prepare_shards, read_placed, shown
@@ -60,6 +61,11 @@ def refine(fit: Fit, second: SecondStage | Policy | str = "optimal") -> Fit:
     if not hasattr(fit, "refinement"):
         raise PolicyError(f"refine takes a fit, such as fieldfit.fit(model, data, 'PL1'); got {type(fit).__name__}.")
     stage = as_second(second)
+    return _second(fit, stage, None)
+
+
+def _second(fit: Fit, stage: SecondStage, checkpoint: StageCheckpoint | None) -> Fit:
+    """The fit with a second stage, whose state a checkpoint keeps."""
     if fit.refinement is not None or fit.started_from is not None:
         raise PolicyError(f"The fit has a second stage already ('{fit.estimator}'); refine its first stage.")
     if fit.separated:
@@ -67,8 +73,8 @@ def refine(fit: Fit, second: SecondStage | Policy | str = "optimal") -> Fit:
             f"The first stage has its optimum at infinity for {', '.join(fit.separated[:5])}; a second stage needs a "
             f"finite estimate. Give sigma2, or fix or drop these parameters."
         )
-    made = stage.fit(_first(fit))
-    return _maximised(fit, made) if isinstance(made, Policy) else _refined(fit, stage, made)
+    made = stage.fit(_first(fit, checkpoint))
+    return _maximised(fit, made, checkpoint) if isinstance(made, Policy) else _refined(fit, stage, made)
 
 
 def fit_stages(model: Model, data: object, staged: Staged, options: Mapping[str, Any]) -> Fit:
@@ -86,13 +92,18 @@ def fit_stages(model: Model, data: object, staged: Staged, options: Mapping[str,
             f"'{staged.first} >> FL'."
         )
     staged.second.check_options(staged.first, options)
+    kept, checkpoint = as_checkpoint(options["checkpoint"]), None
+    if kept is not None:
+        checkpoint = StageCheckpoint(kept.path, kept.every, kept.resume, str(staged))
     if staged.second.fits_first:
-        given = {**options, "check_drift": False}
+        given = {**options, "check_drift": False, "checkpoint": checkpoint}
         first = fit_policy(model, data, staged.first, as_start=staged.second.only_starts, **given)
     else:
         first = _compiled(model, data, staged, options)
-    made = refine(first, staged.second)
-    return drift_checked(made) if options["check_drift"] else made
+    if first.interrupted:
+        return first
+    made = _second(first, staged.second, None if checkpoint is None else replace(checkpoint, second=True))
+    return drift_checked(made) if options["check_drift"] and not made.interrupted else made
 
 
 def _compiled(model: Model, data: object, staged: Staged, options: Mapping[str, Any]) -> Fit:
@@ -122,12 +133,14 @@ def _compiled(model: Model, data: object, staged: Staged, options: Mapping[str, 
     return assemble(prepared, start, Convergence(True, False, "not fitted yet", 0.0, 0.0, 0, 0, 0, seconds))
 
 
-def _first(fit: Fit) -> FirstFit:
+def _first(fit: Fit, checkpoint: StageCheckpoint | None) -> FirstFit:
     """A fit as second stages see it."""
-    made = fit.needed
+    made, keeper = fit.needed, None
+    if checkpoint is not None:
+        keeper = partial(file_keeper, checkpoint, replace(made, start=fit.theta), "second stage")
     return FirstFit(
         made.model, made.dataset, made.seen, made.bound, made.selection, made.problem, fit.theta, fit.free, fit.penalty,
-        fit.random_state,
+        fit.random_state, keeper,
     )  # fmt: skip
 
 
@@ -150,7 +163,7 @@ def _refined(fit: Fit, second: SecondStage, made: RefinedEstimate) -> Fit:
     return replace(fit, theta=stage.theta, convergence=convergence, refinement=refinement)
 
 
-def _maximised(fit: Fit, policy: Policy) -> Fit:
+def _maximised(fit: Fit, policy: Policy, checkpoint: StageCheckpoint | None) -> Fit:
     """A fit of another policy, from the first estimate until the optimisation error is small."""
     from fieldfit.api.fitting import assemble, separated_at
 
@@ -158,7 +171,8 @@ def _maximised(fit: Fit, policy: Policy) -> Fit:
     bound = policy.bind(prepared.model.structure(prepared.seen))
     prepared.model.check_estimable(prepared.seen, bound, fit.free & ~fit.penalty.penalised)
     again = prepared.with_policy(bound, fit.theta)
-    solution = solve(again, Settings("auto", 1e-6 * again.scale, 1000, statistical=True, near_optimum=True))
+    settings = Settings("auto", 1e-6 * again.scale, 1000, statistical=True, checkpoint=checkpoint, near_optimum=True)
+    solution = solve(again, settings)
     theta = again.objective.full(solution.x).copy()
     convergence = Convergence.of(solution, None, fit.seconds + time.perf_counter() - began)
     made = assemble(again, theta, convergence, separated=separated_at(again, solution, None))

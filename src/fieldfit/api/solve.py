@@ -14,7 +14,7 @@ from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.optim.proximal import nonsmooth_penalty
-from fieldfit.refinement.statistical import CountedObjective, StatisticalStop, start_tolerance
+from fieldfit.refinement.statistical import CountedObjective, JudgedKeeper, StatisticalStop, start_tolerance
 from fieldfit.steps import shown_line
 from fieldfit.types import ClusterError, FieldfitError, FloatArray
 
@@ -82,14 +82,20 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
         gtol = max(gtol, start_tolerance(objective, prepared.random_state))
 
     left = TimeLeft(settings.max_iter, gtol)
+    written = None if settings.checkpoint is None else file_keeper(settings.checkpoint, prepared, settings.method)
+    keeper = written if written is None or near_enough is None else JudgedKeeper(written, near_enough)
+    known = written is not None and written.saved is not None  # the iteration of the checkpoint was told before
 
     def report(state: Progress, x: FloatArray) -> object:
-        told = show(left.line(state)) if settings.tell is None else settings.tell(state)
+        nonlocal known
+        told: object = False
+        if not known:
+            told = show(left.line(state)) if settings.tell is None else settings.tell(state)
+        known = False
         if near_enough is not None and near_enough(state, x):
             return True
         return (stopping is not None and stopping(state, objective.full(x))) or told
 
-    keeper = None if settings.checkpoint is None else file_keeper(settings.checkpoint, prepared, settings.method)
     try:
         with shown_line() as show:
             solution = objective.minimise(
@@ -105,9 +111,9 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
                 seed=prepared.random_state,
             )
     except ClusterError as error:
-        if keeper is None:
+        if written is None:
             raise
-        raise ClusterError(f"{error} {keeper.sentence}") from error
+        raise ClusterError(f"{error} {written.sentence}") from error
     if near_enough is not None:
         solution = near_enough.judged(solution, gtol)
     if stopping is None:

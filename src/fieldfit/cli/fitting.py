@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -117,25 +118,34 @@ def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder]], options: FitO
             collected_warnings() as warned,
             shown_progress(options.progress, options.json, options.max_iter, target) as progress,
         ):
-            result = fit(
-                model,
-                table,
-                policy,
-                sigma2=options.sigma2,
-                l1=None if not options.l1 else on_couplings(model, options.l1),
-                group_l1=options.group_l1,
-                weights=betas,
-                random_state=options.seed,
-                method=options.method.value,
-                tol=tol,
-                max_iter=options.max_iter,
-                wide_rows=options.wide_rows.value,
-                progress=progress,
-                backend=backend,
-                shards=options.shards,
-                checkpoint=checkpoint,
-            )
+            try:
+                result = fit(
+                    model,
+                    table,
+                    policy,
+                    sigma2=options.sigma2,
+                    l1=None if not options.l1 else on_couplings(model, options.l1),
+                    group_l1=options.group_l1,
+                    weights=betas,
+                    random_state=options.seed,
+                    method=options.method.value,
+                    tol=tol,
+                    max_iter=options.max_iter,
+                    wide_rows=options.wide_rows.value,
+                    progress=progress,
+                    backend=backend,
+                    shards=options.shards,
+                    checkpoint=checkpoint,
+                )
+            except KeyboardInterrupt:  # where there is no estimate: before the first iteration, or in a second stage
+                if checkpoint is None or not os.path.exists(checkpoint.path):
+                    raise
+                raise InterruptedFitError(f"Interrupted before there was an estimate; {_state(options)}.") from None
         _save_and_show(result, told + warned, options)
+
+
+def _state(options: FitOptions) -> str:
+    return f"{options.checkpoint} has the state, and the same command with --resume continues from there"
 
 
 def on_couplings(model: Model, l1: float) -> FloatArray:
@@ -168,5 +178,5 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions) -> None:
     if result.interrupted:
         kept = f"; {options.out} has the estimate so far" if options.out else ""
         if options.checkpoint is not None:
-            kept += f"; {options.checkpoint} has the state, and the same command with --resume continues from there"
+            kept += f"; {_state(options)}"
         raise InterruptedFitError(f"Interrupted after {result.iterations} iterations: not converged{kept}.")

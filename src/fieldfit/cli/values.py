@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: Numbers of one option, repeated ones included.
 _MOST_NUMBERS = 10_000_000
 _WHOLE = re.compile(r"\d{1,15}")
-_GRID = re.compile(r"grid:(\d+)[x×](\d+)(?::([48]))?")
+_GRID = re.compile(r"grid:(\d{1,9})[x×](\d{1,9})(?::([48]))?")
 
 
 def as_list(text: str | None) -> list[str] | None:
@@ -102,7 +102,7 @@ def as_edges(
         edges, directions = grid_edges(rows, columns, int(match[3] or 4))
         return [(j, k) for j, k in edges.tolist()], list(directions)
     if text.startswith("grid"):
-        raise ModelError(f"--edges {text!r} is not a grid; write grid:8x8, or grid:8x8:8 for eight neighbours.")
+        raise ModelError(f"--edges {text[:80]!r} is not a grid; write grid:8x8, or grid:8x8:8 for eight neighbours.")
     return _edges_from_file(text, names), None
 
 

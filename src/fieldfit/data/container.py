@@ -13,7 +13,6 @@ compressed member really holds is counted before memory is reserved for it.
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import json
 import math
 import os
@@ -28,6 +27,7 @@ from typing import IO, Any, NoReturn
 
 import numpy as np
 
+from fieldfit import __version__
 from fieldfit.data.atomic import atomic_writer
 from fieldfit.types import Array, Arrays, FileAccessError, FileFormatError, Plain
 
@@ -74,7 +74,7 @@ def write_container(path: str | os.PathLike[str], header: Plain, arrays: Arrays)
     document = {
         "format": FORMAT_NAME,
         "format_version": FORMAT_VERSION,
-        "library_version": importlib.metadata.version("fieldfit"),
+        "library_version": __version__,
         "arrays": {name: {"dtype": a.dtype.str, "shape": list(a.shape)} for name, a in stored.items()},
         "content": header,
     }

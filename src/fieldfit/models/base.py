@@ -99,6 +99,14 @@ class Problem(ABC):
         """
         return None
 
+    def redrawn(self, bound: BoundPolicy, theta: FloatArray, seed: int) -> Problem | None:
+        """Other samples in the place of these, drawn at θ, with a selection of ``bound`` drawn by the same seed.
+
+        Only problems that hold their samples themselves, in shards, have them. None: the caller simulates and compiles.
+        """
+        del bound, theta, seed
+        return None
+
     @property
     def has_residual_products(self) -> bool:
         """Whether `residual_products` is available."""

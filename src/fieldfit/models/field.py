@@ -310,7 +310,7 @@ class FieldModel(Model):
         self, theta: FloatArray, dataset: Dataset, most: int
     ) -> tuple[Table, FloatArray, FloatArray] | None:
         """All states given what is observed of each sample, with the sums of w p and of w² p."""
-        return expected_states(self, theta, as_table(dataset), most)
+        return expected_states(self, theta, dataset, most)
 
     selection_cost = cost.selection_cost
     sample_flops = cost.sample_flops

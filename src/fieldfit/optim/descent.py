@@ -78,8 +78,8 @@ class Descent(ABC):
     def minimise(self, gtol: float, ftol: float, max_iter: int, keeper: Keeper | None = None) -> Solution:
         """Descend until a criterion holds or the user interrupts; the last accepted point either way.
 
-        With a ``keeper`` the descent goes on from the state that it has saved, and tells it each new one; whatever ends the
-        descent, the keeper is told the last state.
+        With a ``keeper`` the descent goes on from the state that it has saved, whose last iteration the callback is told
+        once more, and tells it each new one; whatever ends the descent, the keeper is told the last state.
         """
         self._keeper = keeper
         try:
@@ -108,6 +108,8 @@ class Descent(ABC):
         saved = None if self._keeper is None else self._keeper.saved
         if saved is not None:
             self._restore(saved)
+            if self._told():  # the state may be from before the last iteration was told
+                return Status.CALLBACK
         elif not self.begin():
             return Status.NOT_FINITE
         elif self._recorded():
@@ -131,15 +133,19 @@ class Descent(ABC):
     def _recorded(self) -> bool:
         """Add a line to the history and call the callback; true if it returns a request to stop."""
         at = self.current
-        progress = Progress(len(self._history), at.value, at.norm, time.perf_counter() - self._start)
-        self._history.append(progress)
+        self._history.append(Progress(len(self._history), at.value, at.norm, time.perf_counter() - self._start))
         self._whole = at
+        told = self._told()
         self._keep(last=False)
-        if self._callback is None:
+        return told
+
+    def _told(self) -> bool:
+        """Call the callback with the last line of the history; true if it returns a request to stop."""
+        if self._callback is None or not self._history:
             return False
-        view = at.x.view()
+        view = self.current.x.view()
         view.flags.writeable = False
-        return bool(self._callback(progress, view))
+        return bool(self._callback(self._history[-1], view))
 
     def _keep(self, *, last: bool) -> None:
         """Tell the keeper, unless an interrupt came in the middle of a step that was being accepted."""

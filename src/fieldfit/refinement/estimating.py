@@ -24,7 +24,6 @@ from fieldfit.models.base import Problem
 from fieldfit.refinement.conditions import Conditions, NodeConditions, Sums
 from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.score_moments import ScoreMoments
-from fieldfit.refinement.stacking import Stack
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray
 from fieldfit.variance.meat import ScoreVariance
 
@@ -84,8 +83,20 @@ class ConditionSums(ABC):
         """Σ_i w_i A g_i g_iᵀ Aᵀ (rows of A, rows of A)."""
 
     @abstractmethod
-    def meat(self, theta: FloatArray, matrix: FloatArray, variance: ScoreVariance) -> FloatArray:
+    def meat(self, theta: FloatArray, matrix: Any, variance: ScoreVariance) -> FloatArray:
         """The meat (rows of A, rows of A) of the scores A g_i."""
+
+    @abstractmethod
+    def form(self, theta: FloatArray, rows: FloatArray, variance: ScoreVariance) -> FloatArray:
+        """The same for a few rows (q, p) of weights, most of them 0; the mean of ``variance`` is ḡ (p,)."""
+
+    @abstractmethod
+    def node_blocks(self, theta: FloatArray) -> list[FloatArray]:
+        """Σ_i w_i Z_ic C_j h hᵀ for each component, a variable j: minus the derivatives by the coefficients of scores."""
+
+    @abstractmethod
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """vᵀg_i for each sample, of weights v (p,), most of them 0."""
 
     @abstractmethod
     def scores(self, theta: FloatArray, matrix: Any) -> Iterator[tuple[slice, FloatArray]]:
@@ -119,16 +130,16 @@ class SampleConditions(ConditionSums):
     compiled: Sums | None = None
 
     @classmethod
-    def of_stack(
+    def compiled_by(
         cls,
-        stack: Stack,
+        conditions: Conditions,
         codes: Int32Array,
         mask: FloatArray | None,
         weight: FloatArray | None,
         problem: Problem | None = None,
     ) -> SampleConditions:
-        """The samples with a stack's conditions; sums are those of A's compiled ``problem`` where it has them."""
-        conditions, compiled = stack.conditions, None
+        """The samples with their conditions; sums are those of A's compiled ``problem`` where it has them."""
+        compiled = None
         if problem is not None and mask is None and isinstance(conditions, NodeConditions):
             compiled = conditions.summed_by(problem, weight)
         return cls(conditions, codes, mask, weight, compiled)
@@ -171,9 +182,33 @@ class SampleConditions(ConditionSums):
             total += weighted.T @ block
         return total
 
-    def meat(self, theta: FloatArray, matrix: FloatArray, variance: ScoreVariance) -> FloatArray:
+    def meat(self, theta: FloatArray, matrix: Any, variance: ScoreVariance) -> FloatArray:
         """The meat (rows of A, rows of A) of the scores A g_i."""
         return variance.streamed(WeightedConditions(self, matrix), theta)
+
+    def form(self, theta: FloatArray, rows: FloatArray, variance: ScoreVariance) -> FloatArray:
+        """The meat of a few rows of weights, one pass over the samples for each."""
+        return variance.form(self, theta, rows)
+
+    def node_blocks(self, theta: FloatArray) -> list[FloatArray]:
+        """Σ_i w_i Z_ic C_j h hᵀ for each component."""
+        conditions = self.conditions
+        assert isinstance(conditions, NodeConditions)
+        return conditions.node_sums(self.codes, theta, self.weight, self.mask)
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """vᵀg_i for each sample, from the conditions with a weight only."""
+        used, conditions = np.flatnonzero(v), self.conditions
+        assert isinstance(conditions, NodeConditions)
+        assert self.mask is None
+        parts = []
+        for _, evaluated in conditions.blocks(self.codes, theta, 1_000):
+            g = (
+                evaluated.residuals[:, conditions.residual[used]]
+                * evaluated.instruments[:, conditions.instrument[used]]
+            )
+            parts.append(g @ v[used])
+        return np.concatenate(parts)
 
     def some(self, most: int) -> SampleConditions:
         """At most this number of the samples, evenly spread."""
@@ -244,7 +279,7 @@ class WeightedConditions:
     @property
     def n_parameters(self) -> int:
         """The number r of scores."""
-        return len(self.weights)
+        return int(self.weights.shape[0])
 
     def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
         """Stream ψ as (first sample, block); the conditions set the size of the blocks."""

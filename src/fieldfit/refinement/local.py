@@ -17,17 +17,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.refinement.conditions import NodeConditions, balls
-from fieldfit.refinement.estimating import SampleConditions
+from fieldfit.refinement.estimating import ConditionSums, SampleConditions
 from fieldfit.refinement.local_refined import LocalRefined, sparse_bread
 from fieldfit.refinement.newton_root import Solve, newton_root
 from fieldfit.refinement.optimal import MOST_CONDITIONS
 from fieldfit.refinement.points import Points, drawn_points
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.regression import Ridge
+from fieldfit.refinement.sharded_conditions import ShardedConditions
 from fieldfit.refinement.stacking import only_nodes
+from fieldfit.shards.problem import ShardedProblem
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError, PolicyError
 
@@ -219,8 +222,12 @@ def refine_locally(
     precision: FloatArray,
     row_weight: FloatArray | None,
     random_state: int,
+    problem: Problem | None = None,
 ) -> LocalRefined:
-    """The refined estimate with local weights; for first stages of single variables that select everything."""
+    """The refined estimate with local weights; for first stages of single variables that select everything.
+
+    Where ``problem`` is in shards, sums over samples are made there, and ``dataset`` has some of the samples.
+    """
     began = time.perf_counter()
     if not only_nodes(bound) or not bound.everything:
         raise PolicyError(
@@ -230,7 +237,11 @@ def refine_locally(
     with one_blas_thread(with_scipy=True):
         conditions, reach = _local_conditions(model, distance, free)
         matrix, draws, kept, variances = local_weights(model, theta, conditions, free, dataset, random_state)
-        samples = SampleConditions(conditions, dataset.codes, None, row_weight)
+        samples: ConditionSums
+        if isinstance(problem, ShardedProblem):
+            samples = ShardedConditions(problem, conditions, row_weight, dataset.codes)
+        else:
+            samples = SampleConditions(conditions, dataset.codes, None, row_weight)
         refined_theta, converged, steps = _solve(samples, matrix, theta, free, precision, variances)
     message = "" if converged else "the moment conditions have no solution near the first estimate"
     source = f"{draws:,} draws of the model, local regressions" + (
@@ -253,7 +264,7 @@ def refine_locally(
 
 
 def _solve(
-    samples: SampleConditions,
+    samples: ConditionSums,
     matrix: csr_array,
     theta: FloatArray,
     free: BoolArray,

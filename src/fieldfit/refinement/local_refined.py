@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fieldfit.refinement.conditions import NodeConditions
-from fieldfit.refinement.estimating import SampleConditions, symmetric_bread
+from fieldfit.refinement.estimating import ConditionSums, SampleConditions, symmetric_bread
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray, PolicyError
@@ -27,21 +27,19 @@ if TYPE_CHECKING:
 MOST_DENSE_COVARIANCE = 3_000
 
 
-def sparse_derivative(samples: SampleConditions, theta: FloatArray) -> csr_array:
+def sparse_derivative(samples: ConditionSums, theta: FloatArray) -> csr_array:
     """∂ḡ/∂θ (p, r) of the samples, sparse."""
-    from scipy.sparse import block_diag
+    from scipy.sparse import block_diag, csr_array
 
     conditions = samples.conditions
     assert isinstance(conditions, NodeConditions)
-    blocks = conditions.node_sums(samples.codes, theta, samples.weight, samples.mask)
-    matrix: csr_array = (
-        -(block_diag(blocks, format="csr") @ conditions.score_coefficients.T.tocsr()) / samples.total
-    ).tocsr()
+    blocks = csr_array(block_diag(samples.node_blocks(theta)))
+    matrix: csr_array = (-(blocks @ conditions.score_coefficients.T.tocsr()) / samples.total).tocsr()
     return matrix
 
 
 def sparse_bread(
-    samples: SampleConditions, matrix: csr_array, theta: FloatArray, free: BoolArray, precision: FloatArray
+    samples: ConditionSums, matrix: csr_array, theta: FloatArray, free: BoolArray, precision: FloatArray
 ) -> csc_array:
     """B = −A ∂ḡ/∂θ + P/n over the free parameters, sparse."""
     from scipy.sparse import diags_array
@@ -58,7 +56,7 @@ class LocalRefined:
 
     theta: FloatArray
     account: Account
-    samples: SampleConditions
+    samples: ConditionSums
     matrix: csr_array
     free: BoolArray
     precision: FloatArray
@@ -101,13 +99,14 @@ class LocalRefined:
 
     def accuracy(self, variance: ScoreVariance, active: BoolArray, units: FloatArray | None) -> Accuracy:
         """Bread and meat from the data: matrices up to 3,000 parameters, sparse solves above."""
-        if np.any(self.precision[self.free] > 0):
-            variance = replace(variance, mean=self.scores.mean())
+        mean = self.samples.mean(self.theta) if np.any(self.precision[self.free] > 0) else None
         if self.symmetric is None:
-            return LocalAccuracy(self, variance)
-        total = self.samples.total
-        moments = Moments(self.symmetric[0], variance.streamed(self.scores, self.theta) / total, total, "the data")
-        return DenseAccuracy(moments, self.precision, active, units)
+            return LocalAccuracy(self, replace(variance, mean=mean))
+        if mean is not None:
+            variance = replace(variance, mean=self.matrix @ mean)
+        total, (bread, turn) = self.samples.total, self.symmetric
+        meat = turn @ self.samples.meat(self.theta, self.matrix, variance) @ turn.T
+        return DenseAccuracy(Moments(bread, meat / total, total, "the data"), self.precision, active, units)
 
     def model_accuracy(self, counts: bool, active: BoolArray, units: FloatArray | None) -> Accuracy:
         """Refused: it needs the covariance of all conditions under the model."""
@@ -129,14 +128,14 @@ class LocalRefined:
 class LocalScores:
     """ψ of the fitted samples: T A g with a symmetric bread up to 3,000 parameters, A g above."""
 
-    def __init__(self, refined: LocalRefined, samples: SampleConditions) -> None:
+    def __init__(self, refined: LocalRefined, samples: ConditionSums) -> None:
         self._refined, self._samples = refined, samples
         self._turn = None if refined.symmetric is None else refined.symmetric[1]
 
     @property
     def n_samples(self) -> int:
         """The number of samples."""
-        return len(self._samples.codes)
+        return self._samples.n
 
     @property
     def n_parameters(self) -> int:
@@ -152,23 +151,7 @@ class LocalScores:
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """vᵀA g_i for each sample, from the conditions with a weight only."""
         weights = self._refined.matrix.T @ (v if self._turn is None else self._turn.T @ v)
-        used = np.flatnonzero(weights)
-        conditions = self._samples.conditions
-        assert isinstance(conditions, NodeConditions)
-        parts = []
-        for _, evaluated in conditions.blocks(self._samples.codes, theta, 1_000):
-            g = (
-                evaluated.residuals[:, conditions.residual[used]]
-                * evaluated.instruments[:, conditions.instrument[used]]
-            )
-            parts.append(g @ weights[used])
-        return np.concatenate(parts)
-
-    def mean(self) -> FloatArray:
-        """ψ̄ (r,)."""
-        refined = self._refined
-        mean: FloatArray = refined.matrix @ self._samples.mean(refined.theta)
-        return mean if self._turn is None else self._turn @ mean
+        return self._samples.row_products(theta, weights)
 
     def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
         """A g of some samples (rows, r)."""
@@ -178,11 +161,10 @@ class LocalScores:
 
 
 class LocalAccuracy:
-    """The covariance of linear functions of a refined estimate with local weights."""
+    """The covariance of linear functions of a refined estimate with local weights; the mean of ``variance`` is ḡ (p,)."""
 
     def __init__(self, refined: LocalRefined, variance: ScoreVariance) -> None:
         self.refined, self.variance = refined, variance
-        self.scores = refined.scores
 
     @property
     def method(self) -> str:
@@ -200,4 +182,6 @@ class LocalAccuracy:
 
     def covariance_of(self, directions: FloatArray) -> FloatArray:
         """Covariance (q, q) of the functions aᵀθ̂."""
-        return self.variance.form(self.scores, self.refined.theta, self.solve(directions))
+        refined = self.refined
+        rows = np.asarray((refined.matrix.T @ self.solve(directions).T).T)
+        return refined.samples.form(refined.theta, rows, self.variance)

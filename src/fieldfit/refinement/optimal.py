@@ -128,14 +128,14 @@ def refine(
     random_state: int = 0,
     draws: int | None = None,
     given: Stack | None = None,
-    mask: FloatArray | None = None,
+    drawn: BoundPolicy | None = None,
     problem: Problem | None = None,
 ) -> Refined:
     """The refined estimate from A's estimate ``theta``; ``precision`` (r,) is that of a Gaussian penalty.
 
     ``problem`` is A compiled with the samples, whose sums are used where they are those of the conditions. Where it is in
     shards, sums over samples are made there, and ``dataset`` has some of the samples (`some_samples`).
-    ``given`` are other conditions than those of the policy, with the drawn Z in ``mask`` (n, components).
+    ``given`` are other conditions than those of the policy, with a Z that ``drawn`` draws.
     """
     began = time.perf_counter()
     conditions, weights, halves, source = model_weights(
@@ -148,10 +148,13 @@ def refine(
     with one_blas_thread(with_scipy=True):
         samples: ConditionSums
         if isinstance(problem, ShardedProblem):
-            samples = ShardedConditions(problem, conditions, row_weight, dataset.codes)
+            samples = ShardedConditions(
+                problem, conditions.conditions, row_weight, dataset.codes, conditions.masking, drawn
+            )
         else:
-            mask = conditions.mask(selection) if given is None else mask
-            samples = SampleConditions.of_stack(conditions, dataset.codes, mask, row_weight, problem)
+            z = selection if drawn is None else drawn.draw(random_state, 0, dataset.n)
+            mask = conditions.mask(z)
+            samples = SampleConditions.compiled_by(conditions.conditions, dataset.codes, mask, row_weight, problem)
         refined_theta, steps, accepted, message = theta, 0, True, ""
         if math.isinf(weights.ridge):
             message = own_weights(weights)

@@ -20,19 +20,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from fieldfit.data.samples import Table
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.field import FieldModel
+from fieldfit.optim.keeping import Keeper, State
+from fieldfit.refinement.estimating import ConditionSums, SampleConditions
 from fieldfit.refinement.mixing import Mixing, mixing
 from fieldfit.refinement.pseudo_inverse import pseudo_inverse
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.threads import one_blas_thread
-from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray, ModelError, PolicyError
+from fieldfit.types import BoolArray, FieldfitError, FloatArray, Int32Array, IntArray, ModelError, PolicyError
 from fieldfit.variance import DenseAccuracy, Moments
 from fieldfit.variance.meat import ScoreVariance
 
@@ -110,9 +112,7 @@ class ScoringFit:
 
     theta: FloatArray
     account: ChainAccount
-    model: FieldModel
-    codes: Int32Array
-    weight: FloatArray | None
+    samples: ConditionSums
     free: BoolArray
     precision: FloatArray
     information: FloatArray
@@ -126,31 +126,34 @@ class ScoringFit:
     @property
     def total(self) -> float:
         """The number of samples, or the sum of their weights."""
-        return float(len(self.codes) if self.weight is None else self.weight.sum())
+        return self.samples.total
 
     @cached_property
     def scores(self) -> StatisticScores:
         """ψ of the fitted samples."""
-        mean = _data_mean(self.model, self.codes, self.weight) - self.precision * self.theta / self.total
-        return StatisticScores(self.model, self.codes, mean, self.free)
+        mean = self.samples.mean(self.theta) - self.precision * self.theta / self.total
+        return StatisticScores(self.samples, mean, self.free)
 
     def scores_of_new(self, codes: Int32Array) -> StatisticScores:
         """ψ of other samples."""
-        return StatisticScores(self.model, codes, self.scores.mean, self.free)
+        return StatisticScores(SampleConditions(self.samples.conditions, codes), self.scores.mean, self.free)
 
     def accuracy(self, variance: ScoreVariance, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:
         """Information from the draws, meat from the data and from the noise of the draws."""
+        from scipy.sparse import diags_array
+
         # Scores around their own mean, which a penalty makes different from 0.
-        centred = StatisticScores(self.model, self.codes, _data_mean(self.model, self.codes, self.weight), self.free)
+        variance = replace(variance, mean=np.where(self.free, self.samples.mean(self.theta), 0.0))
+        chosen = diags_array(self.free.astype(np.float64)).tocsr()
         with one_blas_thread(with_scipy=True):
-            meat = variance.streamed(centred, self.theta) / self.total + self._noise
+            meat = self.samples.meat(self.theta, chosen, variance) / self.total + self._noise
         return self._dense(meat, "the data and draws of the model", active, units)
 
     def model_accuracy(self, counts: bool, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:
         """The same with the information in the place of the scores' covariance."""
-        scale = 1.0
-        if self.weight is not None and not counts:
-            scale = float(self.weight @ self.weight) / self.total
+        scale, weight = 1.0, self.samples.weight
+        if weight is not None and not counts:
+            scale = float(weight @ weight) / self.total
         return self._dense(scale * self.information + self._noise, "draws of the model", active, units)
 
     @property
@@ -172,13 +175,13 @@ class ScoringFit:
 class StatisticScores:
     """ψ = f(x) − E f of samples, with E f given as ``mean`` (r,); 0 at fixed parameters."""
 
-    def __init__(self, model: FieldModel, codes: Int32Array, mean: FloatArray, free: BoolArray) -> None:
-        self.model, self.codes, self.mean, self.free = model, codes, mean, free
+    def __init__(self, samples: ConditionSums, mean: FloatArray, free: BoolArray) -> None:
+        self.samples, self.mean, self.free = samples, mean, free
 
     @property
     def n_samples(self) -> int:
         """The number of samples."""
-        return len(self.codes)
+        return self.samples.n
 
     @property
     def n_parameters(self) -> int:
@@ -186,52 +189,114 @@ class StatisticScores:
         return len(self.mean)
 
     def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
-        """Stream ψ as (first sample, block)."""
-        del theta
-        size = max(1, 2_000_000 // len(self.mean)) if rows is None else rows
-        for start in range(0, len(self.codes), size):
-            block = self.model.statistics(self.codes[start : start + size])
-            yield start, np.where(self.free, block - self.mean, 0.0)
+        """Stream ψ as (first sample, block); the statistics set the size of the blocks."""
+        del rows
+        identity = self.samples.conditions.score_coefficients
+        for samples, block in self.samples.scores(theta, identity):
+            yield samples.start, np.where(self.free, block - self.mean, 0.0)
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """ψ_iᵀ v for each sample."""
-        return np.concatenate([block @ v for _, block in self.score_blocks(theta)])
+        weights = np.where(self.free, v, 0.0)
+        blocks = [block[:, 0] for _, block in self.samples.scores(theta, weights[None])]
+        return np.concatenate(blocks) - weights @ self.mean
 
     def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
         """ψ of some samples (rows, r)."""
-        some = StatisticScores(self.model, self.codes[rows], self.mean, self.free)
+        some = StatisticScores(self.samples.subset(rows), self.mean, self.free)
         return np.concatenate([block for _, block in some.score_blocks(theta)])
 
 
+@dataclass(frozen=True)
+class _At:
+    """Where the scoring is before a step: θ, the last θ that was not taken back, and the states of the chains."""
+
+    theta: FloatArray
+    base: FloatArray
+    states: Int32Array
+    sizes: FloatArray
+    distance: float = np.inf
+    thin: int = _THIN[0]
+    step: int = 1
+
+    def state(self) -> State:
+        """Plain arrays; ``history`` has a line for each step that was made, and one for the start."""
+        numbers = np.array([self.distance, self.thin, self.step], dtype=np.float64)
+        history = np.zeros((self.step, 1))
+        arrays: State = {"theta": self.theta, "base": self.base, "states": self.states, "sizes": self.sizes}
+        return {**arrays, "numbers": numbers, "history": history}
+
+    @classmethod
+    def of_state(cls, state: State, like: _At, cardinalities: IntArray) -> _At:
+        """What `state` gave, for a fit whose arrays are like those of ``like``; each variable has so many states."""
+        try:
+            arrays = {name: state[name] for name in ("theta", "base", "states", "sizes")}
+            distance, thin, step = state["numbers"].tolist()
+            right = all(
+                array.shape == vars(like)[name].shape and array.dtype == vars(like)[name].dtype
+                for name, array in arrays.items()
+            )
+            inside = right and np.all((arrays["states"] >= 0) & (arrays["states"] < cardinalities))
+            if not (inside and thin in _THIN and 1 <= step <= _MOST_STEPS and distance >= 0):
+                raise ValueError("shapes or numbers")
+            if not all(np.isfinite(arrays[name]).all() for name in ("theta", "base")):
+                raise ValueError("θ is not finite")
+        except (KeyError, ValueError, TypeError) as damage:
+            raise FieldfitError(
+                f"The saved state is not one of this second stage ({damage}). Start again without it."
+            ) from damage
+        return cls(**arrays, distance=float(distance), thin=int(thin), step=int(step))
+
+
+@contextmanager
+def _kept(keeper: Keeper | None, at: _At) -> Iterator[None]:
+    """Keep the state before a step if it is time, and whenever something ends the step."""
+    if keeper is None:
+        yield
+        return
+    keeper.keep(at.state, at.step - 1, last=False)
+    try:
+        yield
+    except BaseException:
+        keeper.keep(at.state, at.step - 1, last=True)
+        raise
+
+
 def fisher_scoring(
-    model: FieldModel,
-    dataset: Table,
+    samples: ConditionSums,
     theta: FloatArray,
     *,
     draws: int,
     free: BoolArray,
     precision: FloatArray,
     random_state: int,
+    keeper: Keeper | None = None,
 ) -> ScoringFit:
-    """The estimate from A's estimate ``theta``; ``precision`` (r,) is that of a Gaussian penalty."""
+    """The estimate from A's estimate ``theta``; ``samples`` have the sufficient statistics as their conditions.
+
+    ``precision`` (r,) is that of a Gaussian penalty. Single samples are needed only as starts of the chains. A ``keeper``
+    is told the state before each step, and may have one to go on from.
+    """
     began = time.perf_counter()
-    keep = np.flatnonzero(free)
-    _refuse(model, draws, len(keep))
-    codes, weight = dataset.codes, dataset.sample_weight
-    total = dataset.total_weight
-    observed = _data_mean(model, codes, weight)
+    keep, model = np.flatnonzero(free), samples.conditions.model
+    total, weight = samples.total, samples.weight
+    observed = samples.mean(theta)
     P = np.diag(precision[keep]) / total
     chains = int(np.clip(draws // 100, _FEWEST_CHAINS, _MOST_CHAINS))
     random = np.random.default_rng([_STREAM, random_state])
     # A sample that stands for many more weight is a starting state more often.
     shares = None if weight is None else weight / weight.sum()
-    states = np.ascontiguousarray(codes[random.choice(len(codes), chains, p=shares)])
-    thin = _THIN[0]
-    base, distance, sizes = theta, np.inf, np.ones(len(keep))
+    states = samples.subset(random.choice(samples.n, chains, p=shares)).codes
+    at = _At(theta, theta, states, np.ones(len(keep)))
+    if keeper is not None and keeper.saved is not None:
+        at = _At.of_state(keeper.saved, at, np.asarray(model.graph.cardinalities))
+    squared = np.nan
+    theta, base, states, sizes, distance, thin = at.theta, at.base, at.states, at.sizes, at.distance, at.thin
     with one_blas_thread(with_scipy=True):
-        for step in range(1, _MOST_STEPS + 1):
+        for step in range(at.step, _MOST_STEPS + 1):
             seed = (random_state * 1_000_003 + _STREAM + 97 * step) % (1 << 62)
-            drawn = _mixed(model, theta, states, draws, thin, seed, free, f"FL~{draws}")
+            with _kept(keeper, _At(theta, base, states, sizes, distance, thin, step)):
+                drawn = _mixed(model, theta, states, draws, thin, seed, free, f"FL~{draws}")
             gap = (observed - drawn.mean)[keep] - precision[keep] * theta[keep] / total
             if step == 1:
                 sizes = np.diag(drawn.covariance)[keep] + gap**2
@@ -274,10 +339,11 @@ def fisher_scoring(
         added=noise * total / max(1, rank),
         seconds=time.perf_counter() - began,
     )
-    return ScoringFit(theta, account, model, codes, weight, free, precision, whole, drawn.noise)
+    return ScoringFit(theta, account, samples, free, precision, whole, drawn.noise)
 
 
-def _refuse(model: FieldModel, draws: int, parameters: int) -> None:
+def refuse_draws(model: FieldModel, draws: int, parameters: int) -> None:
+    """Refuse models without one distribution for all samples, and numbers of draws that are too small or too large."""
     if model.observed:
         raise ModelError(
             f"'FL~{draws}' draws from one distribution, and this model has another one for each sample, given the observed "
@@ -293,16 +359,6 @@ def _refuse(model: FieldModel, draws: int, parameters: int) -> None:
             f"'FL~{draws}' for {parameters:,} parameters has {draws * parameters:,} numbers; the limit is "
             f"{_MOST_NUMBERS:,}. Use fewer draws, or 'PL1 >> optimal'."
         )
-
-
-def _data_mean(model: FieldModel, codes: Int32Array, weight: FloatArray | None) -> FloatArray:
-    """The mean of the sufficient statistics over the samples (r,)."""
-    rows = max(1, 2_000_000 // max(1, model.n_parameters))
-    total = np.zeros(model.n_parameters)
-    for start in range(0, len(codes), rows):
-        block = model.statistics(codes[start : start + rows])
-        total += block.sum(axis=0) if weight is None else weight[start : start + rows] @ block
-    return total / (len(codes) if weight is None else weight.sum())
 
 
 def _inflation(drawn: Drawn, parameters: int) -> float:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fieldfit.models.base import Model, Problem
     from fieldfit.models.field import FieldModel
     from fieldfit.objective import Penalty
+    from fieldfit.optim.keeping import Keeper
     from fieldfit.policies.policy import BoundPolicy
     from fieldfit.policies.selection import Selection
     from fieldfit.policies.text import Reader
@@ -109,6 +110,7 @@ class FirstFit:
 
     ``seen`` is what models and policies are told of the samples: ``dataset`` itself, or a small one where it is in pieces.
     ``selection`` is the drawn Z, ``problem`` model, samples and Z compiled, and ``free`` (r,) says what is not fixed.
+    ``new_keeper`` makes what keeps the state of a second stage of many steps, where that is wanted.
     """
 
     model: Model
@@ -121,6 +123,7 @@ class FirstFit:
     free: BoolArray
     penalty: Penalty
     random_state: int
+    new_keeper: Callable[[], Keeper] | None = None
 
     def bind(self, policy: Policy) -> BoundPolicy:
         """Another policy bound to the samples."""

@@ -26,7 +26,6 @@ from fieldfit.refinement.conditions import Conditions, NodeConditions
 from fieldfit.refinement.estimating import ConditionSums, SampleConditions
 from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.sharded_conditions import ShardedConditions, some_samples
-from fieldfit.refinement.stacking import Stack
 from fieldfit.shards.problem import ShardedProblem
 from fieldfit.shards.shard import Shard, held_weight
 from fieldfit.shards.tree import Answer
@@ -140,8 +139,7 @@ class ShardedNodes:
 
     def conditions(self, separate: Conditions) -> ConditionSums:
         """Where the samples are."""
-        none = np.zeros((self.model.n_parameters, separate.size))
-        return ShardedConditions(self.problem, Stack(separate, none, None, None, 0), self.weight)
+        return ShardedConditions(self.problem, separate, self.weight)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,10 @@ import numpy as np
 
 from fieldfit.data.samples import Table, as_table
 from fieldfit.models.field import FieldModel
+from fieldfit.policies.policy import BoundPolicy
+from fieldfit.refinement.conditions import Conditions, NodeConditions
 from fieldfit.refinement.estimating import ConditionSums, SampleConditions, WeightedConditions, evenly_spread
-from fieldfit.refinement.stacking import Stack
+from fieldfit.refinement.stacking import Masking
 from fieldfit.shards.problem import ShardedProblem
 from fieldfit.shards.shard import Question, Shard, held_weight
 from fieldfit.threads import one_blas_thread
@@ -38,19 +40,27 @@ def some_samples(problem: ShardedProblem, model: FieldModel) -> Table:
 
 
 class ShardedConditions(ConditionSums):
-    """The conditions of a stack for the shards of ``problem``, A compiled where the samples are held.
+    """Conditions for the shards of ``problem``, A compiled where the samples are held.
 
     ``weight`` (n,) are the weights that the shards' samples have themselves, and ``at_hand`` some of the samples; if it
-    is None, they come here when they are needed.
+    is None, they come here when they are needed. ``masking`` makes the Z of a shard from the selection that is drawn by
+    the policy ``drawn``, None: by A.
     """
 
     def __init__(
-        self, problem: ShardedProblem, stack: Stack, weight: FloatArray | None, at_hand: Int32Array | None = None
+        self,
+        problem: ShardedProblem,
+        conditions: Conditions,
+        weight: FloatArray | None,
+        at_hand: Int32Array | None = None,
+        masking: Masking | None = None,
+        drawn: BoundPolicy | None = None,
     ) -> None:
-        self.conditions, self.weight = stack.conditions, weight
+        self.conditions, self.weight = conditions, weight
         self._problem, self._at_hand = problem, at_hand
         self._key = secrets.token_hex(8)
-        problem.placed.share(self._key, _Shared(stack, *problem.about, weight is not None))
+        shared = _Shared(conditions, *problem.about, weight is not None, masking, drawn)
+        problem.placed.share(self._key, shared)
         weakref.finalize(self, problem.placed.withdraw, self._key).atexit = False
 
     @property
@@ -77,13 +87,31 @@ class ShardedConditions(ConditionSums):
         """Sum of the shards' squares."""
         return self._sum(SampleConditions.square_sums, theta, matrix)
 
-    def meat(self, theta: FloatArray, matrix: FloatArray, variance: ScoreVariance) -> FloatArray:
+    def meat(self, theta: FloatArray, matrix: Any, variance: ScoreVariance) -> FloatArray:
         """Sum of the shards' meats; groups may be in several shards, so their scores come here."""
         if variance.groups is not None:
             return variance.streamed(WeightedConditions(self, matrix), theta)
         return self._sum(_meat, theta, matrix, variance.mean, variance.counts)
 
-    def scores(self, theta: FloatArray, matrix: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+    def form(self, theta: FloatArray, rows: FloatArray, variance: ScoreVariance) -> FloatArray:
+        """Sum of the shards' meats; groups may be in several shards, so a number for each sample comes here."""
+        if variance.groups is not None:
+            return variance.form(self, theta, rows)
+        return self._sum(_form, theta, rows, variance.mean, variance.counts)
+
+    def node_blocks(self, theta: FloatArray) -> list[FloatArray]:
+        """Sums of the shards' blocks."""
+        conditions = self.conditions
+        assert isinstance(conditions, NodeConditions)
+        sizes = [s.stop - s.start for s in conditions.slices]
+        numbers = np.split(self._sum(_node_blocks, theta), np.cumsum(np.square(sizes))[:-1])
+        return [block.reshape(size, size) for block, size in zip(numbers, sizes, strict=True)]
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """The shards' products, one after the other."""
+        return np.concatenate(self._problem.placed.each(_Asked(self._key, SampleConditions.row_products, (theta, v))))
+
+    def scores(self, theta: FloatArray, matrix: Any) -> Iterator[tuple[slice, FloatArray]]:
         """Stream the scores of one shard after the other."""
         for number, (start, stop) in enumerate(pairwise(self._problem.starts.tolist())):
             asked = _Asked(self._key, _scores, (theta, matrix))
@@ -114,20 +142,28 @@ def _gathered(problem: ShardedProblem, question: Question, rows: IntArray) -> tu
 
 @dataclass(frozen=True)
 class _Shared:
-    """What all shards share: the conditions, A's recipe by its key with its weights β, and whether samples have weights."""
+    """What all shards share.
 
-    stack: Stack
+    The conditions, A's recipe by its key with its weights β, whether samples have weights, and how Z is drawn.
+    """
+
+    conditions: Conditions
     recipe: str
     betas: FloatArray | None
     weighted: bool
+    masking: Masking | None
+    drawn: BoundPolicy | None
 
     def samples(self, shard: Shard, shared: dict[str, Any]) -> SampleConditions:
         """The conditions of the samples of one shard."""
         recipe = shared[self.recipe]
-        return SampleConditions.of_stack(
-            self.stack,
+        mask = None
+        if self.masking is not None:
+            mask = self.masking(recipe.selection(shard.number, self.drawn))
+        return SampleConditions.compiled_by(
+            self.conditions,
             as_table(shard.dataset).codes,
-            self.stack.mask(recipe.selection(shard.number)),
+            mask,
             held_weight(shard, self.weighted),
             shard.problem(self.recipe, recipe, self.betas),
         )
@@ -173,12 +209,24 @@ def _rows(samples: SampleConditions, own: IntArray) -> tuple[FloatArray | Int32A
 
 
 def _meat(
-    samples: SampleConditions, theta: FloatArray, matrix: FloatArray, mean: FloatArray | None, counts: bool
+    samples: SampleConditions, theta: FloatArray, matrix: Any, mean: FloatArray | None, counts: bool
 ) -> FloatArray:
     """The meat of independent samples, around the mean score of all of them."""
     return samples.meat(theta, matrix, ScoreVariance(samples.weight, counts, None, mean))
 
 
-def _scores(samples: SampleConditions, theta: FloatArray, matrix: FloatArray) -> FloatArray:
+def _form(
+    samples: SampleConditions, theta: FloatArray, rows: FloatArray, mean: FloatArray | None, counts: bool
+) -> FloatArray:
+    """The meat of a few rows of weights."""
+    return samples.form(theta, rows, ScoreVariance(samples.weight, counts, None, mean))
+
+
+def _node_blocks(samples: SampleConditions, theta: FloatArray) -> FloatArray:
+    """The blocks of all components, one after the other."""
+    return np.concatenate([block.ravel() for block in samples.node_blocks(theta)])
+
+
+def _scores(samples: SampleConditions, theta: FloatArray, matrix: Any) -> FloatArray:
     """A g_i of each sample (samples of the shard, rows of A)."""
     return np.concatenate([block for _, block in samples.scores(theta, matrix)])

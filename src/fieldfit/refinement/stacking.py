@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from fieldfit.refinement.component_scores import ScoreConditions, StackedConditi
 from fieldfit.refinement.conditions import Conditions, NodeConditions
 from fieldfit.types import FloatArray, PolicyError
 
+#: Z (n, components) of a drawn selection.
+Masking = Callable[[Selection], FloatArray]
 #: Components up to which their scores are stacked.
 _MOST_COMPONENTS = 2_000
 
@@ -33,23 +37,32 @@ class Stack:
     second: FloatArray | None
     extra: int
 
+    @property
+    def masking(self) -> Masking | None:
+        """The function that makes Z of a drawn selection, None where everything is selected; it can travel alone."""
+        return None if self.mean is None else partial(selected_components, extra=self.extra)
+
     def mask(self, selection: Selection) -> FloatArray | None:
         """Z (n, components), None where everything is selected."""
-        if self.mean is None:
-            return None
-        columns = []
-        for part in selection.parts:
-            size = part.family.size
-            assert size is not None
-            selected = np.zeros((selection.n, size))
-            if part.indices is not None and part.indptr is not None:
-                selected[np.repeat(np.arange(selection.n), np.diff(part.indptr)), part.indices] = 1.0
-            else:
-                selected[...] = 1.0 if part.rows is None else part.rows[:, None]
-            columns.append(selected)
-        if self.extra:
-            columns.append(np.ones((selection.n, self.extra)))
-        return np.concatenate(columns, axis=1)
+        masking = self.masking
+        return None if masking is None else masking(selection)
+
+
+def selected_components(selection: Selection, extra: int) -> FloatArray:
+    """Z (n, components) of a drawn selection, with ``extra`` columns of ones at the end."""
+    columns = []
+    for part in selection.parts:
+        size = part.family.size
+        assert size is not None
+        selected = np.zeros((selection.n, size))
+        if part.indices is not None and part.indptr is not None:
+            selected[np.repeat(np.arange(selection.n), np.diff(part.indptr)), part.indices] = 1.0
+        else:
+            selected[...] = 1.0 if part.rows is None else part.rows[:, None]
+        columns.append(selected)
+    if extra:
+        columns.append(np.ones((selection.n, extra)))
+    return np.concatenate(columns, axis=1)
 
 
 def only_nodes(bound: BoundPolicy) -> bool:

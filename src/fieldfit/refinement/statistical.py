@@ -28,7 +28,8 @@ import numpy as np
 from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution
 from fieldfit.optim.cg import conjugate_gradients
-from fieldfit.types import FloatArray
+from fieldfit.optim.keeping import Keeper, State
+from fieldfit.types import FieldfitError, FloatArray
 
 #: The optimisation error at which a fit has converged, as a part of the sampling error.
 FRACTION = 0.05
@@ -46,6 +47,8 @@ _USUAL_PRODUCTS, _RECENT = 6, 4
 _WORTH = 1.0
 #: Saved evaluations that a message gives at most: a gradient that hardly decreases predicts no number.
 _MOST_SAID = 10_000
+#: Evaluations and Hessian products that a saved state may have counted.
+_MOST_CALLS = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,17 @@ class StatisticalStop:
     _noise: float | None = field(default=None, repr=False)
 
     def __call__(self, state: Progress, x: FloatArray) -> bool:
-        """Whether the fit has converged statistically at this iteration."""
+        """Whether the fit has converged statistically at this iteration; an iteration is judged once."""
+        if len(self._history) > state.iteration:
+            return self.stopped
+        before = {**vars(self), "_history": list(self._history), "_scores": list(self._scores)}
+        try:
+            return self._judge(state, x)
+        except BaseException:  # an interrupt: what is kept of a fit must be from before or after a judgement
+            vars(self).update(before)
+            raise
+
+    def _judge(self, state: Progress, x: FloatArray) -> bool:
         self._history.append((len(self.calls), state.gradient_norm))
         if state.iteration == 0:
             self._last = state.gradient_norm
@@ -149,6 +162,49 @@ class StatisticalStop:
         self.stopped = self.error <= self.fraction
         self.saved = self.remaining() - self.evaluations - self.products
         return self.stopped
+
+    def state(self, iteration: int) -> State:
+        """What it remembers where the optimiser is at this iteration.
+
+        An interrupt may have come before the iteration was judged: then the Hessian of the last step is kept too.
+        """
+        judged = len(self._history) > iteration
+        numbers = [
+            self._history[-1][0] if judged else len(self.calls), self.error, self.products, self.evaluations, self.stopped,
+            self.saved, self._solves, self._last, np.nan if self._noise is None else self._noise,
+        ]  # fmt: skip
+        kept: State = {
+            "judgement": np.array(numbers, dtype=np.float64),
+            "judged": np.array(self._history, dtype=np.float64).reshape(-1, 2),
+            "probes": np.array(self._scores, dtype=np.float64),
+        }
+        if self.matrices and not judged:
+            kept["step_hessian"] = self.matrices[0]
+        return kept
+
+    def take_state(self, state: State) -> None:
+        """Remember what `state` gave."""
+        try:
+            calls, error, products, evaluations, stopped, saved, solves, last, noise = state["judgement"].tolist()
+            judged = [(int(count), float(norm)) for count, norm in state["judged"].tolist()]
+            scores = [np.array(score, dtype=np.float64) for score in state["probes"]]
+            size, matrix = len(state["x"]), state.get("step_hessian")
+            if any(score.shape != (size,) for score in scores):
+                raise ValueError("probes")
+            if matrix is not None and (matrix.shape != (size, size) or matrix.dtype != np.float64):
+                raise ValueError("Hessian")
+            if not 0 <= calls <= _MOST_CALLS:
+                raise ValueError("calls")
+            self.products, self.evaluations, self._solves = int(products), int(evaluations), int(solves)
+        except (KeyError, ValueError, TypeError, OverflowError) as damage:
+            raise FieldfitError(
+                f"The saved state is not one of a fit that stops by its sampling error ({damage}). Start again without it."
+            ) from damage
+        self.calls[:] = [None] * int(calls)
+        self.matrices[:] = [] if matrix is None else [matrix]
+        self.error, self.stopped, self.saved, self._last = float(error), bool(stopped), float(saved), float(last)
+        self._noise = None if np.isnan(noise) else float(noise)
+        self._scores, self._history = scores, judged
 
     def _plausible(self, gradient_norm: float, x: FloatArray) -> bool:
         """Whether the gradient is small against a sum of scores with random signs, which costs one evaluation once."""
@@ -251,3 +307,21 @@ def _inverse_form(matrix: FloatArray, b: FloatArray) -> float | None:
     except np.linalg.LinAlgError:
         return None
     return float(root @ root)
+
+
+class JudgedKeeper:
+    """Keeps the state of a descent together with that of the rule that may stop it."""
+
+    def __init__(self, keeper: Keeper, stop: StatisticalStop) -> None:
+        self._keeper, self._stop = keeper, stop
+        if keeper.saved is not None:
+            stop.take_state(keeper.saved)
+
+    @property
+    def saved(self) -> State | None:
+        """The state to go on from."""
+        return self._keeper.saved
+
+    def keep(self, state: Callable[[], State], iteration: int, *, last: bool) -> None:
+        """Keep both."""
+        self._keeper.keep(lambda: {**state(), **self._stop.state(iteration)}, iteration, last=last)

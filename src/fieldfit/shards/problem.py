@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fieldfit.models.base import Cost, Problem
 from fieldfit.optim.preconditioner import InverseProduct
+from fieldfit.policies.policy import BoundPolicy
 from fieldfit.shards import questions
 from fieldfit.shards.backend import Placed
 from fieldfit.shards.shard import Question, Recipe, Report
@@ -58,6 +59,11 @@ class ShardedProblem(Problem):
         other.origin = self  # keeps the compiled problems in their places
         other._set(self._compiled, np.array(betas, dtype=np.float64))
         return other
+
+    def redrawn(self, bound: BoundPolicy, theta: FloatArray, seed: int) -> ShardedProblem:
+        """Other samples in the place of these, drawn at θ where these are held, with a selection of their own."""
+        recipe = replace(self._compiled.recipe, bound=bound, seed=seed, selections=None, drawn_at=np.array(theta))
+        return ShardedProblem(self.placed, recipe, self._compiled.sample_weight)
 
     @property
     def betas(self) -> FloatArray:

@@ -55,6 +55,9 @@ class Recipe:
         (shards + 1,) the number of the first sample of each shard, and the number of all samples.
     selections
         The selected components of each shard, where they are not drawn by ``seed``.
+    drawn_at
+        The θ (r,) at which the samples are drawn again before they are compiled, with the same observations, lengths and
+        missing values; None: the samples themselves.
     """
 
     model: Model
@@ -62,12 +65,20 @@ class Recipe:
     seed: int
     starts: IntArray
     selections: tuple[Selection, ...] | None = None
+    drawn_at: FloatArray | None = None
 
-    def selection(self, number: int) -> Selection:
-        """The drawn Z of a shard."""
-        if self.selections is not None:
+    def samples(self, shard: Shard) -> Dataset:
+        """The samples of a shard: those that it holds, or others drawn in their place."""
+        if self.drawn_at is None:
+            return shard.dataset
+        words = np.random.SeedSequence([self.seed, shard.number]).generate_state(1, np.uint64)
+        return self.model.simulate(shard.dataset, self.drawn_at, int(words[0]) >> 1)
+
+    def selection(self, number: int, other: BoundPolicy | None = None) -> Selection:
+        """The drawn Z of a shard; of ``other``, a second policy with the same seed, where one is given."""
+        if self.selections is not None and other is None:
             return self.selections[number]
-        return self.bound.draw(self.seed, int(self.starts[number]), int(self.starts[number + 1]))
+        return (other or self.bound).draw(self.seed, int(self.starts[number]), int(self.starts[number + 1]))
 
 
 class Shard:
@@ -136,7 +147,7 @@ class Shard:
     def _compiled(self, recipe: Recipe) -> Problem:
         try:
             # The weights of samples are given with each question.
-            return recipe.model.compile(self.dataset, recipe.selection(self.number))
+            return recipe.model.compile(recipe.samples(self), recipe.selection(self.number))
         except WidthError as error:
             if error.rows is not None:
                 error.rows = error.rows + int(recipe.starts[self.number])

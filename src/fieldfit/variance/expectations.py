@@ -129,6 +129,9 @@ def simulated_problems(fit: Estimated, count: int) -> list[Problem]:
 
 
 def simulated_problem(fit: Estimated, seed: int) -> Problem:
-    """One of them."""
+    """One of them; samples in shards are drawn again where they are held."""
+    elsewhere = fit.problem.redrawn(fit.bound, fit.theta, seed)
+    if elsewhere is not None:
+        return elsewhere
     simulated = fit.model.simulate(fit.dataset, fit.theta, seed)
     return fit.model.compile(simulated, fit.bound.draw(seed, 0, fit.dataset.n))

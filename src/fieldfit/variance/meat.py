@@ -25,7 +25,14 @@ from fieldfit.types import FloatArray, IntArray
 _MOST_HELD_NUMBERS = 25_000_000
 
 
-class ScoreStream(Protocol):
+class RowProducts(Protocol):
+    """Scores ψ of samples, of which products are known."""
+
+    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
+        """ψ_iᵀ v for each sample."""
+
+
+class ScoreStream(RowProducts, Protocol):
     """What streams the scores ψ of samples: a Problem, or the estimating functions of a refined estimate."""
 
     @property
@@ -34,9 +41,6 @@ class ScoreStream(Protocol):
 
     def score_blocks(self, theta: FloatArray) -> Iterator[tuple[int, FloatArray]]:
         """Stream ψ as (first sample, block)."""
-
-    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        """ψ_iᵀ v for each sample."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ class ScoreVariance:
                 block = block * factor[start : start + len(block), None]
             yield start, block
 
-    def form(self, problem: ScoreStream, theta: FloatArray, directions: FloatArray) -> FloatArray:
+    def form(self, problem: RowProducts, theta: FloatArray, directions: FloatArray) -> FloatArray:
         """U M Uᵀ (q, q) for the rows of ``directions`` (q, r): one pass over the samples for each."""
         factor = self.factor
         rows = np.stack([problem.row_products(theta, direction) for direction in directions])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fieldfit.data.samples import Table
+from fieldfit.data.samples import Table, as_table
 from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy, Policy
@@ -23,11 +23,13 @@ from fieldfit.refinement.optimal import refine
 from fieldfit.refinement.planned import PlanSetting, StageSkippedError
 from fieldfit.refinement.planned_conditions import PlannedConditions, field_rows, weighed_stage
 from fieldfit.refinement.refined import Account
-from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_samples
-from fieldfit.refinement.stacking import Stack
+from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_of
+from fieldfit.refinement.sharded_conditions import some_samples
+from fieldfit.refinement.stacking import Masking, Stack
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.stages.maximised import is_random, one_component
 from fieldfit.refinement.theory import optimal_asymptotics
+from fieldfit.shards.problem import ShardedProblem
 from fieldfit.types import FloatArray, Int32Array, PolicyError
 from fieldfit.variance import Asymptotics
 
@@ -43,6 +45,7 @@ class Controlled(SecondStage):
     """A policy with one component for each sample, which is selected with a probability below 1."""
 
     policy: Policy
+    takes_pieces: ClassVar[bool] = True
     examples: ClassVar[tuple[str, ...]] = ("PL1 >> 0.2*FL", "PL1 >> 0.5*FL/row")
     account: ClassVar[type[Account]] = Account
 
@@ -60,21 +63,21 @@ class Controlled(SecondStage):
 
     def fit(self, first: FirstFit) -> RefinedEstimate:
         """With the drawn Z."""
-        model, dataset = field_samples(first, f"'{self.text(first.bound.policy)}'")
-        bound = self.policy.bind(model.structure(dataset))
-        given = control_stack(model, first.bound, bound)
+        model, problem = field_of(first, f"'{self.text(first.bound.policy)}'"), first.problem
+        bound = first.bind(self.policy)
         stage = refine(
             model,
-            dataset,
+            some_samples(problem, model) if isinstance(problem, ShardedProblem) else as_table(first.dataset),
             first.bound,
             first.selection,
             first.theta,
             free=first.free,
             precision=first.penalty.precision,
-            row_weight=dataset.sample_weight,
+            row_weight=first.dataset.sample_weight,
             random_state=first.random_state,
-            given=given,
-            mask=given.mask(bound.draw(first.random_state, 0, dataset.n)),
+            given=control_stack(model, first.bound, bound),
+            drawn=bound,
+            problem=problem,
         )
         return RefinedEstimate(stage)
 
@@ -160,10 +163,16 @@ class ControlConditions(Conditions):
 class ControlStack(Stack):
     """The conditions with the law of Z."""
 
-    def mask(self, selection: Selection) -> FloatArray:
-        """The columns 1 − Z, Z and Z (n, 3) of a drawn selection of the second policy."""
-        chosen = selection.parts[0].any_row(selection.n).astype(np.float64)
-        return np.stack([1 - chosen, chosen, chosen], axis=1)
+    @property
+    def masking(self) -> Masking:
+        """Of a drawn selection of the second policy."""
+        return control_columns
+
+
+def control_columns(selection: Selection) -> FloatArray:
+    """The columns 1 − Z, Z and Z (n, 3) of a drawn selection."""
+    chosen = selection.parts[0].any_row(selection.n).astype(np.float64)
+    return np.stack([1 - chosen, chosen, chosen], axis=1)
 
 
 def control_stack(model: FieldModel, first: BoundPolicy, second: BoundPolicy) -> ControlStack:

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from fieldfit.data.samples import Table, as_table
+from fieldfit.data.samples import as_table
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
 from fieldfit.refinement.local import needs_local, refine_locally
-from fieldfit.refinement.optimal import MOST_CONDITIONS, SMALL_EXCESS, refine
+from fieldfit.refinement.optimal import SMALL_EXCESS, refine
 from fieldfit.refinement.planned import PlanSetting, StageSkippedError
 from fieldfit.refinement.planned_conditions import PlannedConditions, plan_conditions
 from fieldfit.refinement.refined import Account
@@ -24,7 +24,7 @@ from fieldfit.refinement.stacking import stack
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.theory import optimal_asymptotics
 from fieldfit.shards.problem import ShardedProblem
-from fieldfit.types import DataError, PolicyError
+from fieldfit.types import PolicyError
 from fieldfit.variance import Asymptotics
 
 #: Graph distances that plans compare.
@@ -69,12 +69,12 @@ class Optimal(SecondStage):
         """With dense weights, or with local ones where there are too many conditions for a matrix."""
         what, problem = f"'{self.text(first.bound.policy)}'", first.problem
         model, weight = field_of(first, what), first.dataset.sample_weight
+        samples = some_samples(problem, model) if isinstance(problem, ShardedProblem) else as_table(first.dataset)
         stage: StageFit
         if needs_local(model, first.bound, self.distance):
-            dataset = self._at_hand(first, what)
             stage = refine_locally(
                 model,
-                dataset,
+                samples,
                 first.bound,
                 first.theta,
                 distance=self.distance,
@@ -82,11 +82,12 @@ class Optimal(SecondStage):
                 precision=first.penalty.precision,
                 row_weight=weight,
                 random_state=first.random_state,
+                problem=problem,
             )
         else:
             stage = refine(
                 model,
-                some_samples(problem, model) if isinstance(problem, ShardedProblem) else as_table(first.dataset),
+                samples,
                 first.bound,
                 first.selection,
                 first.theta,
@@ -98,16 +99,6 @@ class Optimal(SecondStage):
                 problem=problem,
             )
         return RefinedEstimate(stage)
-
-    @staticmethod
-    def _at_hand(first: FirstFit, what: str) -> Table:
-        if first.dataset.in_pieces:
-            raise DataError(
-                f"{what} has more than {MOST_CONDITIONS:,} moment conditions on this model, and then needs the samples in "
-                f"this process; they are in several parts. Read them into a table first, or use a second "
-                f"stage that is a policy: '{first.bound.policy} >> PL2'."
-            )
-        return as_table(first.dataset)
 
     def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """The inverse information of the conditions."""

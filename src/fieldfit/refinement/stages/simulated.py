@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fieldfit.data.samples import as_table
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
+from fieldfit.refinement.estimating import ConditionSums, SampleConditions
 from fieldfit.refinement.planned import PlannedStage, PlanSetting, StageSkippedError
-from fieldfit.refinement.scoring import ChainAccount, fisher_scoring
-from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_samples
+from fieldfit.refinement.scoring import ChainAccount, fisher_scoring, refuse_draws
+from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_of
+from fieldfit.refinement.sharded_conditions import ShardedConditions
+from fieldfit.refinement.statistic_conditions import StatisticConditions
+from fieldfit.shards.problem import ShardedProblem
 from fieldfit.types import PolicyError
 from fieldfit.variance import Asymptotics
 
@@ -22,6 +27,7 @@ class Simulated(SecondStage):
     """``FL~M``: the full likelihood with M draws of the model instead of exact sums."""
 
     draws: int
+    takes_pieces: ClassVar[bool] = True
     examples: ClassVar[tuple[str, ...]] = ("PL1 >> FL~2000",)
     account: ClassVar[type[ChainAccount]] = ChainAccount
 
@@ -45,15 +51,22 @@ class Simulated(SecondStage):
 
     def fit(self, first: FirstFit) -> RefinedEstimate:
         """Scoring steps with new draws each."""
-        model, dataset = field_samples(first, f"'{self.text(first.bound.policy)}'")
+        model, problem = field_of(first, f"'{self.text(first.bound.policy)}'"), first.problem
+        refuse_draws(model, self.draws, int(first.free.sum()))
+        statistics, weight = StatisticConditions(model), first.dataset.sample_weight
+        samples: ConditionSums
+        if isinstance(problem, ShardedProblem):
+            samples = ShardedConditions(problem, statistics, weight)
+        else:
+            samples = SampleConditions(statistics, as_table(first.dataset).codes, None, weight)
         stage = fisher_scoring(
-            model,
-            dataset,
+            samples,
             first.theta,
             draws=self.draws,
             free=first.free,
             precision=first.penalty.precision,
             random_state=first.random_state,
+            keeper=None if first.new_keeper is None else first.new_keeper(),
         )
         return RefinedEstimate(stage)
 
