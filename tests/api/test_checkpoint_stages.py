@@ -59,7 +59,7 @@ def test_a_stop_in_the_first_stage(samples, tmp_path, policy, shards):
     assert again.theta.tobytes() == whole.theta.tobytes()
 
 
-@pytest.mark.parametrize("stop", [1, 2, 4])
+@pytest.mark.parametrize("stop", [1, 2])
 @pytest.mark.parametrize("policy", ["PL1 >> FL", "PL1 >> PL3"])
 def test_a_stop_in_a_second_stage_that_is_a_policy(samples, tmp_path, monkeypatch, policy, stop):
     model, values = samples
@@ -76,8 +76,7 @@ def test_a_stop_in_a_second_stage_that_is_a_policy(samples, tmp_path, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(StatisticalStop, "_judge", interrupt)
         part = ff.fit(model, values, policy, sigma2=50.0, checkpoint=path)
-    if not judged:
-        pytest.skip("the second stage ended before")
+    assert judged
     assert part.interrupted
     header, arrays = read_container(path)
     assert header["second"]["policy"] == policy

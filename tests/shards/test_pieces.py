@@ -113,7 +113,9 @@ def test_second_stages_and_automatic_weights_are_sums_over_pieces(frame, tmp_pat
     assert pieces.theta.tobytes() == shards.theta.tobytes()
     assert pieces.standard_errors().tobytes() == shards.standard_errors().tobytes()
     if "weights" not in options:  # the search of weights ends at a tolerance of its own
-        np.testing.assert_allclose(pieces.theta, ff.fit(MODEL, frame, policy, **options).theta, atol=1e-4)
+        # Both stop where the optimisation error is at most 5% of the sampling error.
+        whole = ff.fit(MODEL, frame, policy, **options)
+        assert np.all(np.abs(pieces.theta - whole.theta) < 0.1 * whole.standard_errors())
 
 
 def test_parquet_files(frame, whole, tmp_path):
