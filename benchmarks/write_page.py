@@ -45,7 +45,8 @@ HEAD = """# Benchmarks
 within a minute, with the same work and, where there is one, the same objective. Scripts run up to three times, as far as
 half an hour goes, and the spread of their ratios is below their output. No test asserts a time. Ratios that have fallen
 since the committed page are marked when the command runs; `make bench-quick` runs a few parts in three minutes without
-changing the page.
+changing the page. The load of the machine before a part is beside its command. Where it is above the number of cores, other
+programs used the processor: compare ratios and CPU seconds there, not seconds on the wall.
 """
 #: Begins the line with the spread of ratios.
 _SPREAD = "Over"
@@ -67,16 +68,20 @@ def sections(page: str) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def machine() -> str:
-    """Date, processor, number of cores, Python and load."""
+def processor() -> str:
+    """The name of the processor."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         text = ""
     found = re.search(r"model name\s*: (.*)", text)
-    name = found[1] if found else platform.processor()
+    return found[1] if found else platform.processor()
+
+
+def machine() -> str:
+    """Date, processor, number of cores, Python and load."""
     today, python = datetime.date.today().isoformat(), platform.python_version()
-    return f"{today}, {name}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {python}"
+    return f"{today}, {processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {python}"
 
 
 def ratios(text: str) -> list[float]:
@@ -220,7 +225,10 @@ class Suite:
 
     def compared(self, name: str) -> list[str]:
         """The ratios of a part beside the committed ones."""
-        return compare(self.committed.get(name, ""), self.records[name]["outputs"])
+        before = self.committed.get(name, "")
+        lines = compare(before, self.records[name]["outputs"])
+        other = "" if processor() in before else " (on another processor)"
+        return [line + other if "SLOWER" in line else line for line in lines]
 
     def _printed(self, command: list[str]) -> tuple[str | None, str]:
         """What a script prints, or None and why not. It gets the time that is left and is ended with its children."""
