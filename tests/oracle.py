@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 import numpy as np
 
 
 def joint_states(cardinalities):
+    return _joint_states(tuple(int(c) for c in cardinalities)).copy()
+
+
+@cache
+def _joint_states(cardinalities):
     return np.array(list(itertools.product(*[range(c) for c in cardinalities])), dtype=np.int32).reshape(
         -1, len(cardinalities)
     )
 
 
 def log_weights(graph, log_tables, states):
-    """Σ_C log φ_C(x_C) for each state, one factor and one state at a time."""
+    """Σ_C log φ_C(x_C) for each state, one factor at a time."""
     total = np.zeros(len(states))
     for factor, scope in enumerate(graph.scopes):
         shape = [graph.cardinalities[v] for v in scope]
         table = log_tables[graph.offsets[factor] : graph.offsets[factor + 1]].reshape(shape)
-        for i, state in enumerate(states):
-            total[i] += table[tuple(state[v] for v in scope)]
+        total += table[tuple(states[:, v] for v in scope)]
     return total
 
 
@@ -31,7 +36,7 @@ def log_sum(values):
 
 def log_conditional(graph, log_tables, row, target, given):
     """log p(x_A | x_B) of one sample; −1 in ``row`` is missing and leaves both sets."""
-    states = joint_states(graph.cardinalities)
+    states = _joint_states(tuple(graph.cardinalities))
     logs = log_weights(graph, log_tables, states)
     target = [v for v in target if row[v] >= 0]
     given = [v for v in given if row[v] >= 0]

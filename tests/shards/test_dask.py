@@ -10,10 +10,9 @@ import pytest
 import fieldfit as ff
 from fieldfit.types import DataError
 
-distributed = pytest.importorskip("distributed")
-
 
 def cluster(workers):
+    distributed = pytest.importorskip("distributed")
     return distributed.Client(
         n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=":0", silence_logs=40
     )

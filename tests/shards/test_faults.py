@@ -11,9 +11,13 @@ import fieldfit as ff
 from fieldfit.data.container import read_container
 from fieldfit.types import ClusterError, FileFormatError
 
-distributed = pytest.importorskip("distributed")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def dask():
+    pytest.importorskip("distributed")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ from fieldfit.shards.dask_backend import DaskBackend
 from fieldfit.sweep import Sweep, open_sweep, run_sweep
 from fieldfit.types import ClusterError, SweepError
 
-distributed = pytest.importorskip("distributed")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 
@@ -38,12 +37,17 @@ def the_sweep():
     return Sweep(small_fit, {"policy": ["PL1", "FL", "0.5*PL1"], "n": [100, 200]}, name="fits")
 
 
+@pytest.fixture(autouse=True)
+def distributed():
+    return pytest.importorskip("distributed")
+
+
 def thetas(path):
     return np.array(open_sweep(path).frame()["theta"].tolist()).tobytes()
 
 
 @pytest.mark.slow
-def test_cells_have_the_results_of_one_process(tmp_path):
+def test_cells_have_the_results_of_one_process(distributed, tmp_path):
     run_sweep(the_sweep(), tmp_path / "here.sweep")
     with distributed.Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
         summary = run_sweep(the_sweep(), tmp_path / "there.sweep", backend=client)
@@ -54,7 +58,7 @@ def test_cells_have_the_results_of_one_process(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_is_lost_leaves_a_store_to_go_on_from(tmp_path):
+def test_a_scheduler_that_is_lost_leaves_a_store_to_go_on_from(distributed, tmp_path):
     with distributed.Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
         backend = DaskBackend(client)
     with pytest.raises(ClusterError):
