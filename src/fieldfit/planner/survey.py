@@ -148,21 +148,34 @@ class Survey:
         A fit keeps the first estimate where the refined one would be less accurate over the data. So a predicted variance
         far above the first stage's shows only that the pilot's samples do not determine it.
         """
-        withheld, criterion = dict[str, str](), self.moments.criterion
         if self.moments.sampled is None or self.moments.robust:  # sums over all states, or many samples of few states
-            return withheld
-        for term in self.refined:
-            unit, name = np.eye(criterion.moments.count)[term.place], str(term.stage.staged)
-            if term.place < len(self.ingredients):
-                continue
-            first = np.zeros(criterion.moments.count)
-            first[: len(term.lam)] = term.lam
-            if not criterion.value(unit, unit) <= criterion.value(first, np.ones_like(first)) + _IMPLAUSIBLE:
-                withheld[name] = (
-                    f"{name}: skipped, its variance cannot be predicted from this pilot. It would be larger than that of "
-                    f"{term.stage.staged.first}, whose estimate a fit keeps in this case."
-                )
-        return withheld
+            return {}
+        return {
+            str(term.stage.staged): (
+                f"{term.stage.staged}: skipped, its variance cannot be predicted from this pilot. It would be larger than "
+                f"that of {term.stage.staged.first}, whose estimate a fit keeps in this case."
+            )
+            for term in self.refined
+            if not self._log_variance(term) <= self._first_stage(term) + _IMPLAUSIBLE
+        }
+
+    def _first_stage(self, term: RefinedTerm) -> float:
+        """The log variance of the first stage alone."""
+        lam = np.zeros(self.moments.criterion.moments.count)
+        lam[: len(term.lam)] = term.lam
+        return self.moments.criterion.value(lam, np.ones_like(lam))
+
+    def _log_variance(self, term: RefinedTerm) -> float:
+        """The log variance of a refined estimator.
+
+        Where the information of maximum likelihood is not there to correct the bread of rare statistics, that of the first
+        stage and what the weights gain over it in draws of the model.
+        """
+        limit, unit = term.stage.limit, np.eye(self.moments.criterion.moments.count)[term.place]
+        alone = self.moments.full is None and self.moments.criterion.penalty is None
+        if not isinstance(limit, int) and alone and self.request.functionals is None and not self.weighted:
+            return self._first_stage(term) + limit.log_gain
+        return self.moments.criterion.value(unit, unit)
 
     def candidates(self) -> list[Candidate]:
         """One candidate for each policy's text, by cost."""
@@ -187,7 +200,7 @@ class Survey:
             by_text[text] = self._candidate(text, mixture.lam, mixture.value, error, origin, beta=mixture.beta)
         for term in self.refined:
             unit = np.eye(self.moments.criterion.moments.count)[term.place]
-            value, name = self.moments.criterion.value(unit, unit), str(term.stage.staged)
+            value, name = self._log_variance(term), str(term.stage.staged)
             if name in self._withheld:
                 if self.asked is None:
                     continue

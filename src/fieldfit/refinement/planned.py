@@ -98,6 +98,10 @@ class LimitMoments(Protocol):
     def bread(self, full: FloatArray) -> FloatArray:
         """Their bread under the model where the information (r, r) of maximum likelihood is known."""
 
+    @property
+    def log_gain(self) -> float:
+        """The logarithm of their variance over the first stage's, predicted from draws of the model alone."""
+
 
 class PlannedStage(Protocol):
     """A second stage at a pilot's θ."""

@@ -94,6 +94,11 @@ class PlannedConditions:
         return self.weights.predicted
 
     @property
+    def log_gain(self) -> float:
+        """What weights from one half of the draws gain in the other."""
+        return math.log(self.weights.predicted / self.weights.first)
+
+    @property
     def limit(self) -> PlannedConditions:
         """Moments of its own: those of A g_i."""
         return self
