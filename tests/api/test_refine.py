@@ -304,3 +304,11 @@ def test_one_by_one_scores_are_accepted_and_have_honest_errors() -> None:
     assert sum(fit.refinement.accepted for fit in fits) >= 38
     assert 0.9 <= np.mean(np.abs(errors) <= 1.96 * sizes) <= 0.985
     assert 0.85 <= np.sqrt(np.mean(sizes**2) / np.mean(errors**2)) <= 1.2
+
+
+@pytest.mark.parametrize("second", ["optimal", "0.2*FL"])
+def test_covariates_whose_squares_overflow_are_refused(second: str) -> None:
+    random = np.random.default_rng(0)
+    covariates, labels = 1e300 * random.normal(size=(36, 2)), random.integers(0, 2, 36)
+    with pytest.raises(ModelError, match="squares overflow"):
+        ff.GraphCRF(grid=(6, 6), policy=f"PL1 >> {second}").fit(covariates, labels)

@@ -238,10 +238,10 @@ def recommend(survey: Survey) -> Plan:
     # A penalty determines what the samples do not.
     penalised = request.precision is not None and bool(np.all(request.precision > 0))
     needed = 0 if penalised else request.model.n_parameters
+    # No estimator has a smaller variance than maximum likelihood where the model is right; with a penalty, none has a
+    # smaller squared error under the penalty's prior (van Trees).
     bounded = moments.full is not None and not (survey.weighted or request.functionals is not None or moments.robust)
-    # Without a penalty, no estimator has a smaller variance than maximum likelihood where the model is right.
-    efficient = bounded and moments.criterion.penalty is None
-    best, reason = choose(candidates, target, needed, 1.0 if efficient else 0.0)
+    best, reason = choose(candidates, target, needed, 1.0 if bounded else 0.0)
     caution = ""
     if best.samples < ENOUGH_SAMPLES * needed:
         used = f"'{best.policy}' uses about {best.samples:.0f} of {survey.n:,} samples"

@@ -76,6 +76,7 @@ class ModelMoments:
             weights, batch, total = weigh(halves), batch + 1, sum(half.draws or 0 for half in halves)
         return weights, halves, method.replace(f"{each:,}", f"{total:,}", 1)
 
+    @np.errstate(over="ignore", invalid="ignore")  # moments that are not finite are refused with their weights
     def _of(self, points: Points) -> ScoreMoments:
         conditions = self.conditions
         moments = score_moments(conditions.conditions, points, self.theta)

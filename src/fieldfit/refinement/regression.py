@@ -29,7 +29,7 @@ from fieldfit.refinement.pseudo_inverse import (
     pseudo_inverse,
 )
 from fieldfit.refinement.score_moments import ScoreMoments, together
-from fieldfit.types import FloatArray
+from fieldfit.types import FloatArray, ModelError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -144,6 +144,11 @@ def choose_weights(
     from scipy.sparse import csr_array
 
     everything, Lambda = together(halves), csr_array(coefficients)
+    if not all(np.isfinite(part).all() for part in (everything.V, everything.K, everything.information)):
+        raise ModelError(
+            "The moment conditions of the second stage have no finite covariance: some features or covariates are so large "
+            "that their squares overflow. Divide them by their size, or fit the first stage alone."
+        )
     directions, all_directions = inverse_directions(everything.information)
     first = _relative(Lambda, everything, directions)
     if len(halves) == 1:
