@@ -76,9 +76,11 @@ def test_costs_have_both_stages(grid):
     model, _, x = grid
     plan = ff.plan(model, x, policies=["PL1", "FL", "PL1 >> FL", *REFINED])
     seconds, flops = by_policy(plan, "seconds"), by_policy(plan, "flops")
-    for text in ["PL1 >> FL", *REFINED]:
+    for text in REFINED:
         assert seconds[text] > seconds["PL1"]
         assert flops[text] > flops["PL1"]
+    # The first stage of PL1 >> FL is only a start, so that both stages may take less time than PL1 to the end.
+    assert flops["PL1 >> FL"] > flops["PL1"]
     # FLOPs have the same number of evaluations for every policy; a second stage is charged with its share of FL's fit,
     # whose steps are counted on an expansion of the objective.
     share = (flops["PL1 >> FL"] - flops["PL1"]) / flops["FL"]
