@@ -398,8 +398,9 @@ def test_too_few_iterations_are_told(toy):
         {"features": "tagger", "all_pairs": True},
         {"features": "U:%x[0,0]\nB\n", "crfsuite_compatible": True, "l1": 0.5},
         {"features": "columns", "sigma2": 2.0, "policy": "PL1 + 0.5*FL", "random_state": 4},
+        {"features": "columns", "sigma2": 1.0, "method": "sgd"},
     ],
-    ids=["preset", "templates", "columns"],
+    ids=["preset", "templates", "columns", "sgd"],
 )
 def test_a_loaded_tagger_fits_again_as_before(toy, options, tmp_path):
     words, _, y = toy

@@ -32,6 +32,8 @@ def checked_record(kind: type[Record], values: object) -> Record:
 def _is(value: object, hint: object) -> bool:
     if hint is type(None):
         return value is None
+    if isinstance(hint, str):  # a choice of a Literal
+        return value == hint
     if get_args(hint):
         return any(_is(value, option) for option in get_args(hint))
     if hint is bool or isinstance(value, bool):

@@ -14,6 +14,7 @@ from fieldfit.data.encoders import Encoder
 from fieldfit.models.base import Cost, Model, Problem
 from fieldfit.objective import Objective, Penalty
 from fieldfit.optim import Progress, Solution, Status
+from fieldfit.optim.choose import Method
 from fieldfit.policies import Policy
 from fieldfit.refinement.second_stage import EstimatingScores
 from fieldfit.refinement.staged import Staged, as_second
@@ -44,12 +45,12 @@ class Convergence:
     evaluations: int
     hessian_products: int
     seconds: float
-    method: str = "auto"
+    method: Method = "auto"
     history: tuple[Progress, ...] = field(default=(), repr=False, compare=False)
 
     @classmethod
     def of(
-        cls, solution: Solution, weights: WeightsResult | None, seconds: float, method: str = "auto"
+        cls, solution: Solution, weights: WeightsResult | None, seconds: float, method: Method = "auto"
     ) -> Convergence:
         """The account of a solution, and of the search for automatic weights before it."""
         work = None if weights is None else weights.work

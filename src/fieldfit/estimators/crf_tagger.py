@@ -565,6 +565,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
             start_end=model.start,
             order=model.order,
             unseen_transitions=model.unseen_transitions,
+            method=fitted.convergence.method,
             random_state=fitted.random_state,
         )
         tagger.sigma2_ = sigma2
