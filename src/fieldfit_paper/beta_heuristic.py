@@ -63,7 +63,7 @@ def heuristic_beta(
 
 @experiment("chain-heuristic", version=1)
 def heuristic_cell(coordinates: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Choose β by Algorithm 1 for λ, σ² and a ``formula`` of J, then fit with it as `chain_cell` does."""
+    """Choose β by Algorithm 1 for λ, σ² and a ``formula`` of J, then fit with it."""
     with one_thread():
         fold, fold_seed = fold_of(coordinates)
         higher, lam, sigma2 = str(coordinates["higher"]), float(coordinates["lam"]), sigma2_of(coordinates, fold)

@@ -24,8 +24,7 @@ from fieldfit_paper.chain_folds import FLOPS
 from fieldfit_paper.chain_sweeps import POLICIES, SCALES, mean_over_folds
 from fieldfit_paper.chain_tables import GRID_AXES, SweepTables, at_sigma2, best_cell, sigma2_of
 from fieldfit_paper.claim_rows import MODEL_NAMES, Records
-from fieldfit_paper.reproduction import Reproduction
-from fieldfit_paper.tables import FORMULAS, columns_of, write_tables
+from fieldfit_paper.tables import FORMULAS, Reproduction, columns_of, write_tables
 
 NLL = {"train_nll": "train NLL", "test_nll": "test NLL"}
 #: What a policy costs: the label of the axis, and the factor that brings the column to its unit.
@@ -47,6 +46,8 @@ PAPER_NUMBERS = {
     12: "Figure 20",
     13: "Figure 21",
 }
+#: Figures that have the paper's number, and one that is ours.
+SAME_NUMBER, OURS = (1, 2, 3), 14
 READING_NOTES = {
     "sums": "First reading: a family counts with the sum over its windows.",
     "means": "Second reading: PL1 and PL2 count with the average over their windows.",
@@ -55,7 +56,11 @@ READING_NOTES = {
 
 def numbered(number: int) -> str:
     """Our number of a figure and the paper's."""
-    return f"Figure {number} (the paper's {PAPER_NUMBERS[number]})"
+    if number in SAME_NUMBER:
+        return f"Figure {number}"
+    return f"Figure {number} " + (
+        "(not in the paper)" if number == OURS else f"(the paper's {PAPER_NUMBERS[number]})"
+    )
 
 
 def scale_note(scale: str, source: str = "conll2000") -> str:
@@ -135,8 +140,8 @@ def reproduce_grids(
     tables = SweepTables(out, scale)
     by_policy = {higher: tables.grid(source, model, higher, reading) for higher in POLICIES}
     note = (
-        f"NLL in {UNIT}. {scale_note(scale, source)} {READING_NOTES[reading]} "
-        "σ² belongs to the mean log-likelihood of a sentence."
+        f"NLL in {UNIT}. {scale_note(scale, source)} {READING_NOTES[reading]} σ² belongs to the mean log-likelihood of a "
+        "sentence."
     )
     title = f"{numbered(number)}: {MODEL_NAMES[model]}, best cells of the grid"
     files: list[Path] = []
@@ -150,10 +155,9 @@ def reproduce_grids(
                 f"with the selection policy PL1/{higher}"
             )
             caption = (
-                f"{subject}. x: weight β of {higher}; y: probability λ of its selection. PL1 is always selected and "
-                "has the "
-                "weight 1−β. Columns: σ². One scale of colours for each row; the cross is the least value of a panel. "
-                f"{note}"
+                f"{subject}. x: weight β of {higher}; y: probability λ of its selection. PL1 is always selected and has "
+                "the weight 1−β. Columns: σ². One scale of colours for each row; the cross is the least value of a "
+                f"panel. {note}"
             )
             files += save_figure(
                 draw_surfaces(contour_rows(rows, higher, sigma2), caption), folder, f"{name}-{suffix}-contours"
@@ -190,9 +194,9 @@ def reproduce_trade_off(number: int, source: str, model: str, out: Path | None, 
         folder = make_folder(out)
         for axis, suffix, unit in (("flops", "", FLOPS[model]), ("evaluation_seconds", "-seconds", "")):
             caption = (
-                f"{numbered(number)}. Accuracy and complexity for the {MODEL_NAMES[model]} with the policies PL1/FL (left) "
-                "and PL1/PL2 (right). Each point is a policy (λ, β) at one σ², mean over folds; large marks and steps: no "
-                "cheaper one of the same σ² is as good. The shaded region was not reached by any. "
+                f"{numbered(number)}. Accuracy and complexity for the {MODEL_NAMES[model]} with the policies PL1/FL "
+                "(left) and PL1/PL2 (right). Each point is a policy (λ, β) at one σ², mean over folds; large marks and "
+                "steps: no cheaper one of the same σ² is as good. The shaded region was not reached by any. "
                 f"{scale_note(scale, source)} {unit}"
             )
             drawing = draw_surfaces(trade_off_rows(by_policy, axis), caption, width=4.6, height=3.2)
@@ -254,14 +258,11 @@ def reproduce_heuristic(
     files: list[Path] = []
     if out is not None:
         folder = make_folder(out)
-        folds = SCALES[scale].folds if reading == "sums" else SCALES[scale].heuristic_folds
         caption = (
             f"{numbered(number)}. The β heuristic (Algorithm 1, diagonal form) for the {MODEL_NAMES[model]}. x: the "
-            "value at "
-            "the heuristic's β; y: the value at the β of the grid with the least train NLL; a point for each σ² and "
-            "λ, mean "
-            f"over folds ({folds}). A row for each policy and form of J: published, as printed; exact, with the noise of "
-            f"selection. Dashed: equal. {READING_NOTES[reading]}"
+            "value at the heuristic's β; y: the value at the β of the grid with the least train NLL; a point for each σ² "
+            f"and λ, mean over folds ({SCALES[scale].folds}). A row for each policy and form of J: published, as "
+            f"printed; exact, with the noise of selection. Dashed: equal. {READING_NOTES[reading]}"
         )
         drawn: list[list[Drawable]] = []
         for (higher, formula), compared in pairs.items():

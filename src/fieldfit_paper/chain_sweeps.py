@@ -20,7 +20,7 @@ from fieldfit.types import FloatArray, SweepError
 from fieldfit_paper.beta_heuristic import heuristic_cell
 from fieldfit_paper.chain_data import need_data
 from fieldfit_paper.chain_folds import UNSEEN
-from fieldfit_paper.chunking import chain_cell, chain_row
+from fieldfit_paper.chunking import LOOSE_TOLERANCE, chain_row
 from fieldfit_paper.kept_cells import kept_path, read_cells, write_cells
 from fieldfit_paper.tables import check_scale
 
@@ -36,7 +36,7 @@ SIGMA2 = {
 }
 #: σ² of the λ–σ² interplay and of the pure policies (Figure 13).
 WIDE_SIGMA2 = (50, 100, 250, 500, 1000, 2500, 5000, 10000, 20000, 40000)
-#: σ² of the second reading beside those of the panels, so that the best one lies inside (Figure 13).
+#: σ² of the second reading's CRF beside those of the panels, so that the best one lies inside (Figure 13).
 BESIDE_SIGMA2 = {"FL": (500, 1000, 2500, 25000), "PL2": (2500, 5000, 80000)}
 #: σ² of the sentiment experiments (Figures 4 and 5).
 SENTIMENT_SIGMA2 = (0.5, 1, 10)
@@ -47,10 +47,9 @@ class Scale:
     """How large the grids are."""
 
     lam: tuple[float, ...]
-    beta: tuple[float, ...]
-    fine_beta: tuple[float, ...]  # of the second reading: from 0, with small steps below 0.1
+    beta: tuple[float, ...]  # of chunking: from 0, with small steps below 0.1
+    sentiment_beta: tuple[float, ...]
     folds: int
-    heuristic_folds: int  # of Algorithm 1 in the second reading
     splits: int  # of the sentiment set
     n_train: int
     n_test: int | None
@@ -60,8 +59,8 @@ class Scale:
 
 _TENTHS = tuple(round(0.1 * k, 1) for k in range(1, 11))
 SCALES = {
-    "small": Scale((0.1, 0.5, 1.0), (0.1, 0.4, 0.7, 1.0), (0.0, 0.05, 0.4, 1.0), 2, 1, 2, 30, 150, 40, 1),
-    "paper": Scale(_TENTHS, _TENTHS, (0.0, 0.02, 0.05, *_TENTHS), 5, 1, 10, 100, None, 0, 2),
+    "small": Scale((0.1, 0.5, 1.0), (0.0, 0.05, 0.4, 1.0), (0.1, 0.4, 0.7, 1.0), 2, 2, 30, 150, 40, 1),
+    "paper": Scale(_TENTHS, (0.0, 0.02, 0.05, *_TENTHS), _TENTHS, 5, 10, 100, None, 0, 2),
 }
 
 
@@ -70,49 +69,34 @@ def thinned(values: Sequence[float], scale: str) -> tuple[float, ...]:
     return tuple(values) if scale == "paper" or len(values) < 3 else (values[0], values[-1])
 
 
-def grid_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
-    """(fold, σ², λ, β) of PL1/``higher``."""
+def grid_sweep(
+    source: str, model: str, higher: str, scale: str, reading: str = "sums", *, beside: bool = False
+) -> Sweep:
+    """(fold, σ², λ) of PL1/``higher``; a cell has all β. ``beside``: for σ² outside the panels."""
     size = SCALES[check_scale(scale)]
     chosen: Sequence[float] = SENTIMENT_SIGMA2
     folds, n_train = size.splits, size.n_documents
     if source != "sentiment":
-        chosen, folds, n_train = thinned(SIGMA2[model, higher], scale), size.folds, size.n_train
-    axes: dict[str, list[Any]] = {
-        "fold": list(range(folds)),
-        "sigma2": list(chosen),
-        "lam": list(size.lam),
-        "beta": list(size.beta),
-    }
-    return Sweep(
-        chain_cell, axes, _constants(source, model, higher, n_train, size), SEED, name=f"{model} PL1/{higher}"
-    )
-
-
-def means_sweep(source: str, model: str, higher: str, scale: str, *, beside: bool = False) -> Sweep:
-    """(fold, σ², λ) of PL1/``higher`` in the second reading; a cell has all β. ``beside``: for σ² outside the panels."""
-    size = SCALES[check_scale(scale)]
-    axes: dict[str, list[Any]] = {
-        "fold": list(range(size.folds)),
-        "sigma2": list(thinned(BESIDE_SIGMA2[higher] if beside else SIGMA2[model, higher], scale)),
-        "lam": list(size.lam),
-    }
-    constants = _constants(source, model, higher, size.n_train, size)
-    constants |= {"reading": "means", "betas": list(size.fine_beta)}
-    return Sweep(chain_row, axes, constants, SEED, name=f"{model} PL1/{higher}, families averaged")
+        chosen = thinned(BESIDE_SIGMA2[higher] if beside else SIGMA2[model, higher], scale)
+        folds, n_train = size.folds, size.n_train
+    axes: dict[str, list[Any]] = {"fold": list(range(folds)), "sigma2": list(chosen), "lam": list(size.lam)}
+    constants = _constants(source, model, higher, n_train, size) | {"reading": reading}
+    constants["betas"] = list(size.sentiment_beta if source == "sentiment" else size.beta)
+    if source == "sentiment":
+        constants["tolerance"] = LOOSE_TOLERANCE
+    return Sweep(chain_row, axes, constants, SEED, name=f"{model} PL1/{higher}, {reading}")
 
 
 def heuristic_sweep(source: str, model: str, higher: str, scale: str, reading: str = "sums") -> Sweep:
     """(fold, formula, σ², λ) of PL1/``higher`` with β by Algorithm 1."""
     size = SCALES[check_scale(scale)]
     axes: dict[str, list[Any]] = {
-        "fold": list(range(size.folds if reading == "sums" else size.heuristic_folds)),
+        "fold": list(range(size.folds)),
         "formula": ["published", "exact"],
         "sigma2": list(thinned(SIGMA2[model, higher], scale)),
         "lam": list(size.lam),
     }
-    constants = _constants(source, model, higher, size.n_train, size)
-    if reading != "sums":
-        constants["reading"] = reading
+    constants = _constants(source, model, higher, size.n_train, size) | {"reading": reading}
     return Sweep(heuristic_cell, axes, constants, SEED, name=f"{model} PL1/{higher}, β by Algorithm 1")
 
 
@@ -130,23 +114,17 @@ def interplay_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
     return Sweep(heuristic_cell, axes, constants, SEED, name=f"{model} PL1/{higher}, λ and σ²")
 
 
-def pure_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
-    """(fold, σ²) of one family alone, everything selected; ``higher`` is FL, PL2 or PL1."""
+def pure_sweep(source: str, model: str, higher: str, scale: str, reading: str = "sums") -> Sweep:
+    """(fold, σ²) of one family alone, everything selected; FL is the same in both readings."""
     size = SCALES[check_scale(scale)]
     # As printed, the penalty belongs to the sum: 500 and 5000 are then n times as much for the mean.
-    sigma2 = sorted({*map(float, WIDE_SIGMA2), 500.0 * size.n_train, 5000.0 * size.n_train})
-    axes: dict[str, list[Any]] = {"fold": list(range(size.folds)), "sigma2": sigma2}
-    constants = _constants(source, model, higher, size.n_train, size)
-    return Sweep(chain_cell, axes, constants, SEED, name=f"{model} {higher} alone")
-
-
-def pure_means_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
-    """(fold, σ²) of one family alone in the second reading, everything selected; FL is the same in both."""
-    size = SCALES[check_scale(scale)]
-    axes: dict[str, list[Any]] = {"fold": list(range(size.folds)), "sigma2": [*map(float, WIDE_SIGMA2), 80000.0]}
-    constants = _constants(source, model, higher, size.n_train, size)
-    constants |= {"reading": "means", "lam": 1.0, "betas": [1.0]}
-    return Sweep(chain_row, axes, constants, SEED, name=f"{model} {higher} alone, averaged")
+    more = {500.0 * size.n_train, 5000.0 * size.n_train} if reading == "sums" else {80000.0}
+    axes: dict[str, list[Any]] = {
+        "fold": list(range(size.folds)),
+        "sigma2": sorted({*map(float, WIDE_SIGMA2), *more}),
+    }
+    constants = _constants(source, model, higher, size.n_train, size) | _alone(reading)
+    return Sweep(chain_row, axes, constants, SEED, name=f"{model} {higher} alone, {reading}")
 
 
 def second_order_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
@@ -157,9 +135,13 @@ def second_order_sweep(source: str, model: str, higher: str, scale: str) -> Swee
         "model": list(UNSEEN),
         "sigma2": [500.0],  # the paper's best for FL alone
     }
-    constants = _constants(source, model, higher, size.n_train, size)
+    constants = _constants(source, model, higher, size.n_train, size) | _alone("sums")
     del constants["model"]
-    return Sweep(chain_cell, axes, constants, SEED, name=f"{model} of second order, {higher} alone")
+    return Sweep(chain_row, axes, constants, SEED, name=f"{model} of second order, {higher} alone")
+
+
+def _alone(reading: str) -> dict[str, Any]:
+    return {"reading": reading, "lam": 1.0, "betas": [1.0]}
 
 
 def _constants(source: str, model: str, higher: str, n_train: int, size: Scale) -> dict[str, Any]:
@@ -177,13 +159,13 @@ def _constants(source: str, model: str, higher: str, n_train: int, size: Scale) 
 
 KINDS: dict[str, Callable[[str, str, str, str], Sweep]] = {
     "grid": grid_sweep,
-    "means": means_sweep,
-    "means-beside": partial(means_sweep, beside=True),
+    "means": partial(grid_sweep, reading="means"),
+    "means-beside": partial(grid_sweep, reading="means", beside=True),
     "heuristic": heuristic_sweep,
     "heuristic-means": partial(heuristic_sweep, reading="means"),
     "interplay": interplay_sweep,
     "pure": pure_sweep,
-    "pure-means": pure_means_sweep,
+    "pure-means": partial(pure_sweep, reading="means"),
     "second-order": second_order_sweep,
 }
 

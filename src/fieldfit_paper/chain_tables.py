@@ -1,8 +1,7 @@
 """Tables of the sweeps as claims and pictures need them: means over folds.
 
-They come from the stores in the folder ``sweeps``, or from the cells that are kept of them (`kept_cells`). Where there are
-neither but the table of means that was written beside a picture, that table is read: hours of fits need not be repeated to
-judge a claim again. The first reading of this project's page is such a case.
+They come from the stores in the folder ``sweeps``, or from the cells that are kept of them (`kept_cells`). Algorithm 1 in
+the first reading was run before cells were kept: where it has neither, the table beside its picture is read.
 """
 
 from __future__ import annotations
@@ -12,14 +11,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fieldfit_paper.chain_sweeps import averaged, records_of, store_path, with_least_seconds
 from fieldfit_paper.claim_rows import Records
 from fieldfit_paper.kept_cells import kept_path
 from fieldfit_paper.tables import FORMULAS
-from fieldfit_paper.win_win import differences, differences_of_means
 
 GRID_AXES = ("sigma2", "lam", "beta")
-_GRID = {"boltzmann-chain": ("figure-7", "figure-8", "figure-9"), "crf": ("figure-10", "figure-11", "figure-12")}
+LEVEL = 0.95  # of intervals over folds
+_HEURISTIC = {"boltzmann-chain": "figure-9", "crf": "figure-12"}
+_INTERPLAY = "figure-13"
 
 
 class SweepTables:
@@ -28,67 +30,48 @@ class SweepTables:
     def __init__(self, out: Path | None, scale: str) -> None:
         self.out, self.scale = out, scale
 
+    def cells(self, kind: str, source: str, model: str, higher: str, expected: str = "") -> Records:
+        """The cells of a sweep, fold by fold; those that failed with the error named ``expected`` are left out."""
+        return records_of(kind, source, model, higher, self.scale, self.out, expected)
+
+    def grid_cells(self, source: str, model: str, higher: str, reading: str = "sums") -> Records:
+        """PL1/``higher`` at each (fold, σ², λ, β)."""
+        return self.cells("grid" if reading == "sums" else "means", source, model, higher)
+
     def grid(self, source: str, model: str, higher: str, reading: str = "sums") -> Records:
         """PL1/``higher``: means over folds at each (σ², λ, β), with the least seconds of cells that do the same work."""
-        kind = "grid" if reading == "sums" else "means"
-        if self._kept(kind, source, model, higher):
-            if source == "sentiment":
-                return [*self._read("figure-4", higher), *self._read("figure-5", higher)]
-            if reading == "means":
-                return self._read(f"{_GRID[model][0]}-means-pl1-{higher.lower()}")
-            return self._read(_GRID[model][1], higher)
-        records = with_least_seconds(records_of(kind, source, model, higher, self.scale, self.out))
-        return averaged(records, GRID_AXES)
+        return averaged(with_least_seconds(self.grid_cells(source, model, higher, reading)), GRID_AXES)
 
     def differences(self, source: str, model: str, higher: str, reading: str = "sums") -> Records:
         """Test NLL of each policy minus that of the higher-order family alone, with intervals over folds."""
-        kind = "grid" if reading == "sums" else "means"
-        if self._kept(kind, source, model, higher):
-            if reading == "means":
-                return differences_of_means(self.grid(source, model, higher, reading))
-            rows = self._read("figure-14", higher)
-            return [row for row in rows if (row["source"], row["model"]) == (source, model)]
-        return differences(records_of(kind, source, model, higher, self.scale, self.out))
+        return differences(self.grid_cells(source, model, higher, reading))
 
     def heuristic(self, source: str, model: str, higher: str, formula: str, reading: str = "sums") -> Records:
         """For each (σ², λ): values at the β of Algorithm 1 and at the β of the grid with the least train NLL."""
-        kinds = ("grid", "heuristic") if reading == "sums" else ("means", "heuristic-means")
-        if self._kept(kinds[1], source, model, higher):
-            name = _GRID[model][2] if reading == "sums" else f"{_GRID[model][2]}-means"
-            return [row for row in self._read(name, higher) if row["formula"] == formula]
-        grid = records_of(kinds[0], source, model, higher, self.scale, self.out)
+        chosen = (source, model, higher)
+        kind = "heuristic" if reading == "sums" else "heuristic-means"
+        if reading == "sums" and self._only_table(kind, *chosen, _HEURISTIC[model]):
+            return [row for row in self._read(_HEURISTIC[model], higher) if row["formula"] == formula]
         # Where J is infinite for every β, Algorithm 1 has no answer, and the cell says so.
-        heuristic = records_of(kinds[1], source, model, higher, self.scale, self.out, "IdentifiabilityError")
-        return heuristic_pairs(grid, heuristic, formula)
+        heuristic = self.cells(kind, *chosen, "IdentifiabilityError")
+        return heuristic_pairs(self.grid_cells(*chosen, reading), heuristic, formula)
 
     def interplay(self, higher: str) -> Records | None:
         """Cells over a wide range of σ², fold by fold; None where only the table of best σ² was kept."""
-        if self._kept("interplay", "conll2000", "crf", higher):
-            return None
-        return records_of("interplay", "conll2000", "crf", higher, self.scale, self.out)
+        chosen = ("interplay", "conll2000", "crf", higher)
+        return None if self._only_table(*chosen, _INTERPLAY) else self.cells(*chosen)
 
     def best_sigma2(self, higher: str) -> Records:
         """The kept table of best σ² by λ."""
-        return self._read("figure-13", higher)
+        return self._read(_INTERPLAY, higher)
 
     def wide(self, higher: str) -> Records:
-        """The CRF in the second reading over a range of σ² wider than that of the panels, fold by fold.
-
-        Where only tables of means were kept, the means take the place of a single fold.
-        """
-        chosen = ("conll2000", "crf", higher)
-        rows: Records = []
-        for kind in ("means", "means-beside"):
-            if not self._kept(kind, *chosen):
-                rows += records_of(kind, *chosen, self.scale, self.out)
-            elif kind == "means":
-                rows += [row | {"fold": 0} for row in self.grid(*chosen, "means")]
-        return rows
+        """The CRF in the second reading over a range of σ² wider than that of the panels, fold by fold."""
+        return [row for kind in ("means", "means-beside") for row in self.cells(kind, "conll2000", "crf", higher)]
 
     def pure(self, model: str, higher: str, reading: str = "sums") -> Records:
         """One family alone over a wide range of σ², fold by fold; FL is the same in both readings."""
-        kind = "pure" if reading == "sums" or higher == "FL" else "pure-means"
-        return records_of(kind, "conll2000", model, higher, self.scale, self.out)
+        return self.cells("pure" if reading == "sums" or higher == "FL" else "pure-means", "conll2000", model, higher)
 
     def least_alone(self, model: str, higher: str, reading: str = "sums") -> dict[str, Any]:
         """The σ² of least mean test NLL of one family alone, with that NLL."""
@@ -96,21 +79,19 @@ class SweepTables:
 
     def second_order(self) -> Records:
         """FL alone by the CRFs of second order: means over folds by model and σ²."""
-        return averaged(
-            records_of("second-order", "conll2000", "crf", "FL", self.scale, self.out), ("model", "sigma2")
-        )
+        return averaged(self.cells("second-order", "conll2000", "crf", "FL"), ("model", "sigma2"))
 
-    def _kept(self, kind: str, source: str, model: str, higher: str) -> bool:
+    def _only_table(self, kind: str, source: str, model: str, higher: str, name: str) -> bool:
+        """Whether a sweep has neither store nor cells, but the table beside its picture."""
         if self.out is None or self.scale != "paper":
             return False
         store = store_path(kind, source, model, higher, self.scale, self.out)
         there = store.exists() or kept_path(store).exists()
-        return (Path(self.out) / "figure-14.csv").exists() and not there
+        return (Path(self.out) / f"{name}.csv").exists() and not there
 
-    def _read(self, name: str, higher: str = "") -> Records:
+    def _read(self, name: str, higher: str) -> Records:
         assert self.out is not None
-        rows = read_table(Path(self.out) / f"{name}.csv")
-        return [dict(row) for row in rows if not higher or row["policy"] == f"PL1/{higher}"]
+        return [dict(row) for row in read_table(Path(self.out) / f"{name}.csv") if row["policy"] == f"PL1/{higher}"]
 
 
 @lru_cache(maxsize=16)
@@ -144,10 +125,33 @@ def sigma2_of(rows: Records) -> list[float]:
     return sorted({float(row["sigma2"]) for row in rows})
 
 
+def differences(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Test NLL minus that of the higher-order family alone, paired by fold, with t intervals."""
+    from scipy.stats import t
+
+    rows = []
+    for sigma2 in sorted({record["sigma2"] for record in records}):
+        at_sigma2 = [record for record in records if record["sigma2"] == sigma2]
+        top = {r["fold"]: r for r in at_sigma2 if r["lam"] == 1.0 and r["beta"] == 1.0}
+        for lam, beta in sorted({(r["lam"], r["beta"]) for r in at_sigma2}):
+            cells = [r for r in at_sigma2 if (r["lam"], r["beta"]) == (lam, beta)]
+            away = np.array([r["test_nll"] - top[r["fold"]]["test_nll"] for r in cells])
+            cost = float(np.mean([r["flops"] / top[r["fold"]]["flops"] for r in cells]))
+            half = float("nan")
+            if len(away) > 1:
+                half = float(t.ppf((1 + LEVEL) / 2, len(away) - 1) * away.std(ddof=1) / np.sqrt(len(away)))
+            win = cost < 1.0 and float(away.mean()) + half < 0
+            rows.append(
+                {
+                    "sigma2": sigma2, "lam": lam, "beta": beta, "relative_flops": cost,
+                    "difference": float(away.mean()), "half_interval": half, "win_win": bool(win), "folds": len(away),
+                }
+            )  # fmt: skip
+    return rows
+
+
 def heuristic_pairs(grid: Records, heuristic: Records, formula: str) -> Records:
-    """For each (σ², λ): means at the heuristic's β and at the β of the grid with the least train NLL, on the same "
-    "folds.
-    """
+    """For each (σ², λ): means at the heuristic's β and at the β of the grid with the least train NLL, on the same folds."""
     assert formula in FORMULAS
     chosen = [record for record in heuristic if record["formula"] == formula]
     folds = {record["fold"] for record in chosen}

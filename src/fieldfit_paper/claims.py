@@ -7,13 +7,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fieldfit.plots import PlainTable, make_folder
 from fieldfit.types import DataError
-from fieldfit_paper.chain_figures import scale_note
+from fieldfit_paper.chain_figures import numbered, scale_note
 from fieldfit_paper.chain_sweeps import SCALES
 from fieldfit_paper.chain_tables import SweepTables
 from fieldfit_paper.chunking_claims import BothReadings, chain_claims, crf_claims
@@ -22,8 +23,8 @@ from fieldfit_paper.claim_rows import Finding, Row, Section, Verdict
 from fieldfit_paper.complexity_claims import complexity_claims
 from fieldfit_paper.data_claims import chunking_counts, sentiment_counts
 from fieldfit_paper.heuristic_claims import heuristic_claims, regulariser_claims
-from fieldfit_paper.reproduction import Reproduction
 from fieldfit_paper.sentiment_claims import sentiment_claims
+from fieldfit_paper.tables import Reproduction
 from fieldfit_paper.theory_claims import figure1_claims, figure2_claims, figure3_claims, proposition_claims
 from fieldfit_paper.win_win_claims import win_win_claims
 
@@ -42,6 +43,14 @@ def _grids(number: int, name: str, reading: str) -> tuple[tuple[str, str], ...]:
         for higher in ("FL", "PL2")
         for shape, text in shapes
     )
+
+
+def _with_number(name: str, text: str) -> str:
+    """The text of a picture after our number of the figure and the paper's."""
+    if name == "graphs":
+        return f"The paper's Figures 4 and 8: {text}"
+    number = re.match(r"figure-(\d+)", name)
+    return f"{numbered(int(number.group(1)))}: {text}" if number else text
 
 
 def sections(tables: SweepTables) -> list[Section]:
@@ -85,7 +94,7 @@ def sections(tables: SweepTables) -> list[Section]:
         (
             "Text chunking: the Boltzmann chain (Section 8.3.1)",
             chunking,
-            (lambda: chain_claims(BothReadings(tables)),),
+            (lambda: chain_claims(BothReadings(tables), tables),),
             (*_grids(7, "Boltzmann chain", "first"), *_grids(7, "Boltzmann chain", "second"),
              ("figure-8", "Boltzmann chain: NLL against FLOPs for each σ²"),
              ("figure-8-seconds", "Boltzmann chain: NLL against measured milliseconds for each σ²")),
@@ -130,7 +139,7 @@ def sections(tables: SweepTables) -> list[Section]:
             rows = tuple(row for claim in claims for row in claim())
         except DataError as error:
             rows = (Row("", f"Claims about {data}", Finding("not measured", Verdict.NOT_MEASURED), str(error)),)
-        made.append(Section(title, rows, pictures))
+        made.append(Section(title, rows, tuple((name, _with_number(name, text)) for name, text in pictures)))
     return made
 
 

@@ -70,7 +70,7 @@ def complexity_claims() -> Iterator[Row]:
             factor < printed * SLACK,
         ),
         "As upper bounds. Value and gradient together need one pass over the states, so the gradient's C(m,2)² is not "
-        f"needed. Figure 1 of the paper does not follow this order: it counts the sum over states again for each of 14 "
+        "needed. Figure 1 of the paper does not follow this order: it counts the sum over states again for each of 14 "
         f"samples and has 4620 where C(m,2)(2^m + n) is {few}.",
     )
     each = {}
@@ -87,8 +87,6 @@ def complexity_claims() -> Iterator[Row]:
             each[ORDERS[-1]] < 2 * each[ORDERS[0]],
         ),
         "By the printed order one more sample costs C(m,2), whatever k is. But a component is normalised given the "
-        "values "
-        "of the other variables, so that the sum over 2^k states is done for every sample: the order is n C(m,k) "
-        "C(m,2) 2^k, "
-        "as Figure 1 of the paper counts it. It is polynomial in m, as the paper says.",
+        "values of the other variables, so that the sum over 2^k states is done for every sample: the order is n C(m,k) "
+        "C(m,2) 2^k, as Figure 1 of the paper counts it. It is polynomial in m, as the paper says.",
     )

@@ -16,26 +16,24 @@ from fieldfit_paper import (
     figure1,
     figure2,
     figure3,
-    figure4,
-    figure5,
     figure6,
     figure13,
     figure14,
     graphs,
     refined_frontier,
     selection_noise,
+    sentiment_figures,
 )
 from fieldfit_paper.chain_figures import reproduce_grids, reproduce_heuristic, reproduce_trade_off
-from fieldfit_paper.reproduction import Reproduction
-from fieldfit_paper.tables import check_scale
+from fieldfit_paper.tables import Reproduction, check_scale
 
 #: In the order of the paper. The report is last, because it reads the stores that the figures leave.
 EXPERIMENTS: dict[str, Callable[[Path | None, str], Reproduction]] = {
     "figure-1": figure1.reproduce,
     "figure-2": figure2.reproduce,
     "figure-3": figure3.reproduce,
-    "figure-4": figure4.reproduce,
-    "figure-5": figure5.reproduce,
+    "figure-4": sentiment_figures.reproduce_contours,
+    "figure-5": sentiment_figures.reproduce_trade_off,
     "figure-6": figure6.reproduce,
     "figure-7": partial(reproduce_grids, 7, "conll2000", "boltzmann-chain"),
     "figure-7-means": partial(reproduce_grids, 7, "conll2000", "boltzmann-chain", reading="means"),

@@ -19,7 +19,7 @@ import numpy as np
 from fieldfit import BoltzmannMachine, Policy, asymptotics, component_flops
 from fieldfit.plots import PlainTable, SelectionBox, draw_boxes, make_folder, save_figure
 from fieldfit.types import BoolArray, FloatArray
-from fieldfit_paper.reproduction import Reproduction
+from fieldfit_paper.tables import Reproduction
 
 NODES = 5
 SAMPLES = 14
@@ -46,8 +46,8 @@ DRAWN = """
 
 NOTE = (
     "The variances printed in the paper for the second and third box do not follow from its Proposition 2 at this θ: "
-    "with the pairs in row-major order that formula gives the values in the column 'published'. The column 'exact' "
-    "also counts the noise of selecting components at random, which Proposition 2 leaves out. Second readings, found by "
+    "with the pairs in row-major order that formula gives the values in the column 'published'. The column 'exact' also "
+    "counts the noise of selecting components at random, which Proposition 2 leaves out. Second readings, found by "
     "searching towards the printed numbers: θ in column-major order for PL, and each family averaged over its components "
     "for the mixture. No reading gives both numbers."
 )

@@ -21,8 +21,7 @@ from fieldfit.plots import (
 from fieldfit_paper.chain_figures import numbered, scale_note
 from fieldfit_paper.chain_sweeps import POLICIES, averaged, mean_over_folds
 from fieldfit_paper.chain_tables import SweepTables
-from fieldfit_paper.reproduction import Reproduction
-from fieldfit_paper.tables import columns_of, write_tables
+from fieldfit_paper.tables import Reproduction, columns_of, write_tables
 
 
 def best_sigma2(records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -134,11 +133,9 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     subject = "with β by Algorithm 1 (exact J), for PL1/FL (left) and PL1/PL2 (right) of the CRF"
     caption = (
         f"{numbered(13)}. The σ² of least test NLL by λ for PL1/FL (left) and PL1/PL2 (right) of the CRF: mean over "
-        f"folds "
-        "(line), and the least and the largest of single folds (bars). Triangle: FL (left) and PL2 (right) alone. "
-        "Above: first "
-        "reading, β by Algorithm 1 (exact J). Below: second reading, the β of the grid with the least train NLL, for "
-        f"{'; '.join(among)}. {scale_note(scale)}"
+        "folds (line), and the least and the largest of single folds (bars). Triangle: FL (left) and PL2 (right) alone. "
+        "Above: first reading, β by Algorithm 1 (exact J). Below: second reading, the β of the grid with the least train "
+        f"NLL, for {'; '.join(among)}. {scale_note(scale)}"
     )
     files: list[Path] = []
     if out is not None:
@@ -162,8 +159,7 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
             ]
             other = (
                 f"{numbered(13)}, the surface behind it. Test NLL over λ and σ², {subject}. The cross is the least "
-                f"value. "
-                f"{scale_note(scale)}"
+                f"value. {scale_note(scale)}"
             )
             files += save_figure(draw_surfaces([drawn], other, width=4.3, height=3.3), folder, "figure-13-contours")
         files += write_tables(folder, "figure-13", rows, caption)

@@ -11,11 +11,9 @@ from pathlib import Path
 from fieldfit.plots import Cloud, Drawable, PlainTable, TradeOffPanel, draw_surfaces, make_folder, save_figure
 from fieldfit_paper.chain_figures import READING_NOTES, scale_note
 from fieldfit_paper.chain_sweeps import POLICIES
-from fieldfit_paper.chain_tables import SweepTables, at_sigma2, best_cell, sigma2_of
+from fieldfit_paper.chain_tables import LEVEL, SweepTables, at_sigma2, best_cell, sigma2_of
 from fieldfit_paper.claim_rows import MODEL_NAMES, Records
-from fieldfit_paper.reproduction import Reproduction
-from fieldfit_paper.tables import columns_of, write_tables
-from fieldfit_paper.win_win import LEVEL
+from fieldfit_paper.tables import Reproduction, columns_of, write_tables
 
 CASES = (("conll2000", "boltzmann-chain"), ("conll2000", "crf"), ("sentiment", "crf"))
 
@@ -58,11 +56,11 @@ def reproduce(out: Path | None, scale: str = "small", reading: str = "sums") -> 
         ("", "", "", "", "", ".2f", "+.3f", ".3f"),
     )
     caption = (
-        "Figure 14 (not in the paper). Where a cheaper policy has the better test NLL: for each λ and σ² the policy "
-        "with the "
-        "best β, x its FLOPs relative to FL (PL2) alone, y its test NLL minus theirs; bars: "
-        f"{LEVEL:.0%} intervals over folds, without allowance for the choice of β. Below 0 it wins twice. "
-        f"{scale_note(scale)}{' ' + scale_note(scale, 'sentiment') if reading == 'sums' else ''} {READING_NOTES[reading]}"
+        "Figure 14 (not in the paper). Where a cheaper policy has the better test NLL: for each λ and σ² the policy with "
+        f"the best β, x its FLOPs relative to FL (PL2) alone, y its test NLL minus theirs; bars: {LEVEL:.0%} intervals "
+        "over folds, without allowance for the choice of β. Below 0 it wins twice. "
+        f"{scale_note(scale)}{' ' + scale_note(scale, 'sentiment') if reading == 'sums' else ''} "
+        f"{READING_NOTES[reading]}"
     )
     files: list[Path] = []
     joined = [

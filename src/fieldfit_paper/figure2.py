@@ -16,8 +16,7 @@ import numpy as np
 
 from fieldfit import BoltzmannMachine, family_mixtures
 from fieldfit.plots import Level, Panel, PlainTable, Series, draw_panels, make_folder, save_figure
-from fieldfit_paper.reproduction import Reproduction
-from fieldfit_paper.tables import FORMULAS, check_scale, columns_of, write_tables
+from fieldfit_paper.tables import FORMULAS, Reproduction, check_scale, columns_of, write_tables
 
 NODES = 5
 THETA = np.repeat([-1.0, 1.0], 5)
@@ -27,13 +26,13 @@ COLUMNS = ("lower", "higher", "alpha", "formula", "trace", "det", "root", "flops
 
 CAPTION = (
     "Figure 2. Asymptotic variance matrix, as measured by trace (left) and determinant (right), relative to maximum "
-    "likelihood, as a function of the selection probability α. Above: the published formula, as in the paper. Below: "
-    "the exact formula, which counts the noise of selecting components at random; note the other scale. "
-    "Five-node Boltzmann machine, θ = (−1, −1, −1, −1, −1, 1, 1, 1, 1, 1), pairs in row-major order."
+    "likelihood, as a function of the selection probability α. Above: the published formula, as in the paper. Below: the "
+    "exact formula, which counts the noise of selecting components at random; note the other scale. Five-node Boltzmann "
+    "machine, θ = (−1, −1, −1, −1, −1, 1, 1, 1, 1, 1), pairs in row-major order."
 )
 NOTE = (
-    "By the published formula every curve falls as α grows and begins where the one before it ends, as the paper says. By "
-    "the exact formula this holds for the ends only, where everything is selected: at α = 1/2 each mixture is less "
+    "By the published formula every curve falls as α grows and begins where the one before it ends, as the paper says. "
+    "By the exact formula this holds for the ends only, where everything is selected: at α = 1/2 each mixture is less "
     "accurate than its lower order alone, because components that are selected independently add noise."
 )
 

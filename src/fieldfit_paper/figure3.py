@@ -18,8 +18,7 @@ import numpy as np
 
 from fieldfit import BoltzmannMachine, FamilyMixtures, component_flops, family_mixtures
 from fieldfit.plots import Level, Panel, PlainTable, Series, draw_panels, lower_left, make_folder, save_figure
-from fieldfit_paper.reproduction import Reproduction
-from fieldfit_paper.tables import FORMULAS, check_scale, columns_of, write_tables
+from fieldfit_paper.tables import FORMULAS, Reproduction, check_scale, columns_of, write_tables
 
 NODES = 9
 THETA = np.repeat([-1.0, 1.0], 18)
@@ -34,10 +33,10 @@ LARGEST_SHOWN = 1e6
 
 CAPTION = (
     "Figure 3. Computation–accuracy diagram for three SCL families: λ1β1PL1 + λ2(1−β1)PL2, λ1β1PL1 + λ2(1−β1)PL3, "
-    "λ1β1PL2 + λ2(1−β1)PL3 (for multiple values of λ1, λ2, β1) for the Boltzmann machine with 9 binary nodes. The "
-    "pure policies PL1 and PL2 are indicated by black circles and the computational complexity of the full likelihood "
-    "by a dashed line (its normalised asymptotic variance is 1). Left: the published formula. Right: the exact one, on "
-    "a logarithmic scale, up to a variance of 10⁶."
+    "λ1β1PL2 + λ2(1−β1)PL3 (for multiple values of λ1, λ2, β1) for the Boltzmann machine with 9 binary nodes. The pure "
+    "policies PL1 and PL2 are indicated by black circles and the computational complexity of the full likelihood by a "
+    "dashed line (its normalised asymptotic variance is 1). Left: the published formula. Right: the exact one, on a "
+    "logarithmic scale, up to a variance of 10⁶."
 )
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from fieldfit.plots import BarPanel, PlainTable, draw_surfaces, make_folder, save_figure
 from fieldfit_paper.chain_data import chain_data
 from fieldfit_paper.chain_figures import numbered
-from fieldfit_paper.reproduction import Reproduction
-from fieldfit_paper.tables import write_tables
+from fieldfit_paper.tables import Reproduction, write_tables
 
 
 def reproduce(out: Path | None, scale: str = "small") -> Reproduction:

@@ -21,9 +21,9 @@ WHY = {
     "penalty decides: the best β of PL1/PL2, and of PL1/FL under a weak penalty, is small, because PL1 has all "
     "sentences. J as printed, which has no noise of selection, goes to the other end.",
     "crf": "J measures the variance of θ̂ and takes no account of the penalty. By its diagonal form PL1 alone has the "
-    "smaller variance in most cells with λ < 1, so β is at or near 0, and at λ = 1 it is below 1, where the grid has "
-    "its least train NLL: the higher order fits the training sentences better. NLLs are near those of the best β where "
-    "they hardly depend on β.",
+    "smaller variance in most cells with λ < 1, so β is at or near 0, and at λ = 1 it is below 1, where the grid has its "
+    "least train NLL: the higher order fits the training sentences better. NLLs are near those of the best β where they "
+    "hardly depend on β.",
 }
 MOST_CELLS = 0.9  # share of the cells that must have an answer of Algorithm 1
 
@@ -33,15 +33,13 @@ def heuristic_claims(tables: SweepTables) -> Iterator[Row]:
     for number, model in ((9, "boltzmann-chain"), (12, "crf")):
         for higher in POLICIES:
             match, gain = zip(*(_findings(tables, model, higher, reading) for reading in READINGS), strict=True)
-            folds = SCALES[tables.scale].heuristic_folds
             yield Row(
                 PAPER_NUMBERS[number],
                 f"{MODEL_NAMES[model]}, PL1/{higher}: the heuristic's β matches the best of the grid"
                 + (" in train and test NLL." if model == "crf" else "."),
                 match[0],
                 f"Rule: median distance of β at most {STEP:g}, or both median NLLs within {CLOSE:.0%} of the test NLL, "
-                f"for J as "
-                f"printed. {WHY[model]} Second reading: {folds} fold{'s' if folds > 1 else ''}, with a ridge on β.",
+                f"for J as printed. {WHY[model]} Second reading: with a ridge on β.",
                 match[1],
             )
             if model == "boltzmann-chain" and higher == "PL2":
@@ -49,11 +47,9 @@ def heuristic_claims(tables: SweepTables) -> Iterator[Row]:
                     PAPER_NUMBERS[number],
                     f"{MODEL_NAMES[model]}, PL1/{higher}: on the test set the heuristic does better than the best β.",
                     gain[0],
-                    "J as printed takes β near 1, PL2 alone. At these σ² the test NLL of PL2 alone is above that of "
-                    "PL1 with a "
-                    "little of PL2: the penalty is too weak for it (its own best σ² is 250 in the first and 5,000 in "
-                    "the second "
-                    "reading), and J knows nothing of the penalty.",
+                    "J as printed takes β near 1, PL2 alone. At these σ² the test NLL of PL2 alone is above that of PL1 "
+                    "with a little of PL2: the penalty is too weak for it (its own best σ² is 250 in the first and 5,000 "
+                    "in the second reading), and J knows nothing of the penalty.",
                     gain[1],
                 )
     yield small_chain.diagonal_claim()
@@ -103,9 +99,8 @@ def regulariser_claims(tables: SweepTables) -> Iterator[Row]:
         PAPER_NUMBERS[13],
         "The best σ² for FL alone is 500 (CRF).",
         Finding.of(
-            f"{full['best_sigma2']:g} if σ² belongs to the mean log-likelihood of a sentence "
-            f"({full['least_of_folds']:g} to {full['largest_of_folds']:g} over folds); {full['best_sigma2'] / n:g} if to "
-            "the sum",
+            f"{full['best_sigma2']:g} if σ² belongs to the mean log-likelihood of a sentence ({full['least_of_folds']:g} "
+            f"to {full['largest_of_folds']:g} over folds); {full['best_sigma2'] / n:g} if to the sum",
             bool(full["least_of_folds"] <= 500 <= full["largest_of_folds"]),
         ),
         "Judged with σ² for the mean, as all figures.",
@@ -129,10 +124,9 @@ def regulariser_claims(tables: SweepTables) -> Iterator[Row]:
                     f"{spread[0]:g} at the smallest λ, {spread[-1]:g} at the largest",
                     bool(spread[0] > 2 and best[0] > full["best_sigma2"]),
                 ),
-                "It is weaker than for FL alone, but it does not vary between folds at small λ: Algorithm 1 gives "
-                "FL a weight near 0 there, so PL1 alone is fitted. Second reading: from its grids, with the β of least "
-                "train NLL. There the best σ² does range over λ: it is largest where few sentences have FL, and "
-                "smaller and "
+                "It is weaker than for FL alone, but it does not vary between folds at small λ: Algorithm 1 gives FL a "
+                "weight near 0 there, so PL1 alone is fitted. Second reading: from its grids, with the β of least train "
+                "NLL. There the best σ² does range over λ: it is largest where few sentences have FL, and smaller and "
                 "constant from about λ = 0.7 on; folds share it, because they differ less than our steps of σ². The "
                 "first and the last of these σ² are ends of our grid.",
                 Finding.of(

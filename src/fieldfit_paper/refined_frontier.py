@@ -27,8 +27,7 @@ from fieldfit import BoltzmannMachine, FamilyMixtures, asymptotics, condition_co
 from fieldfit.plots import Panel, PlainTable, Series, draw_panels, lower_left, make_folder, save_figure
 from fieldfit.types import FloatArray
 from fieldfit_paper.figure3 import FAMILIES, NODES, PAIRS, THETA, policy_grid
-from fieldfit_paper.reproduction import Reproduction
-from fieldfit_paper.tables import check_scale, columns_of, write_tables
+from fieldfit_paper.tables import Reproduction, check_scale, columns_of, write_tables
 
 NAME = "refined-frontier"
 SEED = 2010

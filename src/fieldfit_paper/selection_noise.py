@@ -22,8 +22,7 @@ from fieldfit import BoltzmannMachine, FamilyMixtures, family_mixtures, fit
 from fieldfit.plots import Panel, PlainTable, Series, draw_panels, make_folder, save_figure
 from fieldfit.types import FloatArray
 from fieldfit_paper.figure2 import NODES, THETA
-from fieldfit_paper.reproduction import Reproduction
-from fieldfit_paper.tables import FORMULAS, check_scale, columns_of, write_tables
+from fieldfit_paper.tables import FORMULAS, Reproduction, check_scale, columns_of, write_tables
 
 FAMILIES = ("PL1", "PL2")
 SEED = 2010
@@ -35,10 +34,10 @@ RANDOM, ALWAYS, ROWS = "(1−α)·PL1 + α·PL2", "PL1 + λ·PL2, best β", "λ�
 
 CAPTION = (
     "Selection noise. Five-node Boltzmann machine of Figure 2. Left: variance of (1−α)PL1 + αPL2 relative to maximum "
-    "likelihood, det^(1/r), by the published formula (Proposition 2 as printed), by the exact one, and in fits to samples "
-    "of the model (bars: two standard errors). Right: the exact variance against the FLOPs of a sample for three ways "
-    "between PL1 and PL2: all components selected at random; PL1 always selected and PL2 with probability λ, with the "
-    "best β; PL2 for a share λ of the samples."
+    "likelihood, det^(1/r), by the published formula (Proposition 2 as printed), by the exact one, and in fits to "
+    "samples of the model (bars: two standard errors). Right: the exact variance against the FLOPs of a sample for three "
+    "ways between PL1 and PL2: all components selected at random; PL1 always selected and PL2 with probability λ, with "
+    "the best β; PL2 for a share λ of the samples."
 )
 
 
@@ -171,9 +170,9 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     half = find[ALWAYS, "exact", 0.5]
     note = (
         f"PL1 alone has {pl1:.3f} and PL2 alone {pl2:.3f}. Half of each, selected at random, has "
-        f"{_at(records, 'published', 0.5):.3f} by the published formula and {_at(records, 'exact', 0.5):.3f} by the exact "
-        f"one. With PL1 always selected and half of PL2 it is {half['variance']:.3f} at the best β = {half['beta']:.2f}: "
-        f"{(pl1 - half['variance']) / (pl1 - pl2):.0%} of the way from PL1 to PL2."
+        f"{_at(records, 'published', 0.5):.3f} by the published formula and {_at(records, 'exact', 0.5):.3f} by the "
+        f"exact one. With PL1 always selected and half of PL2 it is {half['variance']:.3f} at the best β = "
+        f"{half['beta']:.2f}: {(pl1 - half['variance']) / (pl1 - pl2):.0%} of the way from PL1 to PL2."
     )
     files: list[Path] = []
     if out is not None:

@@ -72,8 +72,7 @@ def _comparable(tables: SweepTables) -> Row:
             bool(abs(away) < CLOSE),
         ),
         "Both are best at small λ. Ten times the variance of the penalty overfits these reviews, and the "
-        "pseudo-likelihood "
-        "makes up for a part of it only.",
+        "pseudo-likelihood makes up for a part of it only.",
     )
 
 
@@ -90,8 +89,8 @@ def _weak(tables: SweepTables, higher: str) -> Row:
         f"{PAPER_NUMBERS[4]}, Section 8.2",
         f"Under weak regularisation (σ² = 10) less influence of {higher} improves the test likelihood.",
         Finding(
-            f"test NLL against {higher} alone {best['difference']:+.2f} nats per document at λ = {best['lam']:g}, "
-            f"β = {best['beta']:g} (95% interval over splits: ± {best['half_interval']:.2f}); at σ² = 1 "
+            f"test NLL against {higher} alone {best['difference']:+.2f} nats per document at λ = {best['lam']:g}, β = "
+            f"{best['beta']:g} (95% interval over splits: ± {best['half_interval']:.2f}); at σ² = 1 "
             f"{gains[1.0]['difference']:+.2f}",
             verdict,
         ),

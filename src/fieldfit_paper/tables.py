@@ -1,4 +1,4 @@
-"""The data of a figure as files beside its picture, and the scales at which figures are made."""
+"""What an experiment returns, the data of a figure as files beside its picture, and the scales of figures."""
 
 from __future__ import annotations
 
@@ -7,18 +7,29 @@ import io
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fieldfit.plots import write_file
+from fieldfit.plots import PlainTable, write_file
 from fieldfit.sweep import versions
 from fieldfit.types import FieldfitError, FloatArray
 
 SCALES = ("small", "paper")
 #: Formulas of the asymptotic variance: Proposition 2 as printed, and with the noise of selecting components at random.
 FORMULAS = ("published", "exact")
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """Results as a JSON document, as tables and sentences for a reader, and the files that were written."""
+
+    document: dict[str, Any]
+    tables: tuple[PlainTable, ...]
+    notes: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
 
 
 def check_scale(scale: str) -> str:

@@ -79,8 +79,8 @@ def figure2_claims(scale: str) -> Iterator[Row]:
         "Figure 2 (b)",
         "FL is the slowest but the most accurate.",
         Finding.of(f"det of FL {det[-1]:.0f}; FLOPs: {costs}", det[-1] == min(det) and flops[-1] == max(flops)),
-        "It is the most accurate. By the paper's own count of FLOPs it is not the slowest on five nodes: all pairs "
-        "cost more.",
+        "It is the most accurate. By the paper's own count of FLOPs it is not the slowest on five nodes: all pairs cost "
+        "more.",
     )
     falls = {f: _falls(records, f) for f in FORMULAS}
     yield Row(
@@ -88,19 +88,17 @@ def figure2_claims(scale: str) -> Iterator[Row]:
         "Adding higher-order components reduces the variance, and it falls as their probability α grows.",
         Finding(
             f"steps of α that lower the determinant: {falls['published']:.0%} by the printed formula, "
-            f"{falls['exact']:.0%} "
-            "by the exact one",
+            f"{falls['exact']:.0%} by the exact one",
             Verdict.AGREES if falls["exact"] == 1 else Verdict.REFUTED,
         ),
         "True of the ends (α = 0 or 1) and of the printed formula. Components that are selected at random add noise, "
-        "which "
-        "the printed formula omits: on the way from one order to the next the variance first rises.",
+        "which the printed formula omits: on the way from one order to the next the variance first rises.",
     )
     steps = -np.diff(det)
     yield Row(
         "Figure 2 (e)",
-        "Fourth-order components bring the variance very close to its limit, and each improvement is smaller than "
-        "the last.",
+        "Fourth-order components bring the variance very close to its limit, and each improvement is smaller than the "
+        "last.",
         Finding.of(
             f"det of PL4 {det[3]:.3f}; improvements {', '.join(f'{s:.3f}' for s in steps[:3])}",
             bool(det[3] < 1.05 and (np.diff(steps[:3]) < 0).all()),
@@ -127,13 +125,11 @@ def figure3_claims(scale: str) -> Iterator[Row]:
         "Mixing in higher-order components moves along the frontier: more computation, more accuracy than PL1.",
         Finding(
             f"more accurate than plain PL1 (nine nodes): {share['published']:.1%} of the policies by the published "
-            "formula, "
-            f"{share['exact']:.1%} by the exact one",
+            f"formula, {share['exact']:.1%} by the exact one",
             Verdict.AGREES if share["exact"] > 0.5 else Verdict.REFUTED,
         ),
         "Random selection adds noise that the published variance omits; a policy that skips samples of PL1 loses what "
-        "the "
-        "higher order gains.",
+        "the higher order gains.",
     )
 
 
@@ -155,9 +151,9 @@ def proposition_claims(scale: str) -> Iterator[Row]:
         "√n(θ̂ − θ₀) has the asymptotic variance ΥΣΥ with Σ = Var(Σ β_j λ_j ∇S_j).",
         Finding(
             f"½PL1 + ½PL2, det^(1/r) relative to maximum likelihood: {middle['published']:.3f} by the printed formula, "
-            f"{middle['exact']:.3f} by the exact one, {middle['fits']:.3f} ± {middle['error']:.3f} in fits; the "
-            "farthest α is "
-            f"{away['published']:.1f} standard errors from the printed formula, {away['exact']:.1f} from the exact one",
+            f"{middle['exact']:.3f} by the exact one, {middle['fits']:.3f} ± {middle['error']:.3f} in fits; the farthest "
+            f"α is {away['published']:.1f} standard errors from the printed formula, {away['exact']:.1f} from the exact "
+            "one",
             Verdict.REFUTED if away["published"] >= 3 else Verdict.CANNOT_TELL,
         ),
         "Z is random: the diagonal weight of Σ is β²λ and not β²λ². Corollary 1 of the paper has it right.",

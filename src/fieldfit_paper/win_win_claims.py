@@ -30,10 +30,9 @@ def win_win_claims(tables: SweepTables) -> Iterator[Row]:
             ),
             findings[0],
             "The rule: the largest gain over the higher-order family alone at the same σ² is "
-            f"{'more' if striking else 'less'} "
-            f"than {STRIKING:.0%} of its test NLL. Against FL (PL2) alone at its own best σ² the gain is smaller or "
-            f"none: "
-            "at a given σ² most of the win is that of a regulariser over a penalty that is too weak.",
+            f"{'more' if striking else 'less'} than {STRIKING:.0%} of its test NLL. Against FL (PL2) alone at its own "
+            "best σ² the gain is smaller or none: at a given σ² most of the win is that of a regulariser over a penalty "
+            "that is too weak.",
             findings[1],
         )
 
@@ -57,10 +56,8 @@ def _finding(tables: SweepTables, model: str, reading: str, striking: bool) -> F
         away = 1 - best["test_nll"] / alone_best["test_nll"]
         texts.append(
             f"PL1/{higher}: {'sure wins and ' if known else '(single folds were not kept) '}largest gain "
-            f"{', '.join(counts)}; best of all "
-            f"{best['test_nll']:.2f}, "
-            f"{away:+.1%} against the {alone_best['test_nll']:.2f} of {higher} alone at its own best σ² = "
-            f"{alone_best['sigma2']:g}"
+            f"{', '.join(counts)}; best of all {best['test_nll']:.2f}, {away:+.1%} against the "
+            f"{alone_best['test_nll']:.2f} of {higher} alone at its own best σ² = {alone_best['sigma2']:g}"
         )
     large = max(shares) > STRIKING
     agrees = any_win and large if striking else any_win and not large

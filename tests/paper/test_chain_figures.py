@@ -17,17 +17,26 @@ from fieldfit_paper.chain_data import chain_data, draw_fold
 from fieldfit_paper.chain_figures import reproduce_grids, reproduce_heuristic, reproduce_trade_off
 from fieldfit_paper.chain_folds import boltzmann_chain_fold, chain_fold, window_flops
 from fieldfit_paper.chain_sweeps import averaged, by_beta, mean_over_folds, records_of
-from fieldfit_paper.chunking import chain_cell, chain_row, fit_chain, fold_of, policy_text, sigma2_of, weights_of
+from fieldfit_paper.chain_tables import differences
+from fieldfit_paper.chunking import LOOSE_TOLERANCE, chain_row, fit_chain, fold_of, policy_text, sigma2_of, weights_of
 from fieldfit_paper.claim_rows import Finding, Row, Verdict
 from fieldfit_paper.data_claims import label_ngrams
 from fieldfit_paper.kept_cells import kept_path, write_cells
 from fieldfit_paper.sentiment import encode_documents, read_documents, words_of
 from fieldfit_paper.tables import write_tables
-from fieldfit_paper.win_win import differences, differences_of_means
 
 HAS_DATA = bool(os.environ.get("FIELDFIT_DATA"))
 N_TRAIN = 12
-BASE = {"source": "synthetic", "higher": "FL", "lam": 0.6, "beta": 0.4, "sigma2": 30.0, "fold": 0, "n_train": N_TRAIN}
+BASE = {
+    "source": "synthetic", "higher": "FL", "lam": 0.6, "betas": [0.4], "reading": "sums", "sigma2": 30.0, "fold": 0,
+    "n_train": N_TRAIN,
+}  # fmt: skip
+
+
+def one_cell(**coordinates):
+    """The cell of one β."""
+    (cell,) = by_beta({name: value.tolist() for name, value in chain_row(BASE | coordinates, 0).items()})
+    return cell
 
 
 def small_fold(model):
@@ -68,9 +77,8 @@ def test_features_that_training_lacks_do_not_matter():
 def test_a_cell_is_the_public_fit():
     fold = small_fold("crf")
     fit = fit_chain(fold, policy_text("FL", 0.6), weights_of("FL", 0.4), 30.0 / N_TRAIN, 5_000_015)
-    cell = chain_cell(BASE | {"model": "crf", "data_seed": 5}, 0)
-    assert cell["test_nll"] == fold.nll(fit.theta, fold.test)
-    assert str(fit.policy) == "PL1@0.6 + 0.6*FL@0.4"
+    assert one_cell(model="crf", data_seed=5)["test_nll"] == fold.nll(fit.theta, fold.test)
+    assert str(fit.policy) == "PL1@0.6 + 0.6*FL/nested@0.4"
 
 
 def test_folds_draw_without_replacement_and_depend_on_fold_and_seed_only():
@@ -115,25 +123,26 @@ def test_flops_leave_out_terms_of_weight_0():
 
 def test_cell_is_repeatable_and_refuses_what_it_does_not_know():
     keys = ("train_nll", "test_nll", "flops", "iterations")
-    first, second = (chain_cell(BASE | {"model": "crf"}, seed) for seed in (1, 2))
-    assert [first[k] for k in keys] == [second[k] for k in keys]
+    first, second = (chain_row(BASE | {"model": "crf"}, seed) for seed in (1, 2))
+    assert [first[k][0] for k in keys] == [second[k][0] for k in keys]
     assert first["converged"]
     with pytest.raises(ModelError, match="no chain model"):
-        chain_cell(BASE | {"model": "hmm"}, 0)
+        one_cell(model="hmm")
     with pytest.raises(PolicyError, match="regulariser"):
-        chain_cell(BASE | {"model": "crf", "regulariser": "half"}, 0)
+        one_cell(model="crf", regulariser="half")
 
 
 def test_the_two_readings_of_sigma2_differ_by_the_number_of_sentences():
-    mean = chain_cell(BASE | {"model": "boltzmann-chain", "sigma2": 24.0 * N_TRAIN, "regulariser": "mean"}, 0)
-    total = chain_cell(BASE | {"model": "boltzmann-chain", "sigma2": 24.0, "regulariser": "sum"}, 0)
+    mean = one_cell(model="boltzmann-chain", sigma2=24.0 * N_TRAIN, regulariser="mean")
+    total = one_cell(model="boltzmann-chain", sigma2=24.0, regulariser="sum")
     assert mean["test_nll"] == total["test_nll"]
 
 
-def test_a_row_has_the_cells_of_its_betas():
+@pytest.mark.parametrize("reading", ["sums", "means"])
+def test_a_row_has_the_cells_of_its_betas(reading):
     """Averaged families have the weights (1 − β)/T̄ and β/(T̄ − 1); a fit from another start ends in the same place."""
-    betas = [0.0, 0.3, 1.0]
-    row = chain_row(BASE | {"model": "crf", "higher": "PL2", "reading": "means", "betas": betas}, 0)
+    betas = [0.0, 0.3, 0.6, 1.0]
+    row = chain_row(BASE | {"model": "crf", "higher": "PL2", "reading": reading, "betas": betas}, 0)
     records = by_beta({name: value.tolist() for name, value in row.items()})
     assert [record["beta"] for record in records] == betas
     assert all(record["converged"] for record in records)
@@ -142,11 +151,17 @@ def test_a_row_has_the_cells_of_its_betas():
     sizes = np.array([lengths.mean(), np.maximum(lengths - 1, 1).mean()])
     sigma2 = sigma2_of(BASE, fold)
     for record in records:
-        weights = weights_of("PL2", record["beta"]) / sizes
+        weights = weights_of("PL2", record["beta"]) / (sizes if reading == "means" else 1.0)
         fit = fit_chain(fold, f"PL1 + {BASE['lam']}*PL2/nested", weights, sigma2, seed)
         assert record["train_nll"] == pytest.approx(fold.nll(fit.theta, fold.train), abs=1e-3)
     with pytest.raises(PolicyError, match="reading"):
         policy_text("FL", 0.5, "medians")
+
+
+def test_a_loose_tolerance_moves_the_nll_by_little():
+    close, loose = (one_cell(model="crf", tolerance=t) for t in (1e-6, LOOSE_TOLERANCE))
+    assert loose["iterations"] < close["iterations"]
+    assert loose["test_nll"] == pytest.approx(close["test_nll"], abs=5e-3)
 
 
 def test_counted_diagonal_is_the_diagonal_form_of_repeated_parameters():
@@ -177,9 +192,8 @@ def test_heuristic_fits_with_the_beta_that_it_finds():
     assert rounds >= 1
     assert len(theta) == len(fold.copies)
     own = BASE | {"model": "boltzmann-chain", "formula": "exact"}
-    del own["beta"]
     cell = heuristic_cell(own, 0)
-    fixed = chain_cell(BASE | {"model": "boltzmann-chain", "beta": cell["beta"]}, 0)
+    fixed = one_cell(model="boltzmann-chain", betas=[cell["beta"]])
     assert cell["test_nll"] == pytest.approx(fixed["test_nll"], abs=1e-3)
     with pytest.raises(PolicyError, match="formula"):
         heuristic_cell(own | {"formula": "printed"}, 0)
@@ -219,7 +233,7 @@ def test_differences_are_paired_by_fold():
 
 @pytest.fixture
 def tiny(monkeypatch):
-    size = chain_sweeps.Scale((0.5, 1.0), (0.4, 1.0), (0.0, 0.4, 1.0), 2, 1, 1, 8, 10, 0, 1)
+    size = chain_sweeps.Scale((0.5, 1.0), (0.0, 0.4, 1.0), (0.4, 1.0), 2, 1, 8, 10, 0, 1)
     monkeypatch.setitem(chain_sweeps.SCALES, "small", size)
 
 
@@ -237,14 +251,14 @@ def test_figures_of_a_model_from_shared_stores(tiny, tmp_path):
             assert tmp_path / name in found.files
     stores = sorted(path.name for path in (tmp_path / "sweeps").glob("*.sweep"))
     assert len(stores) == 4
-    assert "fits, the first done at 20" in claim_page.cells_of(tmp_path, "small")
+    assert "processor minutes, the last done at 20" in claim_page.cells_of(tmp_path, "small")
     assert claim_page.cells_of(tmp_path, "paper") == ""
     grid = records_of("grid", "synthetic", "boltzmann-chain", "FL", "small", tmp_path)
-    assert len(grid) == 2 * 2 * 2 * 2
+    assert len(grid) == 2 * 2 * 2 * 3
     heuristic = records_of("heuristic", "synthetic", "boltzmann-chain", "FL", "small", tmp_path)
     pairs = chain_tables.heuristic_pairs(grid, heuristic, "exact")
     assert all(p["best_train_nll"] <= p["heuristic_train_nll"] + 1e-6 or 0 <= p["heuristic_beta"] <= 1 for p in pairs)
-    assert {p["best_beta"] for p in pairs} <= {0.4, 1.0}
+    assert {p["best_beta"] for p in pairs} <= {0.0, 0.4, 1.0}
 
 
 @pytest.mark.slow
@@ -269,25 +283,19 @@ def test_claims_without_data_say_so(tmp_path, monkeypatch):
     assert all(row.why for row in rows if "differs" in row.verdict or "refuted" in row.verdict)
 
 
-def test_tables_are_read_back_where_there_is_no_store(tmp_path, monkeypatch):
-    """What was written beside the pictures gives the same means and differences as the cells."""
-    names = {"source": "synthetic", "model": "crf", "higher": "FL"}
-    records = [
-        {"fold": f, "sigma2": 5.0, "lam": lam, "beta": beta, "train_nll": 3 + f + beta, "test_nll": 4 + f * lam - beta,
-         "flops": 10.0 * lam + beta, "evaluation_seconds": 0.1 * f + 0.1, "fit_seconds": 1.0}
-        for f in (0, 1, 2) for lam in (0.5, 1.0) for beta in (0.5, 1.0)
-    ]  # fmt: skip
-    monkeypatch.setattr(chain_tables, "records_of", lambda *args: records)
-    computed = chain_tables.SweepTables(None, "paper")
-    rows = [{"policy": "PL1/FL"} | row for row in computed.grid(*names.values())]
-    away = [names | {"policy": "PL1/FL"} | row for row in computed.differences(*names.values())]
-    write_tables(tmp_path, "figure-11", rows, "")
-    write_tables(tmp_path, "figure-14", away, "")
+def test_algorithm_1_is_read_from_its_table_where_nothing_else_is_kept(tmp_path, monkeypatch):
+    rows = [
+        {"policy": "PL1/FL", "formula": formula, "sigma2": 5.0, "lam": 0.5, "heuristic_beta": 0.25, "best_beta": 0.5}
+        for formula in ("published", "exact")
+    ]
+    write_tables(tmp_path, "figure-12", rows, "")
     monkeypatch.setattr(chain_tables, "records_of", None)
     kept = chain_tables.SweepTables(tmp_path, "paper")
-    assert kept.grid(*names.values()) == rows
-    assert [row["difference"] for row in kept.differences(*names.values())] == [row["difference"] for row in away]
-    assert [row["win_win"] for row in kept.differences(*names.values())] == [row["win_win"] for row in away]
+    assert kept.heuristic("conll2000", "crf", "FL", "exact") == rows[1:]
+    assert kept.heuristic("conll2000", "crf", "PL2", "exact") == []
+    write_tables(tmp_path, "figure-13", [{"policy": "PL1/FL", "lam": 0.5, "best_sigma2": 500.0}], "")
+    assert kept.interplay("FL") is None
+    assert kept.best_sigma2("FL") == [{"policy": "PL1/FL", "lam": 0.5, "best_sigma2": 500.0}]
 
 
 def test_cells_are_kept_and_read_where_there_is_no_store(tmp_path):
@@ -304,20 +312,10 @@ def test_cells_are_kept_and_read_where_there_is_no_store(tmp_path):
     assert {r["formula"] for r in read} == {"exact"}
     assert read[0]["beta"] == pytest.approx(1 / 3, rel=1e-8)
     assert "converged" not in read[0]
-    assert claim_page.cells_of(tmp_path, "paper") == " 2 fits are kept as tables of cells."
-
-
-def test_differences_of_means_are_those_of_folds():
-    records = [
-        {"fold": f, "sigma2": 5.0, "lam": lam, "beta": beta, "train_nll": 1.0, "test_nll": 4 + f * lam - beta,
-         "flops": 10.0 * lam + beta, "evaluation_seconds": 0.1, "fit_seconds": 1.0}
-        for f in (0, 1, 2) for lam in (0.5, 1.0) for beta in (0.5, 1.0)
-    ]  # fmt: skip
-    folds = differences(records)
-    means = differences_of_means(averaged(records, ("sigma2", "lam", "beta")))
-    for name in ("difference", "relative_flops"):
-        assert [r[name] for r in means] == pytest.approx([r[name] for r in folds])
-    assert all(np.isnan(r["half_interval"]) for r in means)
+    assert (
+        claim_page.cells_of(tmp_path, "paper")
+        == " The stores and tables at hand have 2 fits of 0.0 processor minutes."
+    )
 
 
 def test_verdicts_of_both_readings():
@@ -382,8 +380,6 @@ def test_conll_counts_and_folds():
     drawn = draw_fold(data, 0, 0, 100, 50)
     fold = boltzmann_chain_fold(data, drawn.train, drawn.test)
     assert fold.copies.sum() == 23 * (23 + 1 + 21_589)
-    cell = chain_cell(
-        {"source": "conll2000", "model": "crf", "higher": "FL", "sigma2": 500, "fold": 0, "n_train": 100}, 0
-    )
+    cell = one_cell(source="conll2000", model="crf", sigma2=500, n_train=100, lam=1.0, betas=[1.0])
     assert cell["converged"]
     assert 4.5 < cell["test_nll"] < 7.0

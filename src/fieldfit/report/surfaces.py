@@ -337,7 +337,7 @@ class DiagonalPanel(Drawable):
                       label=cloud.label)  # fmt: skip
         axes.set_xlim(*ends)
         axes.set_ylim(*ends)
-        axes.legend(fontsize=7, frameon=False)
+        _legend_below(axes)
         _frame(axes, self.title, self.x_label, self.y_label)
 
 
@@ -462,7 +462,7 @@ def draw_surfaces(
     """
     drawers = [[panel.draw for panel in row] for row in rows]
     # Legends under the axes need room.
-    below = 0.85 if any(isinstance(panel, TradeOffPanel) for row in rows for panel in row) else 0.5
+    below = 0.85 if any(isinstance(panel, TradeOffPanel | DiagonalPanel) for row in rows for panel in row) else 0.5
     # So does a scale of colours between two panels.
     bars = any(isinstance(panel, ContourPanel) and panel.bar for row in rows for panel in row[:-1])
     gaps = (0.5 if bars else 0.33, 0.5)

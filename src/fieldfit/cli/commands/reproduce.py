@@ -16,7 +16,7 @@ import typer
 from fieldfit.cli.options import Json, Threads, limit_threads
 
 if TYPE_CHECKING:
-    from fieldfit_paper.reproduction import Reproduction
+    from fieldfit_paper.tables import Reproduction
 
 
 class Scale(StrEnum):
