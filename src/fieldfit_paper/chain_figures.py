@@ -83,8 +83,8 @@ def contour_rows(rows: Records, higher: str, sigma2: Sequence[float]) -> list[li
         drawn.append(
             [
                 ContourPanel(
-                    f"{name}, σ² = {s:g}", beta, lam, surface[place], levels, f"β ({higher})", f"λ ({higher})",
-                    bar=place == places[-1],
+                    f"PL1/{higher}: {name}, σ² = {s:g}", beta, lam, surface[place], levels, f"β ({higher})",
+                    f"λ ({higher})", bar=place == places[-1],
                 )
                 for s, place in zip(sigma2, places, strict=True)
             ]
