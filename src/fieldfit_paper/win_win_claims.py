@@ -54,7 +54,8 @@ def _finding(tables: SweepTables, model: str, reading: str, striking: bool) -> F
         away = 1 - best["test_nll"] / alone_best["test_nll"]
         texts.append(
             f"PL1/{higher}: sure wins and largest gain {', '.join(counts)}; best of all {best['test_nll']:.2f}, "
-            f"{away:+.1%} against the {alone_best['test_nll']:.2f} of {higher} alone at its own best σ² = {alone_best['sigma2']:g}"
+            f"{away:+.1%} against the {alone_best['test_nll']:.2f} of {higher} alone at its own best σ² = "
+            f"{alone_best['sigma2']:g}"
         )
     large = max(shares) > STRIKING
     agrees = any_win and large if striking else any_win and not large
