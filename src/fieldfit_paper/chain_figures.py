@@ -258,10 +258,12 @@ def reproduce_heuristic(
     files: list[Path] = []
     if out is not None:
         folder = make_folder(out)
+        counts = {int(r.get("folds", SCALES[scale].folds)) for compared in pairs.values() for r in compared}
+        folds = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
         caption = (
             f"{numbered(number)}. The β heuristic (Algorithm 1, diagonal form) for the {MODEL_NAMES[model]}. x: the "
             "value at the heuristic's β; y: the value at the β of the grid with the least train NLL; a point for each σ² "
-            f"and λ, mean over folds ({SCALES[scale].folds}). A row for each policy and form of J: published, as "
+            f"and λ, mean over folds ({folds}). A row for each policy and form of J: published, as "
             f"printed; exact, with the noise of selection. Dashed: equal. {READING_NOTES[reading]}"
         )
         drawn: list[list[Drawable]] = []

@@ -1,7 +1,8 @@
 """Tables of the sweeps as claims and pictures need them: means over folds.
 
-They come from the stores in the folder ``sweeps``, or from the cells that are kept of them (`kept_cells`). Algorithm 1 in
-the first reading was run before cells were kept: where it has neither, the table beside its picture is read.
+They come from the stores in the folder ``sweeps``, or from the cells that are kept of them (`kept_cells`). Where a sweep of
+the first reading has neither but the table of means beside its picture, that table is read: hours of fits need not be
+repeated to judge a claim again.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from fieldfit_paper.tables import FORMULAS
 
 GRID_AXES = ("sigma2", "lam", "beta")
 LEVEL = 0.95  # of intervals over folds
+#: Tables beside the pictures of the first reading: means of the grids, Algorithm 1, the best σ² and differences.
+_GRIDS = {"boltzmann-chain": "figure-8", "crf": "figure-11"}
+_SENTIMENT = ("figure-4", "figure-5")
 _HEURISTIC = {"boltzmann-chain": "figure-9", "crf": "figure-12"}
-_INTERPLAY = "figure-13"
+_INTERPLAY, _DIFFERENCES = "figure-13", "figure-14"
 
 
 class SweepTables:
@@ -40,11 +44,21 @@ class SweepTables:
 
     def grid(self, source: str, model: str, higher: str, reading: str = "sums") -> Records:
         """PL1/``higher``: means over folds at each (σ², λ, β), with the least seconds of cells that do the same work."""
-        return averaged(with_least_seconds(self.grid_cells(source, model, higher, reading)), GRID_AXES)
+        if self.has_folds(source, model, higher, reading):
+            return averaged(with_least_seconds(self.grid_cells(source, model, higher, reading)), GRID_AXES)
+        names = _SENTIMENT if source == "sentiment" else (_GRIDS[model],)
+        return [row for name in names for row in self._read(name, higher)]
+
+    def has_folds(self, source: str, model: str, higher: str, reading: str = "sums") -> bool:
+        """Whether a grid is known fold by fold, and not by its means alone."""
+        return reading != "sums" or not self._only_table("grid", source, model, higher, _DIFFERENCES)
 
     def differences(self, source: str, model: str, higher: str, reading: str = "sums") -> Records:
         """Test NLL of each policy minus that of the higher-order family alone, with intervals over folds."""
-        return differences(self.grid_cells(source, model, higher, reading))
+        if self.has_folds(source, model, higher, reading):
+            return differences(self.grid_cells(source, model, higher, reading))
+        rows = self._read(_DIFFERENCES, higher)
+        return [row for row in rows if (row["source"], row["model"]) == (source, model)]
 
     def heuristic(self, source: str, model: str, higher: str, formula: str, reading: str = "sums") -> Records:
         """For each (σ², λ): values at the β of Algorithm 1 and at the β of the grid with the least train NLL."""
@@ -163,6 +177,7 @@ def heuristic_pairs(grid: Records, heuristic: Records, formula: str) -> Records:
         rows.append(
             {
                 "formula": formula,
+                "folds": cell["folds"],
                 "sigma2": cell["sigma2"],
                 "lam": cell["lam"],
                 "heuristic_beta": cell["beta"],

@@ -33,13 +33,14 @@ def heuristic_claims(tables: SweepTables) -> Iterator[Row]:
     for number, model in ((9, "boltzmann-chain"), (12, "crf")):
         for higher in POLICIES:
             match, gain = zip(*(_findings(tables, model, higher, reading) for reading in READINGS), strict=True)
+            folds = _folds(tables, model, higher)
             yield Row(
                 PAPER_NUMBERS[number],
                 f"{MODEL_NAMES[model]}, PL1/{higher}: the heuristic's β matches the best of the grid"
                 + (" in train and test NLL." if model == "crf" else "."),
                 match[0],
                 f"Rule: median distance of β at most {STEP:g}, or both median NLLs within {CLOSE:.0%} of the test NLL, "
-                f"for J as printed. {WHY[model]} Second reading: with a ridge on β.",
+                f"for J as printed. {WHY[model]} Second reading: {folds}, with a ridge on β.",
                 match[1],
             )
             if model == "boltzmann-chain" and higher == "PL2":
@@ -53,6 +54,12 @@ def heuristic_claims(tables: SweepTables) -> Iterator[Row]:
                     gain[1],
                 )
     yield small_chain.diagonal_claim()
+
+
+def _folds(tables: SweepTables, model: str, higher: str) -> str:
+    """On how many folds Algorithm 1 was run in the second reading."""
+    folds = max((int(r["folds"]) for r in tables.heuristic("conll2000", model, higher, "exact", "means")), default=0)
+    return f"{folds} fold{'' if folds == 1 else 's'}"
 
 
 def _findings(tables: SweepTables, model: str, higher: str, reading: str) -> tuple[Finding, Finding]:
