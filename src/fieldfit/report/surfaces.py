@@ -337,7 +337,7 @@ class DiagonalPanel(Drawable):
                       label=cloud.label)  # fmt: skip
         axes.set_xlim(*ends)
         axes.set_ylim(*ends)
-        _legend_below(axes)
+        _legend_below(axes, 4)
         _frame(axes, self.title, self.x_label, self.y_label)
 
 
@@ -387,9 +387,12 @@ def _shade(place: int, count: int) -> str:
     return _SHADES[round(place * (len(_SHADES) - 1) / max(count - 1, 1))]
 
 
-def _legend_below(axes: Axes) -> None:
+def _legend_below(axes: Axes, columns: int = 3) -> None:
     """Under the axis, because a cloud leaves no free corner."""
-    axes.legend(fontsize=7, frameon=False, ncol=3, loc="upper center", bbox_to_anchor=(0.5, -0.17), handletextpad=0.3)
+    axes.legend(
+        fontsize=7, frameon=False, ncol=columns, loc="upper center", bbox_to_anchor=(0.5, -0.17), handletextpad=0.3,
+        handlelength=1.2, columnspacing=1.2,
+    )  # fmt: skip
 
 
 def _frame(axes: Axes, title: str, x_label: str, y_label: str) -> None:
