@@ -142,7 +142,7 @@ def regulariser_claims(tables: SweepTables) -> Iterator[Row]:
                 "reading, from its grids with the β of least train NLL, folds differ by one step of our σ². If 'range' "
                 "is meant over λ and not over folds, it is considerable: see the next row.",
                 Finding.of(
-                    f"{found}; single folds differ by a factor of {factor:g} at the smallest λ",
+                    f"{found}; single folds differ by a factor of {factor:.2g} at the smallest λ",
                     bool(factor > 2 and second_best[0] > full["best_sigma2"]),
                 ),
             )
