@@ -120,7 +120,7 @@ def test_simulated_theory_is_near_the_exact_one() -> None:
 
 def test_refused_with_a_sentence() -> None:
     model, theta = ff.BoltzmannMachine(3), np.zeros(3)
-    with pytest.raises(PolicyError, match="no second stage"):
+    with pytest.raises(PolicyError, match="not defined for a second stage"):
         ff.asymptotics(model, theta, "PL1 >> optimal", formula="published")
     with pytest.raises(PolicyError, match="depends on the number of samples"):
         ff.asymptotics(model, theta, "PL1 >> FL~1000")
