@@ -21,8 +21,8 @@ from fieldfit.policies import Policy
 from fieldfit.types import FileFormatError
 
 _HEADER = re.compile(r"([A-Z_]+) = \{")
-_NAME = re.compile(r"\s*(\d+): (.*)", re.DOTALL)
-_WEIGHT = re.compile(r"\s*\((\d+)\) (.*): (\S+)", re.DOTALL)
+_NAME = re.compile(r"\s*(\d{1,15}): (.*)", re.DOTALL)
+_WEIGHT = re.compile(r"\s*\((\d{1,15})\) (.*): (\S+)", re.DOTALL)
 _SECTIONS = ("LABELS", "ATTRIBUTES", "TRANSITIONS", "STATE_FEATURES")
 
 
