@@ -17,6 +17,7 @@ from fieldfit import _kernels
 from fieldfit.data.textfile import read_text
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FileFormatError, FloatArray, IntArray
+from fieldfit.words import counted
 
 #: Alphabets by name: the first letter is the gap.
 ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
@@ -61,7 +62,8 @@ class Alignment:
     dropped: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Alignment: {self.n:,} sequences, {len(self.columns):,} columns, {len(self.alphabet)} letters>"
+        parts = (self.n, "sequences"), (len(self.columns), "columns"), (len(self.alphabet), "letters")
+        return f"<Alignment: {', '.join(counted(number, noun) for number, noun in parts)}>"
 
     @property
     def n(self) -> int:
