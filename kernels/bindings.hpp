@@ -34,6 +34,7 @@ void bind_potts(nb::module_& module);
 void bind_potts_blocks(nb::module_& module);
 void bind_potts_centred(nb::module_& module);
 void bind_identity(nb::module_& module);
+void bind_missing_rows(nb::module_& module);
 void bind_pairwise_moments(nb::module_& module);
 void bind_pairwise_information(nb::module_& module);
 void bind_name_table(nb::module_& module);

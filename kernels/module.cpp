@@ -57,6 +57,7 @@ NB_MODULE(_kernels, module) {
     ff::bind_potts_blocks(module);
     ff::bind_potts_centred(module);
     ff::bind_identity(module);
+    ff::bind_missing_rows(module);
     ff::bind_pairwise_moments(module);
     ff::bind_pairwise_information(module);
     ff::bind_name_table(module);

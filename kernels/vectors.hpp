@@ -18,17 +18,15 @@ namespace ff {
 constexpr int64_t vector_chunk = 2048;
 static inline int64_t vector_chunks(int64_t n) { return (n + vector_chunk - 1) / vector_chunk; }
 
-// What a new pair is made of. Null pointers: `diagonal` none (M = 1 or an operator), `new_image` and `old_image`
-// (M⁻¹ times the new and the old gradient) only with an operator.
+// What a new pair is made of. Null pointers: `diagonal` none (M = 1 or an operator), `image` (M⁻¹ times the change of
+// the gradient) only with an operator.
 struct PairSource {
     const double* new_point;
     const double* old_point;
-    const double* new_gradient;
-    const double* old_gradient;
+    const double* change;           // y: the new gradient minus the old one
     const double* search_gradient;  // q: the gradient
     const double* diagonal;
-    const double* new_image;
-    const double* old_image;
+    const double* image;
 };
 
 // direction = −(scale · M⁻¹q + Σ_i step_weight[i] s_i + change_weight[i] u_i), trial = point + step · direction.

@@ -34,14 +34,12 @@ template <class T>
 void bind_history(nb::module_& module) {
     module.def(
         "append_pair",
-        [](In<double> new_point, In<double> old_point, In<double> new_gradient, In<double> old_gradient,
-           In<double> search_gradient, Maybe diagonal, Maybe new_image, Maybe old_image, Out2<T> steps, Out2<T> changes,
-           int64_t used, int64_t slot, Out2<double> sums, int n_threads) {
+        [](In<double> new_point, In<double> old_point, In<double> change, In<double> search_gradient, Maybe diagonal,
+           Maybe image, Out2<T> steps, Out2<T> changes, int64_t used, int64_t slot, Out2<double> sums, int n_threads) {
             const char* name = "append_pair";
             const int64_t n = static_cast<int64_t>(new_point.shape(0));
             need_length(name, "old_point", old_point.shape(0), n);
-            need_length(name, "new_gradient", new_gradient.shape(0), n);
-            need_length(name, "old_gradient", old_gradient.shape(0), n);
+            need_length(name, "change", change.shape(0), n);
             need_length(name, "search_gradient", search_gradient.shape(0), n);
             need_length(name, "a row of steps", steps.shape(1), n);
             need_length(name, "a row of changes", changes.shape(1), n);
@@ -50,16 +48,12 @@ void bind_history(nb::module_& module) {
                 throw nb::value_error("append_pair: 0 <= slot < used <= rows of the history is needed");
             if (static_cast<int64_t>(sums.shape(0)) < used || sums.shape(1) != 4)
                 throw nb::value_error("append_pair: sums must have 4 columns and a row for each used row");
-            if (new_image.has_value() != old_image.has_value())
-                throw nb::value_error("append_pair: give both images or none");
             const PairSource source{new_point.data(),
                                     old_point.data(),
-                                    new_gradient.data(),
-                                    old_gradient.data(),
+                                    change.data(),
                                     search_gradient.data(),
                                     pointer(name, "diagonal", diagonal, n),
-                                    pointer(name, "new_image", new_image, n),
-                                    pointer(name, "old_image", old_image, n)};
+                                    pointer(name, "image", image, n)};
             const int threads = need_threads(name, n_threads);
             nb::gil_scoped_release release;
             std::vector<double> partial(static_cast<size_t>(vector_chunks(n) * used * 4));
@@ -68,10 +62,10 @@ void bind_history(nb::module_& module) {
             else FF_CALL(append_pair_double)(source, steps.data(), changes.data(), n, used, slot, partial.data(),
                                              sums.data(), threads);
         },
-        nb::kw_only(), nb::arg("new_point"), nb::arg("old_point"), nb::arg("new_gradient"), nb::arg("old_gradient"),
-        nb::arg("search_gradient"), nb::arg("diagonal").none(), nb::arg("new_image").none(),
-        nb::arg("old_image").none(), nb::arg("steps").noconvert(), nb::arg("changes").noconvert(), nb::arg("used"),
-        nb::arg("slot"), nb::arg("sums").noconvert(), nb::arg("n_threads"),
+        nb::kw_only(), nb::arg("new_point"), nb::arg("old_point"), nb::arg("change"), nb::arg("search_gradient"),
+        nb::arg("diagonal").none(), nb::arg("image").none(), nb::arg("steps").noconvert(),
+        nb::arg("changes").noconvert(), nb::arg("used"), nb::arg("slot"), nb::arg("sums").noconvert(),
+        nb::arg("n_threads"),
         "Write the pair s, u = M^-1 y into row `slot`; sums[i] = s_i.y, u_i.y, s_i.q, u_i.q for the used rows.");
     module.def(
         "combine_rows",

@@ -26,17 +26,14 @@ template <class T>
 static inline void append_pair(const PairSource& source, T* steps, T* changes, int64_t n, int64_t used, int64_t slot,
                                double* partial, double* sums, int threads) {
     for_chunks(n, threads, [&](int64_t c, int64_t first, int64_t length) {
-        double change[vector_chunk];
-        const double* q = source.search_gradient + first;
+        const double *q = source.search_gradient + first, *change = source.change + first;
         {
             const double *x1 = source.new_point + first, *x0 = source.old_point + first;
-            const double *g1 = source.new_gradient + first, *g0 = source.old_gradient + first;
             T *s = steps + slot * n + first, *u = changes + slot * n + first;
             for (int64_t i = 0; i < length; ++i) s[i] = static_cast<T>(x1[i] - x0[i]);
-            for (int64_t i = 0; i < length; ++i) change[i] = g1[i] - g0[i];
-            if (source.new_image) {
-                const double *z1 = source.new_image + first, *z0 = source.old_image + first;
-                for (int64_t i = 0; i < length; ++i) u[i] = static_cast<T>(z1[i] - z0[i]);
+            if (source.image) {
+                const double* image = source.image + first;
+                for (int64_t i = 0; i < length; ++i) u[i] = static_cast<T>(image[i]);
             } else if (source.diagonal) {
                 const double* diagonal = source.diagonal + first;
                 for (int64_t i = 0; i < length; ++i) u[i] = static_cast<T>(change[i] / diagonal[i]);

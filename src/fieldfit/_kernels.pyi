@@ -818,6 +818,40 @@ def count_neighbours(
     Set out[i] to the number of rows of codes that equal row i in at least `least` columns, itself included.
     """
 
+MOST_MISSING: int = 24
+
+def missing_rows(
+    *,
+    codes: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    pointer: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    missing: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    weights: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    field: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    scale: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    weights_tangent: Annotated[
+        NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ]
+    | None,
+    field_tangent: Annotated[
+        NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)
+    ]
+    | None,
+    value: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    turned: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+    ones: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    both: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    cross: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
+    value_tangent: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")] | None,
+    turned_tangent: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")] | None,
+    ones_tangent: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")] | None,
+    both_tangent: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")] | None,
+    cross_tangent: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")] | None,
+    n_threads: int,
+) -> None:
+    """
+    PL1 of rows with missing values: what values, gradients and, with tangents, Hessian products are made of.
+    """
+
 def pairwise_moments(
     *,
     edges: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
@@ -902,12 +936,10 @@ def append_pair(
     *,
     new_point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     old_point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    new_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    old_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    change: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     search_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     diagonal: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
-    new_image: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
-    old_image: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    image: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
     steps: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu")],
     changes: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu")],
     used: int,
@@ -920,12 +952,10 @@ def append_pair(
     *,
     new_point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     old_point: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    new_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    old_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    change: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     search_gradient: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     diagonal: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
-    new_image: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
-    old_image: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    image: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
     steps: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
     changes: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu")],
     used: int,

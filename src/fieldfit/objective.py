@@ -178,7 +178,6 @@ class Objective:
             if coordinates is not None:
                 return self._minimise_in(coordinates, l1, l1_groups, gtol, max_iter, callback, keeper)
         plain = self.problem.optimiser == "lbfgs" and method != "newton"
-        many = len(self.start) >= _MANY_PARAMETERS
         steps = near_optimum and l1 is None and method == "auto" and has_affordable_hessian(self.problem)
         if l1 is not None or at_optimum or steps:
             near = None
@@ -188,7 +187,7 @@ class Objective:
         at_once = steps or (self.problem.remote and not plain and near is None and few)
         return minimise(
             self.value_grad,
-            self.start[self.free],
+            self._reduced(self.start),
             hessian_product=self.hessian_product,
             hessian=self.hessian if at_once else None,
             hessian_diagonal=None if plain or at_optimum or at_once or near is not None else self.hessian_diagonal,
@@ -196,14 +195,20 @@ class Objective:
             l1=None if l1 is None else l1[self.free],
             l1_groups=None if l1_groups is None else l1_groups[self.free],
             method="newton" if steps else "lbfgs" if plain else method,
-            # Six pairs are as fast as ten on CoNLL-2000, and with millions of weights they are the memory of the fit.
-            history=6 if (plain or many) and l1 is None else None,
+            history=self._pairs(plain) if l1 is None else None,
             gtol=gtol,
             max_iter=max_iter,
             units=self.free_units,
+            fresh=True,
             callback=callback,
             keeper=keeper,
         )
+
+    def _pairs(self, plain: bool) -> int | None:
+        """Pairs of L-BFGS: with millions of parameters they are the memory of the fit, and six are as fast as ten."""
+        if self.problem.pairs is not None:
+            return self.problem.pairs
+        return 6 if plain or len(self.start) >= _MANY_PARAMETERS else None
 
     def _minimise_in(
         self,
@@ -425,7 +430,8 @@ def by_parameter(given: ByParameter, names: Sequence[str], kind: _Kind) -> Float
             values[places] = kind.number(given[key], repr(key))
         return values
     if isinstance(given, np.ndarray) and given.shape == (r,) and given.dtype.kind in "fiu":
-        return given.astype(np.float64)  # at once: there may be millions
+        # At once: there may be millions. What nobody can change is not copied.
+        return given.astype(np.float64, copy=given.flags.writeable)
     array = np.asarray(given, dtype=object)
     if array.ndim == 0:
         return np.full(r, kind.number(given, "all parameters"))

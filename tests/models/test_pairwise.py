@@ -527,7 +527,7 @@ def kernel_arguments(problem):
     """What the kernel's constructor takes, and what `gradient` takes."""
     layout = problem._layout
     pointer, adjacent, adjacent_edge = layout.edge_number.adjacency
-    q, bias = problem._to_field(np.zeros(problem.n_parameters))
+    q, bias = problem.to_field(np.zeros(problem.n_parameters))
     compiled = {
         "n": layout.n, "columns": layout.columns, "rows": layout.rows, "edges": problem.edges,
         "adjacent_pointer": pointer, "adjacent": adjacent, "adjacent_edge": adjacent_edge, "meta": layout.meta,

@@ -29,7 +29,7 @@ def by_products(problem: PairwiseProblem, theta: np.ndarray, weight: np.ndarray 
     degrees = np.bincount(problem.edges.ravel(), minlength=m)
     assert has_matrix_products(layout, m, dense=problem.dense, degrees=degrees)
     codes = layout_codes(layout, m)
-    matrix = curvature_matrix(layout, codes, problem.edges, *problem._to_field(theta), weight, dense=problem.dense)
+    matrix = curvature_matrix(layout, codes, problem.edges, *problem.to_field(theta), weight, dense=problem.dense)
     return -problem._in_parameters(matrix)
 
 

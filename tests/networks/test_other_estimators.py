@@ -6,7 +6,6 @@ import pytest
 import fieldfit as ff
 from fieldfit import networks
 from fieldfit.data.samples import Table
-from fieldfit.networks.missing_answers import MissingAnswers
 from fieldfit.policies import as_policy
 from fieldfit.types import FieldfitWarning, ModelError, WidthError
 
@@ -76,16 +75,6 @@ def general_problem(codes, largest_table=1 << 22):
     model = ff.BoltzmannMachine(codes.shape[1], biases=True, largest_table=largest_table)
     table = Table(codes.astype(np.int32), model.names, ((0, 1),) * model.m)
     return model.compile(table, as_policy("PL1").bind(model.structure(table)).draw(0, 0, table.n))
-
-
-@pytest.mark.parametrize("size", [0.0, 1.0, 40.0])
-def test_sums_over_missing_answers_are_those_of_a_general_graph(gappy, size):
-    random = np.random.default_rng(1)
-    theta, weight = size * random.normal(size=45), random.random(40)
-    value, gradient = MissingAnswers(gappy).value_grad(theta, weight)
-    expected, slope = general_problem(gappy).value_grad(theta, weight)
-    assert value == pytest.approx(expected, rel=1e-12, abs=1e-10)
-    np.testing.assert_allclose(gradient, slope, atol=1e-10)
 
 
 @pytest.mark.parametrize("largest_table", [8, 9, 64])

@@ -144,7 +144,7 @@ def test_pairs_move_to_other_coordinates():
     memory = Memory(12, 4, None)
     for _ in range(6):
         step = random.normal(size=12)
-        memory.append((step, np.zeros(12)), (step * random.uniform(0.5, 2.0, 12), np.zeros(12)), step, None)
+        memory.append((step, np.zeros(12)), step * random.uniform(0.5, 2.0, 12), step, None)
     places = np.array([3, -1, 7, 8, 0, 11])
     moved = memory.moved(places)
     old = [tuple(np.where(places < 0, 0.0, vector[places]) for vector in pair) for pair in memory.pairs]
@@ -155,8 +155,8 @@ def test_pairs_move_to_other_coordinates():
     # The next direction is that of a memory that has had these pairs only.
     other, q, none = Memory(6, 4, None), random.normal(size=6), np.zeros(6)
     for step, change in [*old[1:], (q, 0.5 * q)]:
-        other.append((step, none), (change, none), q, None)
-    moved.append((q, none), (0.5 * q, none), q, None)
+        other.append((step, none), change, q, None)
+    moved.append((q, none), 0.5 * q, q, None)
     found, expected, trial = np.empty(6), np.empty(6), np.empty(6)
     moved.direction(none, q, None, found, trial)
     other.direction(none, q, None, expected, trial)

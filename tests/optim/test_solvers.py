@@ -380,7 +380,7 @@ def test_memory_matches_the_two_loop_recursion():
         step = rng.normal(size=size)
         change = hessian @ step if turn != 5 else -hessian @ step  # the sixth has negative curvature
         new_x, new_g = x + step, g + change
-        taken = memory.append((new_x, x), (new_g, g), new_g, None)
+        taken = memory.append((new_x, x), new_g - g, new_g, None)
         assert taken == (turn != 5)
         pairs = ([*pairs, (new_x - x, new_g - g)] if taken else pairs[1:])[-capacity:]
         x, g = new_x, new_g

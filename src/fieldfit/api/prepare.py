@@ -25,6 +25,8 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray, ModelError, PolicyError, WidthError
 
+#: Numbers that are copied at a time.
+_BLOCK = 1 << 15
 #: The sum of sample weights is at most this and at least 1 over this.
 _LARGEST_WEIGHT = 1e100
 
@@ -177,7 +179,7 @@ def starting_point(
     model: Model, start: ArrayLike | None, fixed: Mapping[str, float] | None
 ) -> tuple[FloatArray, BoolArray]:
     """The starting θ with the fixed parameters set, and which parameters are free."""
-    initial = np.zeros(model.n_parameters) if start is None else model.check_theta(start).copy()
+    initial = np.zeros(model.n_parameters) if start is None else _sparsely_copied(model.check_theta(start))
     free = np.ones(model.n_parameters, dtype=bool)
     if fixed is not None and not isinstance(fixed, Mapping):
         raise ModelError(f"fixed is {fixed!r}; it must be a mapping from names of parameters to values.")
@@ -197,6 +199,16 @@ def starting_point(
         if not free.any():
             raise ModelError("All parameters are fixed; there is nothing to fit.")
     return initial, free
+
+
+def _sparsely_copied(vector: FloatArray) -> FloatArray:
+    """A copy in which blocks of zeros are not written: memory that nothing was written to is not used."""
+    copied = np.zeros(len(vector))
+    for first in range(0, len(vector), _BLOCK):
+        block = vector[first : first + _BLOCK]
+        if block.any():
+            copied[first : first + _BLOCK] = block
+    return copied
 
 
 def check_samples(dataset: Dataset) -> None:

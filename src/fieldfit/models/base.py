@@ -54,6 +54,8 @@ class Problem(ABC):
     n_families: int
     #: What "auto" stands for: the general choice by what the problem offers, or L-BFGS without a preconditioner.
     optimiser: Literal["auto", "lbfgs"] = "auto"
+    #: Pairs that L-BFGS keeps for it; None: the usual number.
+    pairs: int | None = None
     #: Whether the scores of many samples are computed at once; else only few samples are asked for them.
     streams_scores: bool = True
     #: Whether a product costs a message to other processes, so that few parameters ask for the whole Hessian at once.

@@ -25,6 +25,7 @@ from fieldfit.models.field import FieldModel
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges, networkx_edges, pairwise_scopes
 from fieldfit.models.pairwise import PairwiseProblem, pairwise_supports
+from fieldfit.models.pairwise_missing import MissingPairwiseProblem, sums_states
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.selection import Selection
 from fieldfit.types import Arrays, FloatArray, Int32Array, IntArray, ModelError, Plain
@@ -274,20 +275,21 @@ class BoltzmannMachine(FieldModel):
     def compile(self, dataset: Dataset, selection: Selection) -> Problem:
         """Compile model, data and selection. The pairwise kernels handle blocks given the rest.
 
-        The general problem handles all other components.
+        With missing values they handle single variables of dense graphs. The general problem handles all other components.
         """
-        codes = as_table(dataset).codes
+        codes, missing = as_table(dataset).codes, dataset.has_missing
         fast = [
             place
             for place, part in enumerate(selection.parts)
-            if not dataset.has_missing and not self.observed and pairwise_supports(part)
+            if not self.observed and (sums_states(self, codes, [part]) if missing else pairwise_supports(part))
         ]
         slow = [place for place in range(len(selection.parts)) if place not in fast]
         problems: list[Problem] = []
         places: list[list[int]] = []
         if fast:
+            kernel = MissingPairwiseProblem if missing else PairwiseProblem
             problems.append(
-                PairwiseProblem(
+                kernel(
                     codes,
                     self.values,
                     self.edge_array,

@@ -145,8 +145,8 @@ class PairwiseProblem(Problem):
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
         """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
         edges, biases, arguments = self._sums(row_weight)
-        value = self._layout.kernel.gradient(*self._to_field(theta), **arguments)
-        return value, self._to_parameters(edges, biases)
+        value = self._layout.kernel.gradient(*self.to_field(theta), **arguments)
+        return value, self.to_parameters(edges, biases)
 
     @property
     def has_residual_products(self) -> bool:
@@ -160,19 +160,19 @@ class PairwiseProblem(Problem):
         """Σ_i w_i r_j (m,) and Σ_i w_i c_k r_j (m, m), with the residuals r = c − E[c | all others] of the codes c."""
         _, biases, arguments = self._sums(row_weight)
         outer = np.empty((self.n_variables, self.n_variables))
-        self._layout.kernel.gradient(*self._to_field(theta), outer_out=outer, **arguments)
+        self._layout.kernel.gradient(*self.to_field(theta), outer_out=outer, **arguments)
         return biases, outer
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v."""
         edges, biases, arguments = self._sums(row_weight)
-        self._layout.kernel.hessian_product(*self._to_field(theta), *self._to_field(v), **arguments)
-        return self._to_parameters(edges, biases)
+        self._layout.kernel.hessian_product(*self.to_field(theta), *self.to_field(v), **arguments)
+        return self.to_parameters(edges, biases)
 
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) as a matrix: block by block, by matrix products, or a product for each parameter."""
         weight = None if row_weight is None else self._checked_weight(row_weight)
-        m, field = self.n_variables, self._to_field(theta)
+        m, field = self.n_variables, self.to_field(theta)
         if is_fast(self._layout, m, len(self.edges)):
             information = information_matrix(self._layout, self.edges, *field, weight)
         elif has_matrix_products(self._layout, m, dense=self._dense, degrees=np.bincount(self._ends, minlength=m)):
@@ -206,7 +206,7 @@ class PairwiseProblem(Problem):
             return super().score_moment(theta, row_weight)
         bits, weight = self._distinct_samples(weight)
         root = None if weight is None else np.sqrt(weight)
-        field, (a, b) = self._to_field(theta), self.edges.T
+        field, (a, b) = self.to_field(theta), self.edges.T
         pairs = bool(np.any(self._layout.meta[:, 0] > 1))
         sums = PairSums(m) if not pairs and is_sparse(bits, edges) else None
         total = np.zeros((size, size) if sums is None else (0, 0))
@@ -366,7 +366,7 @@ class PairwiseProblem(Problem):
         step = max(1, self.n_samples // most)
         codes = self._bits[::step].astype(np.float32)
         weight = np.ones(len(codes)) if row_weight is None else self._checked_weight(row_weight)[::step]
-        q, bias = self._to_field(theta)
+        q, bias = self.to_field(theta)
         matrix = np.zeros((self.n_variables, self.n_variables), dtype=np.float32)
         matrix[self.edges[:, 0], self.edges[:, 1]] = matrix[self.edges[:, 1], self.edges[:, 0]] = q
         with one_blas_thread():
@@ -382,13 +382,13 @@ class PairwiseProblem(Problem):
     def row_values(self, theta: FloatArray) -> FloatArray:
         """m_θ(X_i, Z_i) for each sample."""
         rows, entries, arguments = self._by_sample()
-        self._layout.kernel.values(*self._to_field(theta), **arguments)
+        self._layout.kernel.values(*self.to_field(theta), **arguments)
         return self._layout.by_sample(self.n_samples, rows, entries)
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """ψ_iᵀ v for each sample."""
         rows, entries, arguments = self._by_sample()
-        self._layout.kernel.products(*self._to_field(theta), *self._to_field(v), **arguments)
+        self._layout.kernel.products(*self.to_field(theta), *self.to_field(v), **arguments)
         return self._layout.by_sample(self.n_samples, rows, entries)
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
@@ -425,7 +425,7 @@ class PairwiseProblem(Problem):
             pair_terms = np.zeros((families, len(codes), len(self.edges)))
             for f, layout in enumerate(layouts):
                 layout.kernel.scores(
-                    *self._to_field(theta), residual=residual[f], pair_terms=pair_terms[f], n_threads=get_threads()
+                    *self.to_field(theta), residual=residual[f], pair_terms=pair_terms[f], n_threads=get_threads()
                 )
             _kernels.pairwise_moments(
                 edges=self.edges,
@@ -492,7 +492,7 @@ class PairwiseProblem(Problem):
             residual = np.zeros((len(codes), self.n_variables))
             pair_terms = np.zeros((len(codes), len(self.edges)))
             layout.kernel.scores(
-                *self._to_field(theta), residual=residual, pair_terms=pair_terms, n_threads=get_threads()
+                *self.to_field(theta), residual=residual, pair_terms=pair_terms, n_threads=get_threads()
             )
             at_a, at_b = residual[:, a], residual[:, b]
             # In place: these blocks are as large as all the scores of a family.
@@ -537,7 +537,8 @@ class PairwiseProblem(Problem):
 
     # -- θ and the kernel's weights and biases -----------------------------------------------------------------------
 
-    def _to_field(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def to_field(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The kernel's weights (edges,) and biases (m,), for the codes 0 and 1."""
         theta = np.asarray(theta, dtype=np.float64)
         if theta.shape != (self.n_parameters,):
             raise ModelError(f"θ must have the shape ({self.n_parameters},); it has {theta.shape}.")
@@ -550,7 +551,8 @@ class PairwiseProblem(Problem):
             q, bias = self.gap**2 * q, self.gap * bias
         return q, bias
 
-    def _to_parameters(self, edges: FloatArray, biases: FloatArray) -> FloatArray:
+    def to_parameters(self, edges: FloatArray, biases: FloatArray) -> FloatArray:
+        """The transpose of `to_field`: a gradient by θ from that by the kernel's weights and biases."""
         by_edge = edges if self.gap == 1.0 else self.gap**2 * edges
         if self.state0 != 0.0:
             ends = biases[self.edges]
@@ -574,7 +576,7 @@ class PairwiseProblem(Problem):
     def _diagonal(self, theta: FloatArray, row_weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
         """The curvature by edge and by variable."""
         edges, biases, arguments = self._sums(row_weight)
-        self._layout.kernel.diagonal(*self._to_field(theta), state0=self.state0, state_gap=self.gap, **arguments)
+        self._layout.kernel.diagonal(*self.to_field(theta), state0=self.state0, state_gap=self.gap, **arguments)
         return edges, biases
 
     def _by_sample(self) -> tuple[FloatArray, FloatArray, Plain]:

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fieldfit.arguments import count_of
 from fieldfit.data.dataset import Dataset
@@ -33,7 +34,7 @@ from fieldfit.models.potts_problem import PottsProblem, potts_supports, worth_a_
 from fieldfit.models.potts_tables import PottsTables
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.types import Arrays, IntArray, ModelError, Plain
+from fieldfit.types import Arrays, FloatArray, IntArray, ModelError, Plain
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -156,6 +157,10 @@ class Potts(FieldModel):
         """The length r of θ."""
         return self.n_couplings + (self.q * (1 if self.tied else self.m) if self.fields else 0)
 
+    @property
+    def feature_units(self) -> None:
+        """None: all features are indicators, of size 1."""
+
     @cached_property
     def features(self) -> csr_array:
         """Table entries × parameters, one 1 in each row of a table and none where only agreement counts."""
@@ -173,6 +178,31 @@ class Potts(FieldModel):
         row, column = np.concatenate(rows), np.concatenate(columns)
         shape = (self.graph.table_size, self.n_parameters)
         return csr_array((np.ones(len(row)), (row, column)), shape=shape)
+
+    def log_tables(self, theta: ArrayLike) -> FloatArray:
+        """Compute the logarithms of all factor tables, one after the other: couplings, then fields.
+
+        Parameters
+        ----------
+        theta : array_like of shape (r,)
+            Parameters.
+
+        Returns
+        -------
+        ndarray of shape (table entries,)
+            θ itself where no tables are shared.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.Potts(2, 2, fields=False).log_tables([0.5, 0.0, 0.0, 1.5])
+        array([0.5, 0. , 0. , 1.5])
+        """
+        checked = self.check_theta(theta)
+        if not self.tied and self.couplings == "table":
+            return checked
+        couplings, fields = self.tables.to_tables(checked)
+        return np.concatenate([couplings, fields]) if self.fields else couplings
 
     @classmethod
     def grid(

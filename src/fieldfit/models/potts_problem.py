@@ -30,8 +30,8 @@ from fieldfit.types import Array, DataError, FloatArray, IntArray
 _GRADIENT, _HESSIAN, _DIAGONAL, _VALUES, _PRODUCTS, _RESIDUALS = range(6)
 _NONE: FloatArray = np.empty(0)
 _NO_PLACES: IntArray = np.empty(0, dtype=np.int64)
-#: Configurations of neighbours up to which the general engine is at least as fast, absolute and for each sample and site;
-#: and the most places (samples × edges) that it lists.
+#: Configurations of neighbours up to which the general engine is at least as fast, times states and for each sample and
+#: site; and the most places (samples × edges) that it lists.
 _FEW_CONFIGURATIONS, _FEW_SHARE, _MOST_PLACES = 20_000, 0.02, 50_000_000
 #: Numbers of a block of components, for sums of each sample.
 _BLOCK = 1 << 22
@@ -53,7 +53,8 @@ def worth_a_kernel(n: int, m: int, q: int, edges: IntArray) -> bool:
     """Whether the neighbours of the sites have too many configurations for the general engine, which sums each once."""
     degree = np.bincount(edges.ravel(), minlength=m)
     configurations = np.minimum(float(n), float(q) ** np.minimum(degree, 60)).sum()
-    return bool(configurations > max(_FEW_CONFIGURATIONS, _FEW_SHARE * n * m) or float(n) * len(edges) > _MOST_PLACES)
+    many = configurations * q > _FEW_CONFIGURATIONS and configurations > _FEW_SHARE * n * m
+    return bool(many or float(n) * len(edges) > _MOST_PLACES)
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,9 @@ class PottsProblem(Problem):
     parts : the selected components; `potts_supports` must hold for each
     single : whether couplings, fields and residuals are rounded to single precision; values are sums of doubles
     """
+
+    #: With the preconditioner four pairs take as many evaluations as ten, and they are most of a fit's memory.
+    pairs = 4
 
     def __init__(
         self, codes: Array, tables: PottsTables, parts: Sequence[FamilySelection], *, single: bool = False

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from fieldfit.data.samples import Table
 from fieldfit.models.boltzmann import BoltzmannMachine
-from fieldfit.networks.missing_answers import MissingAnswers
 from fieldfit.networks.network import Network
 from fieldfit.networks.nodewise import check_gamma
 from fieldfit.networks.resampling import Progress
@@ -139,19 +138,9 @@ def _log_likelihood(
     codes: NDArray[np.int8], counts: FloatArray, model: BoltzmannMachine
 ) -> Callable[[FloatArray], tuple[float, FloatArray]]:
     """Of θ: the log pseudo-likelihood of rows that count ``counts`` times, and its gradient."""
-    whole = (codes >= 0).all(axis=1)
-    answers, missing = MissingAnswers(codes[~whole]), counts[~whole]
-    if not whole.any():
-        return lambda theta: answers.value_grad(theta, missing)
-    table = Table(np.ascontiguousarray(codes[whole], dtype=np.int32), model.names, ((0, 1),) * model.m)
+    table = Table(np.ascontiguousarray(codes, dtype=np.int32), model.names, ((0, 1),) * model.m)
     problem = model.compile(table, as_policy("PL1").bind(model.structure(table)).draw(0, 0, table.n))
-
-    def value_grad(theta: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = problem.value_grad(theta, counts[whole])
-        more, slope = answers.value_grad(theta, missing)
-        return value + more, gradient + slope
-
-    return value_grad
+    return lambda theta: problem.value_grad(theta, counts)
 
 
 def _follow(
@@ -186,8 +175,7 @@ def _follow(
     price = 2.0 * (np.log(n) + 2.0 * gamma * np.log(max(m - 1, 1)))
     thetas, likelihood, criteria = [], [], []
     for place, lam in enumerate(lambdas):
-        solution = minimise_proximal(loss, theta, lam * weights, gtol=_TOLERANCE, diagonal=diagonal)
-        theta = solution.x
+        theta = minimise_proximal(loss, theta, lam * weights, gtol=_TOLERANCE, diagonal=diagonal).x
         value = log_likelihood(theta)[0]
         thetas.append(theta)
         likelihood.append(value)

@@ -51,6 +51,7 @@ def minimise(
     l1: FloatArray | float | None = None,
     l1_groups: IntArray | None = None,
     units: FloatArray | None = None,
+    fresh: bool = False,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:
@@ -62,7 +63,8 @@ def minimise(
     each, ``hessian_diagonal(x)`` its diagonal (positive), ``hessian(x)`` the matrix; ``preconditioner`` and the rest
     as in `minimise_lbfgs`, and with ``l1`` as in `minimise_proximal`. ``history`` is the number of pairs that the
     quasi-Newton methods keep, None what each of them keeps by itself; Newton's method has none. With ``units``
-    (n_parameters,) the method works on ``units * x``, and ``gtol`` is for the gradient with respect to that. A ``keeper``
+    (n_parameters,) the method works on ``units * x``, and ``gtol`` is for the gradient with respect to that. ``fresh``
+    is that of `minimise_lbfgs`. A ``keeper``
     is told the state after each iteration, and may have one to go on from: the result then has the same bits.
     """
     if units is not None and l1_groups is None and np.any(units != 1.0):  # a norm has one unit for its whole group
@@ -82,6 +84,7 @@ def minimise(
                 hessian=scaled.matrix(hessian),
                 product_cost=product_cost,
                 l1=None if l1 is None else l1 / units,
+                fresh=True,  # the quotient
                 callback=scaled.callback(callback),
                 keeper=keeper,
             )
@@ -140,6 +143,7 @@ def minimise(
             max_iter=max_iter,
             history=PAIRS if history is None else history,
             preconditioner=preconditioner,
+            fresh=fresh,
             callback=callback,
             keeper=keeper,
         )

@@ -1,7 +1,8 @@
 """Limited-memory BFGS for any number of parameters, with a preconditioner.
 
 In the common case an iteration is one evaluation of the objective and two passes over the history (`memory`), all in
-compiled code. Pairs without positive curvature are left out, so a function that is not convex is safe.
+compiled code. Pairs without positive curvature are left out, so a function that is not convex is safe. Besides the history
+it holds five vectors at a time, or six with an operator for a preconditioner.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from fieldfit.types import FieldfitError, FloatArray
 
 #: Default number of pairs.
 PAIRS = 10
+_NONE: FloatArray = np.empty(0)
 
 
 def minimise_lbfgs(
@@ -40,6 +42,7 @@ def minimise_lbfgs(
     max_iter: int = 1000,
     history: int = PAIRS,
     preconditioner: Preconditioner | None = None,
+    fresh: bool = False,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:
@@ -47,7 +50,8 @@ def minimise_lbfgs(
 
     It has converged when max |gradient| ≤ ``gtol``, or, with ``ftol`` > 0, when an iteration lowers the value by at
     most ftol · max(|value|, 1). ``history`` is the number of pairs kept; ``preconditioner`` the diagonal of an
-    approximate Hessian or a callable v ↦ M⁻¹v. ``fun`` must not keep the array it is given: later calls overwrite it. A
+    approximate Hessian or a callable v ↦ M⁻¹v. ``fun`` must not keep the array it is given: later calls overwrite it.
+    ``fresh`` says that it returns a new array for the gradient each time, which is then kept without a copy. A
     KeyboardInterrupt inside ``fun`` ends the run at the last accepted point.
     """
     if history < 1:
@@ -56,11 +60,14 @@ def minimise_lbfgs(
     staged = preconditioner if isinstance(preconditioner, StagedPreconditioner) else None
     diagonal, operator = split_preconditioner(preconditioner if staged is None else staged.first, x.size)
     descent = _Descent(fun, x, callback, Memory(x.size, history, diagonal), diagonal is not None, operator, staged)
+    descent.fresh = fresh
     return descent.minimise(gtol, ftol, max_iter, keeper)
 
 
 class _Descent(Descent):
-    """Holds the buffers of the trial point and the memory as well."""
+    """Holds the trial point and the memory as well. ``fresh``: gradients are new arrays and need no copy."""
+
+    fresh = False
 
     def __init__(
         self,
@@ -78,10 +85,10 @@ class _Descent(Descent):
         self._memory = memory
         self._scaled = scaled or operator is not None
         self._operator = operator
-        self._trial = Point(np.empty(x.size), np.empty(x.size))
+        self._trial = Point(np.empty(x.size), _NONE)
         self._trial_norm = math.nan
-        self._direction = np.empty(x.size)
-        self._image: FloatArray | None = None
+        self._direction = _NONE
+        self._image: FloatArray | None = None  # M⁻¹ times the gradient, with an operator
         self._stage: FloatArray | None = None  # where the better preconditioner was made
 
     def step(self, gtol: float) -> Status | None:
@@ -100,10 +107,11 @@ class _Descent(Descent):
 
     def begin(self) -> bool:
         """Evaluate the start; false if the value or the gradient is not finite."""
-        x, kept = self.current.x, self.current.gradient
-        value, gradient = self._evaluate(x)
-        _, norm, finite = _kernels.keep_gradient(gradient, None, kept=kept, n_threads=get_threads())
-        self._look(x, kept, value, norm)
+        x = self.current.x
+        value, gradient = self._own(*self._evaluate(x))
+        _, norm, finite = _kernels.keep_gradient(gradient, None, kept=gradient, n_threads=get_threads())
+        self.current = Point(x, gradient, value, norm)
+        self._apply()
         return finite and math.isfinite(value)
 
     def own_state(self) -> State:
@@ -121,14 +129,17 @@ class _Descent(Descent):
             later = self._staged.later(self._stage)
             if later is not None:
                 self._operator = checked_operator(later, self.current.x.size)
+        self._apply()
+
+    def _apply(self) -> None:
+        """M⁻¹ times the gradient of the current point, where M is an operator."""
+        self._image = None  # a new one takes its place, not the place of both
         if self._operator is not None:
             self._image = self._operator(self.current.gradient)
 
-    def _look(self, x: FloatArray, gradient: FloatArray, value: float, norm: float) -> None:
-        """Make x the current point."""
-        self.current = Point(x, gradient, value, norm)
-        if self._operator is not None:
-            self._image = self._operator(gradient)
+    def _own(self, value: float, gradient: FloatArray) -> tuple[float, FloatArray]:
+        """The gradient as an array that nothing else writes to."""
+        return value, gradient if self.fresh else gradient.copy()
 
     def _refresh(self) -> None:
         """Ask for a better preconditioner where it is time for one; pairs scaled by the old one are forgotten."""
@@ -140,10 +151,12 @@ class _Descent(Descent):
             self._stage = self.current.x.copy()
             self._operator = checked_operator(later, self.current.x.size)
             self._memory.clear()
-            self._image = self._operator(self.current.gradient)
+            self._apply()
 
     def _search(self) -> tuple[SearchOutcome, float]:
         """Find a better point and leave it in the trial buffers; also gives its value."""
+        if not self._direction.size:
+            self._direction = np.empty(self.current.x.size)
         slope = self._memory.direction(
             self.current.x,
             self.current.gradient,
@@ -164,10 +177,12 @@ class _Descent(Descent):
                     self.current.x, self._direction, step, trial=self._trial.x, n_threads=get_threads()
                 )
             moved.append(step)
-            value, gradient = self._evaluate(self._trial.x)
+            self._trial = Point(self._trial.x, _NONE)
+            value, gradient = self._own(*self._evaluate(self._trial.x))
             slope, self._trial_norm, finite = _kernels.keep_gradient(
-                gradient, self._direction, kept=self._trial.gradient, n_threads=get_threads()
+                gradient, self._direction, kept=gradient, n_threads=get_threads()
             )
+            self._trial = Point(self._trial.x, gradient)
             if not finite and value != -math.inf:
                 return math.nan, math.nan
             return value, slope
@@ -178,12 +193,13 @@ class _Descent(Descent):
 
     def _accept(self, value: float) -> None:
         """Move to the trial point and take the pair into the memory."""
-        old, old_image = self.current, self._image
-        self._look(self._trial.x, self._trial.gradient, value, self._trial_norm)
-        self._trial = Point(old.x, old.gradient)
-        images = None
-        if self._image is not None and old_image is not None:
-            images = (self._image, old_image)
-        self._memory.append(
-            (self.current.x, old.x), (self.current.gradient, old.gradient), self.current.gradient, images
-        )
+        old = self.current
+        self.current = Point(self._trial.x, self._trial.gradient, value, self._trial_norm)
+        self._trial = Point(old.x, _NONE)
+        change = np.subtract(self.current.gradient, old.gradient, out=old.gradient)
+        image = self._image
+        if image is not None and self._operator is not None:
+            self._direction = _NONE
+            self._image = self._operator(self.current.gradient)
+            np.subtract(self._image, image, out=image)
+        self._memory.append((self.current.x, old.x), change, self.current.gradient, image)

@@ -96,30 +96,27 @@ class Memory:
     def append(
         self,
         points: tuple[FloatArray, FloatArray],
-        gradients: tuple[FloatArray, FloatArray],
+        change: FloatArray,
         search_gradient: FloatArray,
-        images: tuple[FloatArray, FloatArray] | None,
+        image: FloatArray | None,
     ) -> bool:
         """Take in the pair between the (new, old) points; false if its curvature s·y is not positive.
 
-        ``search_gradient`` is the q of the direction that comes next; ``images`` are M⁻¹ times the gradients where M
-        is an operator.
+        ``change`` is y, the new gradient minus the old one, and ``image`` is M⁻¹y where M is an operator.
+        ``search_gradient`` is the q of the direction that comes next.
         """
         capacity = len(self.steps)
         slot = self._order.pop(0) if len(self._order) == capacity else self._free_row()
         used = max([slot, *self._order]) + 1
         sums = np.empty((used, 4))
-        new_image, old_image = images if images is not None else (None, None)
-        (new_point, old_point), (new_gradient, old_gradient) = points, gradients
+        new_point, old_point = points
         _kernels.append_pair(
             new_point=new_point,
             old_point=old_point,
-            new_gradient=new_gradient,
-            old_gradient=old_gradient,
+            change=change,
             search_gradient=search_gradient,
             diagonal=self._diagonal,
-            new_image=new_image,
-            old_image=old_image,
+            image=image,
             steps=self.steps,
             changes=self.changes,
             used=used,
@@ -145,7 +142,7 @@ class Memory:
     ) -> float:
         """Fill ``direction`` with d and ``trial`` with point + d; returns q·d.
 
-        ``image`` is M⁻¹q of an operator M.
+        ``image`` is M⁻¹q of an operator M; it may be ``direction`` itself.
         """
         used = max(self._order) + 1 if self._order else 0
         scale, step_weight, change_weight = self._coefficients(used)

@@ -58,7 +58,8 @@ class OrthantSteps:
         self._shortened += shortened
         self._follow(points[0], pseudo)
         at = self.places
-        self._memory.append((points[0][at], points[1][at]), (gradients[0][at], gradients[1][at]), pseudo[at], None)
+        change = gradients[0][at] - gradients[1][at]
+        self._memory.append((points[0][at], points[1][at]), change, pseudo[at], None)
         self._values.append(value)
 
     @property

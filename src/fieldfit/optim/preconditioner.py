@@ -62,10 +62,12 @@ def split_preconditioner(
 
 
 def checked_operator(operator: InverseProduct, size: int) -> InverseProduct:
-    """The operator with its results copied and their shape checked."""
+    """The operator with the shape of its results checked. It returns a new array each time."""
 
     def apply(v: FloatArray) -> FloatArray:
-        image = np.array(operator(v), dtype=np.float64, order="C")
+        image = np.ascontiguousarray(operator(v), dtype=np.float64)
+        if np.may_share_memory(image, v):  # an operator such as the identity may return v itself
+            image = image.copy()
         if image.shape != (size,):
             raise FieldfitError(
                 f"The preconditioner returned shape {image.shape}; with {size} parameters it must be ({size},)."

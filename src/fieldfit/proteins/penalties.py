@@ -88,6 +88,7 @@ class Penalty:
         Returns
         -------
         ndarray of shape (r,)
+            It cannot be changed, so that fits need no copy of it.
 
         Examples
         --------
@@ -99,6 +100,7 @@ class Penalty:
         fields, couplings = self.strengths(model.m, model.q)
         sigma2 = np.full(model.n_parameters, 1.0 / (2.0 * couplings))
         sigma2[model.n_couplings :] = 1.0 / (2.0 * fields)
+        sigma2.flags.writeable = False
         return sigma2
 
 
