@@ -18,7 +18,8 @@ STEP = 0.1  # of the grid of β
 #: Why β of Algorithm 1 is not the best of the grid, by model.
 WHY = {
     "boltzmann-chain": "J measures the variance of θ̂ and takes no account of the penalty or of which sentences count. "
-    "At λ = 1 all count, and the train NLLs agree. Below, 'best' is the least NLL of all training sentences, and the "
+    "At λ = 1 all count, and the train NLLs agree (not for PL1/FL in the second reading). "
+    "Below, 'best' is the least NLL of all training sentences, and the "
     "penalty decides: the best β of PL1/PL2, and of PL1/FL under a weak penalty, is small, because PL1 has all "
     "sentences. J as printed, which has no noise of selection, goes to the other end.",
     "crf": "J measures the variance of θ̂ and takes no account of the penalty. By its diagonal form PL1 alone has the "
