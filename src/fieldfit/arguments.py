@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import SupportsFloat, SupportsIndex, SupportsInt
 
 import numpy as np
 
 from fieldfit.types import DataError, FieldfitError, IntArray, ModelError
 
 #: Variables, states or samples of a model that lists can number.
-_MOST = 2**31 - 1
+_MOST_NUMBERED = 2**31 - 1
 #: Seeds are below this.
 _SEEDS = 2**64
 
 
 def whole_number(
-    value: Any, name: str, least: int, most: int | None = None, error: type[FieldfitError] = FieldfitError
+    value: object, name: str, least: int, most: int | None = None, error: type[FieldfitError] = FieldfitError
 ) -> int:
     """An integer from ``least`` to ``most``, of any type of number; texts and truth values are none."""
     whole = None
-    if not isinstance(value, bool | str | bytes) and getattr(value, "ndim", 0) == 0:
+    if (
+        isinstance(value, SupportsInt | SupportsIndex)
+        and not isinstance(value, bool)
+        and getattr(value, "ndim", 0) == 0
+    ):
         try:
-            whole = int(value)
-            whole = whole if whole == value else None
+            whole = int(value) if int(value) == value else None
         except (TypeError, ValueError, OverflowError):
             whole = None
     if whole is None or whole < least or (most is not None and whole > most):
@@ -32,10 +35,14 @@ def whole_number(
     return whole
 
 
-def positive_number(value: Any, name: str, advice: str = "") -> float:
+def positive_number(value: object, name: str, advice: str = "") -> float:
     """A finite number above 0."""
     number = math.nan
-    if not isinstance(value, bool | str | bytes) and getattr(value, "ndim", 0) == 0:
+    if (
+        isinstance(value, SupportsFloat | SupportsIndex)
+        and not isinstance(value, bool)
+        and getattr(value, "ndim", 0) == 0
+    ):
         try:
             number = float(value)
         except (TypeError, ValueError, OverflowError):
@@ -45,14 +52,14 @@ def positive_number(value: Any, name: str, advice: str = "") -> float:
     return number
 
 
-def truth_value(value: Any, name: str) -> bool:
+def truth_value(value: object, name: str) -> bool:
     """True or False; numbers and texts are none."""
     if not isinstance(value, bool | np.bool_):
         raise FieldfitError(f"{name} is {value!r:.80}; it must be True or False.")
     return bool(value)
 
 
-def seed(value: Any) -> int:
+def seed(value: object) -> int:
     """A seed of random numbers: an integer from 0 to 2^64 − 1."""
     whole = whole_number(value, "random_state", 0)
     if whole >= _SEEDS:
@@ -60,9 +67,9 @@ def seed(value: Any) -> int:
     return whole
 
 
-def count_of(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
+def count_of(value: object, name: str, least: int = 1, most: int | None = None) -> int:
     """A number of variables, states or samples of a model."""
-    return whole_number(value, name, least, _MOST if most is None else most, ModelError)
+    return whole_number(value, name, least, _MOST_NUMBERED if most is None else most, ModelError)
 
 
 def whole_numbers(values: object, name: str) -> IntArray:

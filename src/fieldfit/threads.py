@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fieldfit.types import FieldfitError
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 #: More threads than this are never started, except on machines with more processors.
 MOST_THREADS = 256
@@ -125,7 +128,7 @@ _limited = _Limited()
 
 
 @cache
-def _blas_pools(scipy_is_loaded: bool) -> Any:
+def _blas_pools(scipy_is_loaded: bool) -> ThreadpoolController:
     """The libraries that are there now; SciPy brings one of its own, which comes with its first import."""
     from threadpoolctl import ThreadpoolController
 

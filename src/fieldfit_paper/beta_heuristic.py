@@ -17,7 +17,7 @@ import numpy as np
 
 import fieldfit as ff
 from fieldfit.sweep import experiment
-from fieldfit.types import FloatArray, PolicyError
+from fieldfit.types import FloatArray, Plain, PolicyError
 from fieldfit_paper.chain_folds import ChainFold
 from fieldfit_paper.chunking import (
     fit_and_measure,
@@ -62,7 +62,7 @@ def heuristic_beta(
 
 
 @experiment("chain-heuristic", version=1)
-def heuristic_cell(coordinates: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def heuristic_cell(coordinates: Mapping[str, Any], seed: int) -> Plain:
     """Choose β by Algorithm 1 for λ, σ² and a ``formula`` of J, then fit with it."""
     with one_thread():
         fold, fold_seed = fold_of(coordinates)

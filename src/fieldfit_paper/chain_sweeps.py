@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fieldfit.sweep import Sweep, open_sweep, run_sweep
-from fieldfit.types import FloatArray, SweepError
+from fieldfit.types import FloatArray, Plain, SweepError
 from fieldfit_paper.beta_heuristic import heuristic_cell
 from fieldfit_paper.chain_data import need_data
 from fieldfit_paper.chain_folds import UNSEEN
@@ -140,11 +140,11 @@ def second_order_sweep(source: str, model: str, higher: str, scale: str) -> Swee
     return Sweep(chain_row, axes, constants, SEED, name=f"{model} of second order, {higher} alone")
 
 
-def _alone(reading: str) -> dict[str, Any]:
+def _alone(reading: str) -> Plain:
     return {"reading": reading, "lam": 1.0, "betas": [1.0]}
 
 
-def _constants(source: str, model: str, higher: str, n_train: int, size: Scale) -> dict[str, Any]:
+def _constants(source: str, model: str, higher: str, n_train: int, size: Scale) -> Plain:
     return {
         "source": source,
         "model": model,
@@ -184,7 +184,7 @@ def store_path(kind: str, source: str, model: str, higher: str, scale: str, out:
 
 def records_of(
     kind: str, source: str, model: str, higher: str, scale: str, out: Path | None, expected: str = ""
-) -> list[dict[str, Any]]:
+) -> list[Plain]:
     """The finished cells of a sweep, which is run (or resumed) first where cells are missing.
 
     At the paper's scale they are kept as a table too, which is read where there is no store. Cells that failed with the
@@ -200,7 +200,7 @@ def records_of(
     summary = run_sweep(sweep, path, n_jobs=jobs, progress=scale == "paper")
     if summary.interrupted:
         raise KeyboardInterrupt
-    records: list[dict[str, Any]] = [
+    records: list[Plain] = [
         {str(name): value for name, value in record.items()} for record in open_sweep(path).frame().to_dict("records")
     ]
     failed = {id(r): str(r["cell_error"]).strip().splitlines()[-1] for r in records if r["cell_status"] == "failed"}
@@ -215,7 +215,7 @@ def records_of(
     return rows
 
 
-def by_beta(cell: dict[str, Any]) -> list[dict[str, Any]]:
+def by_beta(cell: Plain) -> list[Plain]:
     """A cell with all β as one record for each; any other cell as it is."""
     if not isinstance(cell.get("beta"), list):
         return [cell]
@@ -223,9 +223,7 @@ def by_beta(cell: dict[str, Any]) -> list[dict[str, Any]]:
     return [cell | {name: value[k] for name, value in several.items()} for k in range(len(cell["beta"]))]
 
 
-def mean_over_folds(
-    records: list[dict[str, Any]], axes: Sequence[str], value: str
-) -> tuple[list[FloatArray], FloatArray]:
+def mean_over_folds(records: list[Plain], axes: Sequence[str], value: str) -> tuple[list[FloatArray], FloatArray]:
     """The values of each axis, and the means of ``value`` over everything else as an array over the axes."""
     ends = [np.unique([record[axis] for record in records]) for axis in axes]
     total, count = np.zeros([len(end) for end in ends]), np.zeros([len(end) for end in ends])
@@ -237,7 +235,7 @@ def mean_over_folds(
     return [np.asarray(end, dtype=np.float64) for end in ends], total / np.maximum(count, 1)
 
 
-def with_least_seconds(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_least_seconds(records: list[Plain]) -> list[Plain]:
     """The records with the least ``evaluation_seconds`` of all cells that do the same work.
 
     Neither σ² nor the value of β changes what an evaluation does: cells of one fold with the same FLOPs differ by noise.
@@ -249,15 +247,15 @@ def with_least_seconds(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [record | {"evaluation_seconds": least[record["fold"], record["flops"]]} for record in records]
 
 
-def averaged(records: list[dict[str, Any]], axes: Sequence[str]) -> list[dict[str, Any]]:
+def averaged(records: list[Plain], axes: Sequence[str]) -> list[Plain]:
     """One record for each point of the axes: means over the folds, and standard errors of the NLLs."""
     values = ("train_nll", "test_nll", "flops", "evaluation_seconds", "fit_seconds")
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    groups: dict[tuple[Any, ...], list[Plain]] = {}
     for record in records:
         groups.setdefault(tuple(record[axis] for axis in axes), []).append(record)
     result = []
     for key, group in sorted(groups.items()):
-        row: dict[str, Any] = dict(zip(axes, key, strict=True))
+        row: Plain = dict(zip(axes, key, strict=True))
         for value in values:
             if value in group[0]:  # tables of cells may have NLLs only
                 row[value] = float(np.mean([record[value] for record in group]))

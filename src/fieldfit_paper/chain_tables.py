@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fieldfit.types import Plain
 from fieldfit_paper.chain_sweeps import averaged, records_of, store_path, with_least_seconds
 from fieldfit_paper.claim_rows import Records
 from fieldfit_paper.kept_cells import kept_path
@@ -87,7 +88,7 @@ class SweepTables:
         """One family alone over a wide range of σ², fold by fold; FL is the same in both readings."""
         return self.cells("pure" if reading == "sums" or higher == "FL" else "pure-means", "conll2000", model, higher)
 
-    def least_alone(self, model: str, higher: str, reading: str = "sums") -> dict[str, Any]:
+    def least_alone(self, model: str, higher: str, reading: str = "sums") -> Plain:
         """The σ² of least mean test NLL of one family alone, with that NLL."""
         return best_cell(averaged(self.pure(model, higher, reading), ("sigma2",)), "test_nll")
 
@@ -124,7 +125,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def best_cell(rows: Records, value: str) -> dict[str, Any]:
+def best_cell(rows: Records, value: str) -> Plain:
     """The point of a grid with the least mean of ``value``."""
     return min(rows, key=lambda row: float(row[value]))
 
@@ -139,7 +140,7 @@ def sigma2_of(rows: Records) -> list[float]:
     return sorted({float(row["sigma2"]) for row in rows})
 
 
-def differences(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def differences(records: list[Plain]) -> list[Plain]:
     """Test NLL minus that of the higher-order family alone, paired by fold, with t intervals."""
     from scipy.stats import t
 

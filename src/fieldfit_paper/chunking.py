@@ -30,7 +30,7 @@ import numpy as np
 
 import fieldfit as ff
 from fieldfit.sweep import experiment
-from fieldfit.types import ConvergenceWarning, FloatArray, PolicyError
+from fieldfit.types import ConvergenceWarning, FloatArray, Plain, PolicyError
 from fieldfit_paper.chain_folds import ChainFold, chain_fold
 
 HIGHER = ("FL", "PL2")
@@ -138,7 +138,7 @@ def fit_and_measure(
     seed: int,
     start: FloatArray | None = None,
     tolerance: float = TOLERANCE,
-) -> tuple[FloatArray, dict[str, Any]]:
+) -> tuple[FloatArray, Plain]:
     """Fit: θ, and the numbers of the cell: NLL in nats for each sequence, FLOPs and seconds of one evaluation.
 
     Seconds are those of the processor, so that other work on the machine does not count.
@@ -169,7 +169,7 @@ def fit_and_measure(
 
 
 @experiment("chain-row", version=2)
-def chain_row(coordinates: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def chain_row(coordinates: Mapping[str, Any], seed: int) -> Plain:
     """Fit ``model`` by PL1/``higher`` with λ and σ² on ``fold`` of ``source``, for all ``betas``: results as arrays.
 
     The cell's own seed is not used: Z belongs to the fold. Each fit starts where a line through the two before it leads,
@@ -186,7 +186,7 @@ def chain_row(coordinates: Mapping[str, Any], seed: int) -> dict[str, Any]:
         policy = policy_text(higher, float(coordinates["lam"]), reading)
         tolerance = float(coordinates.get("tolerance", TOLERANCE))
         alone = (fold, sigma2, reading)
-        rows: list[dict[str, Any]] = []
+        rows: list[Plain] = []
         done: list[tuple[float, FloatArray]] = []
         for beta in map(float, coordinates["betas"]):
             start = _LAST_ALONE.get(alone) if beta == 0 else _on_the_line(done, beta)

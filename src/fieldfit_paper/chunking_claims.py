@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
+from fieldfit.types import Plain
 from fieldfit_paper.chain_folds import UNSEEN
 from fieldfit_paper.chain_sweeps import POLICIES, averaged, mean_over_folds
 from fieldfit_paper.chain_tables import GRID_AXES, SweepTables, at_sigma2, best_cell, sigma2_of
@@ -259,7 +259,7 @@ def second_order_text(tables: SweepTables) -> str:
     second = {r["model"]: r for r in tables.second_order()}
     forbidden, zero = (second[name] for name in UNSEEN)
 
-    def text(row: dict[str, Any]) -> str:
+    def text(row: Plain) -> str:
         return f"{row['test_nll']:.2f} ± {row['test_nll_error']:.2f}"
 
     return (

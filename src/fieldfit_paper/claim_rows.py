@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
-Records = list[dict[str, Any]]
+from fieldfit.types import Plain
+
+Records = list[Plain]
 CLOSE = 0.03  # a number of the paper counts as reproduced within 3%
 MODEL_NAMES = {"boltzmann-chain": "Boltzmann chain", "crf": "CRF"}
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from fieldfit import BoltzmannMachine, Policy, asymptotics, component_flops
 from fieldfit.plots import PlainTable, SelectionBox, draw_boxes, make_folder, save_figure
-from fieldfit.types import BoolArray, FloatArray
+from fieldfit.types import BoolArray, FloatArray, Plain
 from fieldfit_paper.tables import Reproduction
 
 NODES = 5
@@ -191,7 +191,7 @@ def _selection_table(box: SelectionBox) -> PlainTable:
 
 def _record(
     box: Box, picture: SelectionBox, families: list[str], counts: list[int], variance: dict[str, float], theory: Any
-) -> dict[str, Any]:
+) -> Plain:
     return {
         "title": box.title,
         "policy": box.policy,

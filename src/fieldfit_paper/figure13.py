@@ -18,13 +18,14 @@ from fieldfit.plots import (
     make_folder,
     save_figure,
 )
+from fieldfit.types import Plain
 from fieldfit_paper.chain_figures import numbered, scale_note
 from fieldfit_paper.chain_sweeps import POLICIES, averaged, mean_over_folds
 from fieldfit_paper.chain_tables import SweepTables
 from fieldfit_paper.tables import Reproduction, columns_of, write_tables
 
 
-def best_sigma2(records: list[dict[str, Any]]) -> dict[str, Any]:
+def best_sigma2(records: list[Plain]) -> Plain:
     """The σ² of least mean test NLL, and the smallest and largest best σ² of single folds."""
     mean = min(averaged(records, ("sigma2",)), key=lambda r: float(r["test_nll"]))
     single = []
@@ -40,7 +41,7 @@ def best_sigma2(records: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def compute(tables: SweepTables) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+def compute(tables: SweepTables) -> tuple[list[Plain], dict[str, Plain]]:
     """A record for each policy and λ, and the best σ² of each higher-order family alone."""
     rows, alone = [], {}
     for higher in POLICIES:
@@ -57,7 +58,7 @@ def compute(tables: SweepTables) -> tuple[list[dict[str, Any]], dict[str, dict[s
     return rows, alone
 
 
-def of_grids(tables: SweepTables) -> list[dict[str, Any]]:
+def of_grids(tables: SweepTables) -> list[Plain]:
     """The second reading: for each policy and λ the best σ² of the CRF's grids, with the β of least train NLL.
 
     ``alone`` is the best σ² of the higher-order family alone, everything selected.
@@ -67,7 +68,7 @@ def of_grids(tables: SweepTables) -> list[dict[str, Any]]:
         records = tables.wide(higher)
         alone = best_sigma2(tables.pure("crf", higher, "means"))["best_sigma2"]
         for lam in sorted({record["lam"] for record in records}):
-            chosen: dict[tuple[Any, Any], dict[str, Any]] = {}
+            chosen: dict[tuple[Any, Any], Plain] = {}
             for record in records:
                 key = (record["fold"], record["sigma2"])
                 if record["lam"] == lam and (key not in chosen or record["train_nll"] < chosen[key]["train_nll"]):
@@ -78,7 +79,7 @@ def of_grids(tables: SweepTables) -> list[dict[str, Any]]:
     return rows
 
 
-def _panels(rows: list[dict[str, Any]], alone: dict[str, float], reading: str) -> list[Panel]:
+def _panels(rows: list[Plain], alone: dict[str, float], reading: str) -> list[Panel]:
     """One reading: a panel for each policy, on one scale of σ²."""
     values = [r[c] for r in rows for c in ("least_of_folds", "largest_of_folds")] + list(alone.values())
     panels = []

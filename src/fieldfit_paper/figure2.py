@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fieldfit import BoltzmannMachine, family_mixtures
 from fieldfit.plots import Level, Panel, PlainTable, Series, draw_panels, make_folder, save_figure
+from fieldfit.types import Plain
 from fieldfit_paper.tables import FORMULAS, Reproduction, check_scale, columns_of, write_tables
 
 NODES = 5
@@ -37,7 +37,7 @@ NOTE = (
 )
 
 
-def compute(scale: str = "small") -> list[dict[str, Any]]:
+def compute(scale: str = "small") -> list[Plain]:
     """One record for each pair of families, α and formula."""
     check_scale(scale)
     moments = family_mixtures(BoltzmannMachine(NODES), THETA, FAMILIES)
@@ -57,7 +57,7 @@ def compute(scale: str = "small") -> list[dict[str, Any]]:
     return records
 
 
-def draw(records: list[dict[str, Any]], folder: Path) -> list[Path]:
+def draw(records: list[Plain], folder: Path) -> list[Path]:
     """Two rows (published, exact) of two panels (trace, determinant)."""
     rows = []
     plain = next(r for r in records if pure_family(r) == "PL1")
@@ -118,6 +118,6 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     return Reproduction(document, (summary,), (NOTE,), tuple(files))
 
 
-def pure_family(record: dict[str, Any]) -> str | None:
+def pure_family(record: Plain) -> str | None:
     """The family that is selected always, with the other never."""
     return {0.0: record["lower"], 1.0: record["higher"]}.get(record["alpha"])

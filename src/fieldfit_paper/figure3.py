@@ -18,6 +18,7 @@ import numpy as np
 
 from fieldfit import BoltzmannMachine, FamilyMixtures, component_flops, family_mixtures
 from fieldfit.plots import Level, Panel, PlainTable, Series, draw_panels, lower_left, make_folder, save_figure
+from fieldfit.types import Plain
 from fieldfit_paper.tables import FORMULAS, Reproduction, check_scale, columns_of, write_tables
 
 NODES = 9
@@ -54,7 +55,7 @@ def _moments() -> FamilyMixtures:
     return family_mixtures(BoltzmannMachine(NODES), THETA, FAMILIES)
 
 
-def compute(scale: str = "small") -> list[dict[str, Any]]:
+def compute(scale: str = "small") -> list[Plain]:
     """One record for each family, point of the grid and formula."""
     moments = _moments()
     lam1, lam2, beta1 = policy_grid(scale)
@@ -67,7 +68,7 @@ def compute(scale: str = "small") -> list[dict[str, Any]]:
     return records
 
 
-def _records(moments: FamilyMixtures, pair: tuple[str, str], lam: Any, beta: Any, grid: Any) -> list[dict[str, Any]]:
+def _records(moments: FamilyMixtures, pair: tuple[str, str], lam: Any, beta: Any, grid: Any) -> list[Plain]:
     flops = moments.cost(lam)
     records = []
     for formula in FORMULAS:
@@ -85,11 +86,11 @@ def _records(moments: FamilyMixtures, pair: tuple[str, str], lam: Any, beta: Any
     return records
 
 
-def pure_policies() -> list[dict[str, Any]]:
+def pure_policies() -> list[Plain]:
     """Each family alone, everything selected, and FL: the two formulas agree on these."""
     moments = _moments()
     efficiencies = moments.efficiencies(np.eye(len(FAMILIES)), np.ones((len(FAMILIES),) * 2), "exact")
-    records: list[dict[str, Any]] = [
+    records: list[Plain] = [
         {
             "policy": name,
             "det": float(efficiencies["det"][k]),
@@ -102,7 +103,7 @@ def pure_policies() -> list[dict[str, Any]]:
     return [*records, {"policy": "FL", "det": 1.0, "root": 1.0, "flops": float(component_flops(model, "FL")[0])}]
 
 
-def draw(records: list[dict[str, Any]], pure: list[dict[str, Any]], folder: Path) -> list[Path]:
+def draw(records: list[Plain], pure: list[Plain], folder: Path) -> list[Path]:
     """Published and exact side by side."""
     shown = [point for point in pure if point["policy"] in PURE]
     full = next(point["flops"] for point in pure if point["policy"] == "FL")
@@ -146,7 +147,7 @@ def _room_for_labels(series: list[Series]) -> tuple[float, float]:
     return float(x.min()) - 0.05 * span, float(x.max()) + 0.1 * span
 
 
-def boundary(records: list[dict[str, Any]], pure: list[dict[str, Any]], formula: str) -> list[dict[str, Any]]:
+def boundary(records: list[Plain], pure: list[Plain], formula: str) -> list[Plain]:
     """The lower left boundary of the achievable region: policies that no other of the figure beats in both.
 
     Families alone, everything selected (λ1 = β1 = 1), belong to it.

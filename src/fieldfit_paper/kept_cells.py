@@ -9,9 +9,9 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Any
 
 from fieldfit.plots import write_file
+from fieldfit.types import Plain
 
 TEXTS = ("model", "formula")
 NUMBERS = ("fold", "sigma2", "lam", "beta", "train_nll", "test_nll", "flops", "evaluation_seconds", "fit_seconds")
@@ -23,7 +23,7 @@ def kept_path(store: Path) -> Path:
     return store.parent.parent / "cells" / f"{store.stem}.csv"
 
 
-def write_cells(path: Path, records: list[dict[str, Any]]) -> None:
+def write_cells(path: Path, records: list[Plain]) -> None:
     """Write the columns that claims and pictures use, numbers with nine digits."""
     present = [name for name in (*TEXTS, *NUMBERS) if all(name in record for record in records)]
     text = io.StringIO()
@@ -35,7 +35,7 @@ def write_cells(path: Path, records: list[dict[str, Any]]) -> None:
     write_file(path, text.getvalue().encode())
 
 
-def read_cells(path: Path) -> list[dict[str, Any]]:
+def read_cells(path: Path) -> list[Plain]:
     """The records of `write_cells`."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))

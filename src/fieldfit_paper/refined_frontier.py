@@ -19,13 +19,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fieldfit import BoltzmannMachine, FamilyMixtures, asymptotics, condition_count, family_mixtures, fit
 from fieldfit.plots import Panel, PlainTable, Series, draw_panels, lower_left, make_folder, save_figure
-from fieldfit.types import FloatArray
+from fieldfit.types import FloatArray, Plain
 from fieldfit_paper.figure3 import FAMILIES, NODES, PAIRS, THETA, policy_grid
 from fieldfit_paper.tables import Reproduction, check_scale, columns_of, write_tables
 
@@ -73,7 +72,7 @@ def caption(scale: str) -> str:
     )
 
 
-def mixtures_of(case: Case, moments: FamilyMixtures, scale: str = "small") -> list[dict[str, Any]]:
+def mixtures_of(case: Case, moments: FamilyMixtures, scale: str = "small") -> list[Plain]:
     """The policies of Figure 3 by the exact formula, PL1, PL2 and PL3 alone among them; "edge" for those nothing beats."""
     lam1, lam2, beta1 = policy_grid(scale)
     points = [(np.eye(len(FAMILIES)), np.ones((len(FAMILIES),) * 2), list(FAMILIES))]
@@ -102,7 +101,7 @@ def refined_flops(case: Case, first: float, distance: int) -> float:
     return float(2 * first + p + 2**NODES * p * (p + r) / case.n)
 
 
-def exact(case: Case) -> list[dict[str, Any]]:
+def exact(case: Case) -> list[Plain]:
     """Mixtures, refined estimators, and PL1 with the likelihood of a share of the samples."""
     moments = family_mixtures(case.model, case.theta, (*FAMILIES, "FL"))
     first, full = float(moments.flops[0]), float(moments.flops[-1])
@@ -119,7 +118,7 @@ def exact(case: Case) -> list[dict[str, Any]]:
     return records
 
 
-def simulated(case: Case, known: list[dict[str, Any]], fits: int) -> list[dict[str, Any]]:
+def simulated(case: Case, known: list[Plain], fits: int) -> list[Plain]:
     """The same excess in fits of PL1, PL2 and the refined estimators to samples of the model."""
     codes, probability = case.model.joint_probabilities(case.theta)
     states = np.array(case.model.states[0])[codes]
@@ -151,7 +150,7 @@ def excess_of(differences: FloatArray) -> tuple[float, float]:
 
 
 @cache
-def compute(scale: str = "small") -> list[dict[str, Any]]:
+def compute(scale: str = "small") -> list[Plain]:
     """One record for each point of the figure."""
     check_scale(scale)
     records = []
@@ -170,12 +169,12 @@ def _record(
     flops: float,
     error: float = 0.0,
     edge: bool = False,
-) -> dict[str, Any]:
+) -> Plain:
     values = (case.title, kind, policy, source, float(excess), float(error), float(flops), edge)
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def draw(records: list[dict[str, Any]], scale: str, folder: Path) -> list[Path]:
+def draw(records: list[Plain], scale: str, folder: Path) -> list[Path]:
     """A panel for each field."""
     panels = []
     for case in cases():
@@ -207,7 +206,7 @@ def draw(records: list[dict[str, Any]], scale: str, folder: Path) -> list[Path]:
     return save_figure(draw_panels([panels], caption(scale), width=5.2, height=4.2), folder, NAME)
 
 
-def _series(records: list[dict[str, Any]], label: str, kind: str, named: bool = False) -> Series:
+def _series(records: list[Plain], label: str, kind: str, named: bool = False) -> Series:
     texts = tuple(record["policy"].removeprefix("PL1 >> ") for record in records) if named else ()
     error = 200 * columns_of(records, "error") if kind == "circles" else None
     return Series(label, columns_of(records, "flops"), 100 * columns_of(records, "excess"), kind, texts, error)

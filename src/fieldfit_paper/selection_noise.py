@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fieldfit import BoltzmannMachine, FamilyMixtures, family_mixtures, fit
 from fieldfit.plots import Panel, PlainTable, Series, draw_panels, make_folder, save_figure
-from fieldfit.types import FloatArray
+from fieldfit.types import FloatArray, Plain
 from fieldfit_paper.figure2 import NODES, THETA
 from fieldfit_paper.tables import FORMULAS, Reproduction, check_scale, columns_of, write_tables
 
@@ -68,7 +67,7 @@ def simulate(alpha: float, fits: int, mle_covariance: FloatArray) -> tuple[float
 
 
 @cache
-def compute(scale: str = "small") -> list[dict[str, Any]]:
+def compute(scale: str = "small") -> list[Plain]:
     """One record for each point: way, formula ("published", "exact", "simulated"), share, β, variance, error, FLOPs."""
     check_scale(scale)
     mixtures = family_mixtures(BoltzmannMachine(NODES), THETA, FAMILIES)
@@ -82,13 +81,13 @@ def compute(scale: str = "small") -> list[dict[str, Any]]:
 
 def _record(
     way: str, formula: str, share: float, beta: float, variance: float, flops: float, error: float = 0.0
-) -> dict[str, Any]:
+) -> Plain:
     names = ("way", "formula", "share", "beta", "variance", "error", "flops")
     values = (way, formula, float(share), float(beta), float(variance), float(error), float(flops))
     return dict(zip(names, values, strict=True))
 
 
-def _random(mixtures: FamilyMixtures) -> list[dict[str, Any]]:
+def _random(mixtures: FamilyMixtures) -> list[Plain]:
     alpha = np.linspace(0.0, 1.0, POINTS)
     lam = np.column_stack([1 - alpha, alpha])
     flops = mixtures.cost(lam)
@@ -99,7 +98,7 @@ def _random(mixtures: FamilyMixtures) -> list[dict[str, Any]]:
     return records
 
 
-def _always(mixtures: FamilyMixtures) -> list[dict[str, Any]]:
+def _always(mixtures: FamilyMixtures) -> list[Plain]:
     """PL1 + λ·PL2 with the β of the smallest exact variance on a grid of 401."""
     beta = np.linspace(0.0, 1.0, 401)[:-1]  # β = 1 would leave PL1 out, which is computed anyway
     weights = np.column_stack([1 - beta, beta])
@@ -112,7 +111,7 @@ def _always(mixtures: FamilyMixtures) -> list[dict[str, Any]]:
     return records
 
 
-def _rows(mixtures: FamilyMixtures) -> list[dict[str, Any]]:
+def _rows(mixtures: FamilyMixtures) -> list[Plain]:
     """A share of the samples: n becomes λn, so that the variance is divided by λ."""
     whole = mixtures.efficiencies(np.array([[0.0, 1.0]]), np.ones((1, 2)), "exact")["root"][0]
     cost = mixtures.flops[1]
@@ -120,7 +119,7 @@ def _rows(mixtures: FamilyMixtures) -> list[dict[str, Any]]:
     return [_record(ROWS, "exact", share, np.nan, whole / share, share * cost) for share in shares]
 
 
-def draw(records: list[dict[str, Any]], folder: Path) -> list[Path]:
+def draw(records: list[Plain], folder: Path) -> list[Path]:
     """Formulas and simulation on the left, ways to spend on the right."""
     chosen = {f: [r for r in records if r["way"] == RANDOM and r["formula"] == f] for f in (*FORMULAS, "simulated")}
     left = [
@@ -145,7 +144,7 @@ def draw(records: list[dict[str, Any]], folder: Path) -> list[Path]:
     return save_figure(draw_panels([panels], CAPTION, width=4.8, height=3.9), folder, "selection-noise")
 
 
-def comparison(records: list[dict[str, Any]]) -> list[dict[str, float]]:
+def comparison(records: list[Plain]) -> list[dict[str, float]]:
     """What the two formulas say, and what the fits did, at each α with fits."""
     seen = [r for r in records if r["formula"] == "simulated"]
     return [
@@ -182,7 +181,7 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     return Reproduction(document, (table,), (note,), tuple(files))
 
 
-def _at(records: list[dict[str, Any]], formula: str, alpha: float) -> float:
+def _at(records: list[Plain], formula: str, alpha: float) -> float:
     """The curve at α, between the computed points by a straight line."""
     of_formula = [r for r in records if r["way"] == RANDOM and r["formula"] == formula]
     return float(np.interp(alpha, columns_of(of_formula, "share"), columns_of(of_formula, "variance")))

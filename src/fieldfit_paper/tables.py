@@ -9,13 +9,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fieldfit.plots import PlainTable, write_file
 from fieldfit.sweep import versions
-from fieldfit.types import FieldfitError, FloatArray
+from fieldfit.types import FieldfitError, FloatArray, Plain
 
 SCALES = ("small", "paper")
 #: Formulas of the asymptotic variance: Proposition 2 as printed, and with the noise of selecting components at random.
@@ -26,7 +25,7 @@ FORMULAS = ("published", "exact")
 class Reproduction:
     """Results as a JSON document, as tables and sentences for a reader, and the files that were written."""
 
-    document: dict[str, Any]
+    document: Plain
     tables: tuple[PlainTable, ...]
     notes: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
@@ -44,12 +43,12 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def columns_of(records: Sequence[dict[str, Any]], name: str) -> FloatArray:
+def columns_of(records: Sequence[Plain], name: str) -> FloatArray:
     """One column of numbers of some records."""
     return np.array([record[name] for record in records], dtype=np.float64)
 
 
-def write_tables(folder: Path, name: str, records: Sequence[dict[str, Any]], caption: str) -> list[Path]:
+def write_tables(folder: Path, name: str, records: Sequence[Plain], caption: str) -> list[Path]:
     """``name.csv`` and ``name.json`` (with the caption and what it was made with) in ``folder``."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")

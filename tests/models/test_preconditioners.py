@@ -76,7 +76,7 @@ def test_reduced_blocks_in_all_directions_are_the_blocks() -> None:
 @pytest.mark.parametrize("biases", [False, True])
 def test_reduced_blocks_are_near_the_hessian_on_correlated_data(biases, monkeypatch) -> None:
     m = 40
-    monkeypatch.setattr("fieldfit.models.node_blocks.MOST_BYTES", 4 * m * 24**2)
+    monkeypatch.setattr("fieldfit.models.node_blocks.MOST_NODE_BLOCK_BYTES", 4 * m * 24**2)
     monkeypatch.setattr("fieldfit.models.node_blocks.LEAST_DIRECTIONS", 24)
     model = ff.BoltzmannMachine(m, biases=biases)
     own = objective(model, correlated(1000, m), 1.0)
@@ -102,7 +102,7 @@ def test_reduced_blocks_save_evaluations(monkeypatch) -> None:
     images = (load_digits().data > 7).astype(int)
     images = images[:, (images.min(axis=0) < 1) & (images.max(axis=0) > 0)]
     n, m = images.shape
-    monkeypatch.setattr("fieldfit.models.node_blocks.MOST_BYTES", 4 * m * 32**2)
+    monkeypatch.setattr("fieldfit.models.node_blocks.MOST_NODE_BLOCK_BYTES", 4 * m * 32**2)
     monkeypatch.setattr("fieldfit.models.node_blocks.LEAST_DIRECTIONS", 32)
     own = objective(ff.BoltzmannMachine(m, biases=True), images, 1.0)
     near = own.preconditioner

@@ -130,7 +130,7 @@ def test_it_is_saved_with_its_covariates(tmp_path):
 
 
 def test_what_does_not_fit_is_refused_with_its_bytes(monkeypatch):
-    monkeypatch.setattr(state_problem, "MOST_BYTES", 1000)
+    monkeypatch.setattr(state_problem, "MOST_STATE_BYTES", 1000)
     model = ff.TiedField.grid(10, 10)
     with pytest.raises(DataError, match=r"2,400 bytes for the states of 100 blocks"):
         ff.fit(model, np.arange(100)[None] % 2, "PL1")

@@ -12,7 +12,6 @@ import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.estimate_table import EstimateTable, parameter_estimates
-from fieldfit.models.field import FieldModel
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,21 +26,15 @@ _MOST_PARAMETERS = 1_000
 def identified_estimates(fit: StandardErrors, level: float = 0.95, kind: Kind = "robust") -> EstimateTable:
     """`Fit.table`, or `Fit.effects` where that has more rows with standard errors and the model has free tables."""
     table = parameter_estimates(fit, level, kind)
-    if not np.isnan(fit.dense_accuracy(kind).variances()).any() or not _has_free_tables(fit):
+    # Effects of shared parameters would be many and repeated.
+    few = fit.model.n_parameters <= _MOST_PARAMETERS and fits_matrices(fit)
+    if not (few and fit.model.has_free_tables and np.isnan(fit.dense_accuracy(kind).variances()).any()):
         return table
     effects = EstimateTable.of(fit.effects("corner", level, kind))
-    known, found = (int(np.isfinite(one.std_error).sum()) for one in (table, effects))
-    return effects if found > known else table
+    known, more = (int(np.isfinite(rows.std_error).sum()) for rows in (table, effects))
+    return effects if more > known else table
 
 
 def identified_table(fit: StandardErrors, level: float = 0.95, kind: Kind = "robust") -> pd.DataFrame:
     """The same as a DataFrame; the name of its index says which: parameter or effect."""
     return identified_estimates(fit, level, kind).frame()
-
-
-def _has_free_tables(fit: StandardErrors) -> bool:
-    """Whether each parameter is one entry of one table. Effects of shared parameters would be many and repeated."""
-    model = fit.model
-    if not isinstance(model, FieldModel) or model.n_parameters > _MOST_PARAMETERS or not fits_matrices(fit):
-        return False
-    return bool(model.features.nnz == model.n_parameters)

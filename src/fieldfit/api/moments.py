@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DRIFT = 0.1
 #: Pairs and triplets that are compared; where there are more, this number is drawn.
 MOST_MOMENTS = 3000
-_MOST_ROWS, _MOST_COLUMNS = 20_000, 400
+_MOST_ROWS, _MOST_COMPARED_COLUMNS = 20_000, 400
 #: Chains and sweeps of the check of a new fit, and the largest number of terms that it may add up: about half a second,
 #: or a quarter of it for more sweeps than the fewest that are of use.
 _CHAINS, _SWEEPS, _DRAWS_OF_CHAIN, _MOST_TERMS, _USUAL_TERMS = 16, 400, 5, 100_000_000, 25_000_000
@@ -86,7 +86,7 @@ def compare_moments(fit: FitState, *, draws: int = 4000, random_state: int = 0) 
     if len(whole) < 2:
         return tables
     rows = _some(whole, _MOST_ROWS, random)
-    chosen = _some(np.arange(len(names)), _MOST_COLUMNS, random)
+    chosen = _some(np.arange(len(names)), _MOST_COMPARED_COLUMNS, random)
     variable, state, names = variable[chosen], state[chosen], tuple(names[k] for k in chosen.tolist())
     pairs, triplets = _pairs(variable, random), triplets_of(len(names), random)
     triplets = triplets[_different(variable[triplets])]

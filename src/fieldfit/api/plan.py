@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,7 @@ from fieldfit.planner.request import Request, Shards, Target
 from fieldfit.planner.result import Plan
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged, as_estimator
-from fieldfit.shards.shard import Given, Shard
+from fieldfit.shards.shard import Given, Shard, Shared
 from fieldfit.shards.sharded_dataset import ShardedDataset
 from fieldfit.steps import waiting
 from fieldfit.types import PolicyError
@@ -156,7 +156,7 @@ def plan(
 class _Nothing:
     """A question without work."""
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Any) -> None:
+    def __call__(self, shard: Shard, shared: Shared, own: object) -> None:
         """Nothing is answered."""
 
 

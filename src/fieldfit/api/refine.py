@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from fieldfit.policies import Policy
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage
 from fieldfit.refinement.staged import Staged, as_second
 from fieldfit.shards.pieces import as_pieces
-from fieldfit.types import DataError, ModelError, PolicyError
+from fieldfit.types import DataError, ModelError, Plain, PolicyError
 
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit
@@ -77,7 +76,7 @@ def _second(fit: Fit, stage: SecondStage, checkpoint: StageCheckpoint | None) ->
     return _maximised(fit, made, checkpoint) if isinstance(made, Policy) else _refined(fit, stage, made)
 
 
-def fit_stages(model: Model, data: object, staged: Staged, options: Mapping[str, Any]) -> Fit:
+def fit_stages(model: Model, data: object, staged: Staged, options: Plain) -> Fit:
     """`fit` with a second stage; ``options`` are those of `fit`."""
     from fieldfit.api.fitting import drift_checked, fit_policy
 
@@ -106,7 +105,7 @@ def fit_stages(model: Model, data: object, staged: Staged, options: Mapping[str,
     return drift_checked(made) if options["check_drift"] and not made.interrupted else made
 
 
-def _compiled(model: Model, data: object, staged: Staged, options: Mapping[str, Any]) -> Fit:
+def _compiled(model: Model, data: object, staged: Staged, options: Plain) -> Fit:
     """The first stage's policy and samples at the starting point, not fitted yet."""
     from fieldfit.api.fitting import assemble
 

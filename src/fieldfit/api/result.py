@@ -536,7 +536,7 @@ class Fit(StandardErrors):
 
     def goodness_of_fit(
         self,
-        statistic: Callable[[Any], object] | None = None,
+        statistic: Callable[[Draws], object] | None = None,
         *,
         n_simulated: int = 199,
         random_state: int = 0,

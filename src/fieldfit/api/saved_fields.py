@@ -12,7 +12,7 @@ from fieldfit.types import Array, FloatArray
 
 Record = TypeVar("Record")
 #: Whole numbers in a file are below this.
-_LARGEST = 2**63
+_LARGEST_INTEGER = 2**63
 
 
 def checked_record(kind: type[Record], values: object) -> Record:
@@ -39,9 +39,9 @@ def _is(value: object, hint: object) -> bool:
     if hint is bool or isinstance(value, bool):
         return hint is bool and isinstance(value, bool)
     if hint is float:
-        return isinstance(value, float) or (isinstance(value, int) and abs(value) < _LARGEST)
+        return isinstance(value, float) or (isinstance(value, int) and abs(value) < _LARGEST_INTEGER)
     if hint is int:
-        return isinstance(value, int) and 0 <= value < _LARGEST
+        return isinstance(value, int) and 0 <= value < _LARGEST_INTEGER
     return isinstance(hint, type) and isinstance(value, hint)
 
 

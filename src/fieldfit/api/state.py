@@ -24,7 +24,7 @@ from fieldfit.variance.separation import concerned_by
 from fieldfit.weights import WeightsResult
 
 #: Iterations that a fit remembers.
-MOST_STEPS = 500
+MOST_KEPT_ITERATIONS = 500
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Convergence:
 
     ``objective`` is the maximised penalised log-likelihood (a sum over samples), ``gradient_norm`` the largest entry of its
     gradient; ``seconds`` is the time of the whole fit, ``method`` the optimiser that the user chose.
-    ``history`` has at most `MOST_STEPS` of the iterations; its values are those of the optimiser, which minimises.
+    ``history`` has at most `MOST_KEPT_ITERATIONS` of the iterations; its values are those of the optimiser, which minimises.
     """
 
     converged: bool
@@ -65,7 +65,7 @@ class Convergence:
             solution.hessian_products + (0 if work is None else work.hessian_products),
             seconds,
             method,
-            solution.history[:: 1 + len(solution.history) // MOST_STEPS],
+            solution.history[:: 1 + len(solution.history) // MOST_KEPT_ITERATIONS],
         )
 
 

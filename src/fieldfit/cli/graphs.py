@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fieldfit.data.labels import States
     from fieldfit.data.rawtable import RawTable
     from fieldfit.data.samples import Table
     from fieldfit.models.field import FieldModel
@@ -132,7 +133,7 @@ class Nodes:
             columns.append(np.where(gaps, np.median(values[~gaps]), values))
         return np.column_stack(columns) if columns else np.empty((self.n, 0))
 
-    def labels(self, name: str, option: str, states: Sequence[Any]) -> Int32Array:
+    def labels(self, name: str, option: str, states: Sequence[object]) -> Int32Array:
         """The codes of a column of labels (n,); −1 where it has none."""
         import numpy as np
 
@@ -149,7 +150,7 @@ class Nodes:
                 )
         return codes
 
-    def states(self, name: str) -> tuple[Any, ...]:
+    def states(self, name: str) -> States:
         """All labels of a column, in order; whole numbers where all are."""
         from fieldfit.types import DataError
 

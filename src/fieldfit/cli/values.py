@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fieldfit.types import FloatArray
 
 #: Numbers of one option, repeated ones included.
-_MOST_NUMBERS = 10_000_000
+_MOST_LISTED_NUMBERS = 10_000_000
 _WHOLE = re.compile(r"\d{1,15}")
 _GRID = re.compile(r"grid:(\d{1,9})[x×](\d{1,9})(?::([48]))?")
 
@@ -47,8 +47,8 @@ def as_numbers(text: str, option: str) -> list[float]:
             raise FieldfitError(
                 f"{option} has {part[:40]!r}, which is not a number; separate numbers by commas, such as -1x5,1,0.5."
             ) from None
-        if len(numbers) + count > _MOST_NUMBERS:
-            raise FieldfitError(f"{option} has more than {_MOST_NUMBERS:,} numbers with {part[:40]!r}.")
+        if len(numbers) + count > _MOST_LISTED_NUMBERS:
+            raise FieldfitError(f"{option} has more than {_MOST_LISTED_NUMBERS:,} numbers with {part[:40]!r}.")
         numbers += [number] * count
     return numbers
 

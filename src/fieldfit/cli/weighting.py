@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _FILES = ("weights.png", "weights.svg", "weights.csv")
 #: Weights beyond which the history has columns for the largest ones only: it must fit a terminal.
-_MOST_COLUMNS = 4
+_MOST_WEIGHT_COLUMNS = 4
 
 
 def weights_option(text: str | None) -> list[float] | Literal["auto"] | None:
@@ -42,7 +42,7 @@ def history_table(result: WeightsResult) -> PlainTable:
     """A line for each round: β, J, and what that β loses against the best at the round's θ."""
     from fieldfit.report.table import PlainTable
 
-    order = sorted(range(len(result.names)), key=lambda place: -result.beta[place])[:_MOST_COLUMNS]
+    order = sorted(range(len(result.names)), key=lambda place: -result.beta[place])[:_MOST_WEIGHT_COLUMNS]
     shown = sorted(order)
     columns = ("round", *(f"β[{result.names[place]}]" for place in shown), "J", "loss", "objective")
     rows = tuple(

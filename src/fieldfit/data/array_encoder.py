@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ class ArrayEncoder:
     labels: Alphabet
 
     @classmethod
-    def fit(cls, X: Sequence[Any], y: Sequence[Sequence[Label]]) -> tuple[ArrayEncoder, Sequences]:
+    def fit(cls, X: Sequence[object], y: Sequence[Sequence[Label]]) -> tuple[ArrayEncoder, Sequences]:
         """Learn the labels; returns the encoder and the sentences encoded. Matrices may be numpy's or SciPy's."""
         if len(X) == 0:
             raise DataError("There are no sentences to learn from.")
@@ -38,7 +38,7 @@ class ArrayEncoder:
         return [f"x{code}" for code in (range(self.n_features) if codes is None else codes)]
 
     def encode(
-        self, X: Sequence[Any], y: Sequence[Sequence[Label]] | None = None, *, unknown_labels: str = "mark"
+        self, X: Sequence[object], y: Sequence[Sequence[Label]] | None = None, *, unknown_labels: str = "mark"
     ) -> Sequences:
         """The sentences in training's codes; labels that do not occur in training become −1 or raise an error."""
         check_unknown(unknown_labels)
@@ -49,7 +49,7 @@ class ArrayEncoder:
             X, lengths, encode_labels(flatten_labels(y, lengths), lengths, self.labels, unknown_labels)
         )
 
-    def _sequences(self, X: Sequence[Any], lengths: list[int], labels: Int32Array) -> Sequences:
+    def _sequences(self, X: Sequence[object], lengths: list[int], labels: Int32Array) -> Sequences:
         counts, indices, values = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0)]
         for index, matrix in enumerate(X):
             if hasattr(matrix, "tocsr"):
@@ -95,10 +95,10 @@ class ArrayEncoder:
         return cls(int(arrays["n_features"][0]), unpack_names(arrays, "labels"))
 
 
-def _matrix(matrix: Any, index: int) -> Any:
+def _matrix(matrix: object, index: int) -> Array:
     """Sentence ``index`` as a matrix of numbers, dense or sparse."""
     try:
-        array = matrix if hasattr(matrix, "tocsr") else np.asarray(matrix)
+        array: Array = cast(Array, matrix) if hasattr(matrix, "tocsr") else np.asarray(matrix)
     except ValueError as error:
         raise DataError(f"X[{index}] is not a matrix: its rows have different lengths.") from error
     if array.ndim != 2:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from fieldfit import _kernels
 from fieldfit.data.label_lists import locate, offsets_of
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 
-Item = Mapping[str, Any] | Sequence[str] | AbstractSet[str]
+Item = Mapping[str, object] | Sequence[str] | AbstractSet[str]
 
 
 class AttributeRows(NamedTuple):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -481,8 +480,9 @@ def _values(source: Source, text: ColumnText, stop_words: Sequence[str]) -> Sequ
 
 
 def _recode(values: Sequence[str | None], table: Mapping[str, int], text: ColumnText, source: Source) -> Int32Array:
-    get: Callable[[Any, int], int] = table.get
-    recoded = np.fromiter((get(value, -1) for value in values), dtype=np.int32, count=len(values))
+    recoded = np.fromiter(
+        (-1 if value is None else table.get(value, -1) for value in values), dtype=np.int32, count=len(values)
+    )
     result: Int32Array = recoded[text.codes[source[0]]]
     return result
 

@@ -23,7 +23,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, NoReturn
 
 import numpy as np
 
@@ -47,7 +47,7 @@ _ARRAY_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _JSON_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _CHUNK = 2**20
 # Known by name, so that a dtype written in a file is looked up and never parsed.
-_DTYPES: dict[str, np.dtype[Any]] = {
+_DTYPES: dict[str, np.dtype[np.generic]] = {
     np.dtype(order + code).str: np.dtype(order + code)
     for order in "<>"
     for code in ("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16")
@@ -157,7 +157,7 @@ def _write_member(archive: zipfile.ZipFile, name: str, method: int, parts: list[
                 file.write(part[start : start + _CHUNK])
 
 
-def _npy_preamble(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+def _npy_preamble(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
     """The bytes that open an `.npy` file (version 1.0) with this dtype and shape, padded to a multiple of 64.
 
     Written here and not by NumPy, whose padding differs between versions: a reader can then compare instead of parse.
@@ -324,7 +324,7 @@ class _Reader:
 
     def check_document(
         self, document: Plain, kind: str | None
-    ) -> tuple[Plain, dict[str, tuple[np.dtype[Any], tuple[int, ...]]]]:
+    ) -> tuple[Plain, dict[str, tuple[np.dtype[np.generic], tuple[int, ...]]]]:
         version = document.get("format_version")
         if type(version) is not int or version < 1:
             self.fail("its header has no format version")
@@ -345,7 +345,7 @@ class _Reader:
             self.fail(f"it contains a {stored_kind[:40]!r}, not a {kind!r}", f"Give the path of a saved {kind}.")
         return content, {name: self.check_declaration(name, d) for name, d in declarations.items()}
 
-    def check_declaration(self, name: str, declaration: object) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    def check_declaration(self, name: str, declaration: object) -> tuple[np.dtype[np.generic], tuple[int, ...]]:
         shown = repr(name[:100])
         if not _ARRAY_NAME.fullmatch(name) or not isinstance(declaration, dict):
             self.fail(f"its header declares the array {shown} in a way that no saved fit does")
@@ -363,7 +363,7 @@ class _Reader:
         return _DTYPES[code], tuple(shape)
 
     def read_array(
-        self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, dtype: np.dtype[Any], shape: tuple[int, ...]
+        self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, dtype: np.dtype[np.generic], shape: tuple[int, ...]
     ) -> Array:
         preamble = _npy_preamble(dtype, shape)
         n_bytes = math.prod(shape) * dtype.itemsize

@@ -8,11 +8,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from fieldfit.data.dataset import Dataset
+from fieldfit.data.labels import States
 from fieldfit.data.samples import Table
 from fieldfit.types import DataError, Int32Array
 
@@ -34,7 +35,7 @@ class TableOutline(Outline):
     """
 
     names: tuple[str, ...]
-    states: tuple[tuple[Any, ...], ...]
+    states: tuple[States, ...]
     lowest: Int32Array
     highest: Int32Array
 

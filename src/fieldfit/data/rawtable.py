@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fieldfit.data.labels import BadValueError, RawColumn, raw_column
 from fieldfit.types import Array, DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 ADVICE = "Give a NumPy array, a list of rows, a pandas DataFrame, or the path of a CSV or TSV file."
 
@@ -110,7 +114,7 @@ def raw_rows(rows: Sequence[Any]) -> RawTable:
     return RawTable(names, len(rows), columns=columns)
 
 
-def raw_frame(frame: Any) -> RawTable:
+def raw_frame(frame: pd.DataFrame) -> RawTable:
     """A pandas DataFrame: NumPy, categorical, nullable and text columns."""
     names = [str(name) for name in frame.columns]
     named = any(isinstance(name, str) for name in frame.columns)  # pandas numbers the columns of an array
@@ -123,7 +127,7 @@ def raw_frame(frame: Any) -> RawTable:
     return RawTable(names, frame.shape[0], columns=columns, named=named)
 
 
-def _frame_column(series: Any, name: str) -> RawColumn:
+def _frame_column(series: pd.Series, name: str) -> RawColumn:
     if hasattr(series.dtype, "categories") and hasattr(series, "cat"):
         codes = series.cat.codes.to_numpy().astype(np.int32)
         return RawColumn(codes, tuple(series.cat.categories.tolist()), ordered=True)

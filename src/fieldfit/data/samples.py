@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -67,7 +66,7 @@ class Table(Dataset):
     @property
     def common_states(self) -> States:
         """The states that any variable has, for models in which all variables have the same: numbers before text."""
-        distinct: set[Any] = {state for states in self.states for state in states}
+        distinct: set[object] = {state for states in self.states for state in states}
         return tuple(sorted(distinct, key=lambda state: (isinstance(state, str), state)))
 
     @cached_property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +30,9 @@ from fieldfit.data.rawtable import ADVICE, RawTable, default_names, raw_array, r
 from fieldfit.data.samples import Table, constant_columns
 from fieldfit.named import closest_names
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Names of columns with the number of samples of each row.
 _COUNT_NAMES = frozenset({"cases", "count", "counts", "freq", "frequency", "n", "number", "weight", "weights"})
@@ -148,7 +151,7 @@ def _raw_table(
         return raw_rows(source)
     module = type(source).__module__.partition(".")[0]
     if module == "pandas" and hasattr(source, "columns"):
-        return raw_frame(source)
+        return raw_frame(cast("pd.DataFrame", source))
     if hasattr(source, "__arrow_c_stream__") and hasattr(source, "to_pandas") and hasattr(source, "columns"):
         return raw_frame(_from_arrow(source))
     if hasattr(source, "__array__") and module not in ("numpy", "pandas"):
@@ -161,10 +164,11 @@ def _raw_table(
     raise DataError(f"A {type(source).__name__} is not a table. {hint}{ADVICE}")
 
 
-def _from_arrow(source: Any) -> Any:
+def _from_arrow(source: Any) -> pd.DataFrame:
     """A polars data frame or a pyarrow table as one of pandas; missing values stay apart from numbers."""
     try:
-        return source.to_pandas()
+        frame: pd.DataFrame = source.to_pandas()
+        return frame
     except ImportError as error:
         library = type(source).__module__.partition(".")[0]
         raise DataError(f"A table of {library} needs pyarrow ({error}). Install it: pip install pyarrow") from error

@@ -142,8 +142,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 tol=self.tol,
                 max_iter=self.max_iter,
             )
-        assert isinstance(self.fit_.model, TiedField)
-        self.model_: TiedField = self.fit_.model
+        self.model_ = self.fit_.model.as_tied("GraphCRF")
         self.n_iter_ = self.fit_.iterations
         return self
 

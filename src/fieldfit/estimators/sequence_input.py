@@ -36,10 +36,12 @@ from fieldfit.shards.sentence_files import SentenceFiles
 from fieldfit.types import DataError, FieldfitWarning, IntArray
 
 Item = TypeVar("Item")
+#: Sentences or labels in one of the forms above, which are told apart by looking at them.
+Sentences = Any
 
 
 def learn_sequences(
-    X: Any, y: Any, features: object, min_count: int, backend: Backend | None = None
+    X: Sentences, y: Sentences, features: object, min_count: int, backend: Backend | None = None
 ) -> tuple[Encoder, Sequences | Pieces]:
     """Learn the features and labels of training data; returns the encoder and the sentences encoded.
 
@@ -68,7 +70,9 @@ def learn_sequences(
     return AttributeEncoder.fit(_items(X), y, min_count=min_count)
 
 
-def encode_sequences(encoder: Encoder, X: Any, y: Any = None, *, unknown_labels: str = "mark") -> Sequences:
+def encode_sequences(
+    encoder: Encoder, X: Sentences, y: Sentences = None, *, unknown_labels: str = "mark"
+) -> Sequences:
     """X (and y) in training's codes; features never seen in training are left out, labels never seen are −1."""
     if isinstance(encoder, ColumnEncoder):
         if isinstance(X, ColumnText):
@@ -91,7 +95,7 @@ def encode_sequences(encoder: Encoder, X: Any, y: Any = None, *, unknown_labels:
     return encoder.encode(X if isinstance(X, AttributeText) else _items(X), y, unknown_labels=unknown_labels)
 
 
-def gold_labels(encoder: Encoder, X: object, y: Any) -> list[list[Any]]:
+def gold_labels(encoder: Encoder, X: object, y: Sentences) -> list[list[Any]]:
     """The labels as they were given, also those that training never saw: y, or what the file X has."""
     if y is not None:
         return [list(labels) for labels in y]
@@ -190,7 +194,7 @@ def _is_numeric(X: Iterable[Iterable[object]]) -> bool:
     return isinstance(token, list | tuple) and bool(token) and not isinstance(token[0], str)
 
 
-def _items(X: Any) -> Any:
+def _items(X: Sentences) -> Sentences:
     """Sentences of words as sentences of one attribute each; anything else as it is."""
     lengths = sentence_lengths(X)
     if sum(lengths) and isinstance(_first_token(X), str):
@@ -198,7 +202,7 @@ def _items(X: Any) -> Any:
     return X
 
 
-def _columns(X: Any, width: int | None = None) -> Iterator[list[list[str]]]:
+def _columns(X: Sentences, width: int | None = None) -> Iterator[list[list[str]]]:
     """Sentences of words, or of tuples of columns, column by column."""
     lengths = sentence_lengths(X)
     first = _first_token(X)
@@ -234,13 +238,13 @@ def _check_words(X: Iterable[Iterable[object]], width: int | None) -> None:
                 raise DataError(f"X[{place}][{position}] is {token!r}; it must be {wanted}, as the first token is.")
 
 
-def _label_lists(X: Any, y: Any) -> list[list[Label]]:
+def _label_lists(X: Sentences, y: Sentences) -> list[list[Label]]:
     lengths = sentence_lengths(X)
     flat = flatten_labels(y, lengths)
     return split_sentences(flat, np.concatenate(([0], np.cumsum(lengths))).astype(np.int64))
 
 
-def _with_labels(text: ColumnText, y: Any) -> ColumnText:
+def _with_labels(text: ColumnText, y: Sentences) -> ColumnText:
     lengths = np.diff(text.offsets).tolist()
     flat = list(map(str, flatten_labels(y, lengths)))
     columns = [text.sentences(column) for column in range(text.n_columns)]

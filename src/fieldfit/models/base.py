@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fieldfit.models.field import FieldModel
     from fieldfit.models.located import LocatedScores
     from fieldfit.models.potts_coordinates import CentredCoordinates
+    from fieldfit.models.tied import TiedField
     from fieldfit.models.work import FamilyWork
     from fieldfit.optim.stochastic import Batches
     from fieldfit.policies.policy import BoundPolicy
@@ -337,12 +338,14 @@ QUESTIONS = frozenset(
         "all_samples",
         "as_crf",
         "as_field",
+        "as_tied",
         "boundary_directions",
         "candidate_policies",
         "check_estimable",
         "determined_contrasts",
         "expected_counts",
         "expected_states",
+        "has_free_tables",
         "located_scores",
         "mean_groups",
         "outline",
@@ -554,6 +557,10 @@ class Model(ABC):
         """The model as a chain CRF; ModelError, about ``what``, where it is none."""
         raise ModelError(f"{what} needs a chain CRF; this model is of the kind {self.kind!r}.")
 
+    def as_tied(self, what: str) -> TiedField:
+        """The model as a field on a graph with shared parameters; ModelError, about ``what``, where it is none."""
+        raise ModelError(f"{what} needs one of `fieldfit fit graph`; this model is of the kind {self.kind!r}.")
+
     @property
     def symbol_chain(self) -> BoltzmannChain | None:
         """The model as a chain of labels with one symbol each, from which labels are predicted; None where it is none."""
@@ -567,6 +574,11 @@ class Model(ABC):
         for its states, or samples have no variables in common.
         """
         return None
+
+    @property
+    def has_free_tables(self) -> bool:
+        """Whether each parameter is one entry of one table of a field."""
+        return False
 
     @property
     def has_graph(self) -> bool:

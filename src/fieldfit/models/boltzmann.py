@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 import numpy as np
 
@@ -31,12 +31,13 @@ from fieldfit.policies.selection import Selection
 from fieldfit.types import Arrays, FloatArray, Int32Array, IntArray, ModelError, Plain
 
 if TYPE_CHECKING:
+    import networkx
     from scipy.sparse import csr_array
 
 
-def _two_numbers(states: Any) -> bool:
+def _two_numbers(states: Sequence[object]) -> bool:
     try:
-        first, second = (float(state) for state in states if not isinstance(state, str))
+        first, second = (float(state) for state in states if isinstance(state, SupportsFloat | SupportsIndex))
     except (TypeError, ValueError, OverflowError):
         return False
     return len(states) == 2 and bool(np.isfinite([first, second]).all()) and first != second
@@ -84,7 +85,7 @@ class BoltzmannMachine(FieldModel):
         m: int,
         edges: Sequence[object] | IntArray | None = None,
         biases: bool = False,
-        states: tuple[Any, Any] = (0, 1),
+        states: tuple[object, object] = (0, 1),
         *,
         edge_groups: Sequence[Hashable] | None = None,
         bias_groups: Sequence[Hashable] | None = None,
@@ -94,7 +95,7 @@ class BoltzmannMachine(FieldModel):
         m = count_of(m, "The number of variables m", 1, MOST_VARIABLES)
         if not _two_numbers(states):
             raise ModelError(f"The states of a Boltzmann machine are two different finite numbers; got {states!r}.")
-        self.values: FloatArray = np.array([float(s) for s in states])  # of the states 0 and 1
+        self.values: FloatArray = np.asarray(states, dtype=np.float64)  # of the states 0 and 1
         self.edge_array = check_edges(int(m), edges)
         self.biases = bool(biases)
         self.edge_parameter, self._edge_labels = _groups(edge_groups, len(self.edge_array), "edges")
@@ -209,7 +210,7 @@ class BoltzmannMachine(FieldModel):
         return cls(rows * columns, edges, **options)
 
     @classmethod
-    def from_networkx(cls, graph: Any, **options: Any) -> BoltzmannMachine:
+    def from_networkx(cls, graph: networkx.Graph, **options: Any) -> BoltzmannMachine:
         """Build the machine of an undirected networkx graph.
 
         Parameters

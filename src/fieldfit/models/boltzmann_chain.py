@@ -23,7 +23,7 @@ from fieldfit.data.packing import pack_text, unpack_text
 from fieldfit.data.sequences import Sequences
 from fieldfit.docstrings import filled
 from fieldfit.models.boltzmann_chain_problem import BoltzmannChainProblem, symbols_of
-from fieldfit.models.chain import MOST_FEATURES, MOST_LABELS, SHARED, ChainModel
+from fieldfit.models.chain import MOST_CHAIN_FEATURES, MOST_LABELS, SHARED, ChainModel
 from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import LANE, end_mark
 from fieldfit.models.chain_problem import Windows
@@ -80,7 +80,7 @@ class BoltzmannChain(ChainModel):
         unseen: int = 1,
     ) -> None:
         n_labels = count_of(n_labels, "The number of labels", 1, MOST_LABELS)
-        n_symbols = count_of(n_symbols, "The number of symbols", 1, MOST_FEATURES)
+        n_symbols = count_of(n_symbols, "The number of symbols", 1, MOST_CHAIN_FEATURES)
         unseen = count_of(unseen, "unseen, the number of symbols that the last one stands for,")
         for what, names, size in (("labels", labels, n_labels), ("symbols", symbols, n_symbols)):
             if names is not None and len(names) != size:

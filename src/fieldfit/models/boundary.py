@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from fieldfit.models.field import FieldModel
 
 #: Entries of tables (rows × factors) that are looked up at once.
-_MOST_ENTRIES = 4_000_000
+_MOST_TABLE_ENTRIES = 4_000_000
 #: Parameters up to which joint states are written in the parameters of an over-complete model.
 _MOST_SOLVED_PARAMETERS = 600
 #: Numbers in the matrix of those directions.
-_MOST_NUMBERS = 20_000_000
+_MOST_BOUNDARY_NUMBERS = 20_000_000
 #: Factors of a model with shared parameters up to which its interactions are listed.
 _MOST_SHARING = 20_000
 #: A parameter is concerned by a direction from this share of its largest entry.
@@ -64,13 +64,15 @@ def _of_states(model: FieldModel, entries: IntArray) -> csr_array | None:
     from scipy.sparse import csr_array
 
     shared = model.n_parameters < len(model.graph.scopes)
-    if model.n_parameters * len(entries) > _MOST_NUMBERS or (shared and len(model.graph.scopes) > _MOST_SHARING):
+    if model.n_parameters * len(entries) > _MOST_BOUNDARY_NUMBERS or (
+        shared and len(model.graph.scopes) > _MOST_SHARING
+    ):
         return None
     transform, variables = model.interaction_transform
     given = set(model.observed)
     # What depends on given variables only cancels.
     matters = np.array([not given.issuperset(scope) for scope in variables], dtype=bool)
-    if shared and transform.shape[0] * (model.n_parameters + len(entries)) > _MOST_NUMBERS:
+    if shared and transform.shape[0] * (model.n_parameters + len(entries)) > _MOST_BOUNDARY_NUMBERS:
         return None
     map_of_theta = (transform @ model.features).tocsr()[matters]
     wanted = transform[:, entries].toarray()[matters]
@@ -99,9 +101,9 @@ def _with_own_parameters(model: FieldModel) -> BoolArray:
     used = np.flatnonzero(np.diff(features.indptr))
     ends = features.indices[[features.indptr[used], features.indptr[used + 1] - 1]]
     first, last = np.searchsorted(graph.offsets, ends, side="right") - 1
-    own = np.zeros(len(graph.scopes), dtype=bool)
-    own[first[first == last]] = True
-    return own
+    alone = np.zeros(len(graph.scopes), dtype=bool)
+    alone[first[first == last]] = True
+    return alone
 
 
 def _constant(model: FieldModel, observed: BoolArray, complete: BoolArray) -> BoolArray:
@@ -143,7 +145,7 @@ def _observed_entries(model: FieldModel, table: Table) -> BoolArray:
     open_factors: IntArray = np.arange(len(graph.scopes))
     start = 0
     while start < len(codes) and len(open_factors):
-        rows = codes[start : start + max(1, _MOST_ENTRIES // len(open_factors))]
+        rows = codes[start : start + max(1, _MOST_TABLE_ENTRIES // len(open_factors))]
         start += len(rows)
         entries = graph.entries(np.maximum(rows, 0), open_factors)
         if table.has_missing:

@@ -30,7 +30,7 @@ from fieldfit.types import DataError, FloatArray, Int32Array
 S = TypeVar("S", bound=np.generic)
 
 #: Labels and features (or symbols) of a model: a matrix of pairs of labels then takes 2 GB, as does a list of features.
-MOST_LABELS, MOST_FEATURES = 1 << 14, 1 << 28
+MOST_LABELS, MOST_CHAIN_FEATURES = 1 << 14, 1 << 28
 
 SHARED = {
     "theta": "theta : array_like of shape (r,)\n    Parameters.",

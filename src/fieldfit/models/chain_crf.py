@@ -28,7 +28,7 @@ from fieldfit.data.observed import observed_pairs, observed_transitions
 from fieldfit.data.packing import pack_text, unpack_text
 from fieldfit.data.sequences import Sequences, as_sequences
 from fieldfit.docstrings import filled
-from fieldfit.models.chain import MOST_FEATURES, MOST_LABELS, SHARED, ChainModel
+from fieldfit.models.chain import MOST_CHAIN_FEATURES, MOST_LABELS, SHARED, ChainModel
 from fieldfit.models.chain_decoding import ScoredChains, ScoredLabels
 from fieldfit.models.chain_layout import ChainLayout, ChainNames, feature_sizes, label_name, observed_columns
 from fieldfit.models.chain_layout_check import checked_layout
@@ -120,7 +120,7 @@ class ChainCRF(ChainModel):
         layout: ChainLayout | None = None,
     ) -> None:
         n_labels = count_of(n_labels, "The number of labels", 1, MOST_LABELS)
-        n_features = count_of(n_features, "The number of features", 0, MOST_FEATURES)
+        n_features = count_of(n_features, "The number of features", 0, MOST_CHAIN_FEATURES)
         if pairs not in ("observed", "all"):
             raise ModelError(f"pairs must be 'observed' or 'all'; got {pairs!r}.")
         if transitions not in ("observed", "all", "none"):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fieldfit.models.field import FieldModel
 
 #: Numbers in the matrix of effects.
-_MOST_NUMBERS = 20_000_000
+_MOST_EFFECT_ENTRIES = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,10 @@ def effects(model: FieldModel, coding: str) -> Effects:
                 made = made.reshape(*shape, r + 1).transpose(*order, len(shape)).reshape(-1, r + 1)
                 key = tuple(sorted(variables[k] for k in subset))
                 total += 0 if key in found else made.size
-                if total > _MOST_NUMBERS:
+                if total > _MOST_EFFECT_ENTRIES:
                     raise ModelError(
-                        f"The effects of {r:,} parameters would need a matrix of more than {_MOST_NUMBERS:,} numbers."
+                        f"The effects of {r:,} parameters would need a matrix of more than {_MOST_EFFECT_ENTRIES:,} "
+                        "numbers."
                     )
                 found[key] = found.get(key, 0.0) + made
     names: list[str] = []

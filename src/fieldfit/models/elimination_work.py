@@ -32,7 +32,7 @@ from fieldfit.policies.structure import BoundFamily
 from fieldfit.types import FloatArray, IntArray
 
 #: The kernel's lanes, the fewest configurations that run side by side, cells up to which they do, and most chunks.
-_LANES, _FEWEST, _WIDE_CELLS, _MOST_CHUNKS = 8, 3, 1 << 16, 32
+_LANES, _FEWEST_BATCHED, _WIDE_CELLS, _MOST_CHUNKS = 8, 3, 1 << 16, 32
 #: Entries below which one thread does all of it (`fieldfit.threads`).
 _SMALL_WORK = 300_000
 
@@ -64,7 +64,7 @@ class EliminationWork:
         with np.errstate(divide="ignore"):
             used = -np.expm1(self.n * lam * np.log1p(-np.minimum(self.share, 1.0)))
         counts = np.bincount(self.program, used, len(self.cost))
-        wide = (counts >= _FEWEST) & (self.cells <= _WIDE_CELLS)
+        wide = (counts >= _FEWEST_BATCHED) & (self.cells <= _WIDE_CELLS)
         batches = np.where(wide, np.ceil(counts / _LANES - 1e-9), counts)
         pairs = self.n * lam * self.components
         drawn = 0.0 if lam >= 1.0 else 1.0

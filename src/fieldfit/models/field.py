@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -351,6 +351,11 @@ class FieldModel(Model):
         problem = FieldProblem(self.field_arrays, as_table(dataset).codes, selection)
         problem.refuse_forbidden()
         return problem
+
+    @property
+    def has_free_tables(self) -> bool:
+        """Whether each parameter is one entry of one table."""
+        return bool(self.features.nnz == self.n_parameters)
 
     @property
     def has_graph(self) -> bool:
@@ -729,7 +734,7 @@ class FieldModel(Model):
         columns = [np.array(self.states[v])[codes[:, v]] for v in range(self.m)]
         return np.stack(columns, axis=1) if columns else np.empty((len(codes), 0))
 
-    def _evidence(self, evidence: Any) -> NDArray[np.int32] | None:
+    def _evidence(self, evidence: object) -> NDArray[np.int32] | None:
         """Evidence as codes: None, a mapping {name or number: state}, or a sequence with None or NaN where free."""
         if evidence is None:
             return None
@@ -737,11 +742,12 @@ class FieldModel(Model):
         if isinstance(evidence, dict):
             items = [(variables_of([k], self.names)[0], v) for k, v in evidence.items()]
         else:
-            if len(evidence) != self.m:
+            given = list(evidence) if isinstance(evidence, Iterable) else [evidence]
+            if len(given) != self.m:
                 raise ModelError(
-                    f"The evidence has {len(evidence)} entries for {self.m} variables; use None where free."
+                    f"The evidence has {len(given)} entries for {self.m} variables; use None where free."
                 )
-            items = [(v, state) for v, state in enumerate(evidence) if state is not None and state == state]
+            items = [(v, state) for v, state in enumerate(given) if state is not None and state == state]
         for variable, state in items:
             if state not in self.states[variable]:
                 raise ModelError(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fieldfit.models.field import FieldModel
 
 #: Components × states of a block up to which a family of blocks is a candidate without being named.
-MOST_BLOCK_STATES = 60_000
+MOST_CANDIDATE_BLOCK_STATES = 60_000
 #: Joint states of a complete graph up to which FL is one of the first candidates.
 MOST_EARLY_STATES = 1 << 16
 
@@ -25,9 +25,11 @@ def candidate_policies(model: FieldModel, structure: Structure | None = None) ->
     free = model.m - len(model.observed)
     cards = model.graph.cardinalities
     pairs, complete = _pairs(model), is_complete(model)
-    blocks = [f"PL{k}" for k in (2, 3) if free > k and math.comb(free, k) * max(cards) ** k <= MOST_BLOCK_STATES]
+    blocks = [
+        f"PL{k}" for k in (2, 3) if free > k and math.comb(free, k) * max(cards) ** k <= MOST_CANDIDATE_BLOCK_STATES
+    ]
     partitions = [f"Partition({block[2:]})" for block in blocks]
-    if not complete and free > 2 and not blocks and pairs * max(cards) ** 2 <= MOST_BLOCK_STATES:
+    if not complete and free > 2 and not blocks and pairs * max(cards) ** 2 <= MOST_CANDIDATE_BLOCK_STATES:
         blocks.append("PL2(connected)")
     # A partition has the moments of its blocks' family.
     families = [*blocks[:1], *partitions[:1], *blocks[1:], *partitions[1:]]

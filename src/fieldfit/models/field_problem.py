@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -436,5 +436,5 @@ def _lattice_evaluations(program: Program) -> float:
     return math.prod(float(card) for card in cards) * len(cards) / (program.cost + program.template.products + _RUN)
 
 
-def _cat(parts: list[Array], kind: type[Any] = np.int64) -> Array:
+def _cat(parts: list[Array], kind: type[np.generic] | type[float] = np.int64) -> Array:
     return np.concatenate(parts) if parts else np.empty(0, dtype=kind)

@@ -6,24 +6,28 @@ Edges are an array (edges, 2) of variables j < k, made without a loop over edges
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fieldfit.types import IntArray, ModelError
 
+if TYPE_CHECKING:
+    import networkx
+
+
 #: Variables of a field.
 MOST_VARIABLES = 1 << 24
 #: Edges of a complete graph: a list of more takes gigabytes, and so does every array of parameters.
-_MOST_EDGES = 1 << 27
+_MOST_GRAPH_EDGES = 1 << 27
 
 
 def complete_edges(m: int) -> IntArray:
     """All pairs (j, k), j < k, in row-major order: 12, 13, …, 23, …"""
-    if m * (m - 1) // 2 > _MOST_EDGES:
+    if m * (m - 1) // 2 > _MOST_GRAPH_EDGES:
         raise ModelError(
-            f"{m:,} variables have {m * (m - 1) // 2:,} pairs; the limit is {_MOST_EDGES:,}. Give the edges of a sparse "
-            "graph."
+            f"{m:,} variables have {m * (m - 1) // 2:,} pairs; the limit is {_MOST_GRAPH_EDGES:,}. Give the edges of a "
+            "sparse graph."
         )
     return np.stack(np.triu_indices(m, 1), axis=1).astype(np.int64, copy=False)
 
@@ -54,7 +58,7 @@ def grid_edges(rows: int, columns: int, neighbours: int = 4) -> tuple[IntArray, 
     return edges[order], tuple(names[np.concatenate(direction)[order]].tolist())
 
 
-def networkx_edges(graph: Any) -> tuple[IntArray, tuple[str, ...]]:
+def networkx_edges(graph: networkx.Graph) -> tuple[IntArray, tuple[str, ...]]:
     """Edges and node names of an undirected networkx graph, nodes in the graph's own order."""
     if graph.is_directed():
         raise ModelError("The networkx graph is directed; a field needs an undirected one (graph.to_undirected()).")

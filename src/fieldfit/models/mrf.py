@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +19,9 @@ from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.models.field import FieldModel, checked_names
 from fieldfit.named import variables_of
 from fieldfit.types import Arrays, FloatArray, IntArray, ModelError, Plain
+
+if TYPE_CHECKING:
+    import networkx
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ class MarkovRandomField(FieldModel):
         return np.arange(self.m) if len(covered) == self.m else None
 
     @classmethod
-    def from_networkx(cls, graph: Any, states: int = 2, **options: Any) -> MarkovRandomField:
+    def from_networkx(cls, graph: networkx.Graph, states: int = 2, **options: Any) -> MarkovRandomField:
         """Build a field with a free table for every node and every edge of an undirected networkx graph.
 
         Parameters

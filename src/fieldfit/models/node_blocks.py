@@ -29,8 +29,8 @@ from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, IntArray, SingleArray
 
 #: Most bytes of all blocks.
-MOST_BYTES = 2**29
-_MOST_STEPS = 100
+MOST_NODE_BLOCK_BYTES = 2**29
+_MOST_NODE_STEPS = 100
 #: Curvature of a variable in the rough preconditioner, at least this share of the largest.
 _LEAST_SHARE = 1e-3
 
@@ -44,11 +44,11 @@ class Blocks(Protocol):
 
 def fits_blocks(m: int) -> bool:
     """Whether the blocks of m nodes fit the memory that is set aside for them, whole or reduced."""
-    return _whole(m) or directions_that_fit(m, MOST_BYTES) >= LEAST_DIRECTIONS
+    return _whole(m) or directions_that_fit(m, MOST_NODE_BLOCK_BYTES) >= LEAST_DIRECTIONS
 
 
 def _whole(m: int) -> bool:
-    return 4 * (m + 1) ** 2 * m <= MOST_BYTES
+    return 4 * (m + 1) ** 2 * m <= MOST_NODE_BLOCK_BYTES
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class NodeBlocks:
         z = self.rough(residual)
         p = z.copy()
         rz = first = float(residual @ z)
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MOST_NODE_STEPS):
             image = self.product(p)
             curvature = float(p @ image)
             if not curvature > 0 or not rz > 0:
@@ -144,7 +144,7 @@ class NodeBlocks:
         if _whole(m):
             blocks = WholeBlocks.of(design, variance)
         else:
-            blocks = ReducedBlocks.of(design, variance, directions_that_fit(m, MOST_BYTES))
+            blocks = ReducedBlocks.of(design, variance, directions_that_fit(m, MOST_NODE_BLOCK_BYTES))
         single = replace(
             rough, basis=rough.basis.astype(np.float32), denominator=rough.denominator.astype(np.float32)
         )

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ from fieldfit.models.pairwise_layout import (
 from fieldfit.models.pairwise_preconditioner import SylvesterPreconditioner, code_moments
 from fieldfit.models.sparse_moments import PairSums, is_sparse
 from fieldfit.models.work import FamilyWork
+from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily
 from fieldfit.threads import get_threads, one_blas_thread
@@ -50,7 +51,8 @@ if TYPE_CHECKING:
 _NONE: FloatArray = np.empty(0)
 # Edge by edge costs what the edges cost; the dense product costs about a sixth as much for each entry of the matrix.
 _DENSE_FROM = 0.15
-_MOST_EXACT_TIED = 32
+#: Shared parameters up to which the diagonal of the Hessian is exact, one product for each.
+MOST_EXACT_TIED = 32
 #: Curvature below which every state is certain (θ = 1e3), and numbers made from it would underflow.
 _FLAT = 1e-100
 #: Precision of the penalty, for each sample, up to which a preconditioner that knows no penalty is still a good one.
@@ -65,7 +67,7 @@ _DENSE_MAP = 1 << 14
 
 def pairwise_supports(part: FamilySelection) -> bool:
     """Whether all components of this part are blocks given all the rest, small enough for a table of their states."""
-    family = cast(Any, part.family)
+    family = cast(FieldFamily, part.family)
     if family.size is None or not getattr(family, "conditions_on_rest", False) or not hasattr(family, "blocks"):
         return False
     block_size = getattr(family, "block_size", None)
@@ -301,7 +303,7 @@ class PairwiseProblem(Problem):
         diagonal = sums_by(self.edge_parameter, edges + (self.gap * self.state0) ** 2 * outside, self.n_parameters)
         if self.bias_parameter is not None:
             diagonal += sums_by(self.bias_parameter, self.gap**2 * curvature, self.n_parameters)
-        for shared in np.flatnonzero(self._uses > 1)[:_MOST_EXACT_TIED]:
+        for shared in np.flatnonzero(self._uses > 1)[:MOST_EXACT_TIED]:
             unit = np.zeros(self.n_parameters)
             unit[shared] = 1.0
             diagonal[shared] = -self.hessian_product(theta, unit, row_weight)[shared]
@@ -310,7 +312,7 @@ class PairwiseProblem(Problem):
     @property
     def exact_diagonal(self) -> bool:
         """Whether few enough parameters are shared."""
-        return int(np.sum(self._uses > 1)) <= _MOST_EXACT_TIED
+        return int(np.sum(self._uses > 1)) <= MOST_EXACT_TIED
 
     @property
     def _uses(self) -> IntArray:

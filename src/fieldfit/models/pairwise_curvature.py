@@ -27,7 +27,7 @@ from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, Int32Array, IntArray
 
 #: Numbers in one array of a chunk, and in the sums over all samples.
-_CHUNK, _MOST_SUMS = 1 << 19, 1 << 25
+_CHUNK, _MOST_CURVATURE_SUMS = 1 << 19, 1 << 25
 
 
 def has_matrix_products(layout: Layout, n_variables: int, *, dense: bool, degrees: IntArray) -> bool:
@@ -36,8 +36,8 @@ def has_matrix_products(layout: Layout, n_variables: int, *, dense: bool, degree
     if dense:
         pairs = n_variables * (n_variables + 1) // 2 + 1
         rows = n_variables + int(counts[sizes == 2].sum())
-        return bool(np.all(sizes <= 2)) and rows * pairs <= _MOST_SUMS
-    return bool(np.all(sizes == 1)) and int(((degrees + 1) ** 2).sum()) <= _MOST_SUMS
+        return bool(np.all(sizes <= 2)) and rows * pairs <= _MOST_CURVATURE_SUMS
+    return bool(np.all(sizes == 1)) and int(((degrees + 1) ** 2).sum()) <= _MOST_CURVATURE_SUMS
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,16 @@ from fieldfit.types import FloatArray, Int32Array
 
 #: Edges and biases up to which it is worth a matrix, and variables of the largest block that is cheaper this way; the
 #: block of all variables is the same for every sample.
-MOST_FEATURES, LARGEST_FAST = 450, 4
+MOST_INFORMATION_FEATURES, LARGEST_FAST = 450, 4
 _NO_COMPONENTS: Int32Array = np.empty(0, dtype=np.int32)
 
 
 def is_fast(layout: Layout, n_variables: int, n_edges: int) -> bool:
     """Whether all blocks are small, or all there is."""
     sizes = layout.meta[:, 0]
-    return n_edges + n_variables <= MOST_FEATURES and bool(np.all((sizes <= LARGEST_FAST) | (sizes == n_variables)))
+    return n_edges + n_variables <= MOST_INFORMATION_FEATURES and bool(
+        np.all((sizes <= LARGEST_FAST) | (sizes == n_variables))
+    )
 
 
 def information_matrix(

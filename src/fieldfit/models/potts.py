@@ -37,6 +37,7 @@ from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import Arrays, FloatArray, IntArray, ModelError, Plain
 
 if TYPE_CHECKING:
+    import networkx
     from scipy.sparse import csr_array
 
 
@@ -241,7 +242,7 @@ class Potts(FieldModel):
         return cls(rows * columns, q, edges, tied=directions if tied else False, **options)
 
     @classmethod
-    def from_networkx(cls, graph: Any, q: int, **options: Any) -> Potts:
+    def from_networkx(cls, graph: networkx.Graph, q: int, **options: Any) -> Potts:
         """Build the model of an undirected networkx graph.
 
         Parameters

@@ -10,29 +10,30 @@ so a block is the sum of its pieces, and a table is needed for each piece only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from fieldfit.models.pairwise_layout import BlockFamily, EdgeNumbers, sums_by
+from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.types import FloatArray, Int32Array, IntArray
 
 #: Most entries of a piece's table, most sites of a block and most blocks of a family that the kernel takes.
-LARGEST_TABLE, _MOST_SITES, _MOST_BLOCKS = 1 << 16, 12, 2_000_000
+LARGEST_BLOCK_TABLE, _MOST_SITES, _MOST_POTTS_BLOCKS = 1 << 16, 12, 2_000_000
 
 
 def blocks_support(part: FamilySelection, q: int) -> bool:
     """Whether all components of this part are blocks given all the rest, and their tables small enough."""
-    family = cast(Any, part.family)
+    family = cast(FieldFamily, part.family)
     if family.size is None or not getattr(family, "conditions_on_rest", False) or not hasattr(family, "blocks"):
         return False
-    if family.size > _MOST_BLOCKS:
+    if family.size > _MOST_POTTS_BLOCKS:
         return False
     size = getattr(family, "block_size", None)
     if size is None:
         size = int(np.diff(family.blocks(np.arange(family.size))[0]).max(initial=1))
-    return bool(size <= _MOST_SITES and q**size <= LARGEST_TABLE)
+    return bool(size <= _MOST_SITES and q**size <= LARGEST_BLOCK_TABLE)
 
 
 @dataclass(frozen=True)

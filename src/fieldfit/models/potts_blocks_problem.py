@@ -34,7 +34,7 @@ class _Part:
     ``use`` (m,) is the summed weight of the components of each site, over all samples of weight 1.
     """
 
-    handle: Any
+    handle: Any  # _kernels.PottsBlocks, called with arrays of several layouts
     beta: FloatArray
     rows: IntArray | None
     use: FloatArray

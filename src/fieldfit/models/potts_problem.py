@@ -12,17 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from fieldfit import _kernels
 from fieldfit.models.base import Problem
+from fieldfit.models.pairwise import MOST_EXACT_TIED
 from fieldfit.models.pairwise_layout import BlockFamily, sums_by
 from fieldfit.models.potts_coordinates import CentredCoordinates
 from fieldfit.models.potts_memory import bytes_of_sites, refuse_too_large
 from fieldfit.models.potts_preconditioner import CentredPreconditioner, state_frequencies
 from fieldfit.models.potts_tables import PottsTables
+from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.threads import get_threads
 from fieldfit.types import Array, DataError, FloatArray, IntArray
@@ -35,12 +37,11 @@ _NO_PLACES: IntArray = np.empty(0, dtype=np.int64)
 _FEW_CONFIGURATIONS, _FEW_SHARE, _MOST_PLACES = 20_000, 0.02, 50_000_000
 #: Numbers of a block of components, for sums of each sample.
 _BLOCK = 1 << 22
-_MOST_EXACT_TIED = 32
 
 
 def potts_supports(part: FamilySelection) -> bool:
     """Whether all components of this part are single sites given all the rest."""
-    family = cast(Any, part.family)
+    family = cast(FieldFamily, part.family)
     return bool(
         family.size is not None
         and getattr(family, "conditions_on_rest", False)
@@ -156,7 +157,7 @@ class PottsProblem(Problem):
         diagonal = self._sums(_DIAGONAL, theta, None, row_weight)[1]
         if self.tables.tied:
             unit = np.zeros(self.n_parameters)
-            for shared in range(min(self.n_parameters, _MOST_EXACT_TIED)):
+            for shared in range(min(self.n_parameters, MOST_EXACT_TIED)):
                 unit[shared] = 1.0
                 diagonal[shared] = -self.hessian_product(theta, unit, row_weight)[shared]
                 unit[shared] = 0.0
@@ -165,7 +166,7 @@ class PottsProblem(Problem):
     @property
     def exact_diagonal(self) -> bool:
         """Whether few enough parameters are shared."""
-        return not self.tables.tied or self.n_parameters <= _MOST_EXACT_TIED
+        return not self.tables.tied or self.n_parameters <= MOST_EXACT_TIED
 
     def preconditioner(
         self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from fieldfit.models.base import Problem
 from fieldfit.models.located import LocatedScores
+from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
 #: Joint states of a block up to which it is evaluated state by state.
 MOST_BLOCK_STATES = 64
 #: Bytes of the rows D of one problem.
-MOST_BYTES = 3 << 30
+MOST_STATE_BYTES = 3 << 30
 #: Rows of D that are multiplied at a time.
 _CHUNK = 1 << 16
 
 
 def state_supports(part: FamilySelection, q: int) -> bool:
     """Whether all components of this part are blocks given all the rest with few joint states."""
-    family = cast(Any, part.family)
+    family = cast(FieldFamily, part.family)
     if family.size is None or not getattr(family, "conditions_on_rest", False):
         return False
     size = getattr(family, "block_size", None)
@@ -85,12 +86,12 @@ class StateProblem(Problem):
         ]
         counted = [blocks.shape[0] * (model.n_labels ** blocks.shape[1] - 1) for _, _, blocks, _, _ in chosen]
         total = 8 * self.n_parameters * sum(counted)
-        if total > MOST_BYTES:
+        if total > MOST_STATE_BYTES:
             names = ", ".join(part.family.name for part in selection.parts)
             raise DataError(
                 f"{names} on these samples needs {total:,} bytes for the states of {sum(len(c[2]) for c in chosen):,} "
-                f"blocks; the limit is {MOST_BYTES:,}. Use smaller blocks, connected ones (PL2(connected)), or a part of "
-                "them (0.1*PL2)."
+                f"blocks; the limit is {MOST_STATE_BYTES:,}. Use smaller blocks, connected ones (PL2(connected)), or a "
+                "part of them (0.1*PL2)."
             )
         self.blocks = tuple(
             BlockRows(
@@ -234,7 +235,7 @@ def _weighted(p: FloatArray, weight: FloatArray | float) -> FloatArray:
 
 def _by_size(part: FamilySelection, n: int) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
     """The selected blocks of one size at a time: their variables (blocks, k), samples and numbers in the family."""
-    family = cast(Any, part.family)
+    family = cast(FieldFamily, part.family)
     pointer, samples = part.component_rows(n)
     used = np.flatnonzero(np.diff(pointer))
     counts = np.diff(pointer)[used]
@@ -256,9 +257,9 @@ def _rows(model: TiedField, codes: Int32Array, blocks: IntArray, sample: IntArra
     q, k = model.n_labels, blocks.shape[1]
     states = q**k
     count = len(blocks)
-    own = np.zeros(count, dtype=np.int64)
+    state = np.zeros(count, dtype=np.int64)
     for column in range(k):
-        own = own * q + codes[sample, blocks[:, column]]
+        state = state * q + codes[sample, blocks[:, column]]
     result = np.zeros((count, states - 1, model.n_parameters))
     for group, numbers in zip(model.groups, model.numbers, strict=True):
         scopes, table = group.scopes, group.table
@@ -280,9 +281,9 @@ def _rows(model: TiedField, codes: Int32Array, blocks: IntArray, sample: IntArra
             stride = q ** (width - 1 - position)
             fixed = codes[sample[block], scopes[clique, position]].astype(np.int64)
             outside += np.where(place[:, position] < 0, fixed * stride, 0)
-        observed = _functions(own[block], place, outside, table, q, k)
+        observed = _functions(state[block], place, outside, table, q, k)
         for step in range(1, states):
-            change = _functions((own[block] + step) % states, place, outside, table, q, k) - observed
+            change = _functions((state[block] + step) % states, place, outside, table, q, k) - observed
             for function in range(table.shape[1]):
                 sums = gather @ (change[:, function, None] * covariates)
                 for covariate, number in enumerate(numbers[function].tolist()):

@@ -20,7 +20,7 @@ from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray, IntArray
 
 #: Chunks of sequences that run side by side, and numbers in the sums of arcs of all chunks.
-_CHUNKS, _MOST_SUMS = 32, 1 << 24
+_CHUNKS, _MOST_TRIPLE_SUMS = 32, 1 << 24
 #: Sequences that go through the recursion in step, as in kernels/chain.hpp.
 _BATCH = 4
 
@@ -49,7 +49,7 @@ class TripleProblem(ChainProblem):
         """Where each chunk ends, and the sequences: those in step have about the same length."""
         by_length = np.argsort(-self.dataset.lengths, kind="stable")
         batches = [by_length[k : k + _BATCH] for k in range(0, len(by_length), _BATCH)]
-        count = max(1, min(_CHUNKS, _MOST_SUMS // max(1, self._triples.n_arcs), len(batches)))
+        count = max(1, min(_CHUNKS, _MOST_TRIPLE_SUMS // max(1, self._triples.n_arcs), len(batches)))
         parts = [np.concatenate([np.zeros(0, dtype=np.int64), *batches[c::count]]) for c in range(count)]
         return np.concatenate(([0], np.cumsum([len(part) for part in parts]))), np.concatenate(parts)
 

@@ -26,11 +26,18 @@ SERIAL = ("call", "field_call", "sums", "table")
 #: Kinds that exact sums split into "elimination_tasks"; every other kind is split into "pairwise_tasks".
 ELIMINATION = ("configuration", "eliminate1", "eliminate8")
 TASKS = ("pairwise_tasks", "elimination_tasks")
+#: What the names of kinds begin with that are counted once for a fit.
+_SETUP = "setup"
 #: Kinds that families of one fit share: their work is that of the family with most of it, not the sum.
 _SHARED = (
     "call", "field_call", "panel", "dense", "edge", "table", "sums", "expand", "transpose", *TASKS,
     "setup_call", "setup_field_call", "setup_pack", "setup_sort", "setup_edge",
 )  # fmt: skip
+
+
+def is_setup(kind: str) -> bool:
+    """Whether the operations of this kind are counted once for a fit."""
+    return kind.startswith(_SETUP)
 
 
 class FamilyWork(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def centralities(couplings: FloatArray) -> FloatArray:
     import networkx
 
     m = len(couplings)
-    graph: Any = networkx.Graph()
+    graph: networkx.Graph = networkx.Graph()
     graph.add_nodes_from(range(m))
     for j, k in np.argwhere(np.triu(couplings, 1) != 0).tolist():
         graph.add_edge(j, k, distance=1.0 / abs(float(couplings[j, k])))

@@ -65,8 +65,8 @@ def debiased_with_errors(
     m = rows.shape[1]
     directed, inverses, residuals = np.empty((m, m)), np.empty((m, m, m)), np.empty((m, len(rows)))
     for j in range(m):
-        own = _with_intercept(regressions[j], thresholds[j], j)
-        directed[j] = _step(values, share, j, own)[0]
+        penalised = _with_intercept(regressions[j], thresholds[j], j)
+        directed[j] = _step(values, share, j, penalised)[0]
         # The penalty pulls c towards 0, where H is larger; at c̃ the errors have no such bias.
         _, inverses[j], residuals[j] = _step(values, share, j, directed[j])
     squares, means = np.zeros((m, m)), np.zeros((m, m))

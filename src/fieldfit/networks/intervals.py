@@ -140,8 +140,8 @@ def _complete_pairs(answers: Responses) -> BoolArray:
     """Of which pairs (m, m) all four joint answers occur."""
     rows = answers.distinct[0].astype(np.float32)
     complete = np.ones((rows.shape[1], rows.shape[1]), dtype=bool)
-    for one, other in itertools.product((rows, 1.0 - rows), repeat=2):
-        complete &= one.T @ other > 0
+    for left, right in itertools.product((rows, 1.0 - rows), repeat=2):
+        complete &= left.T @ right > 0
     return complete
 
 

@@ -50,9 +50,9 @@ class LogisticPaths:
     @property
     def sizes(self) -> IntArray:
         """The number of couplings (weightings, m, L) that are not 0."""
-        own = np.arange(self.coefficients.shape[1])
+        variable = np.arange(self.coefficients.shape[1])
         used = self.coefficients != 0
-        used[:, own, :, own] = False
+        used[:, variable, :, variable] = False
         sizes: IntArray = used.sum(axis=3)
         return sizes
 

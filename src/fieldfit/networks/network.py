@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -155,7 +155,7 @@ class Network:
         """
         import networkx
 
-        graph: Any = networkx.Graph()
+        graph: networkx.Graph = networkx.Graph()
         graph.add_nodes_from(
             (name, {"threshold": float(t)}) for name, t in zip(self.names, self.thresholds, strict=True)
         )

@@ -107,10 +107,10 @@ def _networks(names: tuple[str, ...], paths: LogisticPaths, gamma: float, rule: 
 
 def split(coefficients: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Coefficients (…, m, m) with intercepts on the diagonal as regressions with zeros there, and the intercepts."""
-    own = np.arange(coefficients.shape[-1])
+    diagonal = np.arange(coefficients.shape[-1])
     regressions = coefficients.copy()
-    thresholds = coefficients[..., own, own].copy()
-    regressions[..., own, own] = 0.0
+    thresholds = coefficients[..., diagonal, diagonal].copy()
+    regressions[..., diagonal, diagonal] = 0.0
     return regressions, thresholds
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fieldfit.networks.centrality import predictability
 from fieldfit.networks.network import Network
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def draw(
     networks: Network | Mapping[str, Network],
     *,
-    data: Mapping[str, Any] | Any = None,
+    data: object = None,
     clusters: Mapping[str, str] | Sequence[str] | None = None,
     seed: int = 0,
 ) -> Figure:

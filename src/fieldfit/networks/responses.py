@@ -227,10 +227,10 @@ def checked_for_regressions(answers: Responses) -> Responses:
         )
     ones = complete.sum(axis=0)
     rarer = np.minimum(ones, len(complete) - ones)
-    for name, count, one in zip(answers.names, rarer.tolist(), ones.tolist(), strict=True):
+    for name, count, positive in zip(answers.names, rarer.tolist(), ones.tolist(), strict=True):
         if count < 2:
             pair = answers.values[answers.names.index(name)]
-            common = pair[int(one > len(complete) / 2)]
+            common = pair[int(positive > len(complete) / 2)]
             raise DataError(
                 f"The column {name!r} has the value {common!r} in {len(complete) - count} of {len(complete)} rows, so its "
                 f"edges cannot be estimated. Leave it out ({_leave_out(name)})."

@@ -96,14 +96,14 @@ def _screen(data: object, transform: Transform, strength: float, threshold: floa
     lam = strength * float(np.sqrt(np.log(m**2 / 0.05) / total))
     couplings, fields = np.zeros((m, m)), np.zeros(m)
     for j in range(m):
-        own = np.zeros(m)
+        start = np.zeros(m)
         mean = float(share @ spins[:, j])
-        own[j] = np.arctanh(np.clip(mean, -1 + 1e-9, 1 - 1e-9))
+        start[j] = np.arctanh(np.clip(mean, -1 + 1e-9, 1 - 1e-9))
         l1 = np.full(m, lam)
         l1[j] = 0.0
         design = spins * spins[:, [j]]  # s_j s_k; its own place gets s_j, for the local field
         design[:, j] = spins[:, j]
-        solution = minimise_proximal(_objective(design, share, transform), own, l1, gtol=_TOLERANCE)
+        solution = minimise_proximal(_objective(design, share, transform), start, l1, gtol=_TOLERANCE)
         couplings[j] = solution.x
         fields[j] = couplings[j, j]
         couplings[j, j] = 0.0

@@ -26,7 +26,7 @@ _PAIRS = 8
 #: Proximal steps take over when the last _WINDOW steps together decrease the value by less than this fraction of it.
 _WINDOW, _SLOW = 5, 5e-4
 #: They do so too after this many steps, and where more than this share of the steps had to be shortened.
-_MOST_STEPS, _SHORTENED = 100, 0.2
+_MOST_ORTHANT_STEPS, _SHORTENED = 100, 0.2
 #: Coordinates from which those that stand still are left out, where they are at least this share.
 _MANY, _STILL = 4_096, 0.7
 
@@ -104,7 +104,7 @@ class OrthantSteps:
     def slow(self) -> bool:
         """Whether such steps have become expensive or bring little."""
         values = self._values
-        if self._steps >= _MOST_STEPS or self._shortened > 1 + _SHORTENED * self._steps:
+        if self._steps >= _MOST_ORTHANT_STEPS or self._shortened > 1 + _SHORTENED * self._steps:
             return True
         return len(values) > _WINDOW and values[0] - values[-1] < _SLOW * abs(values[-1])
 

@@ -36,7 +36,7 @@ from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.models.field import FieldModel
 from fieldfit.models.mrf import MarkovRandomField
 from fieldfit.models.potts import Potts
-from fieldfit.models.work import ELIMINATION, SERIAL, TASKS, Work, clock
+from fieldfit.models.work import ELIMINATION, SERIAL, TASKS, Work, clock, is_setup
 from fieldfit.planner.costs import policy_work
 from fieldfit.policies import Policy
 from fieldfit.policies.policy import BoundPolicy
@@ -46,6 +46,8 @@ from fieldfit.types import FieldfitError, FloatArray
 #: Raised when the kinds of operations or the runs change.
 _FORMAT = 5
 _KNOWN: dict[str, Calibration] = {}
+#: Kinds that are seconds themselves.
+_TIMED = ("seconds", "setup_seconds")
 #: Median relative error over the calibration's own runs up to which it is kept.
 _WORTH_KEEPING = 0.25
 #: Share of waiting for other programs above which it is not kept: what threads bring cannot be seen then.
@@ -70,7 +72,7 @@ class Calibration:
         """Seconds of one evaluation of value and gradient."""
         serial, blocks, sums = 0.0, 0.0, 0.0
         for kind, amount in work.items():
-            if kind.startswith("setup") or kind in TASKS:
+            if is_setup(kind) or kind in TASKS:
                 continue
             seconds = amount * self.rates.get(kind, 0.0)
             if kind in ELIMINATION:
@@ -89,7 +91,7 @@ class Calibration:
 
     def setup_seconds(self, work: Work) -> float:
         """Seconds for drawing Z and compiling."""
-        return sum(amount * self.rates.get(kind, 0.0) for kind, amount in work.items() if kind.startswith("setup"))
+        return sum(amount * self.rates.get(kind, 0.0) for kind, amount in work.items() if is_setup(kind))
 
 
 def calibration(*, fresh: bool = False) -> Calibration:
@@ -152,7 +154,7 @@ def _read(path: Path) -> Calibration | None:
         threads = int(document["threads"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    sound = rates and all(0 <= rate < 1 for kind, rate in rates.items() if not kind.endswith("seconds"))
+    sound = rates and all(0 <= rate < 1 for kind, rate in rates.items() if kind not in _TIMED)
     if not (sound and 0 <= gain <= 1 and 0 <= fork < 1 and threads >= 1):
         return None
     return Calibration(rates, error, str(path), threads, gain, fork)
@@ -262,7 +264,7 @@ def measure() -> Calibration:
     wait = (time.perf_counter() - wall - waiting) / max(time.thread_time() - busy, 1e-9) - 1
     rates, error = _solve_rates(timed, setup=False)
     setup_rates, setup_error = _solve_rates(timed, setup=True)
-    rates = rates | setup_rates | {"seconds": 1.0, "setup_seconds": 1.0}
+    rates = rates | setup_rates | dict.fromkeys(_TIMED, 1.0)
     measured = Calibration(rates, max(error, setup_error), "measured now", waited=max(wait, 0.0))
     if not shared:
         return measured
@@ -276,9 +278,7 @@ def _solve_rates(timed: list[CalibrationRun], *, setup: bool) -> tuple[dict[str,
     """Non-negative rates with the least squared relative errors, and the median relative error."""
     from scipy.optimize import nnls
 
-    kinds = sorted(
-        {kind for run in timed for kind in run.work if kind.startswith("setup") == setup and kind not in TASKS}
-    )
+    kinds = sorted({kind for run in timed for kind in run.work if is_setup(kind) == setup and kind not in TASKS})
     design = np.array([[run.work.get(kind, 0.0) for kind in kinds] for run in timed])
     measured = np.array([min(run.setups) if setup else float(np.median(run.evaluations)) for run in timed])
     # Each row divided by its time, columns scaled for the solver.

@@ -26,13 +26,14 @@ from fieldfit.models.work import clock
 from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.planner.request import TOL, Tolerance
+from fieldfit.refinement.expansion import MOST_ITERATIONS
 from fieldfit.refinement.statistical import CountedObjective, StatisticalStop, start_tolerance
 from fieldfit.types import FloatArray
 
 #: A penalty for each sample so weak that it only keeps parameters finite that the pilot's samples do not determine.
 RIDGE = 1e-4
-#: Iterations of `fit`, and of a fit to the pilot's samples.
-MOST_ITERATIONS, PILOT_ITERATIONS = 1000, 300
+#: Iterations of a fit to the pilot's samples.
+PILOT_ITERATIONS = 300
 #: Evaluations that a fit of few parameters (up to the second number), and of many, usually takes.
 _USUAL_FEW, _FEW_PARAMETERS, _USUAL_MANY = 30, 120, 100
 #: Seconds below which a fit is run once more: what the first one loads would count as the optimiser's.

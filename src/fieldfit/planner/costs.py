@@ -21,7 +21,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, Problem
 from fieldfit.models.field import FieldModel
-from fieldfit.models.work import TASKS, Line, TimedWork, Work, clock, combine, typical_seconds
+from fieldfit.models.work import TASKS, Line, TimedWork, Work, clock, combine, is_setup, typical_seconds
 from fieldfit.planner.convergence import Steps
 from fieldfit.planner.request import Shards
 from fieldfit.policies import Policy
@@ -105,7 +105,7 @@ class FitCosts:
         slowest = max(steps, key=lambda alone: alone.equivalents, default=None)
         share = slowest.start if as_start and slowest is not None else 1.0
         skipped = ("call", "field_call", "seconds", *TASKS)
-        counted = math.fsum(n for kind, n in work.items() if not kind.startswith("setup") and kind not in skipped)
+        counted = math.fsum(n for kind, n in work.items() if not is_setup(kind) and kind not in skipped)
         return FitCost(
             self.seconds(lam, slowest) + more.seconds,
             self.flops(lam) * share + more.flops,

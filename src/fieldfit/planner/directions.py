@@ -26,7 +26,7 @@ from fieldfit.variance.moments import expected_problem
 
 #: Relative residual of a solve, and the fewest steps that it gets however late it is: a few more hardly change a ratio of
 #: variances, many fewer do.
-_TOLERANCE, _FEWEST_STEPS = 1e-3, 12
+_TOLERANCE, _FEWEST_CG_STEPS = 1e-3, 12
 #: Directions up to which a search uses all of them, and random directions that it uses else.
 _MANY_DIRECTIONS, _SEARCHED = 60, 6
 #: Information of the reference on a direction, relative to that of all families together, below which it is left out.
@@ -145,7 +145,7 @@ def solved_basis(
             slot = (deadline - clock()) / left
             most = steps
             if math.isfinite(slot) and seconds > 0:
-                most = min(steps, max(_FEWEST_STEPS, int(slot / seconds)))
+                most = min(steps, max(_FEWEST_CG_STEPS, int(slot / seconds)))
             far = float(np.linalg.norm(rest)) / max(float(np.linalg.norm(direction)), 1e-300)
             more, account = conjugate_gradients(
                 curvature,

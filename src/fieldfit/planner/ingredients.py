@@ -33,7 +33,7 @@ from fieldfit.types import DataError, FieldfitError, FloatArray, PolicyError, Wi
 from fieldfit.variance.moments import expected_problem
 
 #: Evaluations of a trial fit: fewest, and as many as a fit of a field is expected to take at least.
-_FEWEST_STEPS, _USUAL_STEPS = 6, 40
+_FEWEST_TRIAL_STEPS, _USUAL_TRIAL_STEPS = 6, 40
 #: Share of the remaining time for the timing of a family of sequences, and for the trial fit of a family.
 _TIMING_SHARE, _FIT_SHARE = 0.2, 0.07
 #: Evaluations that take as long as the noise of a law whose mean over Z is known: draws, compiled, and their scores.
@@ -235,9 +235,9 @@ class Builder:
         steps, deadline = None, math.inf
         if request.target.seconds is not None:
             each = evaluation * pilot.fewer.n / rows.n
-            allowed = min(2 * max(_USUAL_STEPS, pilot.steps.count) * each, _FIT_SHARE * (left - moments))
+            allowed = min(2 * max(_USUAL_TRIAL_STEPS, pilot.steps.count) * each, _FIT_SHARE * (left - moments))
             deadline = clock() + allowed
-            if allowed < _FEWEST_STEPS * each and not is_pilot:
+            if allowed < _FEWEST_TRIAL_STEPS * each and not is_pilot:
                 steps = usual_steps(model.n_parameters).times(pilot.scaling)
         if is_pilot and pilot.fewer is not pilot.rows:
             steps = pilot.steps.times(pilot.scaling)
@@ -253,7 +253,7 @@ class Builder:
         single = [self._single.get(family.name) for family in bound.families]
         if weights is None or None in single or self.states is not None:
             return None
-        parts, seconds = zip(*(own for own in single if own is not None), strict=True)
+        parts, seconds = zip(*(part for part in single if part is not None), strict=True)
         return SumProblem(parts, weights=weights), sum(seconds)
 
     @property
@@ -311,7 +311,7 @@ def _mean_weights(bound: BoundPolicy) -> list[float] | None:
     if any(family.size is None for family in bound.families):
         return None
     weights = [np.unique(lam * beta) for lam, beta in zip(bound.lams(), bound.betas, strict=True)]
-    return [float(own[0]) for own in weights] if all(len(own) == 1 for own in weights) else None
+    return [float(values[0]) for values in weights] if all(len(values) == 1 for values in weights) else None
 
 
 def _mean_key(law: Law, bound: BoundPolicy) -> Hashable:

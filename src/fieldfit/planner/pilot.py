@@ -51,11 +51,11 @@ _FIXED = 0.02
 #: Families whose moments are taken, in units of PL1.
 _FAMILIES = 6.0
 #: Fewest samples of a pilot and of moments.
-_FEWEST = 40
+_FEWEST_ROWS = 40
 #: Fewest evaluations of a pilot with a budget in FLOPs.
 _FEWEST_EVALUATIONS = 8
 #: Fewest steps of a solve, and steps that one usually takes.
-_FEWEST_STEPS, _USUAL_STEPS = 20, 50
+_FEWEST_SOLVE_STEPS, _USUAL_SOLVE_STEPS = 20, 50
 #: Of sequences every fourth sample of the pilot is fitted beside all of them, in this share of the time.
 _QUARTER, _FIRST = 4, 0.4
 #: Samples for each parameter below which moments come from simulated samples, and a part of the data is not recommended
@@ -82,7 +82,7 @@ class Effort:
         """
         if self.dense:
             return hessian + 5.0
-        return (directions or self.probes) * (1.4 * min(self.cg_steps, _USUAL_STEPS) + 12)
+        return (directions or self.probes) * (1.4 * min(self.cg_steps, _USUAL_SOLVE_STEPS) + 12)
 
 
 def usual_effort(r: int, hessian: float) -> Effort:
@@ -109,18 +109,18 @@ def affordable_effort(
     """
     best = usual_effort(r, hessian)
     rows = most = min(best.rows, total)
-    while rows > _FEWEST and pilot_evaluations(r) * (speed.at(rows) + 0.6 * speed.at(rows / 4)) > PILOT * budget:
-        rows = max(math.floor(0.8 * rows), _FEWEST)
+    while rows > _FEWEST_ROWS and pilot_evaluations(r) * (speed.at(rows) + 0.6 * speed.at(rows / 4)) > PILOT * budget:
+        rows = max(math.floor(0.8 * rows), _FEWEST_ROWS)
     rows = min(rows, most)
     for part in (1.0, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1):
-        moment_rows = max(_FEWEST, round(best.moment_rows * part))
+        moment_rows = max(_FEWEST_ROWS, round(best.moment_rows * part))
         probes = best.probes if part > 0.6 else max(2, best.probes // 2)
         # A solve that is stopped early overestimates the variance of PL1; fewer samples only make it less certain.
-        steps = best.cg_steps if part > 0.6 else max(_FEWEST_STEPS, 2 * best.cg_steps // 3)
+        steps = best.cg_steps if part > 0.6 else max(_FEWEST_SOLVE_STEPS, 2 * best.cg_steps // 3)
         effort = Effort(rows, moment_rows, probes, steps, best.dense)
         if _FAMILIES * effort.passes(min(hessian, r), directions) * speed.at(moment_rows) <= MOMENTS * budget:
             return effort
-    return Effort(rows, _FEWEST, 1, _FEWEST_STEPS, best.dense)
+    return Effort(rows, _FEWEST_ROWS, 1, _FEWEST_SOLVE_STEPS, best.dense)
 
 
 def check_budget(effort: Effort, r: int, hessian: float, target: Target, speed: Line, gone: float) -> float:
@@ -197,7 +197,7 @@ def run_pilot(request: Request) -> Pilot:
     started = clock()
     model, dataset, target = request.model, request.dataset, request.target
     r, random = model.n_parameters, np.random.default_rng([request.random_state, 0x91])
-    sample = dataset.draw(_FEWEST, np.random.default_rng([request.random_state, 0x94]))
+    sample = dataset.draw(_FEWEST_ROWS, np.random.default_rng([request.random_state, 0x94]))
     hessian = plain_problem(model, sample).hessian_evaluations
     effort = usual_effort(r, hessian)
     rows = dataset.draw(effort.rows, random)

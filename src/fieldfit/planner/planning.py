@@ -40,7 +40,7 @@ from fieldfit.types import DataError, FieldfitError
 from fieldfit.variance.mixture_moments import MixtureMoments
 
 #: Fewest samples of a plan.
-_FEWEST = 10
+_FEWEST_PLANNED_SAMPLES = 10
 #: Seconds for the families beside the first where the budget is not in seconds.
 _UNHURRIED = 10.0
 #: Share of a budget on the wall clock after which a survey on a busy machine ends.
@@ -72,8 +72,8 @@ def make_plan(request: Request) -> Plan:
 
 def check_enough(n_copies: int) -> None:
     """Refuse samples that are too few for a pilot."""
-    if n_copies < _FEWEST:
-        raise DataError(f"A plan needs at least {_FEWEST} samples for its pilot; got {n_copies}.")
+    if n_copies < _FEWEST_PLANNED_SAMPLES:
+        raise DataError(f"A plan needs at least {_FEWEST_PLANNED_SAMPLES} samples for its pilot; got {n_copies}.")
 
 
 def make_survey(request: Request, rates: Calibration) -> Survey:

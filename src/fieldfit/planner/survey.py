@@ -38,7 +38,7 @@ _SEARCH_SHARE = 0.05
 #: The grid of mixtures that a page has sliders for, the families it has, and the largest log variance on it.
 _LAMS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
 _BETAS = tuple(k / 10 for k in range(11))
-_MOST_TABLES, _LARGEST = 4, 20.0
+_MOST_TABLES, _LARGEST_LOG_VARIANCE = 4, 20.0
 
 
 @dataclass(frozen=True)
@@ -357,7 +357,10 @@ class Survey:
                     _BETAS,
                     [[mixture_text(self.ingredients, m.lam, m.beta) or "nothing" for m in line] for line in lines],
                     [[m.cost for m in line] for line in lines],
-                    [[math.exp(m.value) if m.value < _LARGEST else math.inf for m in line] for line in lines],
+                    [
+                        [math.exp(m.value) if m.value < _LARGEST_LOG_VARIANCE else math.inf for m in line]
+                        for line in lines
+                    ],
                 )
             )
         return tables

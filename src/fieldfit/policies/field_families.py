@@ -16,7 +16,7 @@ from fieldfit.policies.text import format_set
 from fieldfit.threads import get_threads
 from fieldfit.types import IntArray, PolicyError
 
-_MOST_BLOCKS = 10_000_000
+_MOST_LISTED_BLOCKS = 10_000_000
 
 
 class FieldFamily(ABC):
@@ -233,9 +233,9 @@ def connected_subsets(structure: FieldStructure, k: int, name: str) -> tuple[tup
                 continue
             if len(members) == k - 1:
                 blocks.extend(tuple(sorted((*members, w))) for w in candidates)
-                if len(blocks) > _MOST_BLOCKS:
+                if len(blocks) > _MOST_LISTED_BLOCKS:
                     raise PolicyError(
-                        f"{name} has more than {_MOST_BLOCKS} components on this graph: use a smaller k."
+                        f"{name} has more than {_MOST_LISTED_BLOCKS} components on this graph: use a smaller k."
                     )
                 continue
             for position, w in enumerate(candidates):

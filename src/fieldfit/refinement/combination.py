@@ -105,7 +105,7 @@ def combine(
     with one_blas_thread(with_scipy=True):
         transform, shares = _scores_of_nodes(together, fits), _average_weights(fits, start, free)
         average = _average(fits, shares, start)
-        own = Stack(together, together.score_coefficients.toarray(), None, None, 0)
+        conditions = Stack(together, together.score_coefficients.toarray(), None, None, 0)
         keep = np.flatnonzero(free)
         Lambda = _first_weights(fits, len(free))[keep]
 
@@ -113,7 +113,7 @@ def combine(
             return choose_weights([_transformed(half, transform) for half in halves], Lambda, RIDGES[0])
 
         exact = is_exact(model)
-        at = ModelMoments(model, average, own, None if exact else samples.table(), random_state, free)
+        at = ModelMoments(model, average, conditions, None if exact else samples.table(), random_state, free)
         weights, halves, source = at.weighed(weigh, None, exact)
         everything = _transformed(all_moments(halves), transform)
         plain = relative_variance(
@@ -138,7 +138,7 @@ def combine(
         seconds=time.perf_counter() - began,
         message="",
     )
-    return average, Refined(theta, account, own, separate, matrix, free, np.zeros(len(free))), work
+    return average, Refined(theta, account, conditions, separate, matrix, free, np.zeros(len(free))), work
 
 
 def _scores_of_nodes(together: NodeConditions, fits: Sequence[NodeFit]) -> FloatArray:

@@ -41,7 +41,7 @@ Sums = Callable[[FloatArray], FloatArray]
 #: the samples in a block then.
 _PAIRS_WORTH, _PAIR_ROWS = 4, 512
 #: Entries up to which all products of a residual with an instrument are summed at once.
-_MOST_PRODUCTS = 4_000_000
+_MOST_SUMMED_PRODUCTS = 4_000_000
 
 
 def balls(structure: FieldStructure, node: int, distance: int) -> dict[int, int]:
@@ -212,17 +212,17 @@ class NodeConditions(Conditions):
         """The conditions of one component."""
         conditions, node = self.slices[place], self.nodes[[place]]
         columns, instrument = np.unique(self.instrument[conditions], return_inverse=True)
-        one = copy(self)
+        single = copy(self)
         for cached in ("slices", "_linear_columns"):
-            one.__dict__.pop(cached, None)
-        one.nodes, one.conditionals = node, Conditionals(self.model, node)
-        one.component = np.zeros(len(instrument), dtype=np.int64)
-        one.residual = self.residual[conditions] - self.offsets[place]
-        one.instrument, one.distance = instrument.astype(np.int64), self.distance[conditions]
-        one.products = tuple(self.products[column] for column in columns.tolist())
-        one.offsets = np.array([0, self.offsets[place + 1] - self.offsets[place]], dtype=np.int64)
-        one.score_coefficients = self.score_coefficients[:, conditions].tocsr()
-        return one
+            single.__dict__.pop(cached, None)
+        single.nodes, single.conditionals = node, Conditionals(self.model, node)
+        single.component = np.zeros(len(instrument), dtype=np.int64)
+        single.residual = self.residual[conditions] - self.offsets[place]
+        single.instrument, single.distance = instrument.astype(np.int64), self.distance[conditions]
+        single.products = tuple(self.products[column] for column in columns.tolist())
+        single.offsets = np.array([0, self.offsets[place + 1] - self.offsets[place]], dtype=np.int64)
+        single.score_coefficients = self.score_coefficients[:, conditions].tocsr()
+        return single
 
     # --- values -----------------------------------------------------------------------------------------------------
 
@@ -340,7 +340,7 @@ class NodeConditions(Conditions):
         self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None, mask: FloatArray | None
     ) -> FloatArray:
         total = np.zeros(self.size)
-        together = int(self.offsets[-1]) * len(self.products) <= _MOST_PRODUCTS
+        together = int(self.offsets[-1]) * len(self.products) <= _MOST_SUMMED_PRODUCTS
         column = np.repeat(np.arange(len(self.nodes)), np.diff(self.offsets))
         for samples, evaluated in self.blocks(codes, theta, self._rows_evaluated):
             residuals = evaluated.residuals

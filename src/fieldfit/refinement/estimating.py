@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +26,10 @@ from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.score_moments import ScoreMoments
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray
 from fieldfit.variance.meat import ScoreVariance
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 
 #: An eigenvalue of the symmetric part of B below this, relative to the largest, in units of its diagonal, is negative.
 _NEGATIVE = -1e-9
@@ -66,7 +70,7 @@ class ConditionSums(ABC):
         """∂ḡ/∂θ (p, n_parameters)."""
         return self.derivative_sums(theta) / self.total
 
-    def covariance(self, theta: FloatArray, matrix: Any) -> FloatArray:
+    def covariance(self, theta: FloatArray, matrix: FloatArray | csr_array) -> FloatArray:
         """The mean of A g_i g_iᵀ Aᵀ over the samples (rows of A, rows of A)."""
         return self.square_sums(theta, matrix) / self.total
 
@@ -79,7 +83,7 @@ class ConditionSums(ABC):
         """Σ_i w_i ∂g_i/∂θ (p, n_parameters)."""
 
     @abstractmethod
-    def square_sums(self, theta: FloatArray, matrix: Any) -> FloatArray:
+    def square_sums(self, theta: FloatArray, matrix: FloatArray | csr_array) -> FloatArray:
         """Σ_i w_i A g_i g_iᵀ Aᵀ (rows of A, rows of A)."""
 
     @abstractmethod
@@ -99,7 +103,7 @@ class ConditionSums(ABC):
         """vᵀg_i for each sample, of weights v (p,), most of them 0."""
 
     @abstractmethod
-    def scores(self, theta: FloatArray, matrix: Any) -> Iterator[tuple[slice, FloatArray]]:
+    def scores(self, theta: FloatArray, matrix: FloatArray | csr_array) -> Iterator[tuple[slice, FloatArray]]:
         """Stream A g_i, without the sample's weight, as (samples, block (k, rows of A)), in the precision of A."""
 
     @abstractmethod
@@ -166,7 +170,7 @@ class SampleConditions(ConditionSums):
         """Σ_i w_i Z_ic ∂g_i/∂θ (p, n_parameters)."""
         return self.conditions.derivative(self.codes, theta, self.weight, self.mask)
 
-    def scores(self, theta: FloatArray, matrix: Any) -> Iterator[tuple[slice, FloatArray]]:
+    def scores(self, theta: FloatArray, matrix: FloatArray | csr_array) -> Iterator[tuple[slice, FloatArray]]:
         """Stream A g_i, without the sample's weight, as (samples, block (k, rows of A)), in the precision of A."""
         single = matrix.dtype == np.float32
         for samples, block in self.conditions.value_blocks(self.codes, theta, single=single):
@@ -174,7 +178,7 @@ class SampleConditions(ConditionSums):
                 block = block * self.mask[samples][:, self.conditions.component]
             yield samples, block @ matrix.T
 
-    def square_sums(self, theta: FloatArray, matrix: Any) -> FloatArray:
+    def square_sums(self, theta: FloatArray, matrix: FloatArray | csr_array) -> FloatArray:
         """Σ_i w_i A g_i g_iᵀ Aᵀ (rows of A, rows of A)."""
         total = np.zeros((matrix.shape[0], matrix.shape[0]))
         for samples, block in self.scores(theta, matrix):

@@ -18,8 +18,8 @@ from fieldfit.optim import Solution, minimise
 from fieldfit.refinement.statistical import StatisticalStop
 from fieldfit.types import FloatArray
 
-#: Most iterations of a fit.
-_MOST_ITERATIONS = 1000
+#: Iterations of a fit at most.
+MOST_ITERATIONS = 1000
 #: A penalty for each sample that keeps parameters finite that the samples do not determine, relative to the information.
 _RIDGE = 1e-4
 #: Gradient for each sample at which an optimiser stops in any case.
@@ -45,7 +45,7 @@ def expanded_fit(
         method="lbfgs" if plain else "auto",
         history=6 if plain else None,
         gtol=(_TOL if tol is None else tol) * objective.n,
-        max_iter=_MOST_ITERATIONS,
+        max_iter=MOST_ITERATIONS,
         units=units,
         callback=stop if tol is None else None,
     )

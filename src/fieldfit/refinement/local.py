@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 #: Variables in a cluster, and conditions of a cluster at most.
 _CLUSTER_VARIABLES, _MOST_CLUSTER_CONDITIONS = 4, 1_500
 #: Draws for each of a cluster's conditions, at least and at most.
-_DRAWS_PER_CONDITION, _FEWEST_DRAWS, _MOST_DRAWS = 12, 2_000, 6_000
+_DRAWS_PER_CONDITION, _FEWEST_CLUSTER_DRAWS, _MOST_CLUSTER_DRAWS = 12, 2_000, 6_000
 #: The ridge, relative to the variance of each condition.
 _RIDGE = 0.01
 #: Graph distance of the instruments that is the default here.
@@ -130,7 +130,7 @@ def local_weights(
     all_clusters = clusters(model, free)
     place = {int(node): slice_ for node, slice_ in zip(conditions.nodes.tolist(), conditions.slices, strict=True)}
     sizes = _cluster_sizes(all_clusters, conditions)
-    size = int(min(_MOST_DRAWS, max(_FEWEST_DRAWS, _DRAWS_PER_CONDITION * max(sizes, default=0))))
+    size = int(min(_MOST_CLUSTER_DRAWS, max(_FEWEST_CLUSTER_DRAWS, _DRAWS_PER_CONDITION * max(sizes, default=0))))
     points = drawn_points(model, theta, dataset, size, seed, 0, only_gibbs=True)
     evaluated = conditions.evaluate(points.codes, theta)
     half = len(points.codes) // 2

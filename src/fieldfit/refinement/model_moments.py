@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Draws of the model behind the weights: at least, for each condition, and at most.
 FEWEST_DRAWS, DRAWS_PER_CONDITION, MOST_DRAWS = 4_000, 4, 30_000
 #: Products (draws × conditions) at most, but at least this many draws for each condition where noise matters.
-_MOST_PRODUCTS, _DRAWS_OF_NOISY = 9_000_000, 8
+_MOST_DRAWN_PRODUCTS, _DRAWS_OF_NOISY = 9_000_000, 8
 #: More draws are made while the weights' own noise adds more than this to the predicted relative variance.
 NOISE = 0.01
 
@@ -47,7 +47,7 @@ class ModelMoments:
         return [self._of(points)], points.method
 
     def drawn(self, size: int, batch: int = 0) -> tuple[list[ScoreMoments], str]:
-        """Two halves of about ``size`` draws; other numbers of ``batch`` give other draws."""
+        """Two halves of about ``size`` draws, and how they were made; other numbers of ``batch`` give other draws."""
         halves, method = [], ""
         with stepped("second stage: moments of draws of the model", range(2)) as counted:
             for k in counted:
@@ -67,14 +67,14 @@ class ModelMoments:
             return weigh(halves), halves, source
         p = self.conditions.conditions.size
         size = min(MOST_DRAWS, max(FEWEST_DRAWS, DRAWS_PER_CONDITION * p)) if draws is None else max(2, draws)
-        most = min(MOST_DRAWS, max(_DRAWS_OF_NOISY * p, _MOST_PRODUCTS // max(p, 1)))
+        most = min(MOST_DRAWS, max(_DRAWS_OF_NOISY * p, _MOST_DRAWN_PRODUCTS // max(p, 1)))
         halves, method = self.drawn(size)
-        weights, batch, total, each = weigh(halves), 1, sum(half.draws or 0 for half in halves), halves[0].draws
+        weights, batch, total = weigh(halves), 1, _count(halves)
         while draws is None and weights.noise > NOISE and 2 * total <= most:
             fresh = self.drawn(total, batch)[0]
             halves = [pooled(old, new) for old, new in zip(halves, fresh, strict=True)]
-            weights, batch, total = weigh(halves), batch + 1, sum(half.draws or 0 for half in halves)
-        return weights, halves, method.replace(f"{each:,}", f"{total:,}", 1)
+            weights, batch, total = weigh(halves), batch + 1, _count(halves)
+        return weights, halves, method.format(draws=total)
 
     @np.errstate(over="ignore", invalid="ignore")  # moments that are not finite are refused with their weights
     def _of(self, points: Points) -> ScoreMoments:
@@ -88,3 +88,7 @@ class ModelMoments:
         if conditions.mean is not None and conditions.second is not None:
             moments = moments.selected(conditions.mean, conditions.second, conditions.conditions.component)
         return moments
+
+
+def _count(halves: Sequence[ScoreMoments]) -> int:
+    return sum(half.draws or 0 for half in halves)

@@ -9,7 +9,7 @@ import numpy as np
 from fieldfit.types import BoolArray, FloatArray
 
 #: Steps at most, and the length of a step, in standard errors, above which it is shortened.
-_MOST_STEPS, _LONGEST = 50, 5.0
+_MOST_ROOT_STEPS, _LONGEST = 50, 5.0
 
 #: Maps the equations to the step −(∂ equations/∂θ)⁻¹ · equations.
 Solve = Callable[[FloatArray], FloatArray]
@@ -31,7 +31,7 @@ def newton_root(
     keep = np.flatnonzero(free)
     solve: Solve | None = None
     previous = float("inf")
-    for step in range(1, _MOST_STEPS + 1):
+    for step in range(1, _MOST_ROOT_STEPS + 1):
         value = equations(theta)
         if solve is None:
             solve = solver_at(theta)
@@ -46,4 +46,4 @@ def newton_root(
         theta[keep] += move * (_LONGEST / length if length > _LONGEST else 1.0)
         if length <= stable:
             return theta, True, step
-    return theta, False, _MOST_STEPS
+    return theta, False, _MOST_ROOT_STEPS

@@ -26,15 +26,16 @@ MOST_SUMMED_STATES = 1 << 14
 FEW_SWEEPS, SWEEPS = 5, 20
 _STREAM = 0x5EED
 #: Entries of the largest table of exact draws; on wider graphs Gibbs sampling is faster.
-_LARGEST_TABLE = 1 << 19
+_LARGEST_DRAWN_TABLE = 1 << 19
 #: Entries of tables that all Gibbs chains together keep, at most.
-_MOST_ENTRIES = 20_000_000
+_MOST_CHAIN_ENTRIES = 20_000_000
 
 
 @dataclass(frozen=True)
 class Points:
     """States ``codes`` (n, m) with weights that add up to 1; ``copies`` is how often each observed value is repeated.
 
+    ``method`` says how they were made, with a place ``{draws}`` for the number of all draws that are used together.
     The first n / copies rows are the first copy, and so on; ``copies`` is 0 where the model conditions on nothing.
     """
 
@@ -83,18 +84,18 @@ def drawn_points(
     tables = model.log_tables(theta)
     if not only_gibbs:
         with suppress(WidthError):
-            model.exact.check(_LARGEST_TABLE)
+            model.exact.check(_LARGEST_DRAWN_TABLE)
             codes = model.exact.sample(tables, size, stream)
-            return Points(codes, weight, False, f"{size:,} independent draws")
+            return Points(codes, weight, False, "{draws:,} independent draws")
     if dataset is None or dataset.has_missing:
         codes = model.sample(theta, size, stream, method="gibbs").codes
-        return Points(codes, weight, False, f"{size:,} Gibbs draws")
+        return Points(codes, weight, False, "{draws:,} Gibbs draws")
     random = np.random.default_rng(stream)
-    chains = min(size, max(32, _MOST_ENTRIES // len(model.graph.scopes)))
+    chains = min(size, max(32, _MOST_CHAIN_ENTRIES // len(model.graph.scopes)))
     rows = random.permutation(dataset.n)[:chains] if chains <= dataset.n else random.integers(0, dataset.n, chains)
     start = np.ascontiguousarray(dataset.codes[rows])
     sweeps = FEW_SWEEPS if chains == size <= dataset.n else SWEEPS
     thin = 1 if chains == size else SWEEPS // 2
     codes = gibbs_sample(model.graph, tables, size, stream, start=start, burn_in=sweeps - thin, thin=thin)
-    method = f"{size:,} Gibbs draws, {sweeps} sweeps from samples of the data"
+    method = f"{{draws:,}} Gibbs draws, {sweeps} sweeps from samples of the data"
     return Points(codes, weight, False, method)

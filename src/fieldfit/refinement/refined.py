@@ -115,7 +115,10 @@ class Refined:
         table = Table(self.samples.at_hand, model.names, model.states)
         with one_blas_thread(with_scipy=True):
             at = ModelMoments(model, self.theta, self.stack, table, _SEED)
-            return at.exact() if is_exact(model) else at.drawn(_DRAWS)
+            if is_exact(model):
+                return at.exact()
+            halves, method = at.drawn(_DRAWS)
+            return halves, method.format(draws=sum(half.draws or 0 for half in halves))
 
     def model_accuracy(self, counts: bool, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:
         """The same expected under the estimate."""
@@ -133,7 +136,7 @@ class Refined:
         halves, source = self._halves
         keep = np.flatnonzero(self.free)
         if len(keep) < len(self.free):
-            halves = [ScoreMoments(own.V, own.K[:, keep], own.information, own.draws) for own in halves]
+            halves = [ScoreMoments(half.V, half.K[:, keep], half.information, half.draws) for half in halves]
         with one_blas_thread(with_scipy=True):
             samples = self.samples
             if isinstance(samples, SampleConditions):  # separate estimates have shifted conditions

@@ -47,9 +47,9 @@ _LARGEST_R_HAT, _FEWEST_EFFECTIVE, _EFFECTIVE_PER_PARAMETER = 1.1, 0.02, 2
 #: Draws for each parameter at least: their covariance must have an inverse.
 _FEWEST_PER_PARAMETER = 10
 #: Numbers (draws × parameters) at most: 800 MB.
-_MOST_NUMBERS = 100_000_000
+_MOST_DRAWN_STATISTICS = 100_000_000
 #: Steps at most, and the length of a step, in standard deviations of the log-likelihood of one sample, at most.
-_MOST_STEPS, _LONGEST = 30, 1.0
+_MOST_SCORING_STEPS, _LONGEST = 30, 1.0
 #: A step is short when it is below this part of the sampling error, or this multiple of the noise of the draws.
 _SHORT, _NOISE = 0.3, 1.5
 #: A step is taken back by half if the squared distance of the means grows by this factor and by this multiple of its noise.
@@ -293,7 +293,7 @@ def fisher_scoring(
     squared = np.nan
     theta, base, states, sizes, distance, thin = at.theta, at.base, at.states, at.sizes, at.distance, at.thin
     with one_blas_thread(with_scipy=True):
-        for step in range(at.step, _MOST_STEPS + 1):
+        for step in range(at.step, _MOST_SCORING_STEPS + 1):
             seed = (random_state * 1_000_003 + _STREAM + 97 * step) % (1 << 62)
             with _kept(keeper, _At(theta, base, states, sizes, distance, thin, step)):
                 drawn = _mixed(model, theta, states, draws, thin, seed, free, f"FL~{draws}")
@@ -323,9 +323,9 @@ def fisher_scoring(
                 break
         else:
             raise PolicyError(
-                f"'FL~{draws}': {_MOST_STEPS} scoring steps did not settle; the last step was {np.sqrt(squared):.2g} "
-                f"standard deviations of a sample's log-likelihood. Give a penalty (sigma2), more draws, or a better first "
-                f"stage."
+                f"'FL~{draws}': {_MOST_SCORING_STEPS} scoring steps did not settle; the last step was "
+                f"{np.sqrt(squared):.2g} standard deviations of a sample's log-likelihood. Give a penalty (sigma2), more "
+                f"draws, or a better first stage."
             )
     whole = np.zeros(drawn.covariance.shape)
     whole[np.ix_(keep, keep)] = information
@@ -354,10 +354,10 @@ def refuse_draws(model: FieldModel, draws: int, parameters: int) -> None:
             f"'FL~{draws}' has {draws:,} draws for {parameters:,} parameters, and their information matrix needs at least "
             f"{_FEWEST_PER_PARAMETER} draws for each. Write FL~{_FEWEST_PER_PARAMETER * parameters} or more."
         )
-    if draws * parameters > _MOST_NUMBERS:
+    if draws * parameters > _MOST_DRAWN_STATISTICS:
         raise PolicyError(
             f"'FL~{draws}' for {parameters:,} parameters has {draws * parameters:,} numbers; the limit is "
-            f"{_MOST_NUMBERS:,}. Use fewer draws, or 'PL1 >> optimal'."
+            f"{_MOST_DRAWN_STATISTICS:,}. Use fewer draws, or 'PL1 >> optimal'."
         )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from fieldfit.refinement.estimating import ConditionSums, SampleConditions
 from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.sharded_conditions import ShardedConditions, some_samples
 from fieldfit.shards.problem import ShardedProblem
-from fieldfit.shards.shard import Shard, held_weight
+from fieldfit.shards.shard import Shard, Shared, held_weight
 from fieldfit.shards.tree import Answer
 from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError
 from fieldfit.variance.separation import separated_parameters
@@ -152,7 +152,7 @@ class _FitNodes:
     weighted: bool
     random_state: int
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: None) -> Answer:
+    def __call__(self, shard: Shard, shared: Shared, own: None) -> Answer:
         """Sums that add up over shards."""
         held = as_table(shard.dataset)
         dataset = Table(held.codes, held.names, held.states, sample_weight=held_weight(shard, self.weighted))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,10 +23,14 @@ from fieldfit.refinement.conditions import Conditions, NodeConditions
 from fieldfit.refinement.estimating import ConditionSums, SampleConditions, WeightedConditions, evenly_spread
 from fieldfit.refinement.stacking import Masking
 from fieldfit.shards.problem import ShardedProblem
-from fieldfit.shards.shard import Question, Shard, held_weight
+from fieldfit.shards.shard import Question, Shard, Shared, held_weight
 from fieldfit.threads import one_blas_thread
-from fieldfit.types import FloatArray, Int32Array, IntArray
+from fieldfit.types import Array, FloatArray, Int32Array, IntArray
 from fieldfit.variance.meat import ScoreVariance
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 
 #: Samples in this process for what needs single ones: draws that start from samples, and directions of steps.
 _AT_HAND = 4_000
@@ -83,7 +87,7 @@ class ShardedConditions(ConditionSums):
         """Sum of the shards' derivatives."""
         return self._sum(SampleConditions.derivative_sums, theta)
 
-    def square_sums(self, theta: FloatArray, matrix: FloatArray) -> FloatArray:
+    def square_sums(self, theta: FloatArray, matrix: FloatArray | csr_array) -> FloatArray:
         """Sum of the shards' squares."""
         return self._sum(SampleConditions.square_sums, theta, matrix)
 
@@ -111,7 +115,7 @@ class ShardedConditions(ConditionSums):
         """The shards' products, one after the other."""
         return np.concatenate(self._problem.placed.each(_Asked(self._key, SampleConditions.row_products, (theta, v))))
 
-    def scores(self, theta: FloatArray, matrix: Any) -> Iterator[tuple[slice, FloatArray]]:
+    def scores(self, theta: FloatArray, matrix: FloatArray | csr_array) -> Iterator[tuple[slice, FloatArray]]:
         """Stream the scores of one shard after the other."""
         for number, (start, stop) in enumerate(pairwise(self._problem.starts.tolist())):
             asked = _Asked(self._key, _scores, (theta, matrix))
@@ -129,13 +133,13 @@ class ShardedConditions(ConditionSums):
         return answer[0]
 
 
-def _gathered(problem: ShardedProblem, question: Question, rows: IntArray) -> tuple[Any, ...]:
+def _gathered(problem: ShardedProblem, question: Question, rows: IntArray) -> tuple[Array | None, ...]:
     """What a question answers about some samples, in the order of ``rows``; each shard is given the numbers of its own."""
     starts = problem.starts
     shard = np.searchsorted(starts, rows, side="right") - 1
-    own = [rows[shard == number] - starts[number] for number in range(len(starts) - 1)]
-    asked = [number for number, mine in enumerate(own) if len(mine)]
-    answers = problem.placed.each(question, own, asked)
+    by_shard = [rows[shard == number] - starts[number] for number in range(len(starts) - 1)]
+    asked = [number for number, mine in enumerate(by_shard) if len(mine)]
+    answers = problem.placed.each(question, by_shard, asked)
     place = np.argsort(np.argsort(shard, kind="stable"), kind="stable")
     return tuple(None if parts[0] is None else np.concatenate(parts)[place] for parts in zip(*answers, strict=True))
 
@@ -154,7 +158,7 @@ class _Shared:
     masking: Masking | None
     drawn: BoundPolicy | None
 
-    def samples(self, shard: Shard, shared: dict[str, Any]) -> SampleConditions:
+    def samples(self, shard: Shard, shared: Shared) -> SampleConditions:
         """The conditions of the samples of one shard."""
         recipe = shared[self.recipe]
         mask = None
@@ -173,7 +177,7 @@ class _Shared:
 class _Codes:
     """Some of the samples of a shard."""
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: IntArray) -> tuple[Int32Array]:
+    def __call__(self, shard: Shard, shared: Shared, own: IntArray) -> tuple[Int32Array]:
         """Their states."""
         return (as_table(shard.dataset).codes[own],)
 
@@ -186,7 +190,7 @@ class _Asked:
     question: Callable[..., object]
     arguments: tuple[object, ...] = ()
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: IntArray | None) -> object:
+    def __call__(self, shard: Shard, shared: Shared, own: IntArray | None) -> object:
         """What ``question(samples, *arguments)`` answers, or ``question(samples, own)`` about some of the samples."""
         samples = shard.made(self.key, partial(shared[self.key].samples, shard, shared))
         with one_blas_thread(with_scipy=True):
@@ -197,7 +201,7 @@ class _Asked:
 class _Summed(_Asked):
     """A question whose answers are added up."""
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: IntArray | None) -> tuple[object]:
+    def __call__(self, shard: Shard, shared: Shared, own: IntArray | None) -> tuple[object]:
         """The answer of one shard."""
         return (super().__call__(shard, shared, own),)
 

@@ -37,7 +37,7 @@ FRACTION = 0.05
 _APART = 4.0
 #: Parameters from which one vector of random signs is enough for tr(H⁻¹M), where there are two otherwise; relative
 #: residual of a solve, and products of a solve at most.
-_ONE_PROBE, _RESIDUAL, _MOST_PRODUCTS = 20, 0.2, 200
+_ONE_PROBE, _RESIDUAL, _MOST_SOLVE_PRODUCTS = 20, 0.2, 200
 #: The gradient of a fit that is only a start, as a part of its sampling error: about as far as estimates of different
 #: policies are from each other.
 _START = 0.25
@@ -292,7 +292,7 @@ class StatisticalStop:
             lambda v: self.objective.hessian_product(x, v),
             b,
             tol=_RESIDUAL,
-            max_iter=_MOST_PRODUCTS,
+            max_iter=_MOST_SOLVE_PRODUCTS,
             preconditioner=None if diagonal is None else diagonal(x),
         )
         self.products += state.products

@@ -16,7 +16,7 @@ from fieldfit.report.table import format_cell
 from fieldfit.types import FloatArray
 
 #: Variables up to which couplings are drawn as a network, and edges of it; more are drawn as a matrix.
-MOST_NODES, _MOST_EDGES = 60, 400
+MOST_NODES, _MOST_DRAWN_EDGES = 60, 400
 #: Names on the sides of a matrix, and letters of a name.
 MOST_SIDES, _LETTERS = 80, 12
 
@@ -102,7 +102,7 @@ def network_chart(names: Sequence[str], values: FloatArray, what: str) -> str:
     points = room + places * (width - 2 * room)
     largest = widest(values) or 1.0
     pairs = [(abs(values[j, k]), j, k) for j in range(m) for k in range(j + 1, m) if values[j, k] != 0]
-    for strength, j, k in sorted(pairs)[-_MOST_EDGES:]:
+    for strength, j, k in sorted(pairs)[-_MOST_DRAWN_EDGES:]:
         (x, y), (u, v) = points[j], points[k]
         kind, dash = ("blue", "") if values[j, k] > 0 else ("red", ' stroke-dasharray="7 4"')
         note = html.escape(f"{names[j]} – {names[k]}: {what} {values[j, k]:.3g}", quote=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def layout(couplings: FloatArray, seed: int = 0) -> FloatArray:
     import networkx
 
     m = len(couplings)
-    graph: Any = networkx.Graph()
+    graph: networkx.Graph = networkx.Graph()
     graph.add_nodes_from(range(m))
     largest = widest(couplings)
     strength = np.minimum(np.abs(couplings), largest)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
-from fieldfit.shards.shard import Question, Shard, Source
+from fieldfit.shards.shard import Question, Reply, Shard, Shared, Source
 from fieldfit.shards.tree import Answer, partial_sums
 
 
@@ -22,7 +21,7 @@ class Placed(ABC):
         return 1.0
 
     @abstractmethod
-    def share(self, key: str, value: Any) -> None:
+    def share(self, key: str, value: object) -> None:
         """Give all shards a value under a key."""
 
     @abstractmethod
@@ -31,12 +30,12 @@ class Placed(ABC):
 
     @abstractmethod
     def each(
-        self, question: Question, own: Sequence[Any] | None = None, shards: Sequence[int] | None = None
-    ) -> list[Any]:
+        self, question: Question, own: Sequence[object] | None = None, shards: Sequence[int] | None = None
+    ) -> list[Reply]:
         """The answers of all shards, or of those with the numbers ``shards``, in that order."""
 
     @abstractmethod
-    def total(self, question: Question, own: Sequence[Any] | None = None) -> Answer:
+    def total(self, question: Question, own: Sequence[object] | None = None) -> Answer:
         """The sum of the answers of all shards, in the order of the tree."""
 
 
@@ -71,9 +70,9 @@ class LocalShards(Placed):
     def __init__(self, shards: Sequence[Shard]) -> None:
         super().__init__(len(shards))
         self._shards = tuple(shards)
-        self._shared: dict[str, Any] = {}
+        self._shared: Shared = {}
 
-    def share(self, key: str, value: Any) -> None:
+    def share(self, key: str, value: object) -> None:
         """Keep a value for the questions."""
         self._shared[key] = value
 
@@ -84,16 +83,16 @@ class LocalShards(Placed):
             shard.forget(key)
 
     def each(
-        self, question: Question, own: Sequence[Any] | None = None, shards: Sequence[int] | None = None
-    ) -> list[Any]:
+        self, question: Question, own: Sequence[object] | None = None, shards: Sequence[int] | None = None
+    ) -> list[Reply]:
         """One answer after the other."""
         numbers = range(self.n_shards) if shards is None else shards
         return [self._ask(question, own, number) for number in numbers]
 
-    def total(self, question: Question, own: Sequence[Any] | None = None) -> Answer:
+    def total(self, question: Question, own: Sequence[object] | None = None) -> Answer:
         """The root of the tree."""
         nodes = partial_sums(range(self.n_shards), self.n_shards, lambda number: self._ask(question, own, number))
         return nodes[0, self.n_shards]
 
-    def _ask(self, question: Question, own: Sequence[Any] | None, number: int) -> Any:
+    def _ask(self, question: Question, own: Sequence[object] | None, number: int) -> Reply:
         return question(self._shards[number], self._shared, None if own is None else own[number])

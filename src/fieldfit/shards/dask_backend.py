@@ -13,11 +13,11 @@ import secrets
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fieldfit.shards import held
 from fieldfit.shards.backend import Backend, Placed
-from fieldfit.shards.shard import Question, Source
+from fieldfit.shards.shard import Question, Reply, Shared, Source
 from fieldfit.shards.tree import Answer, Nodes, merged
 from fieldfit.threads import get_threads
 from fieldfit.types import ClusterError, FieldfitError
@@ -78,7 +78,7 @@ class DaskBackend(Backend):
             workers = self.client.scheduler_info(n_workers=-1)["workers"]
         return {address: int(worker["nthreads"]) for address, worker in workers.items()}
 
-    def submit(self, address: str, function: Callable[..., Any], *arguments: Any) -> Future:
+    def submit(self, address: str, function: Callable[..., object], *arguments: object) -> Future:
         """A task for one worker and no other."""
         with translated():
             return self.client.submit(
@@ -94,7 +94,7 @@ class DaskShards(Placed):
         self._backend, self._client = backend, backend.client
         self._sources = tuple(sources)
         self._token = secrets.token_hex(8)
-        self._shared: dict[str, Any] = {}
+        self._shared: Shared = {}
         self._given_up: set[str] = set()
         self._threads: dict[str, int] = {}
         self._owner: dict[int, str] = {}
@@ -151,7 +151,7 @@ class DaskShards(Placed):
         if lost:
             self._move([n for address in lost for n in shares[address]], replacing=True)
 
-    def share(self, key: str, value: Any) -> None:
+    def share(self, key: str, value: object) -> None:
         """Give the workers a value under a key."""
         self._shared[key] = value
         owners = set(self._owner.values())
@@ -169,11 +169,11 @@ class DaskShards(Placed):
     # -- questions -----------------------------------------------------------------------------------------------------
 
     def each(
-        self, question: Question, own: Sequence[Any] | None = None, shards: Sequence[int] | None = None
-    ) -> list[Any]:
+        self, question: Question, own: Sequence[object] | None = None, shards: Sequence[int] | None = None
+    ) -> list[Reply]:
         """The answers of all shards, or of some of them."""
         numbers = list(range(self.n_shards)) if shards is None else list(shards)
-        found: dict[int, Any] = {}
+        found: dict[int, Reply] = {}
         while missing := [number for number in numbers if number not in found]:
             futures = {
                 address: self._backend.submit(
@@ -190,7 +190,7 @@ class DaskShards(Placed):
                 found.update(answer)
         return [found[number] for number in numbers]
 
-    def total(self, question: Question, own: Sequence[Any] | None = None) -> Answer:
+    def total(self, question: Question, own: Sequence[object] | None = None) -> Answer:
         """The root of the tree."""
         known: Nodes = {}
         while (0, self.n_shards) not in known:
@@ -232,10 +232,10 @@ class DaskShards(Placed):
             result.setdefault(self._owner[number], []).append(number)
         return result
 
-    def _answers(self, futures: dict[str, Future]) -> dict[str, Any]:
+    def _answers(self, futures: dict[str, Future]) -> dict[str, Reply]:
         """What the workers answered; shards of workers that failed are moved to others."""
         lost = set(self._finished(futures))
-        answers: dict[str, Any] = {}
+        answers: dict[str, Reply] = {}
         done = {address: future for address, future in futures.items() if address not in lost}
         for address, answer in self._gathered(done).items():
             if isinstance(answer, held.NotHeld):
@@ -246,7 +246,7 @@ class DaskShards(Placed):
             self._move([number for number, owner in self._owner.items() if owner in lost], replacing=True)
         return answers
 
-    def _gathered(self, futures: dict[str, Future]) -> dict[str, Any]:
+    def _gathered(self, futures: dict[str, Future]) -> dict[str, Reply]:
         """The results of tasks that ended, in one message; `NotHeld` for those whose worker died before it came."""
         try:
             with translated():
@@ -254,13 +254,15 @@ class DaskShards(Placed):
         except WorkerLostError:
             return dict.fromkeys(futures, held.NotHeld())
 
-    def _sent(self, address: str, value: Any) -> Future:
+    def _sent(self, address: str, value: object) -> Future:
         """A value on a worker, by the way of data: tasks are to be small."""
         with translated():
             future: Future = self._client.scatter([value], workers=[address], hash=False)[0]
         return future
 
-    def _asked(self, address: str, question: Question, own: Sequence[Any] | None, mine: Sequence[int]) -> list[Any]:
+    def _asked(
+        self, address: str, question: Question, own: Sequence[object] | None, mine: Sequence[int]
+    ) -> list[Reply]:
         """The question and what is for these shards alone, as arguments of a task."""
         part = {} if own is None else {number: own[number] for number in mine}
         large = sum(value.nbytes for value in [*vars(question).values(), *part.values()] if hasattr(value, "nbytes"))
@@ -322,11 +324,10 @@ def translated() -> Iterator[None]:
         ) from error
 
 
-def _merge_nodes(parts: list[Any], size: int) -> Any:
+def _merge_nodes(parts: list[Nodes | held.NotHeld], size: int) -> Nodes | held.NotHeld:
     """The sums of several workers added up as far as they go."""
-    if any(isinstance(part, held.NotHeld) for part in parts):
-        return held.NotHeld()
-    return merged(parts, size)
+    known = [part for part in parts if not isinstance(part, held.NotHeld)]
+    return merged(known, size) if len(known) == len(parts) else held.NotHeld()
 
 
 def _tell(

@@ -17,22 +17,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.data.atomic import atomic_folder, atomic_writer
 from fieldfit.data.labels import States, checked_states
 from fieldfit.data.samples import Table
-from fieldfit.types import DataError, FileAccessError, FileFormatError, FloatArray
+from fieldfit.types import Array, DataError, FileAccessError, FileFormatError, FloatArray
 
 INDEX = "shards.json"
 _FORMAT, _VERSION = "fieldfit-shards", 1
 _MAGIC = b"FFSHARD1"
 _HEADER = struct.Struct("<8sQIHH32s8x")
 _MOST_INDEX_BYTES = 256 << 20
-_DTYPES: dict[int, np.dtype[Any]] = {1: np.dtype("<i1"), 2: np.dtype("<i2"), 4: np.dtype("<i4")}
+_DTYPES: dict[int, np.dtype[np.signedinteger]] = {1: np.dtype("<i1"), 2: np.dtype("<i2"), 4: np.dtype("<i4")}
 
 #: Files whose checksum was found right in this process: path, size and time of the last change.
 _verified: set[tuple[str, int, int]] = set()
@@ -74,7 +72,7 @@ class ShardFolder:
     @property
     def common_states(self) -> States:
         """The states that any column has: numbers before text."""
-        distinct: set[Any] = {state for states in self.states for state in states}
+        distinct: set[object] = {state for states in self.states for state in states}
         return tuple(sorted(distinct, key=lambda state: (isinstance(state, str), state)))
 
     def read(self, number: int) -> Table:
@@ -169,7 +167,7 @@ def _count(value: object) -> int:
     return value
 
 
-def _write(path: Path, codes: NDArray[Any], weight: FloatArray | None) -> ShardFile:
+def _write(path: Path, codes: Array, weight: FloatArray | None) -> ShardFile:
     """Write one file; the header has the checksum of what follows it."""
     parts = [np.ascontiguousarray(codes).view(np.uint8).reshape(-1).data]
     if weight is not None:
@@ -185,7 +183,7 @@ def _write(path: Path, codes: NDArray[Any], weight: FloatArray | None) -> ShardF
     return ShardFile(path.name, rows, digest.hexdigest())
 
 
-def _mapped(path: Path, file: ShardFile, m: int, weighted: bool) -> tuple[NDArray[Any], FloatArray | None]:
+def _mapped(path: Path, file: ShardFile, m: int, weighted: bool) -> tuple[Array, FloatArray | None]:
     """The codes, mapped into memory, and the weights of one file."""
     try:
         with open(path, "rb") as opened:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from fieldfit.shards.shard import Question, Shard, Source
+from fieldfit.shards.shard import Question, Reply, Shard, Shared, Source
 from fieldfit.shards.tree import Nodes, partial_sums
 from fieldfit.threads import use_threads
 
@@ -18,7 +17,7 @@ from fieldfit.threads import use_threads
 @dataclass
 class _Held:
     shards: dict[int, Shard] = field(default_factory=dict)
-    shared: dict[str, Any] = field(default_factory=dict)
+    shared: Shared = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -30,7 +29,7 @@ class NotHeld:
     """The answer of a worker that does not hold the shards it was asked for: it is new, or was restarted."""
 
 
-def hold(token: str, sources: dict[int, Source], shared: dict[str, Any]) -> None:
+def hold(token: str, sources: dict[int, Source], shared: Shared) -> None:
     """Take in shards, and what they share; samples are read when the first question comes."""
     held = _placements.setdefault(token, _Held())
     with held.lock:
@@ -54,8 +53,8 @@ def release(token: str) -> None:
 
 
 def each(
-    token: str, numbers: Sequence[int], question: Question, own: dict[int, Any], threads: int
-) -> dict[int, Any] | NotHeld:
+    token: str, numbers: Sequence[int], question: Question, own: dict[int, object], threads: int
+) -> dict[int, Reply] | NotHeld:
     """The answers of some shards by their numbers."""
     held = _placements.get(token)
     if held is None or not all(number in held.shards for number in numbers):
@@ -65,7 +64,7 @@ def each(
 
 
 def total(
-    token: str, numbers: Sequence[int], size: int, question: Question, own: dict[int, Any], threads: int
+    token: str, numbers: Sequence[int], size: int, question: Question, own: dict[int, object], threads: int
 ) -> Nodes | NotHeld:
     """The sums of the nodes of the tree over ``size`` shards that have only these shards."""
     held = _placements.get(token)

@@ -9,7 +9,7 @@ import csv
 import io
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,13 @@ class TextTable:
     """A CSV or TSV file and how it is read; the options are those of `read_table`."""
 
     path: Path
-    states: Sequence[Any] | None = None
+    states: Sequence[object] | None = None
     columns: Sequence[str] | None = None
     header: bool | None = None
     sample_weight: str | None = None
     weight_kind: str = "importance"
 
-    def blocks(self, rows: int, states: Sequence[Any] | None) -> Iterator[Table]:
+    def blocks(self, rows: int, states: Sequence[object] | None) -> Iterator[Table]:
         """The table in blocks of at most ``rows`` rows, each read by the reader of whole tables."""
         with opened_stream(self.path) as stream:
             lines = (line.decode("utf-8").removeprefix("\ufeff") for line in lines_of(stream, str(self.path)))
@@ -72,7 +72,9 @@ class TextTable:
         expected = [*(self.columns or ()), *([self.sample_weight] if self.sample_weight else [])]
         return first if is_header(str(self.path), first, rest, self.header, expected, known) else None
 
-    def _table(self, start: int, header: list[str] | None, block: list[list[str]], states: Any) -> Table:
+    def _table(
+        self, start: int, header: list[str] | None, block: list[list[str]], states: Sequence[object] | None
+    ) -> Table:
         text = io.StringIO(newline="")
         writer = csv.writer(text)
         if header is not None:
@@ -126,7 +128,7 @@ def _all_states(source: TextTable, rows: int) -> list[States]:
     return [tuple(sorted(seen, key=lambda state: (isinstance(state, str), state))) for seen in found]
 
 
-def _batches(reader: Any, rows: int) -> Iterator[tuple[int, list[list[str]]]]:
+def _batches(reader: Iterable[list[str]], rows: int) -> Iterator[tuple[int, list[list[str]]]]:
     block: list[list[str]] = []
     start = 0
     for row in reader:

@@ -20,7 +20,7 @@ _PARQUET = (".parquet", ".pq")
 class Piece(Protocol):
     """The raw samples of one shard."""
 
-    def load(self) -> Any:
+    def load(self) -> object:
         """What a model's `read` takes."""
 
 
@@ -30,7 +30,7 @@ class FilePiece:
 
     path: str
 
-    def load(self) -> Any:
+    def load(self) -> object:
         """The path of a text file, or the table of a Parquet file."""
         if not self.path.endswith(_PARQUET):
             return self.path
@@ -60,9 +60,9 @@ class FolderPiece:
 class DaskPiece:
     """One partition of a Dask collection, computed on the worker that holds the shard."""
 
-    partition: Any
+    partition: object
 
-    def load(self) -> Any:
+    def load(self) -> object:
         """A data frame or an array."""
         import dask
 
@@ -109,7 +109,7 @@ class Pieces:
     folder: ShardFolder | None = None
 
 
-def as_pieces(data: Any) -> Pieces | None:
+def as_pieces(data: object) -> Pieces | None:
     """Data that come in pieces, or None where a model's `read` takes them as they are."""
     if isinstance(data, Pieces):
         return data

@@ -7,13 +7,12 @@ shard alone: the weights of its samples, True for the weights that the samples h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fieldfit.models.base import Problem
 from fieldfit.optim.preconditioner import InverseProduct
-from fieldfit.shards.shard import Report, Shard, held_weight
+from fieldfit.shards.shard import Report, Shard, Shared, held_weight
 from fieldfit.shards.tree import Answer
 from fieldfit.types import FloatArray
 
@@ -27,7 +26,7 @@ class OfProblem:
     key: str
     betas: FloatArray | None
 
-    def problem(self, shard: Shard, shared: dict[str, Any]) -> Problem:
+    def problem(self, shard: Shard, shared: Shared) -> Problem:
         """The compiled shard."""
         return shard.problem(self.key, shared[self.key], self.betas)
 
@@ -36,7 +35,7 @@ class OfProblem:
 class Reported(OfProblem):
     """What the compiled shard says of itself."""
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Own) -> Report:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Report:
         """The report."""
         problem, recipe = self.problem(shard, shared), shared[self.key]
         selection = recipe.selection(shard.number)
@@ -62,7 +61,7 @@ class ValueGradient(OfProblem):
 
     theta: FloatArray
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Own) -> Answer:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
         """(value (1,), gradient (r,))."""
         value, gradient = self.problem(shard, shared).value_grad(self.theta, held_weight(shard, own))
         return np.array([value]), np.array(gradient)
@@ -75,7 +74,7 @@ class HessianProduct(OfProblem):
     theta: FloatArray
     v: FloatArray
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Own) -> Answer:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
         """The product (r,)."""
         weight = held_weight(shard, own)
         return (np.array(self.problem(shard, shared).hessian_product(self.theta, self.v, weight)),)
@@ -88,7 +87,7 @@ class ScoreProduct(OfProblem):
     theta: FloatArray
     v: FloatArray
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Own) -> Answer:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
         """The product (r,)."""
         weight = held_weight(shard, own)
         return (np.array(self.problem(shard, shared).score_product(self.theta, self.v, weight)),)
@@ -100,7 +99,7 @@ class HessianMatrix(OfProblem):
 
     theta: FloatArray
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Own) -> Answer:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
         """The matrix (r, r)."""
         return (np.array(self.problem(shard, shared).hessian_matrix(self.theta, held_weight(shard, own))),)
 
@@ -111,7 +110,7 @@ class ScoreMoment(OfProblem):
 
     theta: FloatArray
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Own) -> Answer:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
         """The matrix (r, r)."""
         return (np.array(self.problem(shard, shared).score_moment(self.theta, held_weight(shard, own))),)
 
@@ -122,7 +121,7 @@ class FamilyStatistics(OfProblem):
 
     theta: FloatArray
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Own) -> Answer:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
         """(families, families, r)."""
         return (np.array(self.problem(shard, shared).family_statistics(self.theta, held_weight(shard, own))),)
 
@@ -133,7 +132,7 @@ class FamilyProducts(OfProblem):
 
     theta: FloatArray
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Own) -> Answer:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
         """(families, families, r, r)."""
         return (np.array(self.problem(shard, shared).family_products(self.theta, held_weight(shard, own))),)
 
@@ -144,7 +143,7 @@ class HessianDiagonal(OfProblem):
 
     theta: FloatArray
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Own) -> Answer:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
         """The diagonal (r,), or None."""
         diagonal = self.problem(shard, shared).hessian_diagonal(self.theta, held_weight(shard, own))
         return None if diagonal is None else (np.array(diagonal),)
@@ -156,7 +155,7 @@ class InformationDiagonal(OfProblem):
 
     theta: FloatArray
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Own) -> Answer:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
         """The diagonal (r,), or None."""
         diagonal = self.problem(shard, shared).information_diagonal(self.theta, held_weight(shard, own))
         return None if diagonal is None else (np.array(diagonal),)
@@ -168,7 +167,7 @@ class RowValues(OfProblem):
 
     theta: FloatArray
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Own) -> FloatArray:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> FloatArray:
         """One number for each sample of the shard."""
         return self.problem(shard, shared).row_values(self.theta)
 
@@ -180,7 +179,7 @@ class RowProducts(OfProblem):
     theta: FloatArray
     v: FloatArray
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Own) -> FloatArray:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> FloatArray:
         """One number for each sample of the shard."""
         return self.problem(shard, shared).row_products(self.theta, self.v)
 
@@ -193,7 +192,7 @@ class FamilyScores(OfProblem):
     start: int
     stop: int
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Own) -> FloatArray:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> FloatArray:
         """(stop − start, families, r)."""
         return self.problem(shard, shared).family_scores(self.theta, self.start, self.stop)
 
@@ -206,7 +205,7 @@ class ShardPreconditioner(OfProblem):
     precision: FloatArray
     late: bool
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Own) -> InverseProduct | None:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> InverseProduct | None:
         """v ↦ M⁻¹v, or None."""
         problem, weight = self.problem(shard, shared), held_weight(shard, own)
         make = problem.late_preconditioner if self.late else problem.preconditioner
@@ -219,6 +218,6 @@ class Forget:
 
     key: str
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Own) -> None:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> None:
         """Nothing is answered."""
         shard.forget(self.key)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from glob import has_magic
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.attributes import AttributeText
@@ -23,7 +23,7 @@ from fieldfit.data.templates import FeatureSpec
 from fieldfit.data.textfile import opened_stream
 from fieldfit.shards.backend import Backend, LocalBackend
 from fieldfit.shards.pieces import Pieces, matching
-from fieldfit.shards.shard import Shard
+from fieldfit.shards.shard import Reply, Shard, Shared
 from fieldfit.types import DataError, FloatArray
 
 #: Bytes from which the number of columns is read.
@@ -221,7 +221,7 @@ class SentenceFiles:
         """
         return Pieces(tuple(SentencePiece(file, encoder) for file in self.files))
 
-    def _ask(self, question: _Width | _Learn, backend: Backend | None) -> list[Any]:
+    def _ask(self, question: _Width | _Learn, backend: Backend | None) -> list[Reply]:
         placed = (backend or LocalBackend()).place([_Elsewhere()] * len(self.files))
         return placed.each(question, own=self.files)
 
@@ -241,7 +241,7 @@ class _Elsewhere:
 class _Width:
     """How many columns a file has."""
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: SentenceFile) -> int:
+    def __call__(self, shard: Shard, shared: Shared, own: SentenceFile) -> int:
         return own.width()
 
 
@@ -252,7 +252,7 @@ class _Learn:
     spec: FeatureSpec | None
     stop_words: tuple[str, ...]
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: SentenceFile) -> ColumnPart | AttributePart | None:
+    def __call__(self, shard: Shard, shared: Shared, own: SentenceFile) -> ColumnPart | AttributePart | None:
         text = own.read()
         if isinstance(text, AttributeText):
             return AttributePart.of(text) if text.labels else None

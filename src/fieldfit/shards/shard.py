@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from fieldfit.models.base import Model, Problem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.types import FloatArray, IntArray, WidthError
+
+T = TypeVar("T")
 
 
 class Source(Protocol):
@@ -93,7 +95,7 @@ class Shard:
         self._source = source
         self._dataset: Dataset | None = None
         self._problems: dict[str, Problem] = {}
-        self._made: dict[str, Any] = {}
+        self._made: dict[str, object] = {}
         self._weighted: tuple[str, bytes, Problem] | None = None
 
     @property
@@ -128,10 +130,10 @@ class Shard:
             self._weighted = (key, betas.tobytes(), other)
         return other
 
-    def made(self, key: str, make: Callable[[], Any]) -> Any:
+    def made(self, key: str, make: Callable[[], T]) -> T:
         """What ``make()`` gives, once for each key where the shard stays in memory."""
         if key in self._made:
-            return self._made[key]
+            return cast(T, self._made[key])
         value = make()
         if self.keep:
             self._made[key] = value
@@ -171,8 +173,12 @@ class Report:
     flops: float | None
 
 
+#: What all shards share, by key: a `Recipe`, or what another layer makes questions about.
+Shared = dict[str, Any]
+#: What a shard answers to a question; each question has a type of its own.
+Reply = Any
 #: A question to a shard, with what it is given: shared by all shards, and for this shard alone.
-Question = Callable[[Shard, dict[str, Any], Any], Any]
+Question = Callable[[Shard, Shared, Any], Reply]
 
 
 def held_weight(shard: Shard, own: FloatArray | bool | None) -> FloatArray | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +17,7 @@ from fieldfit.policies.policy import Policy
 from fieldfit.policies.selection import Selection
 from fieldfit.shards.backend import Backend, Placed
 from fieldfit.shards.pieces import Pieces, PieceSource, Reading
-from fieldfit.shards.shard import Shard
+from fieldfit.shards.shard import Shard, Shared
 from fieldfit.types import DataError, FloatArray, IntArray
 
 #: Samples that may come into this process, for what needs single ones.
@@ -41,7 +41,7 @@ class Summarised:
 
     model: Model
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: Any) -> Summary:
+    def __call__(self, shard: Shard, shared: Shared, own: object) -> Summary:
         """The summary of the shard."""
         dataset = shard.dataset
         return Summary(
@@ -95,9 +95,9 @@ class ShardedDataset(Dataset):
                 "you need into this process: model.read(...)."
             )
         shard = np.searchsorted(self.starts, numbers, side="right") - 1
-        own = [numbers[shard == number] - self.starts[number] for number in range(len(self.starts) - 1)]
-        asked = [number for number, mine in enumerate(own) if len(mine)]
-        parts: list[Table] = self.placed.each(_Some(), own, asked)
+        by_shard = [numbers[shard == number] - self.starts[number] for number in range(len(self.starts) - 1)]
+        asked = [number for number, mine in enumerate(by_shard) if len(mine)]
+        parts: list[Table] = self.placed.each(_Some(), by_shard, asked)
         place = np.argsort(np.argsort(shard, kind="stable"), kind="stable")
         return replace(
             parts[0],
@@ -116,7 +116,7 @@ class ShardedDataset(Dataset):
 class _Some:
     """Some of the samples of a shard."""
 
-    def __call__(self, shard: Shard, shared: dict[str, Any], own: IntArray) -> Table:
+    def __call__(self, shard: Shard, shared: Shared, own: IntArray) -> Table:
         """Without weights."""
         return as_table(shard.dataset).subset(own).unweighted()
 
@@ -138,9 +138,9 @@ def read_pieces(
     policy: Policy,
     backend: Backend,
     *,
-    sample_weight: Any,
+    sample_weight: object,
     weight_kind: str,
-    groups: Any,
+    groups: object,
 ) -> ShardedDataset:
     """Place the pieces and read them where they are; only their summaries come here."""
     if groups is not None or not (sample_weight is None or isinstance(sample_weight, str)):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -45,7 +45,7 @@ _KNOWN = {
 _NAME = re.compile(r"\{(1-)?([A-Za-z_]\w*)\}")
 
 
-def _data_hash(constants: Mapping[str, Any]) -> Plain:
+def _data_hash(constants: Mapping[str, object]) -> Plain:
     """A hash of the table, so that a store notices when the file is another one."""
     path = constants.get("data")
     if not isinstance(path, str):
@@ -57,7 +57,7 @@ def _data_hash(constants: Mapping[str, Any]) -> Plain:
         raise FileAccessError(f"The table {path} cannot be read: {error.strerror or error}.") from error
 
 
-def fill_policy(template: str, coordinates: Mapping[str, Any]) -> tuple[str, set[str]]:
+def fill_policy(template: str, coordinates: Plain) -> tuple[str, set[str]]:
     """The policy's text with {name} and {1-name} replaced, and the names that were used."""
     used = set()
 
@@ -85,7 +85,7 @@ def fold_masks(n: int, folds: int, fold: int, seed: int) -> tuple[BoolArray, Boo
 
 
 @experiment("fit-table", version=1, paths=("data",), inputs=_data_hash)
-def fit_table(coordinates: Mapping[str, Any], seed: int, start: FloatArray | None = None) -> Plain:
+def fit_table(coordinates: Plain, seed: int, start: FloatArray | None = None) -> Plain:
     """Fit on the train part; negative log-likelihoods (nats for each sample), seconds and FLOPs of an evaluation.
 
     ``start`` changes the result only within the optimiser's tolerance: with complete data the objective is concave. With
@@ -132,7 +132,7 @@ def fit_table(coordinates: Mapping[str, Any], seed: int, start: FloatArray | Non
     }
 
 
-def _model(kind: str, table: Table, coordinates: Mapping[str, Any]) -> FieldModel:
+def _model(kind: str, table: Table, coordinates: Plain) -> FieldModel:
     from fieldfit.models.boltzmann import BoltzmannMachine
     from fieldfit.models.potts import Potts
 

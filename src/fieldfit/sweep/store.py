@@ -291,7 +291,7 @@ class Store:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def _rows(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
+    def _rows(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         with sentences(self.path):
             return self.connection.execute(query, values).fetchall()
 

@@ -121,12 +121,12 @@ class ImplicitBread:
         """What preconditions the solves: the problem's own operator, or a block and the diagonal."""
         if not self._prepared:
             self._prepared = True
-            own = (
+            given = (
                 self.problems[0].preconditioner(self.theta, self.precision, self.row_weight)
                 if self.free.all()
                 else None
             )
-            self._preconditioner = self._from_diagonal() if own is None else Preconditioner(own, near=True)
+            self._preconditioner = self._from_diagonal() if given is None else Preconditioner(given, near=True)
         return self._preconditioner
 
     def _from_diagonal(self) -> Preconditioner | None:

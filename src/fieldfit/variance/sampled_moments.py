@@ -192,8 +192,8 @@ def _shared_parts(problems: Sequence[MomentPart]) -> tuple[list[MomentPart], Flo
     """The different parts of the problems, and with which weights (problems, parts) these are sums of them."""
     terms: list[Sequence[tuple[float, MomentPart]]] = []
     for problem in problems:
-        own = problem.shared_parts() if isinstance(problem, SumProblem) else None
-        terms.append(own or [(1.0, problem)])
+        shared = problem.shared_parts() if isinstance(problem, SumProblem) else None
+        terms.append(shared or [(1.0, problem)])
     parts = {id(part): part for pairs in terms for _, part in pairs}
     place = {key: k for k, key in enumerate(parts)}
     shares = np.zeros((len(problems), len(parts)))

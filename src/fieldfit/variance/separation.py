@@ -23,7 +23,7 @@ HessianProduct = Callable[[FloatArray, FloatArray], FloatArray]
 _FAR, _FLAT, _GAUGE = 4.0, 0.01, 1e-9
 #: Contrasts of parameters that are all this close to 0 are skipped.
 _MODERATE = 1.0
-_MOST_CHECKED_PARAMETERS = 200
+_MOST_SEPARATION_PARAMETERS = 200
 
 
 def separated_parameters(
@@ -52,7 +52,7 @@ def separated_parameters(
         estimated = matrix[:, free]
         distances = ((estimated != 0) * np.abs(estimated @ relative)[:, None]).max(axis=0, initial=0.0)
     far = [k for k in np.flatnonzero(distances > _FAR).tolist() if not penalised[places[k]]]
-    far = sorted(far, key=lambda k: -distances[k])[:_MOST_CHECKED_PARAMETERS]
+    far = sorted(far, key=lambda k: -distances[k])[:_MOST_SEPARATION_PARAMETERS]
     if not far:
         return ()
     values, vectors = np.linalg.eigh(_curvature(hessian_product, x, far, np.eye(len(far)), sizes))

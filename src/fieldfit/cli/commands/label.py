@@ -43,18 +43,15 @@ def label(
     from fieldfit.cli.output import check_folder, note, print_json
     from fieldfit.data.atomic import atomic_writer
     from fieldfit.estimators.graph_crf import node_probabilities
-    from fieldfit.models.tied import TiedField
-    from fieldfit.types import ModelError
 
     limit_threads(threads)
     check_folder(out)
     fit = load(path)
-    if not isinstance(fit.model, TiedField):
-        raise ModelError(f"{path} has a fit of {fit.model.kind}, and this command needs one of `fieldfit fit graph`.")
-    states = fit.model.states[0]
+    model = fit.model.as_tied(f"This command, given {path},")
+    states = model.states[0]
     table = graph.read(nodes)
-    there = graph.field(table, covariates_of(fit.model), states)
-    field = fit.model.on(there.m, there.groups)
+    there = graph.field(table, covariates_of(model), states)
+    field = model.on(there.m, there.groups)
     evidence = None
     if known is not None:
         codes = table.labels(known, "--known", states).tolist()

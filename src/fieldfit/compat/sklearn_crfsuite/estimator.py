@@ -8,7 +8,6 @@ import re
 import warnings
 import zipfile
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -19,7 +18,7 @@ from fieldfit.compat.sklearn_crfsuite.metrics import Labels, flat_accuracy_score
 from fieldfit.data.label_lists import Label
 from fieldfit.estimators.crf_tagger import CRFTagger
 from fieldfit.estimators.weight_tables import top_features, transition_table
-from fieldfit.types import Array, ConvergenceWarning, DataError, ModelError
+from fieldfit.types import Array, ConvergenceWarning, DataError, ModelError, Plain
 
 #: Algorithms of CRFsuite that maximise the penalised likelihood. They have the same optimum.
 LIKELIHOOD_ALGORITHMS = ("lbfgs", "l2sgd")
@@ -182,7 +181,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         self._tagger = tagger
         return self
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> Plain:
         """The parameters of the tagger with the same model and objective."""
         algorithm = self.algorithm or "lbfgs"
         if algorithm in ONLINE_ALGORITHMS:

@@ -33,7 +33,7 @@ from fieldfit.types import BoolArray, FloatArray, IntArray, PolicyError
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-_MOST_ENTRIES = 100_000_000
+_MOST_PARTITION_ENTRIES = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -156,10 +156,10 @@ class BoundPartition(BoundLaw):
         from scipy.sparse import csr_matrix, identity, vstack
 
         entries = sizes[0] * 2**self.k
-        if entries > _MOST_ENTRIES:
+        if entries > _MOST_PARTITION_ENTRIES:
             raise PolicyError(
                 f"The second moment of Partition({self.k}) on {self.m} variables needs {entries:.1e} entries, more "
-                f"than {_MOST_ENTRIES:.0e}: use a smaller k, or estimate the meat from drawn samples."
+                f"than {_MOST_PARTITION_ENTRIES:.0e}: use a smaller k, or estimate the meat from drawn samples."
             )
         pair, mixed = self._joint()
         total = sum(sizes)

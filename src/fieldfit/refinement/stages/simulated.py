@@ -19,7 +19,7 @@ from fieldfit.types import PolicyError
 from fieldfit.variance import Asymptotics
 
 #: Draws at least.
-_FEWEST_DRAWS = 100
+_FEWEST_ALLOWED_DRAWS = 100
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Simulated(SecondStage):
     account: ClassVar[type[ChainAccount]] = ChainAccount
 
     def __post_init__(self) -> None:
-        if self.draws < _FEWEST_DRAWS:
-            raise PolicyError(f"FL~M needs at least {_FEWEST_DRAWS} draws; got {self.draws}.")
+        if self.draws < _FEWEST_ALLOWED_DRAWS:
+            raise PolicyError(f"FL~M needs at least {_FEWEST_ALLOWED_DRAWS} draws; got {self.draws}.")
 
     def __str__(self) -> str:
         return f"FL~{self.draws}"
