@@ -33,7 +33,7 @@ class Convergence:
 
     ``objective`` is the maximised penalised log-likelihood (a sum over samples), ``gradient_norm`` the largest entry of its
     gradient; ``seconds`` is the time of the whole fit, ``method`` the optimiser that the user chose.
-    ``history`` has at most `MOST_KEPT_ITERATIONS` of the iterations; its values are those of the optimiser, which minimises.
+    ``history`` has at most `MOST_KEPT_ITERATIONS` iterations; its values are those of the optimiser, which minimises.
     """
 
     converged: bool

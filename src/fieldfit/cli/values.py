@@ -117,8 +117,10 @@ def graph_variables(text: str | None) -> list[str]:
     numbered = [ends for ends in pairs if all(_WHOLE.fullmatch(end) for end in ends)]
     if numbered and len(numbered) >= len(pairs) - 1:  # the first line may have the names of the columns
         most = max(int(end) for ends in numbered for end in ends)
-        if most >= _MOST_NUMBERS:
-            raise DataError(f"{text} has the variable {most}; variables are numbered from 0 to {_MOST_NUMBERS - 1}.")
+        if most >= _MOST_LISTED_NUMBERS:
+            raise DataError(
+                f"{text} has the variable {most}; variables are numbered from 0 to {_MOST_LISTED_NUMBERS - 1}."
+            )
         return [f"x{v}" for v in range(most + 1)]
     return list(dict.fromkeys(end for ends in pairs for end in ends))
 

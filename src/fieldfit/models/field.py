@@ -16,30 +16,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fieldfit.arguments import count_of, seed
+from fieldfit.arguments import count_of
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.outline import TableOutline
 from fieldfit.data.samples import Table, as_table
-from fieldfit.inference import ExactInference, FactorGraph
+from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
-from fieldfit.inference.gibbs import BURN_IN, CHAINS, THIN, gibbs_sample
 from fieldfit.inference.ragged import Ragged
 from fieldfit.models import cost, field_candidates, identification
-from fieldfit.models.base import Draws, Model, Problem
+from fieldfit.models.base import Problem
 from fieldfit.models.boundary import boundary_directions
 from fieldfit.models.couplings import Couplings, pair_couplings
 from fieldfit.models.field_compiler import FieldArrays
 from fieldfit.models.field_expectations import expected_states
+from fieldfit.models.field_inference import FieldInference
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.located import LocatedScores
-from fieldfit.named import variables_of
-from fieldfit.policies.families import Components
-from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import FieldStructure
-from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, IntArray, ModelError, WidthError
+from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray, ModelError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -64,7 +62,7 @@ def checked_names(names: object, m: int) -> tuple[str, ...]:
     return checked
 
 
-class FieldModel(Model):
+class FieldModel(FieldInference):
     """A discrete Markov random field: the base class of `BoltzmannMachine`, `Potts` and `MarkovRandomField`.
 
     ``observed`` are the variables that the model conditions on. A model that makes its features only when the
@@ -376,32 +374,7 @@ class FieldModel(Model):
         """Graph and features in the form of the general problem."""
         return FieldArrays(self.graph, self.features, self.offset, self.largest_table)
 
-    # --- exact inference ----------------------------------------------------------------------------------------
-
-    @cached_property
-    def exact(self) -> ExactInference:
-        """Exact inference over the whole graph. Raises WidthError if the graph is too wide."""
-        return ExactInference(self.graph, name="The full field", largest_table=self.largest_table)
-
-    def log_tables(self, theta: ArrayLike) -> FloatArray:
-        """Compute log φ at θ, the log tables of all factors in one array.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-
-        Returns
-        -------
-        ndarray of shape (table entries,)
-
-        Examples
-        --------
-        >>> import fieldfit as ff
-        >>> ff.BoltzmannMachine(2).log_tables([1.5])
-        array([0. , 0. , 0. , 1.5])
-        """
-        return self.field_arrays.log_tables(self.check_theta(theta))
+    # --- couplings ----------------------------------------------------------------------------------------------
 
     def coupling_matrix(self, theta: ArrayLike) -> Couplings:
         """Compute how strongly each pair of variables is coupled; see `Couplings`."""
@@ -439,324 +412,6 @@ class FieldModel(Model):
         """What a coupling of two binary variables is divided by: 1, so that it is a log odds ratio."""
         return 1.0
 
-    def log_partition(self, theta: ArrayLike, evidence: object = None) -> float:
-        """Compute the log-partition function log Z(θ).
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        evidence : dict, sequence or None, default: None
-            A mapping from variables (names or numbers) to states, or one state (None if free) for each variable.
-            The sum is then over the states that agree with the evidence.
-
-        Returns
-        -------
-        float
-
-        Raises
-        ------
-        WidthError
-            If the graph is too wide for exact sums.
-
-        Examples
-        --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(2)
-        >>> round(model.log_partition([1.0]), 4), round(model.log_partition([1.0], {"x0": 1}), 4)
-        (1.7437, 1.3133)
-        """
-        return self.exact.log_partition(self.log_tables(theta), self._evidence(evidence))
-
-    def joint_probabilities(self, theta: ArrayLike) -> tuple[Int32Array, FloatArray]:
-        """List all joint states with their probabilities. For small models.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-
-        Returns
-        -------
-        codes : ndarray of shape (states, m)
-            All joint states that the model does not forbid.
-        probabilities : ndarray of shape (states,)
-
-        Examples
-        --------
-        >>> import fieldfit as ff
-        >>> codes, probabilities = ff.BoltzmannMachine(2).joint_probabilities([1.0])
-        >>> codes.tolist(), probabilities.round(3).tolist()
-        ([[0, 0], [0, 1], [1, 0], [1, 1]], [0.175, 0.175, 0.175, 0.475])
-        """
-        codes = self.possible_states()
-        logs = self.log_tables(theta)[self.graph.entries(codes)].sum(axis=1)
-        weights = np.exp(logs - logs.max())
-        return codes, weights / weights.sum()
-
-    def marginals(self, theta: ArrayLike, evidence: object = None) -> list[FloatArray]:
-        """Compute p(x_j | evidence) for every variable.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        evidence : dict, sequence or None, default: None
-            Known states, as in `log_partition`.
-
-        Returns
-        -------
-        list of ndarray
-            For each variable, the probability of each state.
-
-        Examples
-        --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(2)
-        >>> [p.round(3).tolist() for p in model.marginals([1.0], {"x0": 1})]
-        [[0.0, 1.0], [0.269, 0.731]]
-        """
-        tables, clamped = self.log_tables(theta), self._evidence(evidence)
-        flat = self.exact.marginals(tables, clamped)
-        result = []
-        for variable, cardinality in enumerate(self.graph.cardinalities):
-            if clamped is not None and clamped[variable] >= 0:
-                vector = np.zeros(cardinality)
-                vector[clamped[variable]] = 1.0
-            elif self.graph.factors_of[variable]:
-                factor = self.graph.factors_of[variable][0]
-                scope = self.graph.scopes[factor]
-                table = flat[self.graph.offsets[factor] : self.graph.offsets[factor + 1]]
-                shaped = table.reshape([self.graph.cardinalities[v] for v in scope])
-                vector = shaped.sum(axis=tuple(a for a, v in enumerate(scope) if v != variable))
-            else:
-                vector = np.full(cardinality, 1.0 / cardinality)
-            result.append(vector)
-        return result
-
-    def clique_marginals(self, theta: ArrayLike, evidence: object = None) -> list[FloatArray]:
-        """Compute p(x_C | evidence) for every factor.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        evidence : dict, sequence or None, default: None
-            Known states, as in `log_partition`.
-
-        Returns
-        -------
-        list of ndarray
-            For each factor, an array with one axis for each variable of its scope.
-
-        Examples
-        --------
-        >>> import fieldfit as ff
-        >>> ff.BoltzmannMachine(2).clique_marginals([1.0])[0].round(3)
-        array([[0.175, 0.175],
-               [0.175, 0.475]])
-        """
-        flat = self.exact.marginals(self.log_tables(theta), self._evidence(evidence))
-        return [
-            flat[self.graph.offsets[f] : self.graph.offsets[f + 1]].reshape(
-                [self.graph.cardinalities[v] for v in scope]
-            )
-            for f, scope in enumerate(self.graph.scopes)
-        ]
-
-    def map_state(self, theta: ArrayLike, evidence: object = None) -> Array:
-        """Find the most probable joint state given the evidence.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        evidence : dict, sequence or None, default: None
-            Known states, as in `log_partition`.
-
-        Returns
-        -------
-        ndarray of shape (m,)
-            In the values of the states, not codes.
-
-        Examples
-        --------
-        >>> import fieldfit as ff
-        >>> ff.BoltzmannMachine(2, states=(-1, 1)).map_state([-2.0], {"x0": 1})
-        array([ 1, -1])
-        """
-        codes, _ = self.exact.best_state(self.log_tables(theta), self._evidence(evidence))
-        values: Array = self.decode(codes[None, :])[0]
-        return values
-
-    def conditional(
-        self,
-        theta: ArrayLike,
-        x: object,
-        target: Sequence[int | str] | str,
-        given: Sequence[int | str] | str = (),
-    ) -> FloatArray:
-        """Compute the log-likelihood component S_θ(A, B) = log p_θ(x_A | x_B) of each sample.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        x : array_like, DataFrame or Table
-            Samples, as in `read`.
-        target : str or sequence of str or int
-            The variables A, by name or number.
-        given : str or sequence of str or int, default: ()
-            The variables B. Variables in neither set are summed out.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-
-        Examples
-        --------
-        >>> import fieldfit as ff
-        >>> ff.BoltzmannMachine(2).conditional([1.0], [[0, 1], [1, 1]], target="x0", given="x1").round(4)
-        array([-1.3133, -0.3133])
-        """
-        theta = self.check_theta(theta)
-        table = self.read_new(x)
-        component = (variables_of(target, self.names), variables_of(given, self.names))
-        family = self.structure().bind_family(Components((component,)))
-        selection = Selection(len(table.codes), (FamilySelection(family, 1.0),))
-        return FieldProblem(self.field_arrays, table.codes, selection).row_values(theta)
-
-    def sample(
-        self,
-        theta: ArrayLike,
-        n: int,
-        random_state: int = 0,
-        *,
-        evidence: object = None,
-        method: str = "auto",
-        burn_in: int = BURN_IN,
-        thin: int = THIN,
-    ) -> Draws:
-        """Draw samples from p_θ.
-
-        Parameters
-        ----------
-        theta : array_like of shape (r,)
-            Parameters.
-        n : int
-            Number of samples.
-        random_state : int, default: 0
-            Seed.
-        evidence : dict, sequence or None, default: None
-            Known states, as in `log_partition`. The other variables are drawn given these.
-        method : {"auto", "exact", "gibbs"}, default: "auto"
-            ``"auto"`` draws exact, independent samples if the graph is narrow enough, and otherwise uses Gibbs
-            sampling.
-        burn_in : int, default: 1000
-            Gibbs sweeps before the first draw of each chain.
-        thin : int, default: 10
-            Gibbs sweeps between two draws of a chain.
-
-        Returns
-        -------
-        Draws
-            ``values`` has shape (n, m); ``method`` and ``note`` describe how they were drawn.
-
-        Examples
-        --------
-        >>> import fieldfit as ff
-        >>> draws = ff.BoltzmannMachine(2).sample([1.0], 1000, random_state=0)
-        >>> draws.method, draws.values.shape
-        ('exact', (1000, 2))
-        """
-        n, random_state = count_of(n, "The number of samples n", 0), seed(random_state)
-        tables, clamped = self.log_tables(theta), self._evidence(evidence)
-        if method not in ("auto", "exact", "gibbs"):
-            raise ModelError(f"The sampling method is {method!r}; it must be 'auto', 'exact' or 'gibbs'.")
-        if self.observed and (clamped is None or np.any(clamped[list(self.observed)] < 0)):
-            raise ModelError("This model conditions on some variables; give their values as evidence.")
-        if method != "gibbs":
-            try:
-                codes = self.exact.sample(tables, n, random_state, evidence=clamped)
-                return Draws(self.decode(codes), codes, "exact", note="independent exact draws")
-            except WidthError:
-                if method == "exact":
-                    raise
-        codes = gibbs_sample(self.graph, tables, n, random_state, evidence=clamped, burn_in=burn_in, thin=thin)
-        note = f"Gibbs sampling: {min(CHAINS, n)} chains, {burn_in} sweeps of burn-in, a draw every {thin} sweeps"
-        return Draws(self.decode(codes), codes, "gibbs", burn_in, note)
-
-    def simulate(self, dataset: Dataset, theta: ArrayLike, random_state: int = 0) -> Table:
-        """Draw the modelled variables from p_θ. Conditioning variables and missing values stay the same."""
-        from dataclasses import replace
-
-        table, tables = as_table(dataset), self.log_tables(theta)
-        missing = table.codes < 0
-        codes = np.empty_like(table.codes)
-        observed = list(self.observed)
-        if not observed:
-            codes = self.sample(theta, table.n, random_state).codes.copy()
-        else:
-            if missing[:, observed].any():
-                raise DataError(
-                    "Some samples lack a value of a variable that the model conditions on; they cannot be simulated."
-                )
-            lines, which = np.unique(table.codes[:, observed], axis=0, return_inverse=True)
-            evidence = np.full(self.m, -1, dtype=np.int32)
-            for number, line in enumerate(lines):
-                rows = np.flatnonzero(which.reshape(-1) == number)
-                evidence[observed] = line
-                codes[rows] = self.exact.sample(tables, len(rows), random_state, stream=number, evidence=evidence)
-        codes[missing] = -1
-        return replace(table, codes=np.ascontiguousarray(codes))
-
-    # --- states and evidence ------------------------------------------------------------------------------------
-
-    def decode(self, codes: Array) -> Array:
-        """Convert codes to the values of the states.
-
-        Parameters
-        ----------
-        codes : ndarray of shape (n, m)
-            Codes of the states, 0, 1, …
-
-        Returns
-        -------
-        ndarray of shape (n, m)
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> ff.BoltzmannMachine(2, states=(-1, 1)).decode(np.array([[0, 1]]))
-        array([[-1,  1]])
-        """
-        columns = [np.array(self.states[v])[codes[:, v]] for v in range(self.m)]
-        return np.stack(columns, axis=1) if columns else np.empty((len(codes), 0))
-
-    def _evidence(self, evidence: object) -> NDArray[np.int32] | None:
-        """Evidence as codes: None, a mapping {name or number: state}, or a sequence with None or NaN where free."""
-        if evidence is None:
-            return None
-        codes = np.full(self.m, -1, dtype=np.int32)
-        if isinstance(evidence, dict):
-            items = [(variables_of([k], self.names)[0], v) for k, v in evidence.items()]
-        else:
-            given = list(evidence) if isinstance(evidence, Iterable) else [evidence]
-            if len(given) != self.m:
-                raise ModelError(
-                    f"The evidence has {len(given)} entries for {self.m} variables; use None where free."
-                )
-            items = [(v, state) for v, state in enumerate(given) if state is not None and state == state]
-        for variable, state in items:
-            if state not in self.states[variable]:
-                raise ModelError(
-                    f"The evidence gives {self.names[variable]} the state {state!r}; its states are "
-                    f"{list(self.states[variable])}."
-                )
-            codes[variable] = self.states[variable].index(state)
-        return codes
-
     # --- identifiability ----------------------------------------------------------------------------------------
 
     @cached_property
@@ -772,29 +427,4 @@ class FieldModel(Model):
         The log tables add up to a constant exactly where all of them are zero; a component with B = Aᶜ depends on
         those, and only those, whose variables meet A.
         """
-        from scipy.sparse import csr_array
-
-        rows, columns, values = [], [], []
-        keys: dict[tuple[tuple[int, int], ...], int] = {}
-        for factor, scope in enumerate(self.graph.scopes):
-            shape = [self.graph.cardinalities[v] for v in scope]
-            for flat in range(int(np.prod(shape))):
-                states = np.unravel_index(flat, shape)
-                entry = int(self.graph.offsets[factor]) + flat
-                # Möbius inversion: entry x contributes to every interaction y that agrees with x where x is not 0.
-                free = [a for a, s in enumerate(states) if s == 0 and shape[a] > 1]
-                for choice in np.ndindex(*[shape[a] for a in free]):
-                    full = list(map(int, states))
-                    for a, s in zip(free, choice, strict=True):
-                        full[a] = s
-                    key = tuple((scope[a], s) for a, s in enumerate(full) if s)
-                    key = tuple(sorted(key))
-                    sign = (-1.0) ** sum(1 for s in choice if s)
-                    if key:
-                        rows.append(keys.setdefault(key, len(keys)))
-                        columns.append(entry)
-                        values.append(sign)
-        shape2 = (len(keys), self.graph.table_size)
-        transform = csr_array((values, (rows, columns)), shape=shape2)
-        variables = tuple(tuple(v for v, _ in key) for key in keys)
-        return transform, variables
+        return identification.interaction_transform(self.graph)

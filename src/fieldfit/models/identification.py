@@ -20,6 +20,9 @@ from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import BoolArray, DataError, FloatArray, IdentifiabilityError
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from fieldfit.inference import FactorGraph
     from fieldfit.models.field import FieldModel
 
 #: Parameters up to which null spaces are computed.
@@ -190,3 +193,33 @@ def _numerically_open(model: FieldModel, policy: BoundPolicy, free: BoolArray) -
         scaled = block / units
         information += scaled.T @ scaled
     return null_space(information[np.ix_(free, free)])
+
+
+def interaction_transform(graph: FactorGraph) -> tuple[csr_array, tuple[tuple[int, ...], ...]]:
+    """Entries of the log tables ↦ interaction coefficients with state 0 as reference, and the variables of each."""
+    from scipy.sparse import csr_array
+
+    rows, columns, values = [], [], []
+    keys: dict[tuple[tuple[int, int], ...], int] = {}
+    for factor, scope in enumerate(graph.scopes):
+        shape = [graph.cardinalities[v] for v in scope]
+        for flat in range(int(np.prod(shape))):
+            states = np.unravel_index(flat, shape)
+            entry = int(graph.offsets[factor]) + flat
+            # Möbius inversion: entry x contributes to every interaction y that agrees with x where x is not 0.
+            free = [a for a, s in enumerate(states) if s == 0 and shape[a] > 1]
+            for choice in np.ndindex(*[shape[a] for a in free]):
+                full = list(map(int, states))
+                for a, s in zip(free, choice, strict=True):
+                    full[a] = s
+                key = tuple((scope[a], s) for a, s in enumerate(full) if s)
+                key = tuple(sorted(key))
+                sign = (-1.0) ** sum(1 for s in choice if s)
+                if key:
+                    rows.append(keys.setdefault(key, len(keys)))
+                    columns.append(entry)
+                    values.append(sign)
+    shape2 = (len(keys), graph.table_size)
+    transform = csr_array((values, (rows, columns)), shape=shape2)
+    variables = tuple(tuple(v for v, _ in key) for key in keys)
+    return transform, variables

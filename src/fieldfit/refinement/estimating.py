@@ -87,7 +87,7 @@ class ConditionSums(ABC):
         """Σ_i w_i A g_i g_iᵀ Aᵀ (rows of A, rows of A)."""
 
     @abstractmethod
-    def meat(self, theta: FloatArray, matrix: Any, variance: ScoreVariance) -> FloatArray:
+    def meat(self, theta: FloatArray, matrix: FloatArray | csr_array, variance: ScoreVariance) -> FloatArray:
         """The meat (rows of A, rows of A) of the scores A g_i."""
 
     @abstractmethod
@@ -186,7 +186,7 @@ class SampleConditions(ConditionSums):
             total += weighted.T @ block
         return total
 
-    def meat(self, theta: FloatArray, matrix: Any, variance: ScoreVariance) -> FloatArray:
+    def meat(self, theta: FloatArray, matrix: FloatArray | csr_array, variance: ScoreVariance) -> FloatArray:
         """The meat (rows of A, rows of A) of the scores A g_i."""
         return variance.streamed(WeightedConditions(self, matrix), theta)
 

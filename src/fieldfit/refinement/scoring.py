@@ -237,7 +237,7 @@ class _At:
                 for name, array in arrays.items()
             )
             inside = right and np.all((arrays["states"] >= 0) & (arrays["states"] < cardinalities))
-            if not (inside and thin in _THIN and 1 <= step <= _MOST_STEPS and distance >= 0):
+            if not (inside and thin in _THIN and 1 <= step <= _MOST_SCORING_STEPS and distance >= 0):
                 raise ValueError("shapes or numbers")
             if not all(np.isfinite(arrays[name]).all() for name in ("theta", "base")):
                 raise ValueError("θ is not finite")

@@ -91,7 +91,7 @@ class ShardedConditions(ConditionSums):
         """Sum of the shards' squares."""
         return self._sum(SampleConditions.square_sums, theta, matrix)
 
-    def meat(self, theta: FloatArray, matrix: Any, variance: ScoreVariance) -> FloatArray:
+    def meat(self, theta: FloatArray, matrix: FloatArray | csr_array, variance: ScoreVariance) -> FloatArray:
         """Sum of the shards' meats; groups may be in several shards, so their scores come here."""
         if variance.groups is not None:
             return variance.streamed(WeightedConditions(self, matrix), theta)
@@ -213,7 +213,11 @@ def _rows(samples: SampleConditions, own: IntArray) -> tuple[FloatArray | Int32A
 
 
 def _meat(
-    samples: SampleConditions, theta: FloatArray, matrix: Any, mean: FloatArray | None, counts: bool
+    samples: SampleConditions,
+    theta: FloatArray,
+    matrix: FloatArray | csr_array,
+    mean: FloatArray | None,
+    counts: bool,
 ) -> FloatArray:
     """The meat of independent samples, around the mean score of all of them."""
     return samples.meat(theta, matrix, ScoreVariance(samples.weight, counts, None, mean))
@@ -231,6 +235,6 @@ def _node_blocks(samples: SampleConditions, theta: FloatArray) -> FloatArray:
     return np.concatenate([block.ravel() for block in samples.node_blocks(theta)])
 
 
-def _scores(samples: SampleConditions, theta: FloatArray, matrix: Any) -> FloatArray:
+def _scores(samples: SampleConditions, theta: FloatArray, matrix: FloatArray | csr_array) -> FloatArray:
     """A g_i of each sample (samples of the shard, rows of A)."""
     return np.concatenate([block for _, block in samples.scores(theta, matrix)])
