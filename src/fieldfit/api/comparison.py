@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from fieldfit.api.accuracies import Kind
     from fieldfit.api.result import Fit
+    from fieldfit.api.standard_errors import StandardErrors
 
 
 #: The null space of a bread is known to about this.
@@ -94,7 +95,7 @@ class HypothesisTest:
         return f"{text}. Caution: {self.caution}" if self.caution else text
 
 
-def wald_test(fit: Fit, hypothesis: object, value: object, kind: Kind) -> HypothesisTest:
+def wald_test(fit: StandardErrors, hypothesis: object, value: object, kind: Kind) -> HypothesisTest:
     """Test R θ = value; the restrictions that are not independent of the others count once."""
     rows = restrictions(fit, hypothesis)
     caution = _cautious(fit, len(rows), kind)
@@ -107,7 +108,7 @@ def wald_test(fit: Fit, hypothesis: object, value: object, kind: Kind) -> Hypoth
 _LEAST_FOR_RESTRICTION = 5
 
 
-def _cautious(fit: Fit, restrictions: int, kind: Kind) -> str:
+def _cautious(fit: StandardErrors, restrictions: int, kind: Kind) -> str:
     """A sentence where the law of large samples is not to be trusted; refuses joint tests that are hopeless."""
     if kind != "robust":
         return ""
@@ -123,7 +124,7 @@ def _cautious(fit: Fit, restrictions: int, kind: Kind) -> str:
     return f"{few}. The p-value is then too small as well; {instead}" if few else ""
 
 
-def _refuse_held(fit: Fit, rows: FloatArray, kind: Kind) -> None:
+def _refuse_held(fit: StandardErrors, rows: FloatArray, kind: Kind) -> None:
     """Refuse restrictions on parameters that only the penalty keeps finite: they have no robust variance."""
     held = np.flatnonzero(without_spread(fit, kind) & (rows != 0).any(axis=0))
     if len(held):
@@ -135,7 +136,7 @@ def _refuse_held(fit: Fit, rows: FloatArray, kind: Kind) -> None:
         )
 
 
-def wald_statistic(fit: Fit, rows: FloatArray, value: object, kind: Kind) -> tuple[float, int]:
+def wald_statistic(fit: StandardErrors, rows: FloatArray, value: object, kind: Kind) -> tuple[float, int]:
     """(Rθ̂ − c)ᵀ (R V Rᵀ)⁻¹ (Rθ̂ − c), and the number of independent restrictions."""
     wanted = np.asarray(value, dtype=np.float64)
     if wanted.shape not in ((), (1,), (len(rows),)) or not np.isfinite(wanted).all():
@@ -154,7 +155,7 @@ def wald_statistic(fit: Fit, rows: FloatArray, value: object, kind: Kind) -> tup
     return float(gap @ inner.inverse @ gap), len(rows) - inner.nullity
 
 
-def restrictions(fit: Fit, hypothesis: object) -> FloatArray:
+def restrictions(fit: StandardErrors, hypothesis: object) -> FloatArray:
     """The matrix R (q, r) of a hypothesis."""
     names, r = fit.model.parameter_names, len(fit.theta)
     if isinstance(hypothesis, np.ndarray) and hypothesis.ndim == 2:
@@ -187,7 +188,7 @@ def _chi_square(name: str, statistic: float, degrees: int) -> HypothesisTest:
     return HypothesisTest(name, statistic, np.ones(degrees), float(chi2.sf(statistic, degrees)))
 
 
-def _without_penalty(fit: Fit, test: str) -> None:
+def _without_penalty(fit: StandardErrors, test: str) -> None:
     if fit.penalised:
         raise ModelError(
             f"The {test} test needs fits without a penalty: fit again with sigma2=None, or use "
@@ -195,7 +196,7 @@ def _without_penalty(fit: Fit, test: str) -> None:
         )
 
 
-def score_test(fit: Fit, parameters: object) -> HypothesisTest:
+def score_test(fit: StandardErrors, parameters: object) -> HypothesisTest:
     """Were the fixed parameters fixed at the right values? Needs the restricted fit only."""
     refuse_refined(fit, "A score test", "Use a Wald test: fit.wald_test(…).")
     _without_penalty(fit, "score")
@@ -392,7 +393,9 @@ def _same_samples(first: Fit, other: Fit) -> bool:
     return first.n == other.n and (not known or first.fingerprint == other.fingerprint)
 
 
-def discoveries(fit: Fit, level: float, method: Literal["bh", "by"], kind: Kind, parameters: object) -> pd.DataFrame:
+def discoveries(
+    fit: StandardErrors, level: float, method: Literal["bh", "by"], kind: Kind, parameters: object
+) -> pd.DataFrame:
     """Which parameters differ from 0, at a false discovery rate of ``level``.
 
     ``method`` "bh" (Benjamini–Hochberg) holds for independent or positively dependent tests, "by"

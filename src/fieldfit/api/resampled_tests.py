@@ -24,7 +24,7 @@ from fieldfit.variance.expectations import replicate_seeds
 
 if TYPE_CHECKING:
     from fieldfit.api.accuracies import Kind
-    from fieldfit.api.result import Fit
+    from fieldfit.api.standard_errors import StandardErrors
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class ResampledTest:
 
 
 def bootstrap_test(
-    fit: Fit, parameters: object, value: float, kind: Kind, n_simulated: int, random_state: int
+    fit: StandardErrors, parameters: object, value: float, kind: Kind, n_simulated: int, random_state: int
 ) -> ResampledTest:
     """The parametric bootstrap: data are simulated from the fit in which these parameters are fixed at ``value``."""
     n_simulated = whole_number(n_simulated, "n_simulated", 1)
@@ -94,7 +94,12 @@ def bootstrap_test(
 
 
 def permutation_test(
-    fit: Fit, hypothesis: object, columns: Sequence[str] | str, kind: Kind, n_simulated: int, random_state: int
+    fit: StandardErrors,
+    hypothesis: object,
+    columns: Sequence[str] | str,
+    kind: Kind,
+    n_simulated: int,
+    random_state: int,
 ) -> ResampledTest:
     """Rows of some columns are exchanged at random, all of them together, which leaves the other columns as they are."""
     n_simulated = whole_number(n_simulated, "n_simulated", 1)
@@ -120,7 +125,7 @@ def permutation_test(
 
 
 def _compared(
-    fit: Fit,
+    fit: StandardErrors,
     name: str,
     hypothesis: object,
     value: float,

@@ -24,7 +24,7 @@ from fieldfit.variance.moments import expected_problem
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fieldfit.api.result import Fit
+    from fieldfit.api.standard_errors import StandardErrors
 
 Scores = Problem | EstimatingScores
 
@@ -37,7 +37,7 @@ BLOCK = 4_000_000
 _SCREENED = 3
 
 
-def influence(fit: Fit, data: object = None, parameters: object = None, rows: object = None) -> FloatArray:
+def influence(fit: StandardErrors, data: object = None, parameters: object = None, rows: object = None) -> FloatArray:
     """𝓘 of each sample for each parameter, or for those chosen, (n, q); or of chosen samples for all parameters."""
     if rows is not None:
         if data is not None or parameters is not None:
@@ -58,7 +58,7 @@ def influence(fit: Fit, data: object = None, parameters: object = None, rows: ob
     return moved * (fit.unit_weight if data is not None else 1.0 if weight is None else weight[:, None])
 
 
-def influence_on(fit: Fit, source: Scores, places: IntArray) -> FloatArray:
+def influence_on(fit: StandardErrors, source: Scores, places: IntArray) -> FloatArray:
     """(H + P)⁻¹ ψ of every sample of ``source`` for some parameters (n, q), for any r: a solve and a pass for each."""
     columns = []
     for direction in fit.accuracy().solve(unit_rows(places, len(fit.theta))):
@@ -68,7 +68,7 @@ def influence_on(fit: Fit, source: Scores, places: IntArray) -> FloatArray:
     return np.stack(columns, axis=1)
 
 
-def influence_of_rows(fit: Fit, rows: object) -> FloatArray:
+def influence_of_rows(fit: StandardErrors, rows: object) -> FloatArray:
     """𝓘 of some fitted samples for every parameter (rows, r): one score and one solve for each, for any r."""
     n = fit.problem.n_samples
     chosen = np.atleast_1d(np.asarray(rows))
@@ -89,7 +89,7 @@ def influence_of_rows(fit: Fit, rows: object) -> FloatArray:
     return accuracy.solve(scores)
 
 
-def _scores_of(fit: Fit, rows: IntArray) -> FloatArray:
+def _scores_of(fit: StandardErrors, rows: IntArray) -> FloatArray:
     """w ψ of some fitted samples (rows, r), 0 for fixed parameters."""
     weight = fit.row_weight
     if fit.refined and fit.refinement is not None:
@@ -103,7 +103,7 @@ def _scores_of(fit: Fit, rows: IntArray) -> FloatArray:
     return scores
 
 
-def influence_blocks(fit: Fit, data: object = None) -> Iterator[tuple[int, FloatArray]]:
+def influence_blocks(fit: StandardErrors, data: object = None) -> Iterator[tuple[int, FloatArray]]:
     """𝓘 as a stream of (first sample, block of samples × parameters); NaN for parameters that are not identified."""
     accuracy = matrices(fit, "The influence of every sample on every parameter")
     if data is None:
@@ -113,7 +113,7 @@ def influence_blocks(fit: Fit, data: object = None) -> Iterator[tuple[int, Float
 
 
 def _blocks(
-    fit: Fit, accuracy: DenseAccuracy, source: Scores, weight: FloatArray | None
+    fit: StandardErrors, accuracy: DenseAccuracy, source: Scores, weight: FloatArray | None
 ) -> Iterator[tuple[int, FloatArray]]:
     lost = np.isnan(accuracy.variances())
     inverse = accuracy.inverse / accuracy.moments.total
@@ -125,7 +125,7 @@ def _blocks(
         yield start, block
 
 
-def matrices(fit: Fit, what: str) -> DenseAccuracy:
+def matrices(fit: StandardErrors, what: str) -> DenseAccuracy:
     """The fit's accuracy as matrices; where there are too many parameters for them, what to ask for instead."""
     accuracy = fit.accuracy()
     if not isinstance(accuracy, DenseAccuracy):
@@ -137,11 +137,11 @@ def matrices(fit: Fit, what: str) -> DenseAccuracy:
     return accuracy
 
 
-def _expected(fit: Fit, data: object) -> Scores:
+def _expected(fit: StandardErrors, data: object) -> Scores:
     return expected_scores(fit, fit.model.read_new(data))
 
 
-def expected_scores(fit: Fit, dataset: Dataset) -> Scores:
+def expected_scores(fit: StandardErrors, dataset: Dataset) -> Scores:
     """E_Z ψ of the samples of a dataset under the fit's policy."""
     if fit.refined and fit.refinement is not None:
         if dataset.has_missing or not isinstance(dataset, Table):
@@ -151,7 +151,7 @@ def expected_scores(fit: Fit, dataset: Dataset) -> Scores:
     return expected_problem(fit.policy.bind(structure), dataset.n, lambda chosen: fit.model.compile(dataset, chosen))
 
 
-def influential(fit: Fit, k: int = 10, parameters: object = None) -> pd.DataFrame:
+def influential(fit: StandardErrors, k: int = 10, parameters: object = None) -> pd.DataFrame:
     """The samples that move the fit most.
 
     ``distance`` is Cook's: 𝓘ᵀ Cov(θ̂)⁻¹ 𝓘 over all parameters, or over those chosen. Where there are no more samples than
@@ -176,7 +176,7 @@ def checked_number(k: object) -> int:
     return int(k)
 
 
-def _influential_by_solves(fit: Fit, k: int) -> pd.DataFrame:
+def _influential_by_solves(fit: StandardErrors, k: int) -> pd.DataFrame:
     """The ``k`` largest displacements among the `_SCREENED` k samples that a diagonal H + P ranks first."""
     import pandas as pd
 
@@ -206,7 +206,7 @@ def _influential_by_solves(fit: Fit, k: int) -> pd.DataFrame:
     )
 
 
-def distances(fit: Fit, parameters: object = None) -> pd.DataFrame:
+def distances(fit: StandardErrors, parameters: object = None) -> pd.DataFrame:
     """The same for every fitted sample, the largest first."""
     import pandas as pd
 
@@ -260,7 +260,7 @@ def distances(fit: Fit, parameters: object = None) -> pd.DataFrame:
     )
 
 
-def _weighted_scores(fit: Fit) -> Iterator[FloatArray]:
+def _weighted_scores(fit: StandardErrors) -> Iterator[FloatArray]:
     weight = fit.row_weight
     for start, scores in fit.scores_source.score_blocks(fit.theta):
         yield scores if weight is None else scores * weight[start : start + len(scores), None]

@@ -20,7 +20,7 @@ from fieldfit.variance.moments import MOST_ENUMERATED_STATES
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fieldfit.api.result import Fit
+    from fieldfit.api.standard_errors import StandardErrors
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,7 +115,7 @@ class Sensitivity(Shown):
         return first_rows(PlainTable("", columns, rows, formats=("", ".4g", ".3g", ".3g")))
 
 
-def gross_error_sensitivity(fit: Fit, parameters: object = None) -> Sensitivity:
+def gross_error_sensitivity(fit: StandardErrors, parameters: object = None) -> Sensitivity:
     """See `Sensitivity`; over all parameters, or over those chosen, which works for any number of them."""
     model = fit.model
     states = model.all_samples(MOST_ENUMERATED_STATES)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fieldfit.api.result import Fit
+    from fieldfit.api.standard_errors import StandardErrors
 
 
 def cross_validate(
@@ -205,7 +206,7 @@ _EXPECTATION = 10
 
 
 def goodness_of_fit(
-    fit: Fit,
+    fit: StandardErrors,
     statistic: Callable[[Any], object] | None,
     n_simulated: int,
     random_state: int,
@@ -296,7 +297,7 @@ def goodness_of_fit(
     )
 
 
-def fitted_like(fit: Fit, samples: Dataset, seed: int, more: Mapping[str, float] | None = None) -> Fit:
+def fitted_like(fit: StandardErrors, samples: Dataset, seed: int, more: Mapping[str, float] | None = None) -> Fit:
     """The same model, policy, penalty and fixed parameters (and ``more``) on other samples, with their own selection."""
     from fieldfit.api.fitting import fit as fit_again
 

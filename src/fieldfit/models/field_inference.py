@@ -21,6 +21,7 @@ from fieldfit.models.field_problem import FieldProblem
 from fieldfit.named import variables_of
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.policies.structure import FieldStructure
 from fieldfit.types import Array, DataError, FloatArray, Int32Array, ModelError, WidthError
 
 if TYPE_CHECKING:
@@ -36,6 +37,14 @@ class FieldInference(Model):
     observed: tuple[int, ...]
     m: int
     largest_table: int
+
+    @abstractmethod
+    def structure(self, dataset: Dataset | None = None) -> FieldStructure:
+        """The variables and the graph."""
+
+    @abstractmethod
+    def possible_states(self) -> Int32Array:
+        """All joint states as codes."""
 
     @property
     @abstractmethod
@@ -248,11 +257,11 @@ class FieldInference(Model):
         array([-1.3133, -0.3133])
         """
         theta = self.check_theta(theta)
-        table = self.read_new(x)
+        codes = as_table(self.read_new(x)).codes
         component = (variables_of(target, self.names), variables_of(given, self.names))
         family = self.structure().bind_family(Components((component,)))
-        selection = Selection(len(table.codes), (FamilySelection(family, 1.0),))
-        return FieldProblem(self.field_arrays, table.codes, selection).row_values(theta)
+        selection = Selection(len(codes), (FamilySelection(family, 1.0),))
+        return FieldProblem(self.field_arrays, codes, selection).row_values(theta)
 
     def sample(
         self,
