@@ -322,6 +322,11 @@ class TiedField(FieldModel):
             groups.append(Cliques(scopes, _coupling(coupling, states, 3), "triple"))
         return cls(rows * columns, groups, states, names=names, largest_table=largest)
 
+    def as_tied(self, what: str) -> TiedField:
+        """The model itself."""
+        del what
+        return self
+
     def on(self, m: int, cliques: Sequence[Cliques]) -> TiedField:
         """Build the field with the same parameters and states on another graph, or with other covariates.
 
