@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -188,7 +188,8 @@ class SampleConditions(ConditionSums):
 
     def meat(self, theta: FloatArray, matrix: FloatArray | csr_array, variance: ScoreVariance) -> FloatArray:
         """The meat (rows of A, rows of A) of the scores A g_i."""
-        return variance.streamed(WeightedConditions(self, matrix), theta)
+        # A sparse A has the same products.
+        return variance.streamed(WeightedConditions(self, cast("FloatArray", matrix)), theta)
 
     def form(self, theta: FloatArray, rows: FloatArray, variance: ScoreVariance) -> FloatArray:
         """The meat of a few rows of weights, one pass over the samples for each."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -94,7 +94,7 @@ class ShardedConditions(ConditionSums):
     def meat(self, theta: FloatArray, matrix: FloatArray | csr_array, variance: ScoreVariance) -> FloatArray:
         """Sum of the shards' meats; groups may be in several shards, so their scores come here."""
         if variance.groups is not None:
-            return variance.streamed(WeightedConditions(self, matrix), theta)
+            return variance.streamed(WeightedConditions(self, cast("FloatArray", matrix)), theta)
         return self._sum(_meat, theta, matrix, variance.mean, variance.counts)
 
     def form(self, theta: FloatArray, rows: FloatArray, variance: ScoreVariance) -> FloatArray:
