@@ -275,7 +275,7 @@ def test_sparse_matrices_give_what_dense_ones_give():
         ([np.zeros((1, 2)), np.zeros((1, 3))], [[0], [0]], r"X\[1\] has 3 features for each token, but 2"),
         ([np.zeros((2, 2))], [[0]], r"X\[0\] has 2 tokens, but y\[0\] has 1"),
         ([np.zeros(3)], [[0]], r"X\[0\] must be a matrix"),
-        ([np.array([["a"]])], [[0]], r"X\[0\] must hold numbers"),
+        ([np.array([["a"]])], [[0]], r"X\[0\] must contain numbers"),
         ([[[1.0, 2.0], [1.0]]], [[0, 1]], r"X\[0\] is not a matrix"),
         ([np.array([[1.0, 1.0], [0.0, np.nan]])], [[0, 1]], r"X\[0\]\[1, 1\] is nan"),
         ([], [], "no sentences"),

@@ -256,7 +256,7 @@ def test_not_an_archive(tmp_path, content, message):
 
 
 def test_other_kind(saved):
-    refused(saved[0], "holds a 'fit', not a 'plan'", kind="plan")
+    refused(saved[0], "contains a 'fit', not a 'plan'", kind="plan")
     assert read_container(saved[0], kind="fit")[0] == HEADER
 
 
