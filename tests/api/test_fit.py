@@ -153,7 +153,7 @@ def test_too_many_patterns_of_missing_values_are_refused_at_once(monkeypatch):
     x = data(50).astype(float)
     x[np.random.default_rng(1).random(x.shape) < 0.3] = np.nan
     with pytest.raises(DataError, match="combinations of a component and a pattern"):
-        ff.fit(MODEL, x, "PL1", sigma2=1.0)
+        ff.fit(MODEL, x, "PL2", sigma2=1.0)
 
 
 def test_penalties_differ_between_groups():

@@ -28,7 +28,7 @@ def identified_estimates(fit: StandardErrors, level: float = 0.95, kind: Kind = 
     table = parameter_estimates(fit, level, kind)
     # Effects of shared parameters would be many and repeated.
     few = fit.model.n_parameters <= _MOST_PARAMETERS and fits_matrices(fit)
-    if not (few and fit.model.has_free_tables and np.isnan(fit.dense_accuracy(kind).variances()).any()):
+    if not (few and np.isnan(fit.dense_accuracy(kind).variances()).any() and fit.model.has_free_tables):
         return table
     effects = EstimateTable.of(fit.effects("corner", level, kind))
     known, more = (int(np.isfinite(rows.std_error).sum()) for rows in (table, effects))

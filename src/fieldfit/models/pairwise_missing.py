@@ -125,9 +125,7 @@ class MissingPairwiseProblem(Problem):
         absent = codes < 0
         known: BoolArray = np.asarray((codes >= 0).all(axis=1))
         self._whole = PairwiseProblem(np.where(absent, 0, codes), *field, [_only(part, known) for part in parts])
-        # Near the same sums, for preconditioners: the more frequent value in place of a missing one.
-        most = (np.where(absent, 0, codes).sum(axis=0) * 2 > (~absent).sum(axis=0)).astype(codes.dtype)
-        self._filled, self._field, self._parts = np.where(absent, most, codes), field, tuple(parts)
+        self._codes, self._field, self._parts = codes, field, tuple(parts)
         self._places = np.flatnonzero(~known & ~absent.all(axis=1))
         self._number = np.arange(len(self._places))
         rows = codes[self._places]
@@ -287,13 +285,20 @@ class MissingPairwiseProblem(Problem):
 
     # -- what is near, for optimisers --------------------------------------------------------------------------------
 
+    def _filled(self, values: Array | int) -> PairwiseProblem:
+        """The same samples with ``values`` instead of what is missing."""
+        codes = np.where(self._codes < 0, values, self._codes).astype(self._codes.dtype)
+        return PairwiseProblem(codes, *self._field, self._parts).with_betas(self._betas)
+
     @cached_property
     def _near(self) -> PairwiseProblem:
-        return PairwiseProblem(self._filled, *self._field, self._parts).with_betas(self._betas)
+        ones, known = (self._codes > 0).sum(axis=0), (self._codes >= 0).sum(axis=0)
+        return self._filled(2 * ones > known)
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """That of the same samples with the more frequent value in place of a missing one."""
-        return self._near.hessian_diagonal(theta, row_weight)
+        """The mean of the diagonals with 0 and with 1 for every missing value, which is a sum over samples."""
+        zeros, ones = (self._filled(value).hessian_diagonal(theta, row_weight) for value in (0, 1))
+        return 0.5 * (zeros + ones)
 
     def preconditioner(
         self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None
