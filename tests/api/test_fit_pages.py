@@ -280,3 +280,15 @@ def test_couplings_of_a_fit_in_all_their_forms():
     assert "<pre>" not in html
     tagger = ff.BoltzmannChain(2, 2)
     assert tagger.coupling_matrix(np.zeros(tagger.n_parameters)).directed
+
+
+def test_the_page_of_a_refined_fit_says_that_its_test_rejects(tmp_path):
+    model = ff.BoltzmannMachine(5, [(k, k + 1) for k in range(4)])
+    full = ff.BoltzmannMachine(5)
+    x = full.sample(np.resize([1.5, -1.5, 1.0], full.n_parameters), 2000, random_state=0).values
+    fit = ff.fit(model, x, "PL1 >> optimal")
+    assert fit.specification_test().rejects
+    fit.to_html(tmp_path / "fit.html")
+    text = (tmp_path / "fit.html").read_text(encoding="utf-8")
+    assert "the conditional distributions do not agree with one model of this form" in text
+    assert "No cautions" not in text

@@ -151,3 +151,11 @@ def test_the_kernel_refuses_arrays_that_do_not_belong_together(change, message):
     _kernels.missing_rows(**good, **tangents)
     with pytest.raises(ValueError, match=message):
         _kernels.missing_rows(**{**good, **tangents, **change})
+
+
+def test_no_diagonal_of_other_data_is_given(gappy):
+    # Automatic weights take a diagonal as the bread: one with filled-in values gave other weights.
+    model = MODELS["0/1"]()
+    fast, _ = both(model, gappy, "PL1")
+    assert fast.hessian_diagonal(np.zeros(model.n_parameters)) is None
+    assert fast.information_diagonal(np.zeros(model.n_parameters)) is None

@@ -26,7 +26,7 @@ _SECOND = "second."
 _IDENTITY = {
     "model": "model",
     "policy": "policy",
-    "data": "samples, or their weights",
+    "data": "set of samples or weights",
     "options": "penalty, starting value or fixed parameters",
     "random_state": "random_state",
     "method": "method",

@@ -67,7 +67,7 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
 
     if settings.method == "sgd" and (settings.statistical or settings.checkpoint is not None):
         raise FieldfitError("method='sgd' has no checkpoint and needs a number for tol.")
-    near_enough = None
+    near_enough, interrupted = None, False
     if settings.statistical:
         if l1 is not None:
             raise FieldfitError(
@@ -79,7 +79,10 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
         )
         objective = counted
     elif settings.as_start:
-        gtol = max(gtol, start_tolerance(objective, prepared.random_state))
+        try:
+            gtol = max(gtol, start_tolerance(objective, prepared.random_state))
+        except KeyboardInterrupt:
+            interrupted = True
 
     left = TimeLeft(settings.max_iter, gtol)
     written = None if settings.checkpoint is None else file_keeper(settings.checkpoint, prepared, settings.method)
@@ -100,7 +103,7 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
         with shown_line() as show:
             solution = objective.minimise(
                 gtol=gtol,
-                max_iter=settings.max_iter,
+                max_iter=0 if interrupted else settings.max_iter,
                 method=settings.method,
                 l1=l1,
                 l1_groups=prepared.penalty.l1_groups,
@@ -114,6 +117,8 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
         if written is None:
             raise
         raise ClusterError(f"{error} {written.sentence}") from error
+    if interrupted:
+        return replace(solution, converged=False, status=Status.INTERRUPTED, message=Status.INTERRUPTED.value)
     if near_enough is not None:
         solution = near_enough.judged(solution, gtol)
     if stopping is None:

@@ -110,6 +110,8 @@ def cautions_of(fit: Fit) -> list[str]:
         cautions.append(fit.runaway)
     if fit.separated:
         cautions.append(f"These parameters have their optimum at infinity: {', '.join(fit.separated[:10])}.")
+    if fit.refinement is not None and fit.testable and fit.specification_test().rejects:
+        cautions.append(f"{fit.specification_test()}.")
     few = few_samples(fit, "robust") or no_spread(fit, "robust")
     if few:
         cautions.append(f"{sentence(few)}.")

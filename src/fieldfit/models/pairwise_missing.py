@@ -285,20 +285,12 @@ class MissingPairwiseProblem(Problem):
 
     # -- what is near, for optimisers --------------------------------------------------------------------------------
 
-    def _filled(self, values: Array | int) -> PairwiseProblem:
-        """The same samples with ``values`` instead of what is missing."""
-        codes = np.where(self._codes < 0, values, self._codes).astype(self._codes.dtype)
-        return PairwiseProblem(codes, *self._field, self._parts).with_betas(self._betas)
-
     @cached_property
     def _near(self) -> PairwiseProblem:
-        ones, known = (self._codes > 0).sum(axis=0), (self._codes >= 0).sum(axis=0)
-        return self._filled(2 * ones > known)
-
-    def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """The mean of the diagonals with 0 and with 1 for every missing value, which is a sum over samples."""
-        zeros, ones = (self._filled(value).hessian_diagonal(theta, row_weight) for value in (0, 1))
-        return 0.5 * (zeros + ones)
+        missing = self._codes < 0
+        most = 2 * (self._codes > 0).sum(axis=0) > (~missing).sum(axis=0)
+        codes = np.where(missing, most, self._codes).astype(self._codes.dtype)
+        return PairwiseProblem(codes, *self._field, self._parts).with_betas(self._betas)
 
     def preconditioner(
         self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None

@@ -7,8 +7,8 @@ average: both in units of H. A fit has converged statistically when
     γᵀ H⁻¹ γ ≤ fraction² · tr(H⁻¹ M).
 
 γᵀH⁻¹γ comes from conjugate gradients on Hessian products, and tr(H⁻¹M) from sᵀH⁻¹s with s = Σ ε_i ψ_i, ε random signs.
-Where Newton's method has the Hessian as a matrix, the one of its last step takes the place of H: it is from the point
-before, so the distance has the relative error of that step's quadratic model, which is small where the rule holds.
+Where Newton's method has the Hessian as a matrix, the one of its last step is used first. It is from the point before, so
+where the rule then holds, the distance is computed again with the Hessian of the point itself.
 Both are computed only once γ is smaller than ``fraction`` of s, at iterations at which the gradient is several times
 smaller than when they were last computed, and only if that costs less than the rest of the way to the usual tolerance, as
 the decrease of the gradient so far predicts it.
@@ -35,9 +35,11 @@ from fieldfit.types import FieldfitError, FloatArray
 FRACTION = 0.05
 #: How many times smaller the gradient must be before both are computed again.
 _APART = 4.0
-#: Parameters from which one vector of random signs is enough for tr(H⁻¹M), where there are two otherwise; relative
-#: residual of a solve, and products of a solve at most.
-_ONE_PROBE, _RESIDUAL, _MOST_SOLVE_PRODUCTS = 20, 0.2, 200
+#: Squares that the mean of sᵀH⁻¹s has for tr(H⁻¹M), one for each parameter and vector of random signs, and vectors at most:
+#: where each takes a solve, and where the Hessian is a matrix.
+_SQUARES, _MOST_PROBES, _MOST_PROBES_BY_MATRIX = 40, 2, 8
+#: Relative residual of a solve, and products of a solve at most.
+_RESIDUAL, _MOST_SOLVE_PRODUCTS = 0.2, 200
 #: The gradient of a fit that is only a start, as a part of its sampling error: about as far as estimates of different
 #: policies are from each other.
 _START = 0.25
@@ -101,6 +103,9 @@ class StoppedObjective(Protocol):
 
     def hessian_product(self, x: FloatArray, v: FloatArray) -> FloatArray:
         """Its Hessian times a vector."""
+
+    def hessian(self, x: FloatArray) -> FloatArray:
+        """Its Hessian as a matrix."""
 
     def signed_score(self, x: FloatArray, random: np.random.Generator) -> FloatArray:
         """Σ_i ε_i ψ_i with random signs ε."""
@@ -241,9 +246,7 @@ class StatisticalStop:
         # An iteration of Newton's method has a solve of its own, which is as hard.
         last = self._history[-1][0] - self._history[-2][0]
         products = self.products / self._solves if self._solves else max(_USUAL_PRODUCTS, last / 2)
-        solves = (
-            1 if self._noise is not None else 2 if len(self._scores) and len(self._scores[0]) >= _ONE_PROBE else 3
-        )
+        solves = 1 if self._noise is not None else 1 + (self._probes(len(self._scores[0])) if self._scores else 2)
         return solves * (1 + products)
 
     def judged(self, solution: Solution, gtol: float) -> Solution:
@@ -272,14 +275,26 @@ class StatisticalStop:
             return float("inf")
         if self._noise is None:
             self._noise = self._sampling_error(x)
-        return float("inf") if self._noise is None else float(np.sqrt(distance / self._noise))
+        if self._noise is None:
+            return float("inf")
+        if self.matrices and distance <= self.fraction**2 * self._noise:
+            # The matrix is from the point before the last step, where the curvature may have been larger.
+            fresh = _inverse_form(self.objective.hessian(x), gradient)
+            self.evaluations += 1
+            distance = float("inf") if fresh is None else fresh
+        return float(np.sqrt(distance / self._noise))
 
     def _sampling_error(self, x: FloatArray) -> float | None:
         """tr(H⁻¹M) at x; it changes little near the optimum, and is computed once."""
-        while len(self._scores) < (1 if len(x) >= _ONE_PROBE else 2):
+        while len(self._scores) < self._probes(len(x)):
             self._probe(x)
         forms = [self._form(x, score) for score in self._scores]
         return None if None in forms else float(np.mean([form for form in forms if form is not None]))
+
+    def _probes(self, n_parameters: int) -> int:
+        """How many vectors of random signs the sampling error takes."""
+        most = _MOST_PROBES_BY_MATRIX if self.matrices else _MOST_PROBES
+        return min(most, max(1, math.ceil(_SQUARES / max(1, n_parameters))))
 
     def _form(self, x: FloatArray, b: FloatArray) -> float | None:
         """bᵀH⁻¹b, or None where the Hessian is not positive definite."""
