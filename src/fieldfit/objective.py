@@ -14,8 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
-from fieldfit.models.base import Problem
 from fieldfit.models.potts_coordinates import CentredCoordinates
+from fieldfit.models.problem import Problem
 from fieldfit.named import places_of_each
 from fieldfit.optim import Callback, Solution, minimise
 from fieldfit.optim.choose import EXPENSIVE_PRODUCT, LEAST_CURVATURE, Method

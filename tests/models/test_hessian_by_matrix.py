@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.models.base import Problem
+from fieldfit.models.problem import Problem
 from fieldfit.objective import Objective
 from fieldfit.policies import Policy
 

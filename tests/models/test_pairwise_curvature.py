@@ -5,10 +5,10 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.models import sparse_moments
-from fieldfit.models.base import Problem
 from fieldfit.models.pairwise import PairwiseProblem
 from fieldfit.models.pairwise_curvature import curvature_matrix, has_matrix_products
 from fieldfit.models.pairwise_information import is_fast, layout_codes
+from fieldfit.models.problem import Problem
 from fieldfit.policies import as_policy
 
 MANY = [(a, b) for a in range(9) for b in range(a + 1, 9) if (a * b) % 3 != 1]

@@ -9,7 +9,7 @@ import pytest
 import fieldfit as ff
 from fieldfit.api.best_weights import expected_moments
 from fieldfit.data.samples import Table
-from fieldfit.models.base import Problem
+from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.objective import Objective
 from fieldfit.policies import Policy

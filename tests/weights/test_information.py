@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.models.base import Problem
 from fieldfit.models.field_problem import FieldProblem
+from fieldfit.models.problem import Problem
 from fieldfit.policies import Policy
 from fieldfit.weights.groups import DrawnPolicy
 from fieldfit.weights.statistics import DataStatistics

@@ -21,8 +21,8 @@ from typing import ClassVar
 import numpy as np
 
 from fieldfit.data.samples import Table
-from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
+from fieldfit.models.problem import Problem
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
 from fieldfit.refinement.planned import FirstStage, PlanSetting, StageSkippedError, StageWork

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from fieldfit.api.state import FitState
-from fieldfit.models.base import Problem
+from fieldfit.models.problem import Problem
 from fieldfit.optim.cg import conjugate_gradients
 from fieldfit.types import DataError, FloatArray, PolicyError
 from fieldfit.variance import (

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.data.dataset import Dataset
-from fieldfit.models.base import Cost, Model, Problem
+from fieldfit.models.base import Cost, Model
+from fieldfit.models.problem import Problem
 from fieldfit.named import places_of_each
 from fieldfit.objective import Objective, Penalty
 from fieldfit.policies import Policy

@@ -15,7 +15,7 @@ import numpy as np
 from fieldfit.api.functionals import some_places, unit_rows
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
-from fieldfit.models.base import Problem
+from fieldfit.models.problem import Problem
 from fieldfit.refinement.second_stage import EstimatingScores
 from fieldfit.types import DataError, FloatArray, IntArray, ModelError
 from fieldfit.variance import DenseAccuracy, range_inverse

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 
 from fieldfit.api.prepare import Prepared
 from fieldfit.data.dataset import Dataset
-from fieldfit.models.base import Cost, Model, Problem
+from fieldfit.models.base import Cost, Model
+from fieldfit.models.problem import Problem
 from fieldfit.objective import Penalty
 from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection

@@ -11,7 +11,8 @@ from fieldfit.api.prepare import Prepared
 from fieldfit.api.refinement import Refinement
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.encoders import Encoder
-from fieldfit.models.base import Cost, Model, Problem
+from fieldfit.models.base import Cost, Model
+from fieldfit.models.problem import Problem
 from fieldfit.objective import Objective, Penalty
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.choose import Method

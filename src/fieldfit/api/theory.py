@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike
 
 from fieldfit.arguments import count_of
 from fieldfit.data.samples import Table
-from fieldfit.models.base import Problem, check_model
+from fieldfit.models.base import check_model
 from fieldfit.models.field import FieldModel
 from fieldfit.models.identification import beyond, interactions, null_space, open_directions
+from fieldfit.models.problem import Problem
 from fieldfit.policies import Policy
 from fieldfit.policies.families import Full
 from fieldfit.policies.policy import BoundPolicy

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.outline import Outline
-from fieldfit.models.problem import Problem as Problem
+from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import Structure
 from fieldfit.types import Array, Arrays, BoolArray, DataError, FloatArray, IntArray, ModelError, Plain

@@ -19,10 +19,10 @@ import numpy as np
 
 from fieldfit import _kernels
 from fieldfit.data.sequences import Sequences
-from fieldfit.models.base import Problem
 from fieldfit.models.chain_layout import LANE, Weights
 from fieldfit.models.chain_problem import Windows, check_labels
 from fieldfit.models.chain_segments import Segments
+from fieldfit.models.problem import Problem
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, IntArray, Plain
 

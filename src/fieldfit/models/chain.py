@@ -16,11 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.sequences import Sequences, as_sequences
 from fieldfit.docstrings import filled
-from fieldfit.models.base import Model, Problem
+from fieldfit.models.base import Model
 from fieldfit.models.chain_decoding import ScoredLabels
 from fieldfit.models.chain_outline import KnownSequences, SequenceOutline
 from fieldfit.models.chain_problem import Windows, selected_windows
 from fieldfit.models.cost import SEQUENCE_POLICIES, sequence_flops
+from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import Structure

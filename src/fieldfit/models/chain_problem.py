@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from fieldfit import _kernels
 from fieldfit.data.sequences import Sequences
-from fieldfit.models.base import Problem
 from fieldfit.models.chain_batches import ChainBatches
 from fieldfit.models.chain_curvature import window_factor
 from fieldfit.models.chain_decoding import ScoredChains
 from fieldfit.models.chain_layout import ChainLayout
+from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.windows import WindowFamily
 from fieldfit.threads import get_threads

@@ -27,7 +27,6 @@ from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.ragged import Ragged
 from fieldfit.models import cost, field_candidates, identification
-from fieldfit.models.base import Problem
 from fieldfit.models.boundary import boundary_directions
 from fieldfit.models.couplings import Couplings, pair_couplings
 from fieldfit.models.field_compiler import FieldArrays
@@ -35,6 +34,7 @@ from fieldfit.models.field_expectations import expected_states
 from fieldfit.models.field_inference import FieldInference
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.located import LocatedScores
+from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import FieldStructure
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray, ModelError

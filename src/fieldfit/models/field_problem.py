@@ -27,7 +27,6 @@ import numpy as np
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.inference import Configurations, Program, ProgramSet, check_tables
-from fieldfit.models.base import Problem
 from fieldfit.models.equal_samples import equal_samples
 from fieldfit.models.field_compiler import FieldArrays, FieldCompiler, Group, collect, wide_rows
 from fieldfit.models.field_information import (
@@ -40,6 +39,7 @@ from fieldfit.models.field_information import (
     state_entries,
 )
 from fieldfit.models.located import LocatedScores
+from fieldfit.models.problem import Problem
 from fieldfit.models.work import FamilyWork
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import BoundFamily

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from fieldfit import _kernels
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import as_table
-from fieldfit.models.base import Problem
 from fieldfit.models.equal_samples import equal_samples
 from fieldfit.models.node_blocks import NodeBlocks, fits_blocks
 from fieldfit.models.pairwise_curvature import curvature_matrix, has_matrix_products
@@ -37,6 +36,7 @@ from fieldfit.models.pairwise_layout import (
     sums_by,
 )
 from fieldfit.models.pairwise_preconditioner import SylvesterPreconditioner, code_moments
+from fieldfit.models.problem import Problem
 from fieldfit.models.sparse_moments import PairSums, is_sparse
 from fieldfit.models.work import FamilyWork
 from fieldfit.policies.field_families import FieldFamily

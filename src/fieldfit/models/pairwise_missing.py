@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit import _kernels
-from fieldfit.models.base import Problem
 from fieldfit.models.pairwise import PairwiseProblem, pairwise_supports
 from fieldfit.models.pairwise_layout import BlockFamily, sums_by
+from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.threads import get_threads, one_blas_thread
 from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, IntArray

@@ -23,7 +23,6 @@ from fieldfit.data.samples import as_table
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.ragged import Ragged
-from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges, networkx_edges, pairwise_scopes
@@ -32,6 +31,7 @@ from fieldfit.models.potts_blocks_problem import PottsBlocksProblem
 from fieldfit.models.potts_memory import bytes_of_sites, refuse_too_large
 from fieldfit.models.potts_problem import PottsProblem, potts_supports, worth_a_kernel
 from fieldfit.models.potts_tables import PottsTables
+from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import Arrays, FloatArray, IntArray, ModelError, Plain

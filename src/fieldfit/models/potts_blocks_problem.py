@@ -14,12 +14,12 @@ from typing import Any, cast
 import numpy as np
 
 from fieldfit import _kernels
-from fieldfit.models.base import Problem
 from fieldfit.models.pairwise_layout import NO_FLOATS, NO_INTS, BlockFamily, EdgeNumbers, sums_by
 from fieldfit.models.potts_blocks import Pieces
 from fieldfit.models.potts_memory import bytes_of_blocks, refuse_too_large
 from fieldfit.models.potts_preconditioner import CentredPreconditioner, state_frequencies
 from fieldfit.models.potts_tables import PottsTables
+from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.threads import get_threads
 from fieldfit.types import Array, DataError, FloatArray, IntArray

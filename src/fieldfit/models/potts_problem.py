@@ -17,13 +17,13 @@ from typing import cast
 import numpy as np
 
 from fieldfit import _kernels
-from fieldfit.models.base import Problem
 from fieldfit.models.pairwise import MOST_EXACT_TIED
 from fieldfit.models.pairwise_layout import BlockFamily, sums_by
 from fieldfit.models.potts_coordinates import CentredCoordinates
 from fieldfit.models.potts_memory import bytes_of_sites, refuse_too_large
 from fieldfit.models.potts_preconditioner import CentredPreconditioner, state_frequencies
 from fieldfit.models.potts_tables import PottsTables
+from fieldfit.models.problem import Problem
 from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.threads import get_threads

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fieldfit.models.base import Problem
 from fieldfit.models.boltzmann_chain_problem import BoltzmannChainProblem
+from fieldfit.models.problem import Problem
 from fieldfit.types import FloatArray
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from fieldfit.models.base import Problem
 from fieldfit.models.located import LocatedScores
+from fieldfit.models.problem import Problem
 from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.threads import one_blas_thread

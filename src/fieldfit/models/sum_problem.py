@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fieldfit.models.base import Problem
 from fieldfit.models.located import LocatedScores
+from fieldfit.models.problem import Problem
 from fieldfit.types import FloatArray
 
 #: The weight of a part: one number, or one for each sample (n,).

@@ -27,10 +27,10 @@ from fieldfit.data.samples import as_table
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.ragged import Ragged
-from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges
+from fieldfit.models.problem import Problem
 from fieldfit.models.state_problem import StateProblem, state_supports
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.selection import Selection

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from fieldfit.models.base import Problem
+from fieldfit.models.problem import Problem
 from fieldfit.policies.laws.base import Share
 from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray

@@ -117,7 +117,7 @@ def joint_network(
     wide = np.flatnonzero((absent + 1 > np.log2(largest_table)) & (absent < answers.m) & (absent > 0))
     if len(wide) == len(rows):
         raise WidthError(
-            f"Every row has so many missing values that summing them out needs a table of more than {largest_table:,} "
+            f"Every row has too many missing values: summing them out needs a table of more than {largest_table:,} "
             "entries. Leave out the columns with most missing values, or set a larger largest_table."
         )
     narrow = np.setdiff1d(np.arange(len(rows)), wide)

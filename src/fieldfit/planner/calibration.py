@@ -31,11 +31,11 @@ import numpy as np
 
 from fieldfit.data.atomic import atomic_writer
 from fieldfit.data.samples import Table
-from fieldfit.models.base import Problem
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.models.field import FieldModel
 from fieldfit.models.mrf import MarkovRandomField
 from fieldfit.models.potts import Potts
+from fieldfit.models.problem import Problem
 from fieldfit.models.work import ELIMINATION, SERIAL, TASKS, Work, clock, is_setup
 from fieldfit.planner.costs import policy_work
 from fieldfit.policies import Policy

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fieldfit.models.base import Problem
+from fieldfit.models.problem import Problem
 from fieldfit.models.work import clock
 from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution, Status

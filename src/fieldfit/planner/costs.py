@@ -19,8 +19,9 @@ import numpy as np
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
-from fieldfit.models.base import Model, Problem
+from fieldfit.models.base import Model
 from fieldfit.models.field import FieldModel
+from fieldfit.models.problem import Problem
 from fieldfit.models.work import TASKS, Line, TimedWork, Work, clock, combine, is_setup, typical_seconds
 from fieldfit.planner.convergence import Steps
 from fieldfit.planner.request import Shards

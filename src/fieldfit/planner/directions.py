@@ -14,7 +14,8 @@ from functools import partial
 import numpy as np
 
 from fieldfit.data.dataset import Dataset
-from fieldfit.models.base import Model, Problem
+from fieldfit.models.base import Model
+from fieldfit.models.problem import Problem
 from fieldfit.models.work import clock
 from fieldfit.optim.cg import conjugate_gradients
 from fieldfit.planner.ingredients import Ingredient

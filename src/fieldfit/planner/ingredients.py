@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fieldfit.data.dataset import Dataset
-from fieldfit.models.base import Problem
+from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.models.work import FamilyWork, clock, least_seconds
 from fieldfit.planner.convergence import Steps, steps_of, usual_steps

@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fieldfit.data.dataset import Dataset
-from fieldfit.models.base import Model, Problem
+from fieldfit.models.base import Model
+from fieldfit.models.problem import Problem
 from fieldfit.models.work import Line, clock, least_seconds
 from fieldfit.optim import Solution
 from fieldfit.planner.convergence import (

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
+from fieldfit.models.problem import Problem
 from fieldfit.policies.structure import FieldStructure
 from fieldfit.refinement.instruments import Conditionals, Function, expand_scores
 from fieldfit.types import FloatArray, Int32Array, IntArray

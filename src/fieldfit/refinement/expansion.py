@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fieldfit.models.base import Problem
+from fieldfit.models.problem import Problem
 from fieldfit.optim import Solution, minimise
 from fieldfit.refinement.statistical import StatisticalStop
 from fieldfit.types import FloatArray

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fieldfit.data.dataset import Dataset
-from fieldfit.models.base import Model, Problem
+from fieldfit.models.base import Model
+from fieldfit.models.problem import Problem
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law
 from fieldfit.refinement.second_stage import second_stages

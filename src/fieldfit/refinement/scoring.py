@@ -228,7 +228,7 @@ class _At:
 
     @classmethod
     def of_state(cls, state: State, like: _At, cardinalities: IntArray) -> _At:
-        """What `state` gave, for a fit whose arrays are like those of ``like``; each variable has so many states."""
+        """Restore what `state` returned: arrays with the shapes of ``like``, states below ``cardinalities``."""
         try:
             arrays = {name: state[name] for name in ("theta", "base", "states", "sizes")}
             distance, thin, step = state["numbers"].tolist()

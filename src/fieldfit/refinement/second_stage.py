@@ -23,8 +23,9 @@ from fieldfit.types import BoolArray, DataError, FloatArray, Int32Array, IntArra
 if TYPE_CHECKING:
     from fieldfit.data.dataset import Dataset
     from fieldfit.data.table import Table
-    from fieldfit.models.base import Model, Problem
+    from fieldfit.models.base import Model
     from fieldfit.models.field import FieldModel
+    from fieldfit.models.problem import Problem
     from fieldfit.objective import Penalty
     from fieldfit.optim.keeping import Keeper
     from fieldfit.policies.policy import BoundPolicy

@@ -11,7 +11,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldfit.models.base import Cost, Problem
+from fieldfit.models.base import Cost
+from fieldfit.models.problem import Problem
 from fieldfit.optim.preconditioner import InverseProduct
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.shards import questions

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.models.base import Problem
+from fieldfit.models.problem import Problem
 from fieldfit.optim.preconditioner import InverseProduct
 from fieldfit.shards.shard import Report, Shard, Shared, held_weight
 from fieldfit.shards.tree import Answer

@@ -9,7 +9,8 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 
 from fieldfit.data.dataset import Dataset
-from fieldfit.models.base import Model, Problem
+from fieldfit.models.base import Model
+from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.types import FloatArray, IntArray, WidthError

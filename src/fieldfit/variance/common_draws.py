@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fieldfit.data.samples import Table
-from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
+from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.steps import stepped

@@ -14,7 +14,8 @@ import numpy as np
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
-from fieldfit.models.base import Model, Problem
+from fieldfit.models.base import Model
+from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.steps import stepped
 from fieldfit.types import FloatArray, PolicyError

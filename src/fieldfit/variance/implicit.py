@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.models.base import Problem
+from fieldfit.models.problem import Problem
 from fieldfit.types import BoolArray, FloatArray
 from fieldfit.variance.meat import ScoreVariance
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fieldfit.models.base import Problem
+from fieldfit.models.problem import Problem
 from fieldfit.types import FloatArray, IntArray
 
 #: Summed scores (groups × parameters) that are held at a time, about 200 MB.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.models.base import Problem
+from fieldfit.models.problem import Problem
 from fieldfit.types import FloatArray, ModelError, Plain
 from fieldfit.variance.meat import INDEPENDENT, ScoreVariance
 

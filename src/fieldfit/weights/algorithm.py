@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fieldfit.models.base import Problem
+from fieldfit.models.problem import Problem
 from fieldfit.objective import Objective
 from fieldfit.optim import Callback, Solution, Status
 from fieldfit.optim.choose import Method

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fieldfit.data.samples import Table, as_table
-from fieldfit.models.base import Problem
 from fieldfit.models.field import FieldModel
+from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.refinement.conditions import Conditions, Sums, scaled
