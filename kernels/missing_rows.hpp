@@ -22,6 +22,7 @@ namespace ff {
 
 constexpr int64_t missing_lanes = 8;
 constexpr int64_t most_missing = 24;
+constexpr int64_t most_scratch = int64_t{1} << 26;  // numbers of all threads, 512 MiB
 
 // One row. Null pointers of the tangents: none are wanted. `scratch` has missing_scratch(k, directed) numbers.
 struct MissingRow {

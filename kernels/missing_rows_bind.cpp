@@ -84,7 +84,9 @@ void bind_missing_rows(nb::module_& module) {
             }
             nb::gil_scoped_release release;
             const int64_t size = missing_scratch(widest, directed), rows = static_cast<int64_t>(n);
-            const int threads = static_cast<int>(std::min<int64_t>(n_threads, std::max<int64_t>(1, rows)));
+            // Threads have tables of their own: as many threads as fit into most_scratch, and at least one.
+            const int64_t useful = std::min(std::max<int64_t>(1, rows), std::max<int64_t>(1, most_scratch / size));
+            const int threads = static_cast<int>(std::min<int64_t>(n_threads, useful));
             std::vector<double> scratch(static_cast<size_t>(threads * size));
             Interruption interruption;
             for_each_task(rows, threads, [&](int64_t i) {
