@@ -46,7 +46,7 @@ def processor_seconds(run: Callable[[], object], client: object, repeats: int) -
 
 def bytes_per_evaluation(r: int, workers: int) -> dict[str, int]:
     """θ out and (value, gradient) back, as they are pickled, for workers that hold one node of the tree each."""
-    question = questions.ValueGradient("0" * 16, None, np.zeros(r))
+    question = questions.Summed("0" * 16, None, "value_grad", (np.zeros(r),))
     answer = {(0, 1): (np.zeros(1), np.zeros(r))}
     return {"out": workers * len(pickle.dumps(question, 5)), "back": workers * len(pickle.dumps(answer, 5))}
 

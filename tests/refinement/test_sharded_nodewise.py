@@ -36,7 +36,7 @@ class Counted(LocalBackend):
 
         def noted(method: Any) -> Any:
             def ask(question: Any, *arguments: Any, **options: Any) -> Any:
-                self.asked.append(type(question).__name__)
+                self.asked.append(getattr(question, "method", type(question).__name__))
                 return method(placed, question, *arguments, **options)
 
             return ask
@@ -61,7 +61,7 @@ def test_one_exchange_brings_the_estimate(samples: tuple[ff.BoltzmannMachine, np
     backend = Counted()
     fit = ff.fit(model, x, NODEWISE, shards=6, backend=backend)
     # Compiled once; the fits; the value of the objective at the estimate.
-    assert backend.asked == ["Reported", _FitNodes.__name__, "ValueGradient"]
+    assert backend.asked == ["Reported", _FitNodes.__name__, "value_grad"]
     whole = ff.fit(model, x, NODEWISE)
     # Shards differ from one table by their bias, about p²/(samples of a shard), far below the sampling error.
     assert np.abs(fit.theta - whole.theta).max() < 0.2 * whole.standard_errors().min()

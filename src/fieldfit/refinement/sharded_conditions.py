@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Generic, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from fieldfit.refinement.conditions import Conditions, NodeConditions
 from fieldfit.refinement.estimating import ConditionSums, SampleConditions, WeightedConditions, evenly_spread
 from fieldfit.refinement.stacking import Masking
 from fieldfit.shards.problem import ShardedProblem
-from fieldfit.shards.shard import Question, Shard, Shared, held_weight
+from fieldfit.shards.shard import Question, Recipe, Reply, Shard, Shared, held_weight
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import Array, FloatArray, Int32Array, IntArray
 from fieldfit.variance.meat import ScoreVariance
@@ -113,17 +113,17 @@ class ShardedConditions(ConditionSums):
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """The shards' products, one after the other."""
-        return np.concatenate(self._problem.placed.each(_Asked(self._key, SampleConditions.row_products, (theta, v))))
+        return np.concatenate(self._problem.placed.each(_Each(self._key, SampleConditions.row_products, (theta, v))))
 
     def scores(self, theta: FloatArray, matrix: FloatArray | csr_array) -> Iterator[tuple[slice, FloatArray]]:
         """Stream the scores of one shard after the other."""
         for number, (start, stop) in enumerate(pairwise(self._problem.starts.tolist())):
-            asked = _Asked(self._key, _scores, (theta, matrix))
+            asked = _Each(self._key, _scores, (theta, matrix))
             yield slice(start, stop), self._problem.placed.each(asked, shards=[number])[0]
 
     def subset(self, rows: IntArray) -> SampleConditions:
         """Some of the samples, in this process."""
-        codes, mask, weight = _gathered(self._problem, _Asked(self._key, _rows), rows)
+        codes, mask, weight = _gathered(self._problem, _Each(self._key, _rows), rows)
         assert codes is not None
         return SampleConditions(self.conditions, codes, mask, weight)
 
@@ -133,7 +133,9 @@ class ShardedConditions(ConditionSums):
         return answer[0]
 
 
-def _gathered(problem: ShardedProblem, question: Question, rows: IntArray) -> tuple[Array | None, ...]:
+def _gathered(
+    problem: ShardedProblem, question: Question[IntArray, tuple[Array | None, ...]], rows: IntArray
+) -> tuple[Array | None, ...]:
     """What a question answers about some samples, in the order of ``rows``; each shard is given the numbers of its own."""
     starts = problem.starts
     shard = np.searchsorted(starts, rows, side="right") - 1
@@ -160,8 +162,8 @@ class _Shared:
 
     def samples(self, shard: Shard, shared: Shared) -> SampleConditions:
         """The conditions of the samples of one shard."""
-        recipe = shared[self.recipe]
-        mask = None
+        recipe, mask = shared[self.recipe], None
+        assert isinstance(recipe, Recipe)
         if self.masking is not None:
             mask = self.masking(recipe.selection(shard.number, self.drawn))
         return SampleConditions.compiled_by(
@@ -183,27 +185,38 @@ class _Codes:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Asked(Generic[Reply]):
     """A question about a shard's part of the conditions that are shared under ``key``."""
 
     key: str
-    question: Callable[..., object]
+    question: Callable[..., Reply]
     arguments: tuple[object, ...] = ()
 
-    def __call__(self, shard: Shard, shared: Shared, own: IntArray | None) -> object:
+    def reply(self, shard: Shard, shared: Shared, own: IntArray | None) -> Reply:
         """What ``question(samples, *arguments)`` answers, or ``question(samples, own)`` about some of the samples."""
-        samples = shard.made(self.key, partial(shared[self.key].samples, shard, shared))
+        conditions = shared[self.key]
+        assert isinstance(conditions, _Shared)
+        samples = shard.made(self.key, partial(conditions.samples, shard, shared))
         with one_blas_thread(with_scipy=True):
             return self.question(samples, *self.arguments, *(() if own is None else (own,)))
 
 
 @dataclass(frozen=True)
-class _Summed(_Asked):
+class _Each(_Asked[Reply]):
+    """A question to each shard."""
+
+    def __call__(self, shard: Shard, shared: Shared, own: IntArray | None) -> Reply:
+        """The answer of one shard."""
+        return self.reply(shard, shared, own)
+
+
+@dataclass(frozen=True)
+class _Summed(_Asked[FloatArray]):
     """A question whose answers are added up."""
 
-    def __call__(self, shard: Shard, shared: Shared, own: IntArray | None) -> tuple[object]:
+    def __call__(self, shard: Shard, shared: Shared, own: IntArray | None) -> tuple[FloatArray]:
         """The answer of one shard."""
-        return (super().__call__(shard, shared, own),)
+        return (self.reply(shard, shared, own),)
 
 
 def _rows(samples: SampleConditions, own: IntArray) -> tuple[FloatArray | Int32Array | None, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import cast
 
-from fieldfit.shards.shard import Question, Reply, Shard, Shared, Source
+from fieldfit.shards.shard import Own, Question, Reply, Shard, Shared, Source
 from fieldfit.shards.tree import Answer, partial_sums
 
 
@@ -30,12 +31,12 @@ class Placed(ABC):
 
     @abstractmethod
     def each(
-        self, question: Question, own: Sequence[object] | None = None, shards: Sequence[int] | None = None
+        self, question: Question[Own, Reply], own: Sequence[Own] | None = None, shards: Sequence[int] | None = None
     ) -> list[Reply]:
         """The answers of all shards, or of those with the numbers ``shards``, in that order."""
 
     @abstractmethod
-    def total(self, question: Question, own: Sequence[object] | None = None) -> Answer:
+    def total(self, question: Question[Own, Answer], own: Sequence[Own] | None = None) -> Answer:
         """The sum of the answers of all shards, in the order of the tree."""
 
 
@@ -83,16 +84,17 @@ class LocalShards(Placed):
             shard.forget(key)
 
     def each(
-        self, question: Question, own: Sequence[object] | None = None, shards: Sequence[int] | None = None
+        self, question: Question[Own, Reply], own: Sequence[Own] | None = None, shards: Sequence[int] | None = None
     ) -> list[Reply]:
         """One answer after the other."""
         numbers = range(self.n_shards) if shards is None else shards
         return [self._ask(question, own, number) for number in numbers]
 
-    def total(self, question: Question, own: Sequence[object] | None = None) -> Answer:
+    def total(self, question: Question[Own, Answer], own: Sequence[Own] | None = None) -> Answer:
         """The root of the tree."""
         nodes = partial_sums(range(self.n_shards), self.n_shards, lambda number: self._ask(question, own, number))
         return nodes[0, self.n_shards]
 
-    def _ask(self, question: Question, own: Sequence[object] | None, number: int) -> Reply:
-        return question(self._shards[number], self._shared, None if own is None else own[number])
+    def _ask(self, question: Question[Own, Reply], own: Sequence[Own] | None, number: int) -> Reply:
+        mine = cast(Own, None) if own is None else own[number]
+        return question(self._shards[number], self._shared, mine)

@@ -13,11 +13,11 @@ import secrets
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from fieldfit.shards import held
 from fieldfit.shards.backend import Backend, Placed
-from fieldfit.shards.shard import Question, Reply, Shared, Source
+from fieldfit.shards.shard import Own, Question, Reply, Shared, Source
 from fieldfit.shards.tree import Answer, Nodes, merged
 from fieldfit.threads import get_threads
 from fieldfit.types import ClusterError, FieldfitError
@@ -169,48 +169,50 @@ class DaskShards(Placed):
     # -- questions -----------------------------------------------------------------------------------------------------
 
     def each(
-        self, question: Question, own: Sequence[object] | None = None, shards: Sequence[int] | None = None
+        self, question: Question[Own, Reply], own: Sequence[Own] | None = None, shards: Sequence[int] | None = None
     ) -> list[Reply]:
         """The answers of all shards, or of some of them."""
         numbers = list(range(self.n_shards)) if shards is None else list(shards)
-        found: dict[int, Reply] = {}
-        while missing := [number for number in numbers if number not in found]:
-            futures = {
-                address: self._backend.submit(
-                    address,
-                    held.each,
-                    self._token,
-                    mine,
-                    *self._asked(address, question, own, mine),
-                    self._threads.get(address, 1),
-                )
-                for address, mine in self._by_owner(missing).items()
-            }
-            for answer in self._answers(futures).values():
-                found.update(answer)
-        return [found[number] for number in numbers]
+        replies: dict[int, Reply] = {}
+        while missing := [number for number in numbers if number not in replies]:
+            for answer in self._answers(self._submitted(held.each, missing, question, own)).values():
+                replies.update(cast("dict[int, Reply]", answer))
+        return [replies[number] for number in numbers]
 
-    def total(self, question: Question, own: Sequence[object] | None = None) -> Answer:
+    def total(self, question: Question[Own, Answer], own: Sequence[Own] | None = None) -> Answer:
         """The root of the tree."""
         known: Nodes = {}
         while (0, self.n_shards) not in known:
             covered = {number for low, high in known for number in range(low, high)}
             missing = [number for number in range(self.n_shards) if number not in covered]
-            futures = {
-                address: self._backend.submit(
-                    address,
-                    held.total,
-                    self._token,
-                    mine,
-                    self.n_shards,
-                    *self._asked(address, question, own, mine),
-                    self._threads.get(address, 1),
-                )
-                for address, mine in self._by_owner(missing).items()
-            }
-            answers = self._merged_there(futures) if len(futures) > _FAN_IN else None
-            known = merged([known, *(self._answers(futures).values() if answers is None else answers)], self.n_shards)
+            futures = self._submitted(held.total, missing, question, own, self.n_shards)
+            nodes = self._merged_there(futures) if len(futures) > _FAN_IN else None
+            if nodes is None:
+                nodes = [cast(Nodes, answer) for answer in self._answers(futures).values()]
+            known = merged([known, *nodes], self.n_shards)
         return known[0, self.n_shards]
+
+    def _submitted(
+        self,
+        function: Callable[..., object],
+        numbers: Sequence[int],
+        question: object,
+        own: Sequence[object] | None,
+        *more: int,
+    ) -> dict[str, Future]:
+        """A task for each worker that holds some of these shards."""
+        return {
+            address: self._backend.submit(
+                address,
+                function,
+                self._token,
+                mine,
+                *more,
+                *self._asked(address, question, own, mine),
+                self._threads.get(address, 1),
+            )
+            for address, mine in self._by_owner(numbers).items()
+        }
 
     def _merged_there(self, futures: dict[str, Future]) -> list[Nodes] | None:
         """Add up the sums of many workers on workers; None where one of them failed (the sums then come one by one)."""
@@ -232,10 +234,10 @@ class DaskShards(Placed):
             result.setdefault(self._owner[number], []).append(number)
         return result
 
-    def _answers(self, futures: dict[str, Future]) -> dict[str, Reply]:
+    def _answers(self, futures: dict[str, Future]) -> dict[str, object]:
         """What the workers answered; shards of workers that failed are moved to others."""
         lost = set(self._finished(futures))
-        answers: dict[str, Reply] = {}
+        answers: dict[str, object] = {}
         done = {address: future for address, future in futures.items() if address not in lost}
         for address, answer in self._gathered(done).items():
             if isinstance(answer, held.NotHeld):
@@ -246,7 +248,7 @@ class DaskShards(Placed):
             self._move([number for number, owner in self._owner.items() if owner in lost], replacing=True)
         return answers
 
-    def _gathered(self, futures: dict[str, Future]) -> dict[str, Reply]:
+    def _gathered(self, futures: dict[str, Future]) -> dict[str, object]:
         """The results of tasks that ended, in one message; `NotHeld` for those whose worker died before it came."""
         try:
             with translated():
@@ -261,12 +263,13 @@ class DaskShards(Placed):
         return future
 
     def _asked(
-        self, address: str, question: Question, own: Sequence[object] | None, mine: Sequence[int]
-    ) -> list[Reply]:
+        self, address: str, question: object, own: Sequence[object] | None, mine: Sequence[int]
+    ) -> list[object]:
         """The question and what is for these shards alone, as arguments of a task."""
         part = {} if own is None else {number: own[number] for number in mine}
-        large = sum(value.nbytes for value in [*vars(question).values(), *part.values()] if hasattr(value, "nbytes"))
-        if large <= _LARGE:
+        values = [*vars(question).values(), *part.values()]
+        values += [number for value in values if isinstance(value, tuple) for number in value]
+        if sum(value.nbytes for value in values if hasattr(value, "nbytes")) <= _LARGE:
             return [question, part]
         return [self._sent(address, question), self._sent(address, part)]
 

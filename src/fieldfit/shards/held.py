@@ -9,8 +9,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fieldfit.shards.shard import Question, Reply, Shard, Shared, Source
-from fieldfit.shards.tree import Nodes, partial_sums
+from fieldfit.shards.shard import Own, Question, Reply, Shard, Shared, Source
+from fieldfit.shards.tree import Answer, Nodes, partial_sums
 from fieldfit.threads import use_threads
 
 
@@ -53,7 +53,7 @@ def release(token: str) -> None:
 
 
 def each(
-    token: str, numbers: Sequence[int], question: Question, own: dict[int, object], threads: int
+    token: str, numbers: Sequence[int], question: Question[Own | None, Reply], own: dict[int, Own], threads: int
 ) -> dict[int, Reply] | NotHeld:
     """The answers of some shards by their numbers."""
     held = _placements.get(token)
@@ -64,7 +64,12 @@ def each(
 
 
 def total(
-    token: str, numbers: Sequence[int], size: int, question: Question, own: dict[int, object], threads: int
+    token: str,
+    numbers: Sequence[int],
+    size: int,
+    question: Question[Own | None, Answer],
+    own: dict[int, Own],
+    threads: int,
 ) -> Nodes | NotHeld:
     """The sums of the nodes of the tree over ``size`` shards that have only these shards."""
     held = _placements.get(token)

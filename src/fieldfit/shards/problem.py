@@ -7,9 +7,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.models.base import Cost
 from fieldfit.models.problem import Problem
@@ -17,7 +17,7 @@ from fieldfit.optim.preconditioner import InverseProduct
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.shards import questions
 from fieldfit.shards.backend import Placed
-from fieldfit.shards.shard import Question, Recipe, Report
+from fieldfit.shards.shard import Recipe, Report
 from fieldfit.types import FloatArray, IntArray
 
 #: Samples of a shard for each row of a matrix of parameters, from which its preconditioner is good for all shards.
@@ -41,8 +41,8 @@ class ShardedProblem(Problem):
         key = secrets.token_hex(8)
         placed.share(key, recipe)
         weakref.finalize(self, placed.withdraw, key).atexit = False
-        reports: list[Report] = placed.each(questions.Reported(key, None))
-        self._set(_Compiled(placed, recipe, key, tuple(reports), sample_weight), None)
+        reports = tuple(placed.each(questions.Reported(key, None)))
+        self._set(_Compiled(placed, recipe, key, reports, sample_weight), None)
 
     def _set(self, compiled: _Compiled, betas: FloatArray | None) -> None:
         first = compiled.reports[0]
@@ -94,7 +94,7 @@ class ShardedProblem(Problem):
         """(shards + 1,) the number of the first sample of each shard, and of all samples."""
         return self._compiled.recipe.starts
 
-    def _own(self, row_weight: FloatArray | None) -> list[FloatArray | bool] | None:
+    def _own(self, row_weight: FloatArray | None) -> list[FloatArray | bool | None] | None:
         """What each shard needs of the weights of samples."""
         if row_weight is None:
             return None
@@ -103,13 +103,17 @@ class ShardedProblem(Problem):
         weight = np.ascontiguousarray(row_weight, dtype=np.float64)
         return [weight[start:stop] for start, stop in self._compiled.ranges]
 
-    def _sum(self, question: Question, row_weight: FloatArray | None) -> tuple[NDArray[np.float64], ...] | None:
-        return self._compiled.placed.total(question, self._own(row_weight))
+    def _sum(self, row_weight: FloatArray | None, method: str, *arguments: object) -> FloatArray | None:
+        """The sum over shards of what a method of `Problem` answers; None where a shard has no answer."""
+        question = questions.Summed(*self.about, method, arguments)
+        answer = self.placed.total(question, self._own(row_weight))
+        return None if answer is None else answer[-1]
 
-    def _one(self, question: Question, row_weight: FloatArray | None) -> FloatArray:
-        answer = self._sum(question, row_weight)
-        assert answer is not None
-        return answer[0]
+    def _known_sum(self, row_weight: FloatArray | None, method: str, *arguments: object) -> FloatArray:
+        """The same where every shard has an answer."""
+        total = self._sum(row_weight, method, *arguments)
+        assert total is not None
+        return total
 
     @property
     def about(self) -> tuple[str, FloatArray | None]:
@@ -120,33 +124,33 @@ class ShardedProblem(Problem):
 
     def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
         """Sum of the shards' values and gradients."""
-        answer = self._sum(questions.ValueGradient(*self.about, theta), row_weight)
+        answer = self.placed.total(questions.Summed(*self.about, "value_grad", (theta,)), self._own(row_weight))
         assert answer is not None
         return float(answer[0][0]), answer[1]
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the shards' Hessian products."""
-        return self._one(questions.HessianProduct(*self.about, theta, v), row_weight)
+        return self._known_sum(row_weight, "hessian_product", theta, v)
 
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the shards' matrices."""
-        return self._one(questions.HessianMatrix(*self.about, theta), row_weight)
+        return self._known_sum(row_weight, "hessian_matrix", theta)
 
     def score_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the shards' products."""
-        return self._one(questions.ScoreProduct(*self.about, theta, v), row_weight)
+        return self._known_sum(row_weight, "score_product", theta, v)
 
     def score_moment(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the shards' matrices."""
-        return self._one(questions.ScoreMoment(*self.about, theta), row_weight)
+        return self._known_sum(row_weight, "score_moment", theta)
 
     def family_statistics(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the shards' statistics."""
-        return self._one(questions.FamilyStatistics(*self.about, theta), row_weight)
+        return self._known_sum(row_weight, "family_statistics", theta)
 
     def family_products(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the shards' products."""
-        return self._one(questions.FamilyProducts(*self.about, theta), row_weight)
+        return self._known_sum(row_weight, "family_products", theta)
 
     @property
     def exact_diagonal(self) -> bool:
@@ -155,23 +159,21 @@ class ShardedProblem(Problem):
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
         """Sum of the shards' diagonals, if every shard has one."""
-        answer = self._sum(questions.HessianDiagonal(*self.about, theta), row_weight)
-        return None if answer is None else answer[0]
+        return self._sum(row_weight, "hessian_diagonal", theta)
 
     def information_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
         """Sum of the shards' diagonals, if every shard has one."""
-        answer = self._sum(questions.InformationDiagonal(*self.about, theta), row_weight)
-        return None if answer is None else answer[0]
+        return self._sum(row_weight, "information_diagonal", theta)
 
     # -- numbers for each sample ---------------------------------------------------------------------------------------
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """The shards' values, one after the other."""
-        return np.concatenate(self._compiled.placed.each(questions.RowValues(*self.about, theta)))
+        return np.concatenate(self.placed.each(questions.Each(*self.about, "row_values", (theta,))))
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """The shards' products, one after the other."""
-        return np.concatenate(self._compiled.placed.each(questions.RowProducts(*self.about, theta, v)))
+        return np.concatenate(self.placed.each(questions.Each(*self.about, "row_products", (theta, v))))
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the samples start..stop, from the shards that have them."""
@@ -179,8 +181,8 @@ class ShardedProblem(Problem):
         for number, (first, last) in enumerate(self._compiled.ranges):
             low, high = max(start, first), min(stop, last)
             if low < high:
-                question = questions.FamilyScores(*self.about, theta, low - first, high - first)
-                blocks += self._compiled.placed.each(question, shards=[number])
+                question = questions.Each(*self.about, "family_scores", (theta, low - first, high - first))
+                blocks += self.placed.each(question, shards=[number])
         return np.concatenate(blocks) if blocks else np.empty((0, self.n_families, self.n_parameters))
 
     # -- preconditioners -----------------------------------------------------------------------------------------------
@@ -189,24 +191,23 @@ class ShardedProblem(Problem):
         self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None
     ) -> InverseProduct | None:
         """The operator of the first shard, as if all shards were like it."""
-        return self._from_first_shard(theta, precision, row_weight, late=False)
+        return self._from_first_shard(theta, precision, row_weight, "preconditioner")
 
     def late_preconditioner(
         self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None
     ) -> InverseProduct | None:
         """The better operator of the first shard."""
-        return self._from_first_shard(theta, precision, row_weight, late=True)
+        return self._from_first_shard(theta, precision, row_weight, "late_preconditioner")
 
     def _from_first_shard(
-        self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None, *, late: bool
+        self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None, method: str
     ) -> InverseProduct | None:
         start, stop = self._compiled.ranges[0]
         share = (stop - start) / self.n_samples
         if stop - start < _ENOUGH * np.sqrt(2 * self.n_parameters):
             return None
-        own = self._own(row_weight)
-        question = questions.ShardPreconditioner(*self.about, theta, precision * share, late)
-        operator: InverseProduct | None = self._compiled.placed.each(question, own, shards=[0])[0]
+        question = questions.Operator(*self.about, method, (theta, precision * share))
+        operator = cast(InverseProduct | None, self.placed.each(question, self._own(row_weight), shards=[0])[0])
         # M of all samples is M of the first shard divided by its share of them.
         return None if operator is None else _Scaled(operator, share)
 

@@ -1,18 +1,18 @@
-"""The questions that a problem asks its shards: the methods of `Problem`, as functions that can travel.
+"""The questions that a problem asks its shards: the methods of `Problem`, as objects that can travel.
 
-Each is a frozen dataclass that is called with a shard, what all shards share (the recipes, by key), and what is for this
-shard alone: the weights of its samples, True for the weights that the samples have themselves, or None.
+Each is called with a shard, what all shards share (the recipes, by key), and what is for this shard alone: the weights of
+its samples, True for the weights that the samples have themselves, or None.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from fieldfit.models.problem import Problem
-from fieldfit.optim.preconditioner import InverseProduct
-from fieldfit.shards.shard import Report, Shard, Shared, held_weight
+from fieldfit.shards.shard import Recipe, Report, Shard, Shared, held_weight
 from fieldfit.shards.tree import Answer
 from fieldfit.types import FloatArray
 
@@ -26,9 +26,15 @@ class OfProblem:
     key: str
     betas: FloatArray | None
 
+    def recipe(self, shared: Shared) -> Recipe:
+        """How the shards are compiled."""
+        recipe = shared[self.key]
+        assert isinstance(recipe, Recipe)
+        return recipe
+
     def problem(self, shard: Shard, shared: Shared) -> Problem:
         """The compiled shard."""
-        return shard.problem(self.key, shared[self.key], self.betas)
+        return shard.problem(self.key, self.recipe(shared), self.betas)
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Reported(OfProblem):
 
     def __call__(self, shard: Shard, shared: Shared, own: Own) -> Report:
         """The report."""
-        problem, recipe = self.problem(shard, shared), shared[self.key]
+        problem, recipe = self.problem(shard, shared), self.recipe(shared)
         selection = recipe.selection(shard.number)
         cost = recipe.model.selection_cost(selection)
         return Report(
@@ -56,168 +62,44 @@ class Reported(OfProblem):
 
 
 @dataclass(frozen=True)
-class ValueGradient(OfProblem):
-    """Σ_i w_i m_θ and its gradient."""
+class Asked(OfProblem):
+    """What the method of `Problem` with this name answers to ``arguments``."""
 
-    theta: FloatArray
+    method: str
+    arguments: tuple[object, ...]
+
+    def asked(self, shard: Shard, shared: Shared) -> Callable[..., object]:
+        """The method of the compiled shard, which may override that of `Problem`."""
+        method: Callable[..., object] = getattr(self.problem(shard, shared), self.method)
+        return method
+
+
+@dataclass(frozen=True)
+class Each(Asked):
+    """Numbers for each sample of the shard."""
+
+    def __call__(self, shard: Shard, shared: Shared, own: None) -> FloatArray:
+        """One line for each of them."""
+        return np.asarray(self.asked(shard, shared)(*self.arguments))
+
+
+@dataclass(frozen=True)
+class Summed(Asked):
+    """A sum over the samples of the shard, with their weights as the last argument."""
 
     def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
-        """(value (1,), gradient (r,))."""
-        value, gradient = self.problem(shard, shared).value_grad(self.theta, held_weight(shard, own))
-        return np.array([value]), np.array(gradient)
+        """Arrays that are added up; None where the shard has no answer."""
+        total = self.asked(shard, shared)(*self.arguments, held_weight(shard, own))
+        if total is None:
+            return None
+        parts = total if isinstance(total, tuple) else (total,)
+        return tuple(np.atleast_1d(np.array(part, dtype=np.float64)) for part in parts)
 
 
 @dataclass(frozen=True)
-class HessianProduct(OfProblem):
-    """Σ_i w_i ∇²m_θ v."""
+class Operator(Asked):
+    """An operator of the shard that approximates H⁻¹, made with the weights of its samples as the last argument."""
 
-    theta: FloatArray
-    v: FloatArray
-
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
-        """The product (r,)."""
-        weight = held_weight(shard, own)
-        return (np.array(self.problem(shard, shared).hessian_product(self.theta, self.v, weight)),)
-
-
-@dataclass(frozen=True)
-class ScoreProduct(OfProblem):
-    """Σ_i w_i ψ_i ψ_iᵀ v."""
-
-    theta: FloatArray
-    v: FloatArray
-
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
-        """The product (r,)."""
-        weight = held_weight(shard, own)
-        return (np.array(self.problem(shard, shared).score_product(self.theta, self.v, weight)),)
-
-
-@dataclass(frozen=True)
-class HessianMatrix(OfProblem):
-    """Σ_i w_i ∇²m_θ."""
-
-    theta: FloatArray
-
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
-        """The matrix (r, r)."""
-        return (np.array(self.problem(shard, shared).hessian_matrix(self.theta, held_weight(shard, own))),)
-
-
-@dataclass(frozen=True)
-class ScoreMoment(OfProblem):
-    """Σ_i w_i ψ_i ψ_iᵀ."""
-
-    theta: FloatArray
-
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
-        """The matrix (r, r)."""
-        return (np.array(self.problem(shard, shared).score_moment(self.theta, held_weight(shard, own))),)
-
-
-@dataclass(frozen=True)
-class FamilyStatistics(OfProblem):
-    """Σ_i w_i ψ_i^(f) ∘ ψ_i^(g)."""
-
-    theta: FloatArray
-
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
-        """(families, families, r)."""
-        return (np.array(self.problem(shard, shared).family_statistics(self.theta, held_weight(shard, own))),)
-
-
-@dataclass(frozen=True)
-class FamilyProducts(OfProblem):
-    """Σ_i w_i ψ_i^(f) ψ_i^(g)ᵀ."""
-
-    theta: FloatArray
-
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
-        """(families, families, r, r)."""
-        return (np.array(self.problem(shard, shared).family_products(self.theta, held_weight(shard, own))),)
-
-
-@dataclass(frozen=True)
-class HessianDiagonal(OfProblem):
-    """The approximate diagonal of −Σ_i w_i ∇²m_θ."""
-
-    theta: FloatArray
-
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
-        """The diagonal (r,), or None."""
-        diagonal = self.problem(shard, shared).hessian_diagonal(self.theta, held_weight(shard, own))
-        return None if diagonal is None else (np.array(diagonal),)
-
-
-@dataclass(frozen=True)
-class InformationDiagonal(OfProblem):
-    """The diagonal itself."""
-
-    theta: FloatArray
-
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
-        """The diagonal (r,), or None."""
-        diagonal = self.problem(shard, shared).information_diagonal(self.theta, held_weight(shard, own))
-        return None if diagonal is None else (np.array(diagonal),)
-
-
-@dataclass(frozen=True)
-class RowValues(OfProblem):
-    """m_θ(X_i, Z_i) for each sample."""
-
-    theta: FloatArray
-
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> FloatArray:
-        """One number for each sample of the shard."""
-        return self.problem(shard, shared).row_values(self.theta)
-
-
-@dataclass(frozen=True)
-class RowProducts(OfProblem):
-    """ψ_iᵀ v for each sample."""
-
-    theta: FloatArray
-    v: FloatArray
-
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> FloatArray:
-        """One number for each sample of the shard."""
-        return self.problem(shard, shared).row_products(self.theta, self.v)
-
-
-@dataclass(frozen=True)
-class FamilyScores(OfProblem):
-    """Scores by family of the samples start..stop of the shard."""
-
-    theta: FloatArray
-    start: int
-    stop: int
-
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> FloatArray:
-        """(stop − start, families, r)."""
-        return self.problem(shard, shared).family_scores(self.theta, self.start, self.stop)
-
-
-@dataclass(frozen=True)
-class ShardPreconditioner(OfProblem):
-    """The shard's operator near H⁻¹, or its better and slower one (``late``)."""
-
-    theta: FloatArray
-    precision: FloatArray
-    late: bool
-
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> InverseProduct | None:
+    def __call__(self, shard: Shard, shared: Shared, own: Own) -> object:
         """v ↦ M⁻¹v, or None."""
-        problem, weight = self.problem(shard, shared), held_weight(shard, own)
-        make = problem.late_preconditioner if self.late else problem.preconditioner
-        return make(self.theta, self.precision, weight)
-
-
-@dataclass(frozen=True)
-class Forget:
-    """Drop a compiled problem."""
-
-    key: str
-
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> None:
-        """Nothing is answered."""
-        shard.forget(self.key)
+        return self.asked(shard, shared)(*self.arguments, held_weight(shard, own))

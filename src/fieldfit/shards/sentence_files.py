@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from glob import has_magic
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.attributes import AttributeText
@@ -23,7 +23,7 @@ from fieldfit.data.templates import FeatureSpec
 from fieldfit.data.textfile import opened_stream
 from fieldfit.shards.backend import Backend, LocalBackend
 from fieldfit.shards.pieces import Pieces, matching
-from fieldfit.shards.shard import Reply, Shard, Shared
+from fieldfit.shards.shard import Question, Reply, Shard, Shared
 from fieldfit.types import DataError, FloatArray
 
 #: Bytes from which the number of columns is read.
@@ -155,10 +155,10 @@ class SentenceFiles:
         >>> files.width()
         2
         """
-        found = [width for width in self._ask(_Width(), backend) if width]
-        if not found:
+        widths = [width for width in self._ask(_Width(), backend) if width]
+        if not widths:
             raise DataError(f"The {len(self.files)} files have no tokens; there is nothing to learn features from.")
-        return int(found[0])
+        return widths[0]
 
     def learn(self, spec: FeatureSpec | None, min_count: int = 1, backend: Backend | None = None) -> Encoder:
         r"""Learn features and labels: each file where it is read, joined here in the order of the files.
@@ -193,8 +193,8 @@ class SentenceFiles:
         parts = [part for part in self._ask(_Learn(spec, words), backend) if part is not None]
         if not parts:
             raise DataError(f"The {len(self.files)} files have no tokens; there is nothing to learn features from.")
-        encoder: Encoder = reduce(lambda first, second: first.joined(second), parts).finished(min_count)
-        return encoder
+        alike = cast("list[ColumnPart]", parts)  # files of one format: all are of one kind, here or `AttributePart`
+        return reduce(lambda first, second: first.joined(second), alike).finished(min_count)
 
     def encoded(self, encoder: Encoder) -> Pieces:
         r"""Return the sentences as data for `fieldfit.fit`, encoded where they are read.
@@ -221,7 +221,7 @@ class SentenceFiles:
         """
         return Pieces(tuple(SentencePiece(file, encoder) for file in self.files))
 
-    def _ask(self, question: _Width | _Learn, backend: Backend | None) -> list[Reply]:
+    def _ask(self, question: Question[SentenceFile, Reply], backend: Backend | None) -> list[Reply]:
         placed = (backend or LocalBackend()).place([_Elsewhere()] * len(self.files))
         return placed.each(question, own=self.files)
 

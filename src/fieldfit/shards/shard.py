@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from fieldfit.policies.selection import Selection
 from fieldfit.types import FloatArray, IntArray, WidthError
 
 T = TypeVar("T")
+#: What a question is given for one shard alone, and what the shard answers.
+Own = TypeVar("Own")
+Reply = TypeVar("Reply")
 
 
 class Source(Protocol):
@@ -175,11 +178,9 @@ class Report:
 
 
 #: What all shards share, by key: a `Recipe`, or what another layer makes questions about.
-Shared = dict[str, Any]
-#: What a shard answers to a question; each question has a type of its own.
-Reply = Any
-#: A question to a shard, with what it is given: shared by all shards, and for this shard alone.
-Question = Callable[[Shard, Shared, Any], Reply]
+Shared = dict[str, object]
+#: A question to a shard, with what it is given, shared by all shards and for this shard alone, and what it answers.
+Question = Callable[[Shard, Shared, Own], Reply]
 
 
 def held_weight(shard: Shard, own: FloatArray | bool | None) -> FloatArray | None:
