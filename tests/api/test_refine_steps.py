@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -114,17 +115,19 @@ def test_the_first_stage_is_only_a_start(first: str, factor: float) -> None:
 
 
 def test_a_fit_that_is_a_start_takes_fewer_evaluations() -> None:
-    from fieldfit.api.fitting import fit_policy
+    from fieldfit.api.estimation import fit_policy
+    from fieldfit.api.options import FitOptions
     from fieldfit.policies import Policy
 
     x = GRID.sample(TRUTH, 2000, 6).values
-    options = {
-        "sigma2": None, "l1": None, "group_l1": None, "weights": None, "random_state": 0, "sample_weight": None,
-        "weight_kind": "importance", "groups": None, "start": None, "fixed": None, "method": "auto", "tol": 1e-6,
-        "max_iter": 1000, "wide_rows": "refuse", "progress": None, "stopping": None, "backend": None, "shards": None,
-        "checkpoint": None, "check_drift": False,
-    }  # fmt: skip
-    whole, start = (fit_policy(GRID, x, Policy.parse("PL1"), **options, as_start=rough) for rough in (False, True))
+    options = FitOptions(
+        sigma2=None, l1=None, group_l1=None, weights=None, random_state=0, sample_weight=None, weight_kind="importance",
+        groups=None, start=None, fixed=None, method="auto", tol=1e-6, max_iter=1000, wide_rows="refuse", progress=None,
+        stopping=None, backend=None, shards=None, checkpoint=None, check_drift=False,
+    )  # fmt: skip
+    whole, start = (
+        fit_policy(GRID, x, Policy.parse("PL1"), replace(options, as_start=rough)) for rough in (False, True)
+    )
     assert start.converged
     assert start.evaluations + start.hessian_products < 0.7 * (whole.evaluations + whole.hessian_products)
     # About as far from the optimum as PL1 is from maximum likelihood.

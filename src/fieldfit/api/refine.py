@@ -5,26 +5,22 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.api.checkpoint import StageCheckpoint, as_checkpoint, file_keeper
-from fieldfit.api.prepare import check_samples, prepare, starting_point
+from fieldfit.api.checkpoint import StageCheckpoint, file_keeper
+from fieldfit.api.estimation import assemble, drift_checked, fit_policy, prepare_fit, separated_at
+from fieldfit.api.options import FitOptions
 from fieldfit.api.refinement import Refinement
-from fieldfit.api.sharded import prepare_shards, read_placed, shown
+from fieldfit.api.result import Fit
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence
 from fieldfit.models.base import Model
-from fieldfit.objective import Penalty
 from fieldfit.policies import Policy
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage
 from fieldfit.refinement.staged import Staged, as_second
 from fieldfit.shards.pieces import as_pieces
-from fieldfit.types import DataError, ModelError, Plain, PolicyError
-
-if TYPE_CHECKING:
-    from fieldfit.api.result import Fit
+from fieldfit.types import DataError, ModelError, PolicyError
 
 
 def refine(fit: Fit, second: SecondStage | Policy | str = "optimal") -> Fit:
@@ -76,11 +72,9 @@ def _second(fit: Fit, stage: SecondStage, checkpoint: StageCheckpoint | None) ->
     return _maximised(fit, made, checkpoint) if isinstance(made, Policy) else _refined(fit, stage, made)
 
 
-def fit_stages(model: Model, data: object, staged: Staged, options: Plain) -> Fit:
-    """`fit` with a second stage; ``options`` are those of `fit`."""
-    from fieldfit.api.fitting import drift_checked, fit_policy
-
-    if options["stopping"] is not None:
+def fit_stages(model: Model, data: object, staged: Staged, options: FitOptions) -> Fit:
+    """`fit` with a second stage."""
+    if options.stopping is not None:
         raise PolicyError(
             f"'{staged}' cannot stop early on development data: the second stage starts from a first stage that converged."
         )
@@ -90,46 +84,23 @@ def fit_stages(model: Model, data: object, staged: Staged, options: Plain) -> Fi
             f"Read them into a table first, fit '{staged.first}' alone, or use a second stage that is a policy: "
             f"'{staged.first} >> FL'."
         )
-    staged.second.check_options(staged.first, options)
-    kept, checkpoint = as_checkpoint(options["checkpoint"]), None
+    staged.second.check_options(staged.first, vars(options))
+    kept, checkpoint = options.kept, None
     if kept is not None:
         checkpoint = StageCheckpoint(kept.path, kept.every, kept.resume, str(staged))
     if staged.second.fits_first:
-        given = {**options, "check_drift": False, "checkpoint": checkpoint}
-        first = fit_policy(model, data, staged.first, as_start=staged.second.only_starts, **given)
+        starts = staged.second.only_starts
+        given = replace(options, check_drift=False, checkpoint=checkpoint, as_start=starts)
+        first = fit_policy(model, data, staged.first, given)
     else:
-        first = _compiled(model, data, staged, options)
+        began, prepared = time.perf_counter(), prepare_fit(model, data, staged.first, options)
+        seconds = time.perf_counter() - began
+        not_fitted = Convergence(True, False, "not fitted yet", 0.0, 0.0, 0, 0, 0, seconds)
+        first = assemble(prepared, prepared.start, not_fitted)
     if first.interrupted:
         return first
     made = _second(first, staged.second, None if checkpoint is None else replace(checkpoint, second=True))
-    return drift_checked(made) if options["check_drift"] and not made.interrupted else made
-
-
-def _compiled(model: Model, data: object, staged: Staged, options: Plain) -> Fit:
-    """The first stage's policy and samples at the starting point, not fitted yet."""
-    from fieldfit.api.fitting import assemble
-
-    began = time.perf_counter()
-    names = ("backend", "shards", "sample_weight", "weight_kind", "groups")
-    place, dataset = read_placed(model, data, staged.first, **{name: options[name] for name in names})
-    check_samples(dataset)
-    seen = shown(dataset)
-    model = model.complete(seen).as_field(f"'{staged}'")
-    start, free = starting_point(model, options["start"], options["fixed"])
-    bound = staged.first.bind(model.structure(seen))
-    model.check_estimable(seen, bound, free)
-    samples = prepare if place is None else partial(prepare_shards, place=place)
-    prepared = samples(
-        model,
-        dataset,
-        bound,
-        penalty=Penalty.none(len(free)),
-        start=start,
-        free=free,
-        random_state=options["random_state"],
-    )
-    seconds = time.perf_counter() - began
-    return assemble(prepared, start, Convergence(True, False, "not fitted yet", 0.0, 0.0, 0, 0, 0, seconds))
+    return drift_checked(made) if options.check_drift and not made.interrupted else made
 
 
 def _first(fit: Fit, checkpoint: StageCheckpoint | None) -> FirstFit:
@@ -164,8 +135,6 @@ def _refined(fit: Fit, second: SecondStage, made: RefinedEstimate) -> Fit:
 
 def _maximised(fit: Fit, policy: Policy, checkpoint: StageCheckpoint | None) -> Fit:
     """A fit of another policy, from the first estimate until the optimisation error is small."""
-    from fieldfit.api.fitting import assemble, separated_at
-
     began, prepared = time.perf_counter(), fit.needed
     bound = policy.bind(prepared.model.structure(prepared.seen))
     prepared.model.check_estimable(prepared.seen, bound, fit.free & ~fit.penalty.penalised)

@@ -32,7 +32,7 @@ class Nodewise(SecondStage):
     first_word: ClassVar[str] = "Nodewise"
     fits_first: ClassVar[bool] = False
     takes_pieces: ClassVar[bool] = True
-    refused_options: ClassVar[tuple[str, ...]] = ("sigma2", "l1", "weights")
+    refused_options: ClassVar[tuple[str, ...]] = ("sigma2", "l1", "group_l1", "weights")
     account: ClassVar[type[Account]] = Account
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Nodewise(SecondStage):
 
     def refusal(self, first: Policy, option: str) -> str:
         """Why a separate fit has no such option."""
-        other = first if option == "l1" else f"{first} >> optimal"
+        other = first if option in ("l1", "group_l1") else f"{first} >> optimal"
         return (
             f"'{self.text(first)}' has no {option}: every variable is fitted on its own. Use '{other}' with {option}."
         )

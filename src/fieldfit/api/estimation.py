@@ -1,0 +1,194 @@
+"""The stages of an estimation, from data and checked options to a `Fit`.
+
+prepare (samples, drawn Z, compiled problem) → choose the weights β, if they are automatic → solve → assemble the Fit
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import replace
+from functools import partial
+from itertools import compress
+
+from fieldfit.api.moments import runaway
+from fieldfit.api.options import FitOptions
+from fieldfit.api.prepare import Prepared, check_objective, check_samples, prepare, starting_point
+from fieldfit.api.progress import as_callback
+from fieldfit.api.result import Fit
+from fieldfit.api.sharded import prepare_shards, read_placed, shown
+from fieldfit.api.solve import Settings, solve
+from fieldfit.api.state import Convergence, SampleSize
+from fieldfit.models.base import Model
+from fieldfit.models.identification import with_open_weights
+from fieldfit.objective import Penalty
+from fieldfit.optim import Solution, Status
+from fieldfit.optim.early_stopping import EarlyStopping
+from fieldfit.policies import Policy
+from fieldfit.types import ConvergenceWarning, FieldfitError, FloatArray, IntArray, RunawayWarning, SeparationWarning
+from fieldfit.variance.separation import concerned_by, separated_parameters, separation_message
+from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, automatic_weights
+
+
+def fit_policy(model: Model, data: object, policy: Policy, options: FitOptions) -> Fit:
+    """`fit` without a second stage."""
+    began = time.perf_counter()
+    prepared, automatic = prepare_fit(model, data, policy, options), options.automatic
+    # Automatic weights add up to 1, whatever was written.
+    scale = prepared.scale if automatic is None else prepared.dataset.total_weight
+    gtol = options.gradient * scale
+    tell = None if options.progress is None else as_callback(options.progress, options.max_iter, gtol)
+    settings = Settings(
+        options.method, gtol, options.max_iter, tell, options.stopping, options.statistical, options.kept, options.as_start
+    )  # fmt: skip
+    weights = None
+    if automatic is not None:
+        prepared, weights = choose_weights(prepared, automatic, settings, options.gradient)
+    if weights is not None and weights.interrupted:
+        solution = solve(prepared, replace(settings, max_iter=0), at_optimum=True)
+        solution = replace(solution, converged=False, status=Status.INTERRUPTED, message=Status.INTERRUPTED.value)
+    else:
+        solution = solve(prepared, settings, at_optimum=weights is not None and weights.fitted)
+    theta = prepared.objective.full(solution.x).copy()
+    separated = separated_at(prepared, solution, options.stopping)
+    _warn(solution, separated, options.stopping)
+    convergence = Convergence.of(solution, weights, time.perf_counter() - began, options.method)
+    made = assemble(prepared, theta, convergence, separated=separated, weights=weights)
+    return drift_checked(made) if options.check_drift and not separated else made
+
+
+def prepare_fit(model: Model, data: object, policy: Policy, options: FitOptions) -> Prepared:
+    """Samples, read here or where their pieces are, with a drawn Z, compiled; refuses what cannot be estimated."""
+    policy, automatic = options.weighted(policy), options.automatic
+    place, dataset = read_placed(
+        model, data, policy, backend=options.backend, shards=options.shards, sample_weight=options.sample_weight,
+        weight_kind=options.weight_kind, groups=options.groups,
+    )  # fmt: skip
+    check_samples(dataset)
+    seen = shown(dataset)
+    model = model.complete(seen)
+    model.refuse_size(seen.n)  # before anything as long as θ is made
+    penalty = Penalty.of(options.sigma2, options.l1, model.parameter_names).with_groups(
+        options.group_l1, lambda: model.as_field("group_l1").coupling_groups
+    )
+    if penalty.l1_groups is not None and automatic is not None:
+        raise FieldfitError("weights='auto' has no group_l1. Give the weights, or use sigma2.")
+    start, free = starting_point(model, options.start, options.fixed)
+    bound = policy.bind(model.structure(seen))
+    # Automatic weights are still open: every term may get one.
+    judged = bound if automatic is None else with_open_weights(policy, automatic.by).bind(model.structure(seen))
+    model.check_estimable(seen, judged, free & ~penalty.penalised)
+    samples = prepare if place is None else partial(prepare_shards, place=place)
+    prepared = samples(
+        model, dataset, bound, penalty=penalty, start=start, free=free, random_state=options.random_state,
+        wide_rows=options.wide_rows,
+    )  # fmt: skip
+    check_objective(prepared)
+    return prepared
+
+
+def drift_checked(fit: Fit) -> Fit:
+    """The fit, with a warning and a note if its model runs away from the data."""
+    sentence = runaway(fit)
+    if not sentence:
+        return fit
+    warnings.warn(RunawayWarning(sentence), stacklevel=3)
+    return replace(fit, runaway=sentence)
+
+
+def choose_weights(
+    prepared: Prepared, automatic: AutoWeights, settings: Settings, tol: float
+) -> tuple[Prepared, WeightsResult]:
+    """Automatic weights β, and the same samples and Z with them, to start from where the last round left θ."""
+    tell, selection = settings.tell, prepared.drawn
+    chosen_weights = automatic_weights(
+        prepared.bound,
+        selection,
+        prepared.compile,
+        prepared.objective,
+        automatic,
+        counts=prepared.dataset.has_counts,
+        tol=tol,
+        max_iter=settings.max_iter,
+        method=settings.method,
+        l1=prepared.penalty.l1,
+        part=None if prepared.dataset.in_pieces else partial(_part, prepared),
+        callback=None if tell is None else lambda state, x: tell(state),
+    )
+    bound = chosen_weights.policy.bind(prepared.model.structure(prepared.seen))
+    prepared.model.check_estimable(prepared.seen, bound, prepared.open)
+    drawn = DrawnPolicy.of(prepared.bound, automatic.by, selection, prepared.problem, prepared.compile)
+    chosen = replace(
+        prepared,
+        bound=bound,
+        selection=drawn.selected(chosen_weights.beta),
+        problem=drawn.at(chosen_weights.beta),
+        start=chosen_weights.theta,
+    )
+    return chosen, chosen_weights
+
+
+def _part(prepared: Prepared, rows: IntArray) -> Part:
+    """Some of the samples, for the statistics of automatic weights: the policy bound to them, and their compiler."""
+    some = prepared.dataset.subset(rows)
+    return prepared.policy.bind(prepared.model.structure(some)), partial(prepared.model.compile, some)
+
+
+def assemble(
+    prepared: Prepared,
+    theta: FloatArray,
+    convergence: Convergence,
+    *,
+    separated: tuple[str, ...] = (),
+    weights: WeightsResult | None = None,
+) -> Fit:
+    """The fit at θ: of the optimiser, or of any later stage that starts from ``prepared``."""
+    return Fit(
+        model=prepared.model,
+        policy=prepared.policy,
+        theta=theta,
+        free=prepared.free,
+        penalty=prepared.penalty,
+        size=SampleSize.of(prepared.dataset),
+        convergence=convergence,
+        random_state=prepared.random_state,
+        separated=separated,
+        dropped_rows=prepared.dropped_rows,
+        weights=weights,
+        prepared=prepared,
+    )
+
+
+def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping | None) -> tuple[str, ...]:
+    """The parameters whose optimum lies at infinity.
+
+    Where development data ended the fit, a parameter on its way to infinity was stopped on purpose.
+    """
+    if not prepared.open.any() or (stopping is not None and stopping.stopped):
+        return ()
+    product, free = prepared.objective.hessian_product, prepared.free
+    penalised, names = prepared.penalty.penalised, prepared.model.parameter_names
+    units, contrasts = prepared.objective.units, prepared.model.determined_contrasts
+    seen = set(separated_parameters(product, free, solution.x, penalised, names, units, contrasts))
+    # Joint states that never occur say the same, however early the optimiser stopped.
+    directions = prepared.model.boundary_directions(prepared.dataset)
+    seen.update(compress(names, concerned_by(directions, prepared.open, prepared.open)))
+    return tuple(name for name in names if name in seen) if seen else ()
+
+
+def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStopping | None) -> None:
+    """Warn the caller of `fit` of data that separate, or of a fit that did not converge."""
+    if separated:
+        warnings.warn(SeparationWarning(separation_message(separated)), stacklevel=3)
+        return
+    early = stopping is not None and (stopping.stopped or solution.status.converged)
+    ended = solution.status in (Status.INTERRUPTED, Status.SMALL_DECREASE)
+    if not (solution.converged or early or ended):
+        warnings.warn(
+            ConvergenceWarning(
+                f"The fit did not converge ({solution.message}; gradient norm {solution.gradient_norm:.3g} after "
+                f"{solution.iterations} iterations). Give more iterations (max_iter), a penalty (sigma2), or check "
+                f"the data."
+            ),
+            stacklevel=3,
+        )

@@ -1,0 +1,93 @@
+"""The options of `fit` in one object, checked once, for all stages of an estimation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast, get_args
+
+from numpy.typing import ArrayLike
+
+from fieldfit.api.checkpoint import Checkpoint, as_checkpoint
+from fieldfit.arguments import positive_number, seed, truth_value, whole_number
+from fieldfit.objective import ByParameter
+from fieldfit.optim import Progress
+from fieldfit.optim.choose import Method
+from fieldfit.optim.early_stopping import EarlyStopping
+from fieldfit.policies import Policy
+from fieldfit.types import FieldfitError
+from fieldfit.weights import AutoWeights, as_options
+
+#: The tolerance on the gradient for each sample, where the sampling error decides before.
+_TOL = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """The keyword arguments of `fit`; ``as_start``: the estimate is only the start of another fit."""
+
+    sigma2: ByParameter
+    l1: ByParameter
+    group_l1: float | None
+    weights: Sequence[float] | Literal["auto"] | AutoWeights | None
+    random_state: int
+    sample_weight: ArrayLike | str | None
+    weight_kind: str
+    groups: ArrayLike | str | None
+    start: ArrayLike | None
+    fixed: Mapping[str, float] | None
+    method: Method
+    tol: float | Literal["statistical"]
+    max_iter: int
+    wide_rows: str
+    progress: Callable[[Progress], object] | bool | None
+    stopping: EarlyStopping | None
+    backend: object
+    shards: int | None
+    checkpoint: str | os.PathLike[str] | Checkpoint | None
+    check_drift: bool
+    as_start: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.statistical:
+            object.__setattr__(self, "tol", positive_number(self.tol, "tol", ", or 'statistical'"))
+        object.__setattr__(self, "max_iter", whole_number(self.max_iter, "max_iter", 0))
+        object.__setattr__(self, "random_state", seed(self.random_state))
+        object.__setattr__(self, "check_drift", truth_value(self.check_drift, "check_drift"))
+        if self.method not in get_args(Method):
+            raise FieldfitError(
+                f"method is {self.method!r:.80}; it must be 'auto', 'lbfgs', 'newton' or, for chains, 'sgd'."
+            )
+        if self.method == "sgd" and self.automatic is not None:
+            raise FieldfitError(
+                "Automatic weights need a fit that converges: use method='auto', or give the weights."
+            )
+        if self.stopping is not None and not isinstance(self.stopping, EarlyStopping):
+            raise FieldfitError(f"stopping is {self.stopping!r:.80}; it must be an EarlyStopping, or None.")
+
+    @property
+    def automatic(self) -> AutoWeights | None:
+        """How to choose the weights β, where that is automatic."""
+        return None if self.weights is None else as_options(self.weights)
+
+    def weighted(self, policy: Policy) -> Policy:
+        """The policy with the weights that were given."""
+        if self.weights is None or self.automatic is not None:
+            return policy
+        return policy.with_betas(cast(Sequence[float], self.weights))
+
+    @property
+    def statistical(self) -> bool:
+        """Whether to stop when the optimisation error is small against the sampling error."""
+        return isinstance(self.tol, str) and self.tol == "statistical"
+
+    @property
+    def gradient(self) -> float:
+        """The largest entry of the gradient, for each sample, at which the fit has converged."""
+        return _TOL if self.statistical else float(self.tol)
+
+    @property
+    def kept(self) -> Checkpoint | None:
+        """The checkpoint, if there is one."""
+        return as_checkpoint(self.checkpoint)
