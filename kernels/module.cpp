@@ -13,11 +13,12 @@ namespace ff {
 
 static int detect_level() {
     int level = 0;
-#ifdef FF_HAVE_X86_LEVELS
+#if FF_HAVE_X86_LEVELS
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) level = 1;
     if (level == 1 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
         level = 2;
+    if (level > FF_HAVE_X86_LEVELS) level = FF_HAVE_X86_LEVELS;
     if (const char* wanted = std::getenv("FIELDFIT_ISA")) {
         if (!std::strcmp(wanted, "baseline")) level = 0;
         if (!std::strcmp(wanted, "avx2") && level > 1) level = 1;

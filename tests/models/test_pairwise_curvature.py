@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.models import sparse_moments
+from fieldfit.models import pairwise_curvature, sparse_moments
 from fieldfit.models.pairwise import PairwiseProblem
 from fieldfit.models.pairwise_curvature import curvature_matrix, has_matrix_products
 from fieldfit.models.pairwise_information import is_fast, layout_codes
@@ -76,9 +76,11 @@ def test_many_edges_and_equal_samples(policy, equal):
     theta = random.normal(scale=0.3, size=model.n_parameters)
     theta[-31:] -= 1.5
     for weight in (None, random.random(120)):
-        expected = Problem.hessian_matrix(problem, theta, weight)
         found = problem.hessian_matrix(theta, weight)
-        np.testing.assert_allclose(found, expected, atol=1e-11 * np.abs(expected).max())
+        for direction in random.normal(size=(8, len(theta))):  # an error in any entry changes all products of its row
+            expected = problem.hessian_product(theta, direction, weight)
+            np.testing.assert_allclose(found @ direction, expected, atol=1e-11 * np.abs(expected).max())
+        np.testing.assert_array_equal(found, found.T)
         scores = problem.scores(theta, 0, 120)
         moment = (scores if weight is None else scores * weight[:, None]).T @ scores
         np.testing.assert_allclose(problem.score_moment(theta, weight), moment, atol=1e-11 * np.abs(moment).max())
@@ -100,6 +102,23 @@ def test_scores_of_samples_with_few_ones(policy, biases, equal, monkeypatch):
         scores = problem.scores(theta, 0, problem.n_samples)
         moment = (scores if weight is None else scores * weight[:, None]).T @ scores
         np.testing.assert_allclose(problem.score_moment(theta, weight), moment, atol=1e-11 * np.abs(moment).max())
+
+
+@pytest.mark.parametrize("policy", ["PL1", "PL1@0.4", "PL2", "PL2@0.3", "PL1 + 0.3*PL2"])
+@pytest.mark.parametrize("states", [(0, 1), (-1, 1)])
+def test_hessian_of_samples_with_few_ones(policy, states, monkeypatch):
+    """Sparse pair products, in several chunks, give the Hessian of one product for each parameter."""
+    monkeypatch.setattr(pairwise_curvature, "_CHUNK", 1)  # chunks of 128 samples
+    random = np.random.default_rng(6)
+    model = ff.BoltzmannMachine(12, biases=True, states=states)
+    samples = (random.random((300, 12)) < 0.08).astype(int)
+    assert pairwise_curvature.has_few_ones(samples.astype(np.uint8))
+    assert not pairwise_curvature.has_few_ones(1 - samples.astype(np.uint8))
+    problem = problem_of(model, np.array(states)[samples], policy)
+    theta = random.normal(scale=0.3, size=model.n_parameters)
+    for weight in (None, random.random(300)):
+        expected = Problem.hessian_matrix(problem, theta, weight)
+        np.testing.assert_allclose(by_products(problem, theta, weight), expected, atol=1e-11 * np.abs(expected).max())
 
 
 def test_extreme_fields_lose_nothing():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -200,7 +199,7 @@ def _all_rows(frame: pd.DataFrame) -> str:
 
 def _way_to_theta0(accuracy: DenseAccuracy) -> str:
     """Whether the whole θ has a debiased estimate, or functions of it only."""
-    if replace(accuracy, precision=np.zeros_like(accuracy.precision)).bread.nullity:
+    if accuracy.needs_penalty():
         return (
             "fit.functional(…, debias=True) gives estimates and intervals for θ₀ itself, of functions that the data "
             "determine without the penalty"

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Entries of tables (rows × factors) that are looked up at once.
 _MOST_TABLE_ENTRIES = 4_000_000
+#: Samples in the first lookup; each further lookup takes four times as many.
+_FIRST_ROWS = 256
 #: Parameters up to which joint states are written in the parameters of an over-complete model.
 _MOST_SOLVED_PARAMETERS = 600
 #: Numbers in the matrix of those directions.
@@ -143,10 +145,11 @@ def _observed_entries(model: FieldModel, table: Table) -> BoolArray:
         codes = codes[table.sample_weight > 0]
     observed = np.zeros(graph.table_size, dtype=bool)
     open_factors: IntArray = np.arange(len(graph.scopes))
-    start = 0
+    # The first samples have most joint states, so that few factors are left for the others.
+    start, size = 0, _FIRST_ROWS
     while start < len(codes) and len(open_factors):
-        rows = codes[start : start + max(1, _MOST_TABLE_ENTRIES // len(open_factors))]
-        start += len(rows)
+        rows = codes[start : start + max(1, min(size, _MOST_TABLE_ENTRIES // len(open_factors)))]
+        start, size = start + len(rows), 4 * size
         entries = graph.entries(np.maximum(rows, 0), open_factors)
         if table.has_missing:
             scopes = graph.scope_matrix[open_factors]

@@ -212,7 +212,8 @@ class PairwiseProblem(Problem):
         pairs = bool(np.any(self._layout.meta[:, 0] > 1))
         sums = PairSums(m) if not pairs and is_sparse(bits, edges) else None
         total = np.zeros((size, size) if sums is None else (0, 0))
-        rows = min(max(_MOMENT_NUMBERS // size, 64), len(bits))
+        # Sums over pairs of variables make no matrix of scores, and larger chunks spare layouts.
+        rows = min(max((_MOMENT_NUMBERS if sums is None else 4 * _MOMENT_NUMBERS) // size, 64), len(bits))
         scores, product = np.empty((len(total), rows)), np.empty((edges if sums is None else 0, rows))
         used = [part for part in self._parts if np.any(part.beta)] or self._parts[:1]
         betas = [part.beta for part in used]
@@ -244,9 +245,21 @@ class PairwiseProblem(Problem):
 
     def _in_parameters(self, matrix: FloatArray) -> FloatArray:
         """FᵀAF for a matrix over the kernel's weights and biases, F the map from θ to those."""
-        field = self._field_matrix
-        result: FloatArray = field.T @ (field.T @ matrix).T
+        result: FloatArray
+        if self._is_permutation:
+            parameter = np.concatenate([self.edge_parameter, cast(IntArray, self.bias_parameter)])
+            order = np.argsort(parameter)
+            result = matrix if np.all(order[:-1] < order[1:]) else matrix[np.ix_(order, order)]
+        else:
+            field = self._field_matrix
+            result = field.T @ (field.T @ matrix).T
         return (result + result.T) / 2
+
+    @property
+    def _is_permutation(self) -> bool:
+        """Whether F only reorders: the states are 0 and 1, and each weight and bias has a parameter of its own."""
+        zero_one = self.state0 == 0.0 and self.gap == 1.0
+        return zero_one and self.bias_parameter is not None and bool(np.all(self._uses == 1))
 
     @property
     def _everything_selected(self) -> bool:

@@ -11,23 +11,33 @@ A block {a, b} has the covariance of (c_a, c_b, c_a c_b) given the rest, from it
 - cov(c_a, c_b) adds Σ_i cov x_k x_l to the entry of (a, k) and (b, l): one product with the pair products for all blocks.
 - cov(c_a, c_a c_b) and var(c_a c_b) concern the edge (a, b) itself: products with x.
 
-On a sparse graph blocks of one variable take the neighbours' columns instead, one variable after the other.
+If most codes are 0, so are most pair products, and their matrix is stored as a sparse one. On a sparse graph blocks of one
+variable use the columns of their neighbours instead, one variable after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit._kernels import exp_array
 from fieldfit.models.pairwise_layout import Layout, sums_by
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, Int32Array, IntArray
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 #: Numbers in one array of a chunk, and in the sums over all samples.
 _CHUNK, _MOST_CURVATURE_SUMS = 1 << 19, 1 << 25
+#: How much slower a multiplication is in a product with a sparse matrix than with a dense one.
+_SPARSE_COST = 12.0
+#: Blocks of two variables that are treated at a time, so that their arrays stay in the cache.
+_BLOCKS = 64
 
 
 def has_matrix_products(layout: Layout, n_variables: int, *, dense: bool, degrees: IntArray) -> bool:
@@ -38,6 +48,14 @@ def has_matrix_products(layout: Layout, n_variables: int, *, dense: bool, degree
         rows = n_variables + int(counts[sizes == 2].sum())
         return bool(np.all(sizes <= 2)) and rows * pairs <= _MOST_CURVATURE_SUMS
     return bool(np.all(sizes == 1)) and int(((degrees + 1) ** 2).sum()) <= _MOST_CURVATURE_SUMS
+
+
+def has_few_ones(codes: NDArray[np.uint8]) -> bool:
+    """Whether so few codes are 1 that a sparse matrix of pair products takes less time."""
+    m = codes.shape[1]
+    ones = np.count_nonzero(codes, axis=1).astype(np.float64)
+    filled = 1.0 + (ones * (ones + 1.0) / 2.0).mean()
+    return bool(_SPARSE_COST * filled < m * (m + 1) // 2 + 1)
 
 
 @dataclass(frozen=True)
@@ -168,18 +186,39 @@ class _Dense:
         place[np.arange(m + 1), np.arange(m + 1)] = alone
         place[m, :m] = place[:m, m] = alone[:m]
         self.place, self.n_products = place, len(self.upper[0]) + m + 1
+        self.few_ones = has_few_ones(codes)
+
+    def _products(self, codes: NDArray[np.uint8], x: FloatArray) -> FloatArray | csr_array:
+        """The pair products (samples, n_products) of a chunk, sparse if few codes are 1."""
+        if not self.few_ones:
+            k, l = self.upper  # noqa: E741
+            dense: FloatArray = np.concatenate([x[k] * x[l], x]).T
+            return dense
+        from scipy.sparse import csr_array
+
+        sample, variable = np.nonzero(codes)
+        samples = np.arange(len(codes))
+        # Each 1 of a sample is paired with itself and with those that follow it in the same sample.
+        entry = np.arange(len(sample))
+        following = np.searchsorted(sample, samples, side="right")[sample] - entry
+        first = np.repeat(entry, following)
+        second = first + np.arange(len(first)) - np.repeat(np.cumsum(following) - following, following)
+        row = np.concatenate([sample[first], samples])
+        constant = np.full(len(codes), self.n_products - 1)
+        column = np.concatenate([self.place[variable[first], variable[second]], constant])
+        return csr_array((np.ones(len(row)), (row, column)), shape=(len(codes), self.n_products))
 
     def matrix(self) -> FloatArray:
         """The sums over all samples, each put where it belongs."""
-        m, widest = self.m, max([self.n_products, *(len(part.blocks) for part in self.doubles)])
+        m = self.m
+        widest = max([m + 1 if self.few_ones else self.n_products, *(len(part.blocks) for part in self.doubles)])
         single_sums = np.zeros((m, self.n_products))
         pairs = [_PairSums.of(part, m, self.n_products, self.number) for part in self.doubles]
-        k, l = self.upper  # noqa: E741
         for start, stop in _chunks(len(self.codes), widest):
             x = np.ones((m + 1, stop - start))
             x[:m] = self.codes[start:stop].T
             field = self.couplings @ x[:m] + self.bias[:, None]
-            products = np.concatenate([x[k] * x[l], x]).T
+            products = self._products(self.codes[start:stop], x)
             total = np.zeros((m, stop - start))
             for part in self.singles:
                 np.add.at(total, part.blocks[:, 0], part.weight(start, stop))
@@ -202,6 +241,28 @@ class _Dense:
         return result
 
 
+def _pair_probabilities(
+    field_a: FloatArray, field_b: FloatArray, coupling: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """P(only a is 1), P(only b is 1), P(both are 1) and P(none is 1) from the log-odds of each alone."""
+    both = field_a + field_b
+    both += coupling
+    top = np.maximum(field_a, field_b)
+    np.maximum(top, both, out=top)
+    np.maximum(top, 0.0, out=top)
+    states = (field_a, field_b, both, np.zeros_like(top))
+    for state in states:
+        state -= top
+        exp_array(state.ravel(), state.ravel())
+    mass = states[0] + states[1]
+    mass += states[2]
+    mass += states[3]
+    np.divide(1.0, mass, out=mass)
+    for state in states:
+        state *= mass
+    return states
+
+
 @dataclass
 class _PairSums:
     """Sums over samples for blocks {a, b} of two variables, ``joined`` those with an edge between the two."""
@@ -211,58 +272,58 @@ class _PairSums:
     edge: FloatArray  # (joined,): var(c_a c_b)
     ends: tuple[FloatArray, FloatArray]  # (joined, m + 1): cov(c_a, c_a c_b), cov(c_b, c_a c_b)
     inside: FloatArray  # (m, m + 1, m + 1): D of the module's text
-    by_variable: tuple[FloatArray, FloatArray]
 
     @classmethod
     def of(cls, part: _Part, m: int, n_products: int, number: IntArray) -> _PairSums:
-        from scipy.sparse import csr_array
-
         a, b = part.blocks.T
         joined = np.flatnonzero(number[a, b] >= 0)
-        ones, blocks = np.ones(len(a)), np.arange(len(a))
         return cls(
             joined,
             np.zeros((len(joined), n_products)),
             np.zeros(len(joined)),
             (np.zeros((len(joined), m + 1)), np.zeros((len(joined), m + 1))),
             np.zeros((m, m + 1, m + 1)),
-            tuple(csr_array((ones, (end, blocks)), shape=(m, len(a))) for end in (a, b)),  # type: ignore[arg-type]
         )
 
     def add(
-        self, part: _Part, weight: FloatArray, x: FloatArray, products: FloatArray, field: FloatArray, q: FloatArray
+        self,
+        part: _Part,
+        weight: FloatArray,
+        x: FloatArray,
+        products: FloatArray | csr_array,
+        field: FloatArray,
+        q: FloatArray,
     ) -> FloatArray:
-        """Add a chunk; the variances of single variables, summed over blocks (m, samples), are handed back."""
-        a, b = part.blocks.T
-        coupling = q[a, b][:, None]
-        field_a = field[a] - coupling * x[b]
-        field_b = field[b] - coupling * x[a]
-        both = field_a + field_b + coupling
-        top = np.maximum(np.maximum(field_a, field_b), np.maximum(both, 0.0))
-        p_a, p_b, p_ab, none = (np.exp(state - top) for state in (field_a, field_b, both, np.zeros(1)))
-        mass = p_a + p_b + p_ab + none
-        for state in (p_a, p_b, p_ab, none):
-            state /= mass
-        # Products of probabilities of excluding events: no difference of nearly equal numbers.
-        only_a, only_b = p_a, p_b
-        p_a, p_b = only_a + p_ab, only_b + p_ab
-        not_a, not_b = only_b + none, only_a + none
-        var_a, var_b = p_a * not_a * weight, p_b * not_b * weight
-        for end, other, variance in ((a, b, var_a), (b, a, var_b)):
-            np.add.at(self.inside, (end, other), (variance * x[other]) @ x.T)
-        if len(self.joined):
-            every = len(self.joined) == len(a)
-            j = slice(None) if every else self.joined
-            chosen = weight[j]
-            covariance = p_ab[j] * none[j]
-            covariance -= only_a[j] * only_b[j]
-            covariance *= chosen
-            self.cross += covariance @ products
-            share = p_ab[j] * chosen
-            self.edge += (share * (only_a[j] + not_a[j])).sum(axis=1)
-            self.ends[0][...] += (share * not_a[j]) @ x.T
-            self.ends[1][...] += (share * not_b[j]) @ x.T
-        return np.asarray(self.by_variable[0] @ var_a + self.by_variable[1] @ var_b)
+        """Add a chunk; return the variances of single variables, summed over blocks (m, samples)."""
+        variances = np.zeros(field.shape)
+        variable = np.arange(len(field))[:, None]
+        for first in range(0, len(part.blocks), _BLOCKS):
+            some = slice(first, first + _BLOCKS)
+            a, b = part.blocks[some].T
+            coupling = q[a, b][:, None]
+            x_a, x_b, factor = x[a], x[b], weight[some]
+            only_a, only_b, both, none = _pair_probabilities(
+                field[a] - coupling * x_b, field[b] - coupling * x_a, coupling
+            )
+            # Products of probabilities of excluding events: no difference of nearly equal numbers.
+            not_a, not_b = only_b + none, only_a + none
+            var_a, var_b = (only_a + both) * not_a * factor, (only_b + both) * not_b * factor
+            variances += (variable == a) @ var_a + (variable == b) @ var_b
+            np.add.at(self.inside, (a, b), (var_a * x_b) @ x.T)
+            np.add.at(self.inside, (b, a), (var_b * x_a) @ x.T)
+            low, high = np.searchsorted(self.joined, [first, first + len(a)])
+            lines, own = slice(low, high), self.joined[low:high] - first
+            if len(own) < len(a):
+                only_a, only_b, both, none, not_a, not_b = (
+                    state[own] for state in (only_a, only_b, both, none, not_a, not_b)
+                )
+                factor = factor[own]
+            self.cross[lines] += ((both * none - only_a * only_b) * factor) @ products
+            both *= factor
+            self.edge[lines] += (both * (only_a + not_a)).sum(axis=1)
+            self.ends[0][lines] += (both * not_a) @ x.T
+            self.ends[1][lines] += (both * not_b) @ x.T
+        return variances
 
     def put(self, part: _Part, result: FloatArray, number: IntArray, place: IntArray) -> None:
         """Add to the matrix what concerns two variables or their edge."""

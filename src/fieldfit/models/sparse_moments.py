@@ -19,7 +19,7 @@ _SLOWER = 6.0
 #: Residuals that are collected before they are summed.
 _BUFFER = 1 << 21
 #: Rows of the result that are made at a time.
-_ROWS = 256
+_ROWS = 64
 
 
 def is_sparse(codes: NDArray[np.uint8], n_edges: int) -> bool:
@@ -59,9 +59,12 @@ class PairSums:
             self._sums[-1, :m, :m] += residual.T @ residual
             for b in range(m):
                 chosen = np.flatnonzero(codes[:, b])
-                own, others = residual[chosen], np.ascontiguousarray(codes[chosen].T)
+                own = residual[chosen]
+                # The samples in which d is 1 too, for each d ≥ b in turn.
+                variable, sample = np.nonzero(np.ascontiguousarray(codes[chosen, b:].T).view(np.bool_))
+                bounds = np.searchsorted(variable, np.arange(m - b + 1)).tolist()
                 for d in range(b, m):
-                    part = own if d == b else own[np.flatnonzero(others[d])]
+                    part = own if d == b else own.take(sample[bounds[d - b] : bounds[d - b + 1]], axis=0)
                     self._sums[self._place[b, d], :m, :m] += part.T @ part
 
     def matrix(self, edges: Int32Array) -> FloatArray:
@@ -74,9 +77,11 @@ class PairSums:
         result = np.empty((len(a), len(a)))
         for start in range(0, len(a), _ROWS):
             p, q = a[start : start + _ROWS, None], b[start : start + _ROWS, None]
-            block = self._sums[self._place[q, b], p, a]
-            block += self._sums[self._place[q, a], p, b]
-            block += self._sums[self._place[p, b], q, a]
-            block += self._sums[self._place[p, a], q, b]
-            result[start : start + _ROWS] = block
+            u, v = a[start:], b[start:]
+            block = self._sums[self._place[q, v], p, u]
+            block += self._sums[self._place[q, u], p, v]
+            block += self._sums[self._place[p, v], q, u]
+            block += self._sums[self._place[p, u], q, v]
+            result[start : start + _ROWS, start:] = block
+            result[start:, start : start + _ROWS] = block.T
         return result

@@ -22,7 +22,7 @@ import numpy as np
 
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray
-from fieldfit.variance.range_inverse import RangeInverse, range_inverse
+from fieldfit.variance.range_inverse import SMALL, RangeInverse, is_singular, range_inverse
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,10 @@ class DenseAccuracy:
         r = len(self.free)
         keep = np.ix_(self.free, self.free)
         units = np.ones(r) if self.units is None else self.units
-        total = self.moments.bread + np.diag(self.precision) / self.moments.total
+        total = self.moments.bread.copy()
+        total[np.diag_indices(r)] += self.precision / self.moments.total
+        if self.free.all():
+            return range_inverse(total, units)
         small = range_inverse(total[keep], units[self.free])
         inverse, scale, null = np.zeros((r, r)), np.zeros(r), np.zeros((r, small.nullity))
         inverse[keep], scale[self.free], null[self.free] = small.inverse, small.scale, small.null
@@ -88,16 +91,38 @@ class DenseAccuracy:
         return self.bread.inverse
 
     @cached_property
+    def _half(self) -> FloatArray:
+        """T = (bread⁻¹ U)/N with the triangle U of the meat M = U + Uᵀ, so that Cov(θ̂) = T bread⁻¹ + (T bread⁻¹)ᵀ."""
+        r = len(self.free)
+        meat = self.moments.meat.copy()
+        meat[np.diag_indices(r)] /= 2.0
+        half: FloatArray
+        with one_blas_thread():
+            if r <= SMALL:
+                half = self.inverse @ np.tril(meat)
+            else:
+                from scipy.linalg.blas import dtrmm  # half the work of a product of full matrices
+
+                # Fortran's order: (U bread⁻¹)ᵀ of the transposed arrays.
+                half = dtrmm(1.0, meat.T, self.inverse.T, lower=False).T
+        return half / self.moments.total
+
+    @cached_property
     def covariance(self) -> FloatArray:
         """Covariance of θ̂ (r, r): right for every identified function; along the null space it is 0."""
-        inverse = self.inverse
         with one_blas_thread():
-            covariance: FloatArray = inverse @ self.moments.meat @ inverse / self.moments.total
-        return (covariance + covariance.T) / 2
+            product: FloatArray = self._half @ self.inverse
+        return product + product.T
 
     def identified(self, directions: FloatArray) -> BoolArray:
         """Which rows of ``directions`` (q, r) are identified."""
         return self.bread.reaches(directions)
+
+    def needs_penalty(self) -> bool:
+        """Whether some function of the free parameters is identified only because of the penalty."""
+        free = np.flatnonzero(self.free)
+        units = None if self.units is None else self.units[free]
+        return is_singular(self.moments.bread[np.ix_(free, free)], np.ones(len(free)) if units is None else units)
 
     def solve(self, directions: FloatArray) -> FloatArray:
         """(H + P)⁻¹ a for each row."""
@@ -115,7 +140,7 @@ class DenseAccuracy:
 
     def variances(self) -> FloatArray:
         """The variance of each parameter (r,), NaN where it is not identified."""
-        variances = np.maximum(np.diag(self.covariance), 0.0)
+        variances = np.maximum(2.0 * np.einsum("ij,ij->i", self._half, self.inverse), 0.0)
         return np.where(self.bread.reached, variances, np.nan)
 
     def effective_parameters(self) -> float:

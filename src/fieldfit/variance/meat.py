@@ -87,9 +87,11 @@ class ScoreVariance:
             if self.mean is None:
                 return meat
             # Σ f²(ψ − ψ̄)(ψ − ψ̄)ᵀ from the sums of f²ψψᵀ, f²ψ and f².
-            total = float(problem.n_samples if self.squared is None else self.squared.sum())
+            if self.squared is None:
+                meat -= problem.n_samples * np.outer(self.mean, self.mean)
+                return meat
             cross = np.outer(problem.value_grad(theta, self.squared)[1], self.mean)
-            return meat - cross - cross.T + total * np.outer(self.mean, self.mean)
+            return meat - cross - cross.T + float(self.squared.sum()) * np.outer(self.mean, self.mean)
         return self.streamed(problem, theta)
 
     def streamed(self, problem: ScoreStream, theta: FloatArray) -> FloatArray:
