@@ -31,8 +31,8 @@ def handler():
 
 
 def fields():
-    """Triples of 30 variables for thousands of samples: seconds for each evaluation."""
-    values = np.random.default_rng(0).integers(0, 2, (30_000, 30))
+    """Triples of 30 variables for thousands of samples: a good part of a second for each evaluation."""
+    values = np.random.default_rng(0).integers(0, 2, (10_000, 30))
     selection = ff.Policy.parse("PL3").bind(MODEL.structure()).draw(0, 0, len(values))
     problem = MODEL.compile(MODEL.read(values), selection)
     return problem, np.zeros(MODEL.n_parameters)
@@ -40,7 +40,7 @@ def fields():
 
 def triples():
     """A second-order chain of 20 labels, every triple allowed: a good part of a second for each evaluation."""
-    K, n = 20, 60_000
+    K, n = 20, 40_000
     labels = np.random.default_rng(0).integers(0, K, n).astype(np.int32)
     data = Sequences(np.arange(0, n + 1, 50), np.arange(n + 1), labels, None, labels, K, K)
     model = ff.ChainCRF(K, K, order=2).observe(data)
@@ -56,7 +56,7 @@ def test_signals_are_handled_while_a_problem_is_evaluated(make):
     before = signal.signal(signal.SIGALRM, lambda number, frame: places.update([(frame.f_code, frame.f_lasti)]))
     try:
         with ff.use_threads(2):
-            signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
             problem.value_grad(theta)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -69,7 +69,7 @@ def test_one_evaluation_is_interrupted(handler, make):
     problem, theta = make()
     with ff.use_threads(2):
         whole = problem.value_grad(theta)
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        signal.setitimer(signal.ITIMER_REAL, 0.03)
         with pytest.raises(KeyboardInterrupt):
             problem.value_grad(theta)
         assert len(handler) == 1
@@ -81,7 +81,7 @@ def test_one_evaluation_is_interrupted(handler, make):
 def potts_blocks():
     """Pairs of 24 sites with 6 states: a good part of a second for each evaluation."""
     model = ff.Potts(24, 6)
-    values = np.random.default_rng(0).integers(0, 6, (15_000, 24))
+    values = np.random.default_rng(0).integers(0, 6, (6_000, 24))
     selection = ff.Policy.parse("PL2").bind(model.structure()).draw(0, 0, len(values))
     problem = model.compile(model.read(values), selection)
     assert isinstance(problem, PottsBlocksProblem)
@@ -95,7 +95,7 @@ def test_signals_are_handled_while_potts_blocks_are_evaluated(method):
     places = Counter()
     before = signal.signal(signal.SIGALRM, lambda number, frame: places.update([(frame.f_code, frame.f_lasti)]))
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
         getattr(problem, method)(theta)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -105,12 +105,12 @@ def test_signals_are_handled_while_potts_blocks_are_evaluated(method):
 
 def test_one_evaluation_of_potts_blocks_is_interrupted(handler):
     problem, theta = potts_blocks()
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    signal.setitimer(signal.ITIMER_REAL, 0.03)
     with pytest.raises(KeyboardInterrupt):
         problem.value_grad(theta)
     assert len(handler) == 1
     # The next call is whole: without couplings and fields every state of a block has the same probability.
-    assert problem.value_grad(theta)[0] == pytest.approx(-15_000 * 276 * 2 * np.log(6), rel=1e-12)
+    assert problem.value_grad(theta)[0] == pytest.approx(-6_000 * 276 * 2 * np.log(6), rel=1e-12)
 
 
 @pytest.mark.slow
