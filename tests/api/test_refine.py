@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.api.refine import _first
 from fieldfit.data.sequences import Sequences
 from fieldfit.policies import Policy
-from fieldfit.refinement.estimating import RefinedScores, SampleConditions
+from fieldfit.refinement.estimating import SampleConditions, symmetric_scores
 from fieldfit.refinement.optimal import model_weights, refine
 from fieldfit.refinement.refined import Refined
 from fieldfit.types import DataError, ModelError, PolicyError
@@ -57,10 +58,10 @@ def test_wrong_weights_cost_accuracy_but_no_bias() -> None:
         samples = SampleConditions(stack.conditions, table.codes)
         theta = ff.fit(CHAIN, table, "PL1").theta
         for _ in range(8):
-            bread = weights.matrix @ samples.derivative(theta)
-            theta = theta - np.linalg.solve(bread, weights.matrix @ samples.mean(theta))
-        scores = RefinedScores.of(samples, weights.matrix, theta, free, precision)
-        inverse = np.linalg.inv(scores.bread)
+            slope = weights.matrix @ samples.derivative(theta)
+            theta = theta - np.linalg.solve(slope, weights.matrix @ samples.mean(theta))
+        bread, scores = symmetric_scores(samples, weights.matrix, theta, free, precision)
+        inverse = np.linalg.inv(bread)
         covariance = inverse @ ScoreVariance().streamed(scores, theta) @ inverse / 800**2
         estimates.append(theta)
         errors.append(np.sqrt(np.diag(covariance)))
@@ -273,16 +274,12 @@ def test_not_accepted_where_it_is_worse() -> None:
     """Draws far too few for the weights: the first estimate is kept, or the refined one is about as good."""
     model = ff.BoltzmannMachine.grid(3, 3, states=(-1, 1))
     table = model.read(data(model, np.full(12, 0.5), 500, 1))
-    bound = Policy.parse("PL1").bind(model.structure())
     first = ff.fit(model, table, "PL1")
-    found = refine(
-        model, table, bound, bound.draw(0, 0, 500), first.theta, distance=3, free=first.free,
-        precision=np.zeros(12), draws=60,
-    )  # fmt: skip
+    refined = refine(_first(first, None), model, distance=3, draws=60)
     errors = first.standard_errors()
-    assert np.max(np.abs(found.theta - first.theta) / errors) < 3
-    if not found.account.accepted:
-        np.testing.assert_array_equal(found.theta, first.theta)
+    assert np.max(np.abs(refined.theta - first.theta) / errors) < 3
+    if not refined.account.accepted:
+        np.testing.assert_array_equal(refined.theta, first.theta)
 
 
 def test_models_of_sequences_are_refused() -> None:

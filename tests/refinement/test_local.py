@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.api.refine import _first
 from fieldfit.policies import Policy
 from fieldfit.refinement import local_refined
 from fieldfit.refinement.local import _local_conditions, clusters, refine_locally
@@ -72,12 +75,10 @@ def test_honest_errors_by_matrices_and_by_sparse_solves(monkeypatch: pytest.Monk
 
 def test_refused_with_a_sentence() -> None:
     x = np.asarray(GRID.sample(THETA, 200, 0).values)
-    table, free, none = GRID.read(x), np.ones(GRID.n_parameters, dtype=bool), np.zeros(GRID.n_parameters)
     half = Policy.parse("0.5*PL1").bind(GRID.structure())
+    first = replace(_first(ff.fit(GRID, x, "PL1"), None), bound=half)
     with pytest.raises(PolicyError, match="all components selected"):
-        refine_locally(
-            GRID, table, half, THETA, distance=1, free=free, precision=none, row_weight=None, random_state=0
-        )  # fmt: skip
+        refine_locally(first, GRID, 1)
     tied = ff.BoltzmannMachine.grid(5, 5, tied=True, states=(-1, 1))
     with pytest.raises(ModelError, match="Tied parameters"):
         clusters(tied, np.ones(2, dtype=bool))

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -100,7 +100,7 @@ class ConditionSums(ABC):
 
     @abstractmethod
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        """vᵀg_i for each sample, of weights v (p,), most of them 0."""
+        """vᵀg_i for each sample."""
 
     @abstractmethod
     def scores(self, theta: FloatArray, matrix: FloatArray | csr_array) -> Iterator[tuple[slice, FloatArray]]:
@@ -188,8 +188,7 @@ class SampleConditions(ConditionSums):
 
     def meat(self, theta: FloatArray, matrix: FloatArray | csr_array, variance: ScoreVariance) -> FloatArray:
         """The meat (rows of A, rows of A) of the scores A g_i."""
-        # A sparse A has the same products.
-        return variance.streamed(WeightedConditions(self, cast("FloatArray", matrix)), theta)
+        return variance.streamed(WeightedConditions(self, matrix), theta)
 
     def form(self, theta: FloatArray, rows: FloatArray, variance: ScoreVariance) -> FloatArray:
         """The meat of a few rows of weights, one pass over the samples for each."""
@@ -202,11 +201,11 @@ class SampleConditions(ConditionSums):
         return conditions.node_sums(self.codes, theta, self.weight, self.mask)
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        """vᵀg_i for each sample, from the conditions with a weight only."""
-        used, conditions = np.flatnonzero(v), self.conditions
-        assert isinstance(conditions, NodeConditions)
-        assert self.mask is None
-        parts = []
+        """vᵀg_i for each sample; of single variables, from the conditions with a weight only."""
+        conditions = self.conditions
+        if self.mask is not None or not isinstance(conditions, NodeConditions):
+            return np.concatenate([block[:, 0] for _, block in self.scores(theta, v[None])])
+        used, parts = np.flatnonzero(v), []
         for _, evaluated in conditions.blocks(self.codes, theta, 1_000):
             g = (
                 evaluated.residuals[:, conditions.residual[used]]
@@ -271,10 +270,15 @@ def _is_positive(matrix: FloatArray) -> bool:
 
 @dataclass(frozen=True)
 class WeightedConditions:
-    """Scores of samples: the conditions times ``weights`` (r, p)."""
+    """Estimating functions ψ = T A g − c of samples, with ``weights`` A (r, p), ``turn`` T (r, r) and ``centre`` c (r,).
+
+    T is kept apart because it is dense where A is sparse. None is the identity, and 0.
+    """
 
     samples: ConditionSums
-    weights: FloatArray
+    weights: FloatArray | csr_array
+    turn: FloatArray | None = None
+    centre: FloatArray | None = None
 
     @property
     def n_samples(self) -> int:
@@ -290,45 +294,37 @@ class WeightedConditions:
         """Stream ψ as (first sample, block); the conditions set the size of the blocks."""
         del rows
         for samples, block in self.samples.scores(theta, self.weights):
-            yield samples.start, block
+            turned = block if self.turn is None else block @ self.turn.T
+            yield samples.start, turned if self.centre is None else turned - self.centre
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """ψ_iᵀ v for each sample."""
-        blocks = [block[:, 0] for _, block in self.samples.scores(theta, (v @ self.weights)[None])]
-        return np.concatenate(blocks)
+        products = self.samples.row_products(theta, self.weights.T @ (v if self.turn is None else self.turn.T @ v))
+        return products if self.centre is None else products - v @ self.centre
 
     def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
         """ψ of some samples (rows, r)."""
-        return np.concatenate([block for _, block in self.samples.subset(rows).scores(theta, self.weights)])
+        some = replace(self, samples=self.samples.subset(rows))
+        return np.concatenate([block for _, block in some.score_blocks(theta)])
 
-
-@dataclass(frozen=True)
-class RefinedScores(WeightedConditions):
-    """ψ of samples with the symmetric ``bread`` Γ (r, r) at ``theta``, a mean over samples."""
-
-    theta: FloatArray
-    bread: FloatArray
-
-    @classmethod
-    def of(
-        cls, samples: ConditionSums, matrix: FloatArray, theta: FloatArray, free: BoolArray, precision: FloatArray
-    ) -> RefinedScores:
-        """The estimating function of the fitted samples for the weights A (r, p)."""
-
-        def covariance(weights: FloatArray) -> FloatArray:
-            return samples.covariance(theta, weights)
-
-        bread, weights = symmetric(matrix, samples.derivative(theta), free, precision / samples.total, covariance)
-        return cls(samples, weights, theta, bread)
-
-    def at(self, codes: Int32Array, mean: FloatArray | None) -> RefinedScores:
+    def of_new(self, codes: Int32Array, mean: FloatArray | None = None) -> WeightedConditions:
         """The same function of other samples, expected over Z with E[Z] = ``mean`` (components,), None: all ones."""
         mask = None if mean is None else np.broadcast_to(mean, (len(codes), len(mean)))
         return replace(self, samples=SampleConditions(self.samples.conditions, codes, mask))
 
-    def mean(self) -> FloatArray:
-        """ψ̄ (r,)."""
-        return np.asarray(self.weights @ self.samples.mean(self.theta))
+
+def symmetric_scores(
+    samples: ConditionSums, matrix: FloatArray, theta: FloatArray, free: BoolArray, precision: FloatArray
+) -> tuple[FloatArray, WeightedConditions]:
+    """Γ at θ, a mean over samples, and ψ of the fitted samples for the weights A (r, p)."""
+    bread, weights = symmetric(
+        matrix,
+        samples.derivative(theta),
+        free,
+        precision / samples.total,
+        lambda rows: samples.covariance(theta, rows),
+    )
+    return bread, WeightedConditions(samples, weights)
 
 
 def expected_moments(

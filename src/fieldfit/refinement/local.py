@@ -18,19 +18,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.models.field import FieldModel
-from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.refinement.conditions import NodeConditions, balls
-from fieldfit.refinement.estimating import ConditionSums, SampleConditions
+from fieldfit.refinement.estimating import ConditionSums
 from fieldfit.refinement.local_refined import LocalRefined, sparse_bread
 from fieldfit.refinement.newton_root import Solve, newton_root
 from fieldfit.refinement.optimal import MOST_CONDITIONS
 from fieldfit.refinement.points import Points, drawn_points
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.regression import Ridge
-from fieldfit.refinement.sharded_conditions import ShardedConditions
+from fieldfit.refinement.second_stage import FirstFit
+from fieldfit.refinement.sharded_conditions import conditions_of, samples_at_hand
 from fieldfit.refinement.stacking import only_nodes
-from fieldfit.shards.problem import ShardedProblem
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError, PolicyError
 
@@ -211,24 +210,9 @@ def _statistics(model: FieldModel, points: Points, parameters: IntArray) -> Floa
     return totals
 
 
-def refine_locally(
-    model: FieldModel,
-    dataset: Table,
-    bound: BoundPolicy,
-    theta: FloatArray,
-    *,
-    distance: int | None,
-    free: BoolArray,
-    precision: FloatArray,
-    row_weight: FloatArray | None,
-    random_state: int,
-    problem: Problem | None = None,
-) -> LocalRefined:
-    """The refined estimate with local weights; for first stages of single variables that select everything.
-
-    Where ``problem`` is in shards, sums over samples are made there, and ``dataset`` has some of the samples.
-    """
-    began = time.perf_counter()
+def refine_locally(first: FirstFit, model: FieldModel, distance: int | None) -> LocalRefined:
+    """The refined estimate with local weights; for first stages of single variables that select everything."""
+    began, bound, free, precision = time.perf_counter(), first.bound, first.free, first.penalty.precision
     if not only_nodes(bound) or not bound.everything:
         raise PolicyError(
             f"'{bound.policy} >> optimal' has too many moment conditions for dense weights, and local weights are for PL1 "
@@ -236,13 +220,12 @@ def refine_locally(
         )
     with one_blas_thread(with_scipy=True):
         conditions, reach = _local_conditions(model, distance, free)
-        matrix, draws, kept, variances = local_weights(model, theta, conditions, free, dataset, random_state)
-        samples: ConditionSums
-        if isinstance(problem, ShardedProblem):
-            samples = ShardedConditions(problem, conditions, row_weight, dataset.codes)
-        else:
-            samples = SampleConditions(conditions, dataset.codes, None, row_weight)
-        refined_theta, converged, steps = _solve(samples, matrix, theta, free, precision, variances)
+        dataset = samples_at_hand(first, model)
+        matrix, draws, kept, variances = local_weights(
+            model, first.theta, conditions, free, dataset, first.random_state
+        )
+        samples = conditions_of(first, conditions, dataset.codes)
+        theta, converged, steps = _solve(samples, matrix, first.theta, free, precision, variances)
     message = "" if converged else "the moment conditions have no solution near the first estimate"
     source = f"{draws:,} draws of the model, local regressions" + (
         f" ({kept:,} clusters keep some of the first stage's scores)" if kept else ""
@@ -260,7 +243,7 @@ def refine_locally(
         seconds=time.perf_counter() - began,
         message=message,
     )
-    return LocalRefined(refined_theta if converged else theta, account, samples, matrix, free, precision)
+    return LocalRefined(theta if converged else first.theta, account, samples, matrix, free, precision)
 
 
 def _solve(
@@ -274,11 +257,7 @@ def _solve(
     """θ with A ḡ(θ) = Pθ/n, by sparse factorisations."""
     from scipy.sparse.linalg import splu
 
-    keep = np.flatnonzero(free)
-    weights, total = matrix[keep], samples.total
-
-    def equations(at: FloatArray) -> FloatArray:
-        return np.asarray(weights @ samples.mean(at) - precision[keep] * at[keep] / total)
+    keep, total = np.flatnonzero(free), samples.total
 
     def solver_at(at: FloatArray) -> Solve:
         factor = splu(sparse_bread(samples, matrix, at, free, precision))
@@ -287,4 +266,4 @@ def _solve(
     def length_of(move: FloatArray) -> float:
         return float(np.sqrt(np.mean(move**2 * variances[keep]) * total))
 
-    return newton_root(theta, free, equations, solver_at, length_of, _STABLE)
+    return newton_root(samples, matrix[keep], theta, free, precision, solver_at, length_of, _STABLE)

@@ -5,18 +5,17 @@ With B = −A ∂ḡ/∂θ + P/n and u = B⁻ᵀa, the function aᵀθ̂ has the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 import numpy as np
 
 from fieldfit.refinement.conditions import NodeConditions
-from fieldfit.refinement.estimating import ConditionSums, SampleConditions, symmetric_bread
+from fieldfit.refinement.estimating import ConditionSums, WeightedConditions, symmetric_bread
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.specification import SpecificationTest
-from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray, PolicyError
+from fieldfit.types import BoolArray, FloatArray, Int32Array, PolicyError
 from fieldfit.variance import Accuracy, DenseAccuracy, Moments
 from fieldfit.variance.meat import ScoreVariance
 
@@ -50,6 +49,13 @@ def sparse_bread(
     return whole
 
 
+class SparseFactor(Protocol):
+    """SciPy's SuperLU, whose stub does not know ``trans``."""
+
+    def solve(self, right: FloatArray, trans: Literal["N", "T"] = "N") -> FloatArray:
+        """B⁻¹ · right, or B⁻ᵀ · right."""
+
+
 @dataclass(frozen=True)
 class LocalRefined:
     """The estimate with sparse weights A (r, p) of its conditions."""
@@ -67,11 +73,12 @@ class LocalRefined:
         return False
 
     @cached_property
-    def factor(self) -> Any:  # SuperLU, whose stub does not know solve(…, trans=…)
+    def factor(self) -> SparseFactor:
         """A sparse LU factorisation of the bread B = −A ∂ḡ/∂θ + P/n over the free parameters."""
         from scipy.sparse.linalg import splu
 
-        return splu(sparse_bread(self.samples, self.matrix, self.theta, self.free, self.precision))
+        bread = sparse_bread(self.samples, self.matrix, self.theta, self.free, self.precision)
+        return cast(SparseFactor, splu(bread))
 
     @cached_property
     def symmetric(self) -> tuple[FloatArray, FloatArray] | None:
@@ -89,13 +96,13 @@ class LocalRefined:
         return bread, rows
 
     @cached_property
-    def scores(self) -> LocalScores:
-        """ψ of the fitted samples."""
-        return LocalScores(self, self.samples)
+    def scores(self) -> WeightedConditions:
+        """ψ of the fitted samples: T A g with a symmetric bread up to 3,000 parameters, A g above."""
+        return WeightedConditions(self.samples, self.matrix, None if self.symmetric is None else self.symmetric[1])
 
-    def scores_of_new(self, codes: Int32Array) -> LocalScores:
+    def scores_of_new(self, codes: Int32Array) -> WeightedConditions:
         """ψ of other samples."""
-        return LocalScores(self, SampleConditions(self.samples.conditions, codes))
+        return self.scores.of_new(codes)
 
     def accuracy(self, variance: ScoreVariance, active: BoolArray, units: FloatArray | None) -> Accuracy:
         """Bread and meat from the data: matrices up to 3,000 parameters, sparse solves above."""
@@ -123,41 +130,6 @@ class LocalRefined:
             f"{what} the covariance of all moment conditions, and these are {self.account.conditions:,} with local "
             f"weights, too many for a matrix. {instead}"
         )
-
-
-class LocalScores:
-    """ψ of the fitted samples: T A g with a symmetric bread up to 3,000 parameters, A g above."""
-
-    def __init__(self, refined: LocalRefined, samples: ConditionSums) -> None:
-        self._refined, self._samples = refined, samples
-        self._turn = None if refined.symmetric is None else refined.symmetric[1]
-
-    @property
-    def n_samples(self) -> int:
-        """The number of samples."""
-        return self._samples.n
-
-    @property
-    def n_parameters(self) -> int:
-        """The length r of θ."""
-        return len(self._refined.theta)
-
-    def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
-        """Stream A g as (first sample, block); the conditions set the size of the blocks."""
-        del rows
-        for samples, block in self._samples.scores(theta, self._refined.matrix):
-            yield samples.start, block if self._turn is None else block @ self._turn.T
-
-    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        """vᵀA g_i for each sample, from the conditions with a weight only."""
-        weights = self._refined.matrix.T @ (v if self._turn is None else self._turn.T @ v)
-        return self._samples.row_products(theta, weights)
-
-    def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
-        """A g of some samples (rows, r)."""
-        blocks = self._samples.subset(rows).scores(theta, self._refined.matrix)
-        scores = np.concatenate([block for _, block in blocks])
-        return scores if self._turn is None else scores @ self._turn.T
 
 
 class LocalAccuracy:

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.models.field import FieldModel
-from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy
-from fieldfit.policies.selection import Selection
 from fieldfit.refinement.acceptance import is_worse
 from fieldfit.refinement.conditions import NodeConditions
 from fieldfit.refinement.estimating import ConditionSums, SampleConditions
@@ -29,9 +27,9 @@ from fieldfit.refinement.pseudo_inverse import bread_solver
 from fieldfit.refinement.refined import Account, Refined
 from fieldfit.refinement.regression import RIDGES, WORTH, Weights, choose_weights, own_weights
 from fieldfit.refinement.score_moments import ScoreMoments, information_of
-from fieldfit.refinement.sharded_conditions import ShardedConditions
+from fieldfit.refinement.second_stage import FirstFit
+from fieldfit.refinement.sharded_conditions import conditions_of, samples_at_hand
 from fieldfit.refinement.stacking import Stack, stack
-from fieldfit.shards.problem import ShardedProblem
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, PolicyError
 
@@ -115,46 +113,26 @@ def model_weights(
 
 
 def refine(
+    first: FirstFit,
     model: FieldModel,
-    dataset: Table,
-    bound: BoundPolicy,
-    selection: Selection,
-    theta: FloatArray,
     *,
     distance: int | None = None,
-    free: BoolArray,
-    precision: FloatArray,
-    row_weight: FloatArray | None = None,
-    random_state: int = 0,
     draws: int | None = None,
     given: Stack | None = None,
     drawn: BoundPolicy | None = None,
-    problem: Problem | None = None,
 ) -> Refined:
-    """The refined estimate from A's estimate ``theta``; ``precision`` (r,) is that of a Gaussian penalty.
-
-    ``problem`` is A compiled with the samples, whose sums are used where they are those of the conditions. Where it is in
-    shards, sums over samples are made there, and ``dataset`` has some of the samples (`some_samples`).
-    ``given`` are other conditions than those of the policy, with a Z that ``drawn`` draws.
-    """
-    began = time.perf_counter()
+    """The refined estimate. ``given`` are other conditions than those of A, with a Z that ``drawn`` draws."""
+    began, theta, free, precision = time.perf_counter(), first.theta, first.free, first.penalty.precision
+    dataset = samples_at_hand(first, model)
     conditions, weights, halves, source = model_weights(
-        model, theta, bound, distance=distance, dataset=dataset, free=free, random_state=random_state, draws=draws,
-        given=given, exact_ridge=RIDGES[0], least_excess=WORTH if given is None else 0.0,
+        model, theta, first.bound, distance=distance, dataset=dataset, free=free, random_state=first.random_state,
+        draws=draws, given=given, exact_ridge=RIDGES[0], least_excess=WORTH if given is None else 0.0,
     )  # fmt: skip
     matrix = np.zeros((model.n_parameters, conditions.conditions.size))
     matrix[free] = weights.matrix
     count = halves[0].draws
     with one_blas_thread(with_scipy=True):
-        samples: ConditionSums
-        if isinstance(problem, ShardedProblem):
-            samples = ShardedConditions(
-                problem, conditions.conditions, row_weight, dataset.codes, conditions.masking, drawn
-            )
-        else:
-            z = selection if drawn is None else drawn.draw(random_state, 0, dataset.n)
-            mask = conditions.mask(z)
-            samples = SampleConditions.compiled_by(conditions.conditions, dataset.codes, mask, row_weight, problem)
+        samples = conditions_of(first, conditions.conditions, dataset.codes, conditions.masking, drawn)
         refined_theta, steps, accepted, message = theta, 0, True, ""
         if math.isinf(weights.ridge):
             message = own_weights(weights)
@@ -204,9 +182,6 @@ def _solve(
     weights, total = matrix[keep], samples.total
     known = [derivative]
 
-    def equations(at: FloatArray) -> FloatArray:
-        return np.asarray(weights @ samples.mean(at) - precision[keep] * at[keep] / total)
-
     def solver_at(at: FloatArray) -> Solve:
         slope = known.pop() if known else some.derivative(at)
         solver = bread_solver(weights @ slope[:, keep] - np.diag(precision[keep]) / total, tolerance=1e-9)
@@ -215,6 +190,5 @@ def _solve(
     def length_of(move: FloatArray) -> float:
         return float(np.sqrt(np.maximum(move @ information @ move, 0.0) * total / max(1, len(keep))))
 
-    return newton_root(
-        theta, free, equations, solver_at, length_of, _STABLE if some.n == samples.n else _STABLE_OF_MANY
-    )
+    stable = _STABLE if some.n == samples.n else _STABLE_OF_MANY
+    return newton_root(samples, weights, theta, free, precision, solver_at, length_of, stable)

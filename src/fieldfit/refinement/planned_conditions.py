@@ -47,11 +47,11 @@ class ConditionScores(WeightedConditions):
     make its mean over a thousand samples noisy.
     """
 
-    samples: SampleConditions
-    bread: FloatArray | None
+    bread: FloatArray | None = None
 
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """A ∂Σ_i w_i g_i/∂θ, its symmetric part: to first order the rest leaves the size of the variance as it is."""
+        assert isinstance(self.samples, SampleConditions)
         weighted = replace(self.samples, weight=row_weight)
         slope = self.bread if self.bread is not None else self.weights @ weighted.derivative(theta)
         return np.asarray((slope + slope.T) / 2 * weighted.total)
@@ -122,7 +122,7 @@ class PlannedConditions:
     def scores(self, *, follows_model: bool) -> ConditionScores:
         """A g_i on the plan's samples."""
         bread = -self.weights.matrix @ self.moments.K if follows_model else None
-        return ConditionScores(self.samples, self.weights.matrix, bread)
+        return ConditionScores(self.samples, self.weights.matrix, bread=bread)
 
     def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
         """Computing weights, and a few sums over all samples, timed on the plan's."""

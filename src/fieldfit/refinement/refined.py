@@ -10,7 +10,13 @@ from functools import cached_property
 import numpy as np
 
 from fieldfit.data.samples import Table
-from fieldfit.refinement.estimating import ConditionSums, RefinedScores, SampleConditions, expected_moments
+from fieldfit.refinement.estimating import (
+    ConditionSums,
+    SampleConditions,
+    WeightedConditions,
+    expected_moments,
+    symmetric_scores,
+)
 from fieldfit.refinement.model_moments import ModelMoments
 from fieldfit.refinement.points import is_exact
 from fieldfit.refinement.score_moments import ScoreMoments, together
@@ -85,22 +91,26 @@ class Refined:
         return True
 
     @cached_property
-    def scores(self) -> RefinedScores:
-        """ψ of the fitted samples."""
-        return RefinedScores.of(self.samples, self.matrix, self.theta, self.free, self.precision)
+    def _symmetric(self) -> tuple[FloatArray, WeightedConditions]:
+        return symmetric_scores(self.samples, self.matrix, self.theta, self.free, self.precision)
 
-    def scores_of_new(self, codes: Int32Array) -> RefinedScores:
+    @property
+    def scores(self) -> WeightedConditions:
+        """ψ of the fitted samples."""
+        return self._symmetric[1]
+
+    def scores_of_new(self, codes: Int32Array) -> WeightedConditions:
         """ψ of other samples, expected over Z."""
-        return self.scores.at(codes, self.stack.mean)
+        return self.scores.of_new(codes, self.stack.mean)
 
     def accuracy(self, variance: ScoreVariance, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:
         """Bread and meat from the data, right whatever the weights, and outside the model too."""
         with one_blas_thread(with_scipy=True):
+            (bread, scores), total = self._symmetric, self.samples.total
             if np.any(self.precision[self.free] > 0):
-                variance = replace(variance, mean=self.scores.mean())
-            total = self.samples.total
-            meat = self.samples.meat(self.theta, self.scores.weights, variance) / total
-        return DenseAccuracy(Moments(self.scores.bread, meat, total, "the data"), self.precision, active, units)
+                variance = replace(variance, mean=scores.weights @ self.samples.mean(self.theta))
+            meat = self.samples.meat(self.theta, scores.weights, variance) / total
+        return DenseAccuracy(Moments(bread, meat, total, "the data"), self.precision, active, units)
 
     @cached_property
     def expected(self) -> tuple[ScoreMoments, str]:

@@ -23,13 +23,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.field import FieldModel
 from fieldfit.optim.keeping import Keeper, State
-from fieldfit.refinement.estimating import ConditionSums, SampleConditions
+from fieldfit.refinement.estimating import ConditionSums, WeightedConditions
 from fieldfit.refinement.mixing import Mixing, mixing
 from fieldfit.refinement.pseudo_inverse import pseudo_inverse
 from fieldfit.refinement.specification import SpecificationTest
@@ -37,6 +38,9 @@ from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FieldfitError, FloatArray, Int32Array, IntArray, ModelError, PolicyError
 from fieldfit.variance import DenseAccuracy, Moments
 from fieldfit.variance.meat import ScoreVariance
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 #: Gibbs chains at least and at most, and draws of a chain at least.
 _FEWEST_CHAINS, _MOST_CHAINS, _FEWEST_DRAWS_PER_CHAIN = 4, 32, 25
@@ -129,24 +133,28 @@ class ScoringFit:
         return self.samples.total
 
     @cached_property
-    def scores(self) -> StatisticScores:
-        """ψ of the fitted samples."""
+    def scores(self) -> WeightedConditions:
+        """ψ = f(x) − E f of the fitted samples, 0 at fixed parameters."""
         mean = self.samples.mean(self.theta) - self.precision * self.theta / self.total
-        return StatisticScores(self.samples, mean, self.free)
+        return WeightedConditions(self.samples, self._chosen, centre=np.where(self.free, mean, 0.0))
 
-    def scores_of_new(self, codes: Int32Array) -> StatisticScores:
+    def scores_of_new(self, codes: Int32Array) -> WeightedConditions:
         """ψ of other samples."""
-        return StatisticScores(SampleConditions(self.samples.conditions, codes), self.scores.mean, self.free)
+        return self.scores.of_new(codes)
+
+    @property
+    def _chosen(self) -> csr_array:
+        """The statistics of free parameters, as weights (r, r)."""
+        from scipy.sparse import diags_array
+
+        return diags_array(self.free.astype(np.float64)).tocsr()
 
     def accuracy(self, variance: ScoreVariance, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:
         """Information from the draws, meat from the data and from the noise of the draws."""
-        from scipy.sparse import diags_array
-
         # Scores around their own mean, which a penalty makes different from 0.
         variance = replace(variance, mean=np.where(self.free, self.samples.mean(self.theta), 0.0))
-        chosen = diags_array(self.free.astype(np.float64)).tocsr()
         with one_blas_thread(with_scipy=True):
-            meat = self.samples.meat(self.theta, chosen, variance) / self.total + self._noise
+            meat = self.samples.meat(self.theta, self._chosen, variance) / self.total + self._noise
         return self._dense(meat, "the data and draws of the model", active, units)
 
     def model_accuracy(self, counts: bool, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:
@@ -170,41 +178,6 @@ class ScoringFit:
             f"'FL~{self.account.draws}' has as many equations as parameters, so there is nothing to test. Refine the first "
             f"stage by 'optimal' for Hansen's test, or use fit.goodness_of_fit()."
         )
-
-
-class StatisticScores:
-    """ψ = f(x) − E f of samples, with E f given as ``mean`` (r,); 0 at fixed parameters."""
-
-    def __init__(self, samples: ConditionSums, mean: FloatArray, free: BoolArray) -> None:
-        self.samples, self.mean, self.free = samples, mean, free
-
-    @property
-    def n_samples(self) -> int:
-        """The number of samples."""
-        return self.samples.n
-
-    @property
-    def n_parameters(self) -> int:
-        """The length r of θ."""
-        return len(self.mean)
-
-    def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
-        """Stream ψ as (first sample, block); the statistics set the size of the blocks."""
-        del rows
-        identity = self.samples.conditions.score_coefficients
-        for samples, block in self.samples.scores(theta, identity):
-            yield samples.start, np.where(self.free, block - self.mean, 0.0)
-
-    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        """ψ_iᵀ v for each sample."""
-        weights = np.where(self.free, v, 0.0)
-        blocks = [block[:, 0] for _, block in self.samples.scores(theta, weights[None])]
-        return np.concatenate(blocks) - weights @ self.mean
-
-    def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
-        """ψ of some samples (rows, r)."""
-        some = StatisticScores(self.samples.subset(rows), self.mean, self.free)
-        return np.concatenate([block for _, block in some.score_blocks(theta)])
 
 
 @dataclass(frozen=True)

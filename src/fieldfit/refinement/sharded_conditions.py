@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Generic, cast
+from typing import TYPE_CHECKING, Generic
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.refinement.conditions import Conditions, NodeConditions
 from fieldfit.refinement.estimating import ConditionSums, SampleConditions, WeightedConditions, evenly_spread
+from fieldfit.refinement.second_stage import FirstFit
 from fieldfit.refinement.stacking import Masking
 from fieldfit.shards.problem import ShardedProblem
 from fieldfit.shards.shard import Question, Recipe, Reply, Shard, Shared, held_weight
@@ -34,6 +35,33 @@ if TYPE_CHECKING:
 
 #: Samples in this process for what needs single ones: draws that start from samples, and directions of steps.
 _AT_HAND = 4_000
+
+
+def samples_at_hand(first: FirstFit, model: FieldModel) -> Table:
+    """The samples of a first stage, or some of them where they are in shards."""
+    problem = first.problem
+    return some_samples(problem, model) if isinstance(problem, ShardedProblem) else as_table(first.dataset)
+
+
+def conditions_of(
+    first: FirstFit,
+    conditions: Conditions,
+    at_hand: Int32Array | None = None,
+    masking: Masking | None = None,
+    drawn: BoundPolicy | None = None,
+) -> ConditionSums:
+    """Conditions with the samples of a first stage, wherever these are held.
+
+    ``masking`` makes Z from the selection that the policy ``drawn`` draws, None: from that of the first stage; without
+    ``masking`` everything is selected.
+    """
+    problem, weight = first.problem, first.dataset.sample_weight
+    if isinstance(problem, ShardedProblem):
+        return ShardedConditions(problem, conditions, weight, at_hand, masking, drawn)
+    codes, mask = as_table(first.dataset).codes, None
+    if masking is not None:
+        mask = masking(first.selection if drawn is None else drawn.draw(first.random_state, 0, len(codes)))
+    return SampleConditions.compiled_by(conditions, codes, mask, weight, problem)
 
 
 def some_samples(problem: ShardedProblem, model: FieldModel) -> Table:
@@ -94,7 +122,7 @@ class ShardedConditions(ConditionSums):
     def meat(self, theta: FloatArray, matrix: FloatArray | csr_array, variance: ScoreVariance) -> FloatArray:
         """Sum of the shards' meats; groups may be in several shards, so their scores come here."""
         if variance.groups is not None:
-            return variance.streamed(WeightedConditions(self, cast("FloatArray", matrix)), theta)
+            return variance.streamed(WeightedConditions(self, matrix), theta)
         return self._sum(_meat, theta, matrix, variance.mean, variance.counts)
 
     def form(self, theta: FloatArray, rows: FloatArray, variance: ScoreVariance) -> FloatArray:

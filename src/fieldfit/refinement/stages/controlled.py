@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from fieldfit.data.samples import Table, as_table
+from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy, Policy
@@ -24,17 +24,12 @@ from fieldfit.refinement.planned import PlanSetting, StageSkippedError
 from fieldfit.refinement.planned_conditions import PlannedConditions, field_rows, weighed_stage
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_of
-from fieldfit.refinement.sharded_conditions import some_samples
 from fieldfit.refinement.stacking import Masking, Stack
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.stages.maximised import is_random, one_component
 from fieldfit.refinement.theory import optimal_asymptotics
-from fieldfit.shards.problem import ShardedProblem
 from fieldfit.types import FloatArray, Int32Array, PolicyError
 from fieldfit.variance import Asymptotics
-
-if TYPE_CHECKING:
-    pass
 
 #: Numbers in a block of conditions: 16 MB.
 _BLOCK = 2_000_000
@@ -63,23 +58,8 @@ class Controlled(SecondStage):
 
     def fit(self, first: FirstFit) -> RefinedEstimate:
         """With the drawn Z."""
-        model, problem = field_of(first, f"'{self.text(first.bound.policy)}'"), first.problem
-        bound = first.bind(self.policy)
-        stage = refine(
-            model,
-            some_samples(problem, model) if isinstance(problem, ShardedProblem) else as_table(first.dataset),
-            first.bound,
-            first.selection,
-            first.theta,
-            free=first.free,
-            precision=first.penalty.precision,
-            row_weight=first.dataset.sample_weight,
-            random_state=first.random_state,
-            given=control_stack(model, first.bound, bound),
-            drawn=bound,
-            problem=problem,
-        )
-        return RefinedEstimate(stage)
+        model, bound = field_of(first, f"'{self.text(first.bound.policy)}'"), first.bind(self.policy)
+        return RefinedEstimate(refine(first, model, given=control_stack(model, first.bound, bound), drawn=bound))
 
     def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """The inverse information of the conditions."""

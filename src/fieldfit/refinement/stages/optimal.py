@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from fieldfit.data.samples import as_table
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
@@ -18,12 +17,10 @@ from fieldfit.refinement.planned import PlanSetting, StageSkippedError
 from fieldfit.refinement.planned_conditions import PlannedConditions, plan_conditions
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.regression import WORTH
-from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, StageFit, TheorySetting, field_of
-from fieldfit.refinement.sharded_conditions import some_samples
+from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_of
 from fieldfit.refinement.stacking import stack
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.theory import optimal_asymptotics
-from fieldfit.shards.problem import ShardedProblem
 from fieldfit.types import PolicyError
 from fieldfit.variance import Asymptotics
 
@@ -67,38 +64,10 @@ class Optimal(SecondStage):
 
     def fit(self, first: FirstFit) -> RefinedEstimate:
         """With dense weights, or with local ones where there are too many conditions for a matrix."""
-        what, problem = f"'{self.text(first.bound.policy)}'", first.problem
-        model, weight = field_of(first, what), first.dataset.sample_weight
-        samples = some_samples(problem, model) if isinstance(problem, ShardedProblem) else as_table(first.dataset)
-        stage: StageFit
+        model = field_of(first, f"'{self.text(first.bound.policy)}'")
         if needs_local(model, first.bound, self.distance):
-            stage = refine_locally(
-                model,
-                samples,
-                first.bound,
-                first.theta,
-                distance=self.distance,
-                free=first.free,
-                precision=first.penalty.precision,
-                row_weight=weight,
-                random_state=first.random_state,
-                problem=problem,
-            )
-        else:
-            stage = refine(
-                model,
-                samples,
-                first.bound,
-                first.selection,
-                first.theta,
-                distance=self.distance,
-                free=first.free,
-                precision=first.penalty.precision,
-                row_weight=weight,
-                random_state=first.random_state,
-                problem=problem,
-            )
-        return RefinedEstimate(stage)
+            return RefinedEstimate(refine_locally(first, model, self.distance))
+        return RefinedEstimate(refine(first, model, distance=self.distance))
 
     def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """The inverse information of the conditions."""

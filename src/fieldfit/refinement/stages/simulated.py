@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fieldfit.data.samples import as_table
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
-from fieldfit.refinement.estimating import ConditionSums, SampleConditions
 from fieldfit.refinement.planned import PlannedStage, PlanSetting, StageSkippedError
 from fieldfit.refinement.scoring import ChainAccount, fisher_scoring, refuse_draws
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_of
-from fieldfit.refinement.sharded_conditions import ShardedConditions
+from fieldfit.refinement.sharded_conditions import conditions_of
 from fieldfit.refinement.statistic_conditions import StatisticConditions
-from fieldfit.shards.problem import ShardedProblem
 from fieldfit.types import PolicyError
 from fieldfit.variance import Asymptotics
 
@@ -51,16 +48,10 @@ class Simulated(SecondStage):
 
     def fit(self, first: FirstFit) -> RefinedEstimate:
         """Scoring steps with new draws each."""
-        model, problem = field_of(first, f"'{self.text(first.bound.policy)}'"), first.problem
+        model = field_of(first, f"'{self.text(first.bound.policy)}'")
         refuse_draws(model, self.draws, int(first.free.sum()))
-        statistics, weight = StatisticConditions(model), first.dataset.sample_weight
-        samples: ConditionSums
-        if isinstance(problem, ShardedProblem):
-            samples = ShardedConditions(problem, statistics, weight)
-        else:
-            samples = SampleConditions(statistics, as_table(first.dataset).codes, None, weight)
         stage = fisher_scoring(
-            samples,
+            conditions_of(first, StatisticConditions(model)),
             first.theta,
             draws=self.draws,
             free=first.free,
