@@ -18,7 +18,7 @@ from fieldfit.data.column_encoder import ColumnEncoder
 from fieldfit.data.columns import ColumnText, join_texts, parse_columns, read_columns
 from fieldfit.data.sequences import Sequences, as_sequences
 from fieldfit.data.templates import FeatureSpec, parse_templates, read_templates
-from fieldfit.models.chain_problem import selected_windows as _windows
+from fieldfit.models.chain_problem import windows_of_selection as _windows
 from fieldfit.models.chain_segments import Segments
 from fieldfit.policies.policy import Policy, as_policy
 from fieldfit.policies.windows import SequenceStructure

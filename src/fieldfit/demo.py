@@ -27,7 +27,7 @@ from fieldfit.planner.result import Plan
 from fieldfit.report.figures import make_folder, save_figure
 from fieldfit.report.grids import draw_couplings, draw_images
 from fieldfit.report.page import Page
-from fieldfit.report.scatter import Point, draw_cost_variance
+from fieldfit.report.scatter import ScatterPoint, draw_cost_variance
 from fieldfit.report.table import PlainTable, aligned_text
 from fieldfit.types import Array, FieldfitError, FloatArray
 
@@ -212,7 +212,7 @@ def _tied_grid(images: NDArray[np.int64], folder: Path, page: Page) -> None:
         exact = policy == "FL"  # the MLE relative to itself
         variance, error = (1.0, 0.0) if exact else (theory.efficiency("root"), error)
         rows.append((policy, fit.cost.components / fit.n, fit.cost.flops / fit.n, milliseconds, variance, error))
-        points.append(Point(policy, milliseconds, variance, error))
+        points.append(ScatterPoint(policy, milliseconds, variance, error))
     page.heading("Cost and accuracy of policies")
     _show(
         PlainTable(

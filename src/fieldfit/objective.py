@@ -288,7 +288,7 @@ class Objective:
 
 
 @dataclass(frozen=True)
-class Penalty:
+class Penalties:
     """Σ_l θ_l² / (2σ_l²) + Σ_l a_l |θ_l|, or with groups Σ_l θ_l² / (2σ_l²) + Σ_g a_g ‖θ_g‖.
 
     Parameters
@@ -307,11 +307,11 @@ class Penalty:
     l1_groups: IntArray | None = None
 
     @classmethod
-    def of(cls, sigma2: ByParameter, l1: ByParameter, names: Sequence[str]) -> Penalty:
+    def of(cls, sigma2: ByParameter, l1: ByParameter, names: Sequence[str]) -> Penalties:
         """From what users write, see `by_parameter`; None is no penalty."""
         return cls(_variances(sigma2, names), l1_weights(l1, names))
 
-    def with_groups(self, weight: float | None, groups: Callable[[], IntArray]) -> Penalty:
+    def with_groups(self, weight: float | None, groups: Callable[[], IntArray]) -> Penalties:
         """The same with ``weight`` times the norm of each group in ``groups()`` (r,), where −1 is in no group."""
         if weight is None or weight == 0:
             return self
@@ -322,10 +322,10 @@ class Penalty:
         if not 0 < _Kind("group_l1", "must be a number of at least 0", 0.0).number(weight, "all couplings") < np.inf:
             raise ModelError(f"group_l1 is {weight}; it must be a number of at least 0.")
         numbers = groups()
-        return Penalty(self.sigma2, np.where(numbers >= 0, float(weight), 0.0), numbers)
+        return Penalties(self.sigma2, np.where(numbers >= 0, float(weight), 0.0), numbers)
 
     @classmethod
-    def none(cls, r: int) -> Penalty:
+    def none(cls, r: int) -> Penalties:
         """No penalty on r parameters."""
         return cls(np.full(r, np.inf))
 
@@ -352,9 +352,9 @@ class Penalty:
         """The penalty of θ: the Gaussian one of all parameters, the L1 one of those that are free."""
         return 0.5 * float(np.sum(theta**2 / self.sigma2)) + self.l1_value(theta, free)
 
-    def subset(self, places: IntArray | BoolArray) -> Penalty:
+    def subset(self, places: IntArray | BoolArray) -> Penalties:
         """The penalty of some of the parameters."""
-        return Penalty(
+        return Penalties(
             self.sigma2[places],
             None if self.l1 is None else self.l1[places],
             None if self.l1_groups is None else self.l1_groups[places],

@@ -12,7 +12,7 @@ from fieldfit.api.refine import _first
 from fieldfit.data.sequences import Sequences
 from fieldfit.policies import Policy
 from fieldfit.refinement.estimating import SampleConditions, symmetric_scores
-from fieldfit.refinement.optimal import model_weights, refine
+from fieldfit.refinement.optimal import model_weights, refine_densely
 from fieldfit.refinement.refined import Refined
 from fieldfit.types import DataError, ModelError, PolicyError
 from fieldfit.variance.meat import ScoreVariance
@@ -275,7 +275,7 @@ def test_not_accepted_where_it_is_worse() -> None:
     model = ff.BoltzmannMachine.grid(3, 3, states=(-1, 1))
     table = model.read(data(model, np.full(12, 0.5), 500, 1))
     first = ff.fit(model, table, "PL1")
-    refined = refine(_first(first, None), model, distance=3, draws=60)
+    refined = refine_densely(_first(first, None), model, distance=3, draws=60)
     errors = first.standard_errors()
     assert np.max(np.abs(refined.theta - first.theta) / errors) < 3
     if not refined.account.accepted:

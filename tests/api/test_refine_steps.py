@@ -116,11 +116,11 @@ def test_the_first_stage_is_only_a_start(first: str, factor: float) -> None:
 
 def test_a_fit_that_is_a_start_takes_fewer_evaluations() -> None:
     from fieldfit.api.estimation import fit_policy
-    from fieldfit.api.options import FitOptions
+    from fieldfit.api.options import EstimationOptions
     from fieldfit.policies import Policy
 
     x = GRID.sample(TRUTH, 2000, 6).values
-    options = FitOptions(
+    options = EstimationOptions(
         sigma2=None, l1=None, group_l1=None, weights=None, random_state=0, sample_weight=None, weight_kind="importance",
         groups=None, start=None, fixed=None, method="auto", tol=1e-6, max_iter=1000, wide_rows="refuse", progress=None,
         stopping=None, backend=None, shards=None, checkpoint=None, check_drift=False,

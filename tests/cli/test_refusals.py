@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from fieldfit.cli.values import as_numbers
+from fieldfit.cli.values import numbers_from_text
 from fieldfit.cli.wording import in_options
 from fieldfit.types import FieldfitError
 
@@ -23,7 +23,7 @@ def test_unknown_commands_and_options(refused):
 @pytest.mark.parametrize("times", ["9999999999", "9" * 40])
 def test_numbers_repeated_beyond_memory(times):
     with pytest.raises(FieldfitError, match="--theta has more than 10,000,000 numbers"):
-        as_numbers(f"0.5,8x{times}", "--theta")
+        numbers_from_text(f"0.5,8x{times}", "--theta")
 
 
 def test_a_column_of_counts_is_recognised(refused, run, tmp_path):

@@ -65,7 +65,7 @@ def option_texts(content):
     readers = (
         values.as_list,
         values.as_states,
-        lambda text: values.as_numbers(text, "--theta"),
+        lambda text: values.numbers_from_text(text, "--theta"),
         values.as_tolerance,
         values.as_theta,
         lambda text: values.as_edges(text, [str(j) for j in range(4)]) if text.startswith("grid") else None,

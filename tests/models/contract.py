@@ -26,7 +26,7 @@ from oracle import central_gradient, joint_states, log_conditional
 
 import fieldfit as ff
 from fieldfit.data.samples import Table
-from fieldfit.models.chain_problem import selected_windows
+from fieldfit.models.chain_problem import windows_of_selection
 from fieldfit.policies import FamilySelection, Policy, Selection
 
 
@@ -244,7 +244,7 @@ class ChainExample(Example):
         return replace(dataset, labels=labels)
 
     def oracle(self, dataset, selection, theta):
-        families = [selected_windows(part) for part in selection.parts]
+        families = [windows_of_selection(part) for part in selection.parts]
         return np.stack([self.rows(dataset, (family,), theta) for family in families], axis=1)
 
     @abstractmethod

@@ -8,7 +8,7 @@ import pytest
 from fieldfit.report.figures import figure_bytes, make_folder
 from fieldfit.report.grids import draw_couplings, draw_images
 from fieldfit.report.page import Page
-from fieldfit.report.scatter import Point, draw_cost_variance, frontier
+from fieldfit.report.scatter import ScatterPoint, draw_cost_variance, frontier
 from fieldfit.report.svg import Chart
 from fieldfit.report.table import PlainTable, aligned_text, format_cell
 from fieldfit.types import FileAccessError
@@ -63,13 +63,19 @@ def test_a_page_holds_everything_itself(tmp_path):
 
 
 def test_the_frontier_is_what_nothing_beats():
-    points = [Point("a", 1, 3), Point("b", 2, 2), Point("c", 3, 2.5), Point("d", 4, 1), Point("e", 1, 4)]
+    points = [
+        ScatterPoint("a", 1, 3),
+        ScatterPoint("b", 2, 2),
+        ScatterPoint("c", 3, 2.5),
+        ScatterPoint("d", 4, 1),
+        ScatterPoint("e", 1, 4),
+    ]
     assert [point.name for point in frontier(points)] == ["a", "b", "d"]
 
 
 @pytest.mark.slow
 def test_pictures_are_drawn():
-    points = [Point("a", 1, 3, 0.1), Point("b", 2, 1)]
+    points = [ScatterPoint("a", 1, 3, 0.1), ScatterPoint("b", 2, 1)]
     random = np.random.default_rng(0)
     edges = [(0, 1), (0, 2), (1, 3)]
     drawings = [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.api.best_weights import expected_moments
+from fieldfit.api.best_weights import expected_group_moments
 from fieldfit.data.samples import Table
 from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
@@ -66,7 +66,7 @@ def test_statistics_of_data_estimate_the_exact_expectations(policy, by, formula)
     published = formula == "published"
     groups, statistics = data_statistics(policy, formula, by, copies=2 if published else 2_000)
     table, p = states_of(MODEL, THETA)
-    expected = expected_moments(groups, MODEL.structure(), lambda z: MODEL.compile(table, z), THETA, p, formula)
+    expected = expected_group_moments(groups, MODEL.structure(), lambda z: MODEL.compile(table, z), THETA, p, formula)
     found = statistics.dense(THETA)
     tolerance = 1e-10 if published else 0.05
     for g in range(groups.count):

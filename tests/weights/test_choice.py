@@ -8,7 +8,7 @@ from test_criterion import moments_of, random_statistics
 
 import fieldfit as ff
 from fieldfit.policies import Policy
-from fieldfit.weights.choice import Exact, Ridge, best_beta, judge, rivals
+from fieldfit.weights.choice import Exact, WeightsRidge, best_beta, judge, rivals
 from fieldfit.weights.groups import groups_of
 
 MODEL = ff.BoltzmannMachine(5)
@@ -28,7 +28,7 @@ def test_rivals_are_every_family_alone_and_equal_weights():
 def test_the_best_of_the_simple_policies_is_taken_where_beta_is_worse(seed):
     """Whatever β is proposed: the judgement is the least of it, the families alone and equal weights."""
     exact = Exact.of(moments_of(*random_statistics(seed, 2, 3)))
-    ridge = Ridge(0.0, np.array([0.5, 0.5]), np.ones(2))
+    ridge = WeightsRidge(0.0, np.array([0.5, 0.5]), np.ones(2))
     values = {name: exact.value(beta) for name, beta in rivals(GROUPS).items()}
     for beta in np.random.default_rng(seed).dirichlet(np.ones(2), 5):
         own = exact.value(beta)
@@ -47,7 +47,7 @@ def test_the_best_of_the_simple_policies_is_taken_where_beta_is_worse(seed):
 
 def test_equal_weights_are_the_best_of_them_somewhere():
     """Else the test above would not see them taken."""
-    ridge = Ridge(0.0, np.array([0.5, 0.5]), np.ones(2))
+    ridge = WeightsRidge(0.0, np.array([0.5, 0.5]), np.ones(2))
     notes = [
         judge(
             Exact.of(moments_of(*random_statistics(seed, 2, 3))), np.array([0.9, 0.1]), GROUPS, ridge, fallback=True

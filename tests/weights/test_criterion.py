@@ -10,7 +10,7 @@ import fieldfit as ff
 from fieldfit.types import IdentifiabilityError, ModelError, PolicyError
 from fieldfit.variance.criterion import Criterion
 from fieldfit.variance.mixture_moments import MixtureMoments
-from fieldfit.weights.choice import Exact, Ridge, best_beta
+from fieldfit.weights.choice import Exact, WeightsRidge, best_beta
 from fieldfit.weights.gershgorin import discs
 
 MODEL = ff.BoltzmannMachine(5)
@@ -52,7 +52,7 @@ def test_gradients_of_both_forms_and_of_the_ridge(seed, groups, r):
     for form in (
         exact_form(bread, meat),
         diagonals(np.einsum("grr->gr", bread), np.einsum("ghrr->ghr", meat)),
-        Ridge(0.7, random.dirichlet(np.ones(groups)), random.uniform(0.5, 1.5, groups)),
+        WeightsRidge(0.7, random.dirichlet(np.ones(groups)), random.uniform(0.5, 1.5, groups)),
     ):
         value, gradient = form.value_grad(alpha / scale)
         assert np.isfinite(value)
@@ -81,7 +81,7 @@ def test_exact_form_is_log_det_of_the_sandwich(seed, groups):
 def test_the_optimum_is_stationary_and_not_beaten_anywhere(seed, groups, singular):
     bread, meat = random_statistics(seed, groups, 3, singular)
     exact = exact_form(bread, meat)
-    beta = best_beta(exact, Ridge(0.0, np.full(groups, 1 / groups), np.ones(groups)))
+    beta = best_beta(exact, WeightsRidge(0.0, np.full(groups, 1 / groups), np.ones(groups)))
     assert beta.sum() == pytest.approx(1.0)
     assert beta.min() >= 0
     value, gradient = exact.value_grad(beta)
@@ -106,7 +106,7 @@ def test_a_ridge_pulls_towards_the_start():
     bread, meat = random_statistics(3, 2, 3)
     exact = exact_form(bread, meat)
     start = np.array([0.3, 0.7])
-    found = [best_beta(exact, Ridge(gamma, start, np.ones(2))) for gamma in (0.0, 1.0, 1e6)]
+    found = [best_beta(exact, WeightsRidge(gamma, start, np.ones(2))) for gamma in (0.0, 1.0, 1e6)]
     distances = [np.abs(beta - start).max() for beta in found]
     assert distances[0] > distances[1] > distances[2]
     assert distances[2] < 1e-4
@@ -117,7 +117,7 @@ def test_families_that_determine_nothing_are_refused():
     with pytest.raises(IdentifiabilityError, match="No weights of these families determine"):
         best_beta(
             diagonals(np.array([[0.0, 0.0], [0.0, -1.0]]), np.zeros((2, 2, 2))),
-            Ridge(0.0, np.array([0.5, 0.5]), np.ones(2)),
+            WeightsRidge(0.0, np.array([0.5, 0.5]), np.ones(2)),
         )
     assert exact_form(zero, np.zeros((2, 2, 3, 3))).information.tolist() == [0.0, 0.0]
 
@@ -287,6 +287,6 @@ def test_where_scores_of_one_sample_cancel_the_search_ends_before_it_follows_the
     K[:, :, :parameters] = single[:, None] * single
     moments = MixtureMoments(("a", "b"), J, K, np.zeros((2, size)), np.zeros((2, size)))
     counted = Counted(Criterion.log_diagonal(moments).over_weights())
-    beta = best_beta(counted, Ridge(0.0, np.full(2, 0.5), np.ones(2)))
+    beta = best_beta(counted, WeightsRidge(0.0, np.full(2, 0.5), np.ones(2)))
     np.testing.assert_allclose(beta, np.array([1.0, 0.85]) / 1.85, atol=1e-8)
     assert counted.evaluations < 1_000

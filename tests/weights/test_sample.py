@@ -9,7 +9,7 @@ from fieldfit.policies import Policy
 from fieldfit.threads import use_threads
 from fieldfit.types import ModelError
 from fieldfit.variance.criterion import Criterion
-from fieldfit.weights.choice import Exact, Ridge, best_beta
+from fieldfit.weights.choice import Exact, WeightsRidge, best_beta
 from fieldfit.weights.groups import DrawnPolicy, groups_of
 from fieldfit.weights.statistics import DataStatistics, restricted, samples_needed
 
@@ -117,7 +117,7 @@ def test_what_a_part_of_the_samples_loses(policy, form):
     assert "of 9,000 samples" in str(found)
     groups, dense, diagonal = exact_criterion(fit, policy)
     criterion = dense if form == "exact" else diagonal
-    best = best_beta(criterion, Ridge(0.0, found.beta, groups.normaliser))
+    best = best_beta(criterion, WeightsRidge(0.0, found.beta, groups.normaliser))
     assert 0 <= criterion.value(found.beta) - criterion.value(best) < 66e-4
     # By its own statistics the exact form is not worse than anything simple.
     if form == "exact":

@@ -16,7 +16,7 @@ from fieldfit.policies.structure import Structure
 from fieldfit.types import FloatArray, ModelError
 from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.variance.moments import MOST_ENUMERATED_STATES, Compile, theory_moments
-from fieldfit.weights.choice import Exact, Ridge, best_beta, judge
+from fieldfit.weights.choice import Exact, WeightsRidge, best_beta, judge
 from fieldfit.weights.groups import Groups, check_betas, groups_of
 from fieldfit.weights.options import AutoWeights
 from fieldfit.weights.result import WeightsResult
@@ -70,10 +70,12 @@ def best_weights(model: FieldModel, theta: ArrayLike, policy: Policy | str, **op
     )
     groups = groups_of(written.bind(structure), chosen.by)
     exact = Exact.of(
-        expected_moments(groups, structure, lambda z: model.compile(table, z), vector, probability, chosen.formula)
+        expected_group_moments(
+            groups, structure, lambda z: model.compile(table, z), vector, probability, chosen.formula
+        )
     )
     beta0 = groups.written() if chosen.beta0 is None else check_betas(groups, chosen.beta0)
-    ridge = Ridge(chosen.gamma, beta0, groups.normaliser)
+    ridge = WeightsRidge(chosen.gamma, beta0, groups.normaliser)
     form = "diagonal" if chosen.form == "diagonal" else "exact"
     criterion = exact.diagonal if form == "diagonal" else exact
     verdict = judge(exact, best_beta(criterion, ridge), groups, ridge, fallback=chosen.fallback and chosen.gamma == 0)
@@ -86,7 +88,7 @@ def best_weights(model: FieldModel, theta: ArrayLike, policy: Policy | str, **op
     )  # fmt: skip
 
 
-def expected_moments(
+def expected_group_moments(
     groups: Groups,
     structure: Structure,
     compile_problem: Compile,

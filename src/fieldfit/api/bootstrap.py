@@ -273,7 +273,7 @@ class _Refit:
         return again.theta, again.at_infinity, ""
 
 
-def bootstrap(
+def bootstrap_fit(
     fit: Fit,
     resamples: int,
     kind: Resampling | None,

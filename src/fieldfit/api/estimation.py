@@ -12,7 +12,7 @@ from functools import partial
 from itertools import compress
 
 from fieldfit.api.moments import runaway
-from fieldfit.api.options import FitOptions
+from fieldfit.api.options import EstimationOptions
 from fieldfit.api.prepare import Prepared, check_objective, check_samples, prepare, starting_point
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
@@ -21,7 +21,7 @@ from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
 from fieldfit.models.base import Model
 from fieldfit.models.identification import with_open_weights
-from fieldfit.objective import Penalty
+from fieldfit.objective import Penalties
 from fieldfit.optim import Solution, Status
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.policies import Policy
@@ -30,7 +30,7 @@ from fieldfit.variance.separation import concerned_by, separated_parameters, sep
 from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, automatic_weights
 
 
-def fit_policy(model: Model, data: object, policy: Policy, options: FitOptions) -> Fit:
+def fit_policy(model: Model, data: object, policy: Policy, options: EstimationOptions) -> Fit:
     """`fit` without a second stage."""
     began = time.perf_counter()
     prepared, automatic = prepare_fit(model, data, policy, options), options.automatic
@@ -43,7 +43,7 @@ def fit_policy(model: Model, data: object, policy: Policy, options: FitOptions) 
     )  # fmt: skip
     weights = None
     if automatic is not None:
-        prepared, weights = choose_weights(prepared, automatic, settings, options.gradient)
+        prepared, weights = with_automatic_weights(prepared, automatic, settings, options.gradient)
     if weights is not None and weights.interrupted:
         solution = solve(prepared, replace(settings, max_iter=0), at_optimum=True)
         solution = replace(solution, converged=False, status=Status.INTERRUPTED, message=Status.INTERRUPTED.value)
@@ -57,7 +57,7 @@ def fit_policy(model: Model, data: object, policy: Policy, options: FitOptions) 
     return drift_checked(made) if options.check_drift and not separated else made
 
 
-def prepare_fit(model: Model, data: object, policy: Policy, options: FitOptions) -> Prepared:
+def prepare_fit(model: Model, data: object, policy: Policy, options: EstimationOptions) -> Prepared:
     """Samples, read here or where their pieces are, with a drawn Z, compiled; refuses what cannot be estimated."""
     policy, automatic = options.weighted(policy), options.automatic
     place, dataset = read_placed(
@@ -68,7 +68,7 @@ def prepare_fit(model: Model, data: object, policy: Policy, options: FitOptions)
     seen = shown(dataset)
     model = model.complete(seen)
     model.refuse_size(seen.n)  # before anything as long as θ is made
-    penalty = Penalty.of(options.sigma2, options.l1, model.parameter_names).with_groups(
+    penalty = Penalties.of(options.sigma2, options.l1, model.parameter_names).with_groups(
         options.group_l1, lambda: model.as_field("group_l1").coupling_groups
     )
     if penalty.l1_groups is not None and automatic is not None:
@@ -96,7 +96,7 @@ def drift_checked(fit: Fit) -> Fit:
     return replace(fit, runaway=sentence)
 
 
-def choose_weights(
+def with_automatic_weights(
     prepared: Prepared, automatic: AutoWeights, settings: Settings, tol: float
 ) -> tuple[Prepared, WeightsResult]:
     """Automatic weights β, and the same samples and Z with them, to start from where the last round left θ."""

@@ -18,7 +18,7 @@ from fieldfit.api.state import Convergence, SampleSize, Saved
 from fieldfit.data.container import read_container, write_container
 from fieldfit.data.encoders import names_of, read_encoder
 from fieldfit.models.base import Cost, Model
-from fieldfit.objective import Penalty
+from fieldfit.objective import Penalties
 from fieldfit.policies import Policy
 from fieldfit.types import Arrays, DataError, FieldfitError, FileFormatError, Plain
 from fieldfit.variance import Moments
@@ -220,7 +220,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             policy=policy,
             theta=theta,
             free=arrays["free"],
-            penalty=Penalty(arrays["sigma2"], l1, groups),
+            penalty=Penalties(arrays["sigma2"], l1, groups),
             size=checked_record(SampleSize, header["size"]),
             convergence=replace(
                 checked_record(Convergence, header["convergence"] | {"history": ()}),

@@ -10,7 +10,7 @@ import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.identified import identified_table
-from fieldfit.api.moments import compare_moments
+from fieldfit.api.moments import fit_moments
 from fieldfit.api.summary import cautions_of, course
 from fieldfit.planner.result import add_plan
 from fieldfit.report.fit_charts import (
@@ -144,7 +144,7 @@ def _add_moments(page: Page, fit: Fit) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the page has its own cautions
-            tables = compare_moments(fit)
+            tables = fit_moments(fit)
     except FieldfitError as error:
         page.note(f"Not compared: {error}")
         return

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from fieldfit.api.checkpoint import Checkpoint, refuse_checkpoint
 from fieldfit.api.estimation import fit_policy
-from fieldfit.api.options import FitOptions
+from fieldfit.api.options import EstimationOptions
 from fieldfit.api.refine import fit_stages
 from fieldfit.api.result import Fit
 from fieldfit.models.base import Model, check_model
@@ -157,7 +157,7 @@ def fit(
     """
     check_model(model, "fit")
     estimator = as_estimator(policy)
-    options = FitOptions(
+    options = EstimationOptions(
         sigma2=sigma2, l1=l1, group_l1=group_l1, weights=weights, random_state=random_state, sample_weight=sample_weight,
         weight_kind=weight_kind, groups=groups, start=start, fixed=fixed, method=method, tol=tol, max_iter=max_iter,
         wide_rows=wide_rows, progress=progress, stopping=stopping, backend=backend, shards=shards, checkpoint=checkpoint,

@@ -64,7 +64,7 @@ def central_moments(x: FloatArray, pairs: IntArray, triplets: IntArray) -> tuple
     return mean, correlation, third
 
 
-def compare_moments(fit: FitState, *, draws: int = 4000, random_state: int = 0) -> list[MomentTable]:
+def fit_moments(fit: FitState, *, draws: int = 4000, random_state: int = 0) -> list[MomentTable]:
     """Means, correlations and triplets of a field; single labels, pairs and triplets of neighbours of a chain."""
     dataset = fit.needed.dataset
     if isinstance(dataset, Sequences):

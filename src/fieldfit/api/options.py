@@ -24,7 +24,7 @@ _TOL = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitOptions:
+class EstimationOptions:
     """The keyword arguments of `fit`; ``as_start``: the estimate is only the start of another fit."""
 
     sigma2: ByParameter

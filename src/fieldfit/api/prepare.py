@@ -20,7 +20,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Cost, Model
 from fieldfit.models.problem import Problem
 from fieldfit.named import places_of_each
-from fieldfit.objective import Objective, Penalty
+from fieldfit.objective import Objective, Penalties
 from fieldfit.policies import Policy
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
@@ -59,7 +59,7 @@ class Prepared:
     bound: BoundPolicy
     selection: Selection
     problem: Problem
-    penalty: Penalty
+    penalty: Penalties
     start: FloatArray
     free: BoolArray
     random_state: int = 0
@@ -135,7 +135,7 @@ class Prepared:
 
     def without_penalty(self) -> Prepared:
         """The same without any penalty."""
-        return replace(self, penalty=Penalty.none(len(self.free)))
+        return replace(self, penalty=Penalties.none(len(self.free)))
 
 
 def prepare(
@@ -143,7 +143,7 @@ def prepare(
     dataset: Dataset,
     bound: BoundPolicy,
     *,
-    penalty: Penalty,
+    penalty: Penalties,
     start: FloatArray,
     free: BoolArray,
     random_state: int,

@@ -10,7 +10,7 @@ import numpy as np
 
 from fieldfit.api.checkpoint import StageCheckpoint, file_keeper
 from fieldfit.api.estimation import assemble, drift_checked, fit_policy, prepare_fit, separated_at
-from fieldfit.api.options import FitOptions
+from fieldfit.api.options import EstimationOptions
 from fieldfit.api.refinement import Refinement
 from fieldfit.api.result import Fit
 from fieldfit.api.solve import Settings, solve
@@ -72,7 +72,7 @@ def _second(fit: Fit, stage: SecondStage, checkpoint: StageCheckpoint | None) ->
     return _maximised(fit, made, checkpoint) if isinstance(made, Policy) else _refined(fit, stage, made)
 
 
-def fit_stages(model: Model, data: object, staged: Staged, options: FitOptions) -> Fit:
+def fit_stages(model: Model, data: object, staged: Staged, options: EstimationOptions) -> Fit:
     """`fit` with a second stage."""
     if options.stopping is not None:
         raise PolicyError(

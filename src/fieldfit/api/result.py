@@ -177,9 +177,9 @@ class Fit(Hypotheses):
         >>> fit.bootstrap(99).conf_int(parameters="x0:x1").round(2)
         array([[0.56, 1.05]])
         """
-        from fieldfit.api.bootstrap import bootstrap
+        from fieldfit.api.bootstrap import bootstrap_fit
 
-        return bootstrap(self, resamples, kind, random_state, n_jobs, progress)
+        return bootstrap_fit(self, resamples, kind, random_state, n_jobs, progress)
 
     # --- comparison -------------------------------------------------------------------------------------------------
 

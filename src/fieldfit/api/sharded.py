@@ -12,7 +12,7 @@ from fieldfit.api.prepare import Prepared
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Cost, Model
 from fieldfit.models.problem import Problem
-from fieldfit.objective import Penalty
+from fieldfit.objective import Penalties
 from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.shards.backend import Backend, LocalBackend, Placed
@@ -133,7 +133,7 @@ def prepare_shards(
     dataset: Dataset,
     bound: BoundPolicy,
     *,
-    penalty: Penalty,
+    penalty: Penalties,
     start: FloatArray,
     free: BoolArray,
     random_state: int,

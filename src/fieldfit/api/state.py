@@ -13,7 +13,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.data.encoders import Encoder
 from fieldfit.models.base import Cost, Model
 from fieldfit.models.problem import Problem
-from fieldfit.objective import Objective, Penalty
+from fieldfit.objective import Objective, Penalties
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.choose import Method
 from fieldfit.policies import Policy
@@ -168,7 +168,7 @@ class FitState:
     policy: Policy
     theta: FloatArray
     free: BoolArray
-    penalty: Penalty
+    penalty: Penalties
     size: SampleSize
     convergence: Convergence
     random_state: int

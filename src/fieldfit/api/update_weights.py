@@ -11,7 +11,7 @@ from fieldfit.models.sum_problem import SumProblem
 from fieldfit.types import FloatArray, PolicyError
 from fieldfit.variance.criterion import Criterion
 from fieldfit.variance.mixture_moments import MixtureMoments
-from fieldfit.weights.choice import Ridge, best_beta
+from fieldfit.weights.choice import WeightsRidge, best_beta
 from fieldfit.weights.groups import DrawnPolicy
 from fieldfit.weights.statistics import DataStatistics
 
@@ -42,7 +42,7 @@ def update_weights(
     probes : int, default: 16
         Number of random directions for estimated diagonals.
     gamma : float, default: 0
-        Ridge γ‖β − β₀‖² that is added to the criterion, with equal weights β₀.
+        WeightsRidge γ‖β − β₀‖² that is added to the criterion, with equal weights β₀.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def update_weights(
             moments, copies = _without_undetermined(moments, copies)
         criterion = Criterion.log_diagonal(moments, copies)
     equal = groups.normalised(np.ones(groups.count))
-    return best_beta(criterion.over_weights(), Ridge(gamma, equal, groups.normaliser))
+    return best_beta(criterion.over_weights(), WeightsRidge(gamma, equal, groups.normaliser))
 
 
 def _without_undetermined(

@@ -83,11 +83,11 @@ def load_labeller(path: Path) -> CRFTagger | SymbolTagger:
 
 def as_sigma2(text: str) -> str | float | list[float] | None:
     """--sigma2: None for none, "cv", a number, or a list of numbers to choose from."""
-    from fieldfit.cli.values import as_numbers
+    from fieldfit.cli.values import numbers_from_text
 
     if text in ("none", "cv"):
         return None if text == "none" else text
-    numbers = as_numbers(text, "--sigma2")
+    numbers = numbers_from_text(text, "--sigma2")
     return numbers if len(numbers) > 1 else numbers[0]
 
 

@@ -22,7 +22,7 @@ CheckpointEvery = Annotated[
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint, if the file exists.")]
 
 
-def as_checkpoint(path: Path | None, every: float, resume: bool) -> Checkpoint | None:
+def checkpoint_from_options(path: Path | None, every: float, resume: bool) -> Checkpoint | None:
     """The checkpoint that the options ask for."""
     if path is None:
         if resume:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldfit.cli.checkpoints import CheckpointEvery, CheckpointOption, Resume, as_checkpoint
+from fieldfit.cli.checkpoints import CheckpointEvery, CheckpointOption, Resume, checkpoint_from_options
 from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, opened_backend
 from fieldfit.cli.options import Json, Out, Seed, Threads, limit_threads
 from fieldfit.cli.output import InterruptedFitError, check_folder, collected_warnings, note, print_json
@@ -107,7 +107,7 @@ def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder]], options: FitO
     betas = weights_option(options.weights)
     tol = as_tolerance(options.tol)
     check_folder(options.out)
-    checkpoint = as_checkpoint(options.checkpoint, options.checkpoint_every, options.resume)
+    checkpoint = checkpoint_from_options(options.checkpoint, options.checkpoint_every, options.resume)
     with collected_warnings() as told:
         model, table = read()
     from fieldfit.api.fitting import fit

@@ -36,7 +36,7 @@ def as_states(text: str) -> tuple[str | float, ...]:
     return tuple(states)
 
 
-def as_numbers(text: str, option: str) -> list[float]:
+def numbers_from_text(text: str, option: str) -> list[float]:
     """``0.5,1`` as numbers; ``-1x5`` stands for five times −1."""
     numbers: list[float] = []
     for part in re.split(r"[,\s]+", text.strip()):
@@ -75,8 +75,8 @@ def as_theta(text: str) -> FloatArray:
     if is_file or _exists(path):
         from fieldfit.data.textfile import read_text
 
-        return np.array(as_numbers(read_text(path), f"The file {text}"))
-    return np.array(as_numbers(text, "--theta"))
+        return np.array(numbers_from_text(read_text(path), f"The file {text}"))
+    return np.array(numbers_from_text(text, "--theta"))
 
 
 def as_edges(

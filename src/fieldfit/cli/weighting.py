@@ -17,11 +17,11 @@ _MOST_WEIGHT_COLUMNS = 4
 
 def weights_option(text: str | None) -> list[float] | Literal["auto"] | None:
     """``--weights``: nothing, "auto", or one β for each term."""
-    from fieldfit.cli.values import as_numbers
+    from fieldfit.cli.values import numbers_from_text
 
     if text is None:
         return None
-    return "auto" if text == "auto" else as_numbers(text, "--weights")
+    return "auto" if text == "auto" else numbers_from_text(text, "--weights")
 
 
 def print_weights(result: WeightsResult) -> None:

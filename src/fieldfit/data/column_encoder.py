@@ -16,7 +16,7 @@ from fieldfit.data.features import load_stop_words, preset
 from fieldfit.data.keys import KeySpace
 from fieldfit.data.packing import pack_text, unpack_text
 from fieldfit.data.sequences import UNKNOWN, Sequences
-from fieldfit.data.template_blocks import Block, Cells, Source, group_templates, learn_blocks, look_up
+from fieldfit.data.template_blocks import Block, Cells, Source, feature_codes, group_templates, learn_blocks
 from fieldfit.data.templates import FeatureSpec, parse_templates
 from fieldfit.types import Array, Arrays, DataError, Int32Array
 
@@ -167,7 +167,7 @@ class ColumnEncoder:
         [-1, -1]
         """
         reader = self._reader(text)
-        columns = [look_up(block, reader, slice(None)) for block in self.state_blocks]
+        columns = [feature_codes(block, reader, slice(None)) for block in self.state_blocks]
         return self._sequences(
             text, [column for group in columns for column in group], self.state_blocks, unknown_labels
         )
@@ -195,7 +195,7 @@ class ColumnEncoder:
         [0, 0, 1, 1, 2]
         """
         reader = self._reader(text)
-        columns = [look_up(block, reader, reader.inner) for block in self.pair_blocks]
+        columns = [feature_codes(block, reader, reader.inner) for block in self.pair_blocks]
         return self._sequences(text, [column for group in columns for column in group], self.pair_blocks, "mark")
 
     def with_pairs(self, text: ColumnText, states: Sequences) -> Sequences:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.data.keys import KeySpace, learn_keys
-from fieldfit.data.templates import Cell, Template
+from fieldfit.data.templates import Template, TemplateCell
 from fieldfit.types import BoolArray, Int32Array, IntArray
 
 Source = tuple[int, str]
@@ -40,11 +40,11 @@ class Cells:
         self._left = np.repeat(lengths, lengths) - 1 - self._place
         self.inner = self._place > 0
 
-    def radix(self, cell: Cell) -> int:
+    def radix(self, cell: TemplateCell) -> int:
         """One more than the largest code that `read` can give."""
         return len(self._vocabularies[cell.column, cell.derivation]) + 2 * self._reach
 
-    def read(self, cell: Cell) -> Int32Array:
+    def read(self, cell: TemplateCell) -> Int32Array:
         """(n_tokens,) the code in the cell's column ``row`` tokens away, −1 where the value is unknown."""
         codes = self._codes[cell.column, cell.derivation]
         if cell.row == 0:
@@ -88,7 +88,7 @@ def learn_blocks(
     return tuple(blocks), columns
 
 
-def look_up(block: Block, reader: Cells, where: slice | BoolArray) -> list[Int32Array]:
+def feature_codes(block: Block, reader: Cells, where: slice | BoolArray) -> list[Int32Array]:
     """For each template of the block the feature code of every token, −1 where it does not occur in training."""
     parts, _ = _parts(block.templates, reader, where)
     return _spread(block.space.encode(parts), len(block.templates), reader, where)

@@ -23,7 +23,7 @@ _REACH_LIMIT = 100
 
 
 @dataclass(frozen=True)
-class Cell:
+class TemplateCell:
     """One ``%x[row,column:derivation]``: a token relative to the current one, a column, a derivation or ``""``."""
 
     row: int
@@ -39,7 +39,7 @@ class Template:
     """A feature's pattern: literal text around cells, ``len(pieces) == len(cells) + 1``."""
 
     pieces: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[TemplateCell, ...]
 
     def __str__(self) -> str:
         return self.pieces[0] + "".join(
@@ -187,12 +187,12 @@ def parse_templates(text: str, *, source: str = "templates") -> FeatureSpec:
 
 def _parse_line(line: str, place: str) -> Template:
     pieces: list[str] = []
-    cells: list[Cell] = []
+    cells: list[TemplateCell] = []
     end = 0
     for cell in _CELL.finditer(line):
         pieces.append(line[end : cell.start()])
         end = cell.end()
-        cells.append(Cell(int(cell[1]), int(cell[2]), cell[3] or ""))
+        cells.append(TemplateCell(int(cell[1]), int(cell[2]), cell[3] or ""))
         if cells[-1].derivation:
             check_derivation(cells[-1].derivation)
         if abs(cells[-1].row) > _REACH_LIMIT:

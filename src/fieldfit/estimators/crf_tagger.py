@@ -32,7 +32,7 @@ from fieldfit.estimators.chain_training import (
 from fieldfit.estimators.compaction import compacted
 from fieldfit.estimators.sequence_input import learn_sequences
 from fieldfit.estimators.sequence_predictor import SequencePredictor
-from fieldfit.estimators.settings import seed_of, threads_of
+from fieldfit.estimators.settings import seed_from_setting, threads_of
 from fieldfit.estimators.transfer import transferred
 from fieldfit.estimators.weight_tables import top_features, transition_table, triple_table
 from fieldfit.models.chain_crf import ChainCRF
@@ -242,7 +242,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
             raise ModelError(
                 f"patience and check_every must be at least 1; got {self.patience} and {self.check_every}."
             )
-        seed = seed_of(self.random_state)
+        seed = seed_from_setting(self.random_state)
         with use_threads(threads_of(self.n_jobs)):
             place = None if backend is None else as_backend(backend)
             encoder, model, sequences = self.prepare(X, y, backend=place)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fieldfit.api.fitting import fit as fit_model
 from fieldfit.arguments import whole_number
-from fieldfit.estimators.settings import seed_of, threads_of
+from fieldfit.estimators.settings import seed_from_setting, threads_of
 from fieldfit.models.graphs import grid_edges
 from fieldfit.models.tied import TiedField
 from fieldfit.objective import ByParameter
@@ -138,7 +138,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 self.classes_[codes][None, :],
                 self.policy,
                 sigma2=self.sigma2,
-                random_state=seed_of(self.random_state),
+                random_state=seed_from_setting(self.random_state),
                 tol=self.tol,
                 max_iter=self.max_iter,
             )
@@ -203,7 +203,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model, theta = self._model(X, edges), self.fit_.theta
         evidence = _evidence(known, model.m)
         with use_threads(threads_of(self.n_jobs)):
-            return node_probabilities(model, theta, evidence, self.draws, seed_of(self.random_state))[0]
+            return node_probabilities(model, theta, evidence, self.draws, seed_from_setting(self.random_state))[0]
 
     def predict(
         self, X: object, *, edges: ArrayLike | None = None, known: Mapping[int, object] | None = None

@@ -17,7 +17,7 @@ from fieldfit.api.fitting import fit as fit_model
 from fieldfit.api.validation import held_out
 from fieldfit.data.labels import States
 from fieldfit.data.table import read_table
-from fieldfit.estimators.settings import seed_of, threads_of
+from fieldfit.estimators.settings import seed_from_setting, threads_of
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.models.field import FieldModel
 from fieldfit.models.potts import Potts
@@ -161,7 +161,7 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
                 sigma2=self.sigma2,
                 l1=self.l1,
                 weights=self.weights,
-                random_state=seed_of(self.random_state),
+                random_state=seed_from_setting(self.random_state),
                 sample_weight=sample_weight,
                 tol=self.tol,
                 max_iter=self.max_iter,
@@ -284,6 +284,6 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         (5, 2)
         """
         check_is_fitted(self, "fit_")
-        seed = seed_of(self.random_state if random_state is None else random_state)
+        seed = seed_from_setting(self.random_state if random_state is None else random_state)
         values: Array = self.model_.sample(self.fit_.theta, n_samples, seed).values
         return values

@@ -11,7 +11,7 @@ from fieldfit.types import FieldfitError
 _MOST_JOBS = 2**31 - 1
 
 
-def seed_of(random_state: object) -> int:
+def seed_from_setting(random_state: object) -> int:
     """A seed: the number itself, one drawn from a generator, or a new one for None."""
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
         if random_state < 0:

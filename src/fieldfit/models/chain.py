@@ -19,7 +19,7 @@ from fieldfit.docstrings import filled
 from fieldfit.models.base import Model
 from fieldfit.models.chain_decoding import ScoredLabels
 from fieldfit.models.chain_outline import KnownSequences, SequenceOutline
-from fieldfit.models.chain_problem import Windows, selected_windows
+from fieldfit.models.chain_problem import Windows, windows_of_selection
 from fieldfit.models.cost import SEQUENCE_POLICIES, sequence_flops
 from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy
@@ -161,7 +161,7 @@ class ChainModel(Model):
         sequences = self._checked(dataset)
         if selection.n != sequences.n_sequences:
             raise DataError(f"The selection is for {selection.n} sequences; there are {sequences.n_sequences}.")
-        return self._problem(sequences, tuple(map(selected_windows, selection.parts)))
+        return self._problem(sequences, tuple(map(windows_of_selection, selection.parts)))
 
     # Prediction -----------------------------------------------------------------------------------------------------
 

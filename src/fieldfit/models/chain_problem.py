@@ -59,7 +59,7 @@ class Windows(NamedTuple):
         return self._replace(rows=mask, indptr=pointer, indices=self.indices[taken])
 
 
-def selected_windows(part: FamilySelection) -> Windows:
+def windows_of_selection(part: FamilySelection) -> Windows:
     """The windows that a policy has drawn for one family."""
     if not isinstance(part.family, WindowFamily):
         raise PolicyError(f"{part.family.name} is not a family of windows: bind the policy to SequenceStructure.")

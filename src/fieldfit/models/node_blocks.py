@@ -35,7 +35,7 @@ _MOST_NODE_STEPS = 100
 _LEAST_SHARE = 1e-3
 
 
-class Blocks(Protocol):
+class NodeBlocksSource(Protocol):
     """H_j of all nodes; vectors (m, d) have one row for each node, in single precision."""
 
     def products(self, vectors: SingleArray) -> SingleArray:
@@ -61,7 +61,7 @@ class NodeBlocks:
 
     places: IntArray
     precision: FloatArray
-    blocks: Blocks
+    blocks: NodeBlocksSource
     rough: SylvesterPreconditioner
     accuracy: float = 0.1
 
@@ -140,7 +140,7 @@ class NodeBlocks:
             second,
             float(precision[edge_parameter].mean()) if len(edges) else 0.0,
         )
-        blocks: Blocks
+        blocks: NodeBlocksSource
         if _whole(m):
             blocks = WholeBlocks.of(design, variance)
         else:

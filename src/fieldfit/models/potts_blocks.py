@@ -37,7 +37,7 @@ def blocks_support(part: FamilySelection, q: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Pieces:
+class BlockPieces:
     """Piece p has the sites ``members[pointer[p]:pointer[p+1]]`` and belongs to the component ``component[p]``."""
 
     pointer: IntArray
@@ -45,7 +45,7 @@ class Pieces:
     component: IntArray
 
     @classmethod
-    def of(cls, family: BlockFamily, edge_number: EdgeNumbers) -> Pieces:
+    def of(cls, family: BlockFamily, edge_number: EdgeNumbers) -> BlockPieces:
         """All pieces of all components of a family, component by component."""
         pointer, members = family.blocks(np.arange(family.size))
         sizes = np.diff(pointer)
@@ -59,7 +59,7 @@ class Pieces:
         first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
         return cls(np.append(first, len(members)), members[order].astype(np.int32), component[order][first])
 
-    def merged(self, beta: FloatArray) -> tuple[Pieces, FloatArray]:
+    def merged(self, beta: FloatArray) -> tuple[BlockPieces, FloatArray]:
         """Equal pieces as one, with the sum of their weights; ``beta`` is for each component."""
         sizes = np.diff(self.pointer)
         most = int(sizes.max(initial=1))
@@ -68,7 +68,7 @@ class Pieces:
         distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
         pointer = np.concatenate(([0], np.cumsum((distinct >= 0).sum(axis=1)))).astype(np.int64)
         weights = sums_by(inverse.ravel(), beta[self.component], len(distinct))
-        return Pieces(pointer, distinct[distinct >= 0], np.arange(len(distinct))), weights
+        return BlockPieces(pointer, distinct[distinct >= 0], np.arange(len(distinct))), weights
 
 
 def _labels(blocks: IntArray, edge_number: EdgeNumbers) -> IntArray:

@@ -15,7 +15,7 @@ import numpy as np
 
 from fieldfit import _kernels
 from fieldfit.models.pairwise_layout import NO_FLOATS, NO_INTS, BlockFamily, EdgeNumbers, sums_by
-from fieldfit.models.potts_blocks import Pieces
+from fieldfit.models.potts_blocks import BlockPieces
 from fieldfit.models.potts_memory import bytes_of_blocks, refuse_too_large
 from fieldfit.models.potts_preconditioner import CentredPreconditioner, state_frequencies
 from fieldfit.models.potts_tables import PottsTables
@@ -67,7 +67,7 @@ class PottsBlocksProblem(Problem):
     def _compiled(self, part: FamilySelection, edge_number: EdgeNumbers) -> _Part:
         family = cast(BlockFamily, part.family)
         component_beta = np.ones(family.size) if not np.ndim(part.beta) else np.asarray(part.beta, dtype=np.float64)
-        pieces = Pieces.of(family, edge_number)
+        pieces = BlockPieces.of(family, edge_number)
         columns, rows, start, samples = self._columns, None, NO_INTS, NO_INTS
         if part.indices is None:
             pieces, beta = pieces.merged(component_beta)

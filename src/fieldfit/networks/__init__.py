@@ -9,12 +9,12 @@ networks.compare_groups(frame, by="group")        # permutation tests
 """
 
 from fieldfit.networks.analysis import Analysis, analyse
-from fieldfit.networks.bootstrap import Bootstrap, bootstrap
+from fieldfit.networks.bootstrap import NetworkBootstrap, bootstrap
 from fieldfit.networks.centrality import centrality, predictability
 from fieldfit.networks.comparison import Comparison, compare_groups
 from fieldfit.networks.intervals import edge_intervals, false_discovery_rates, refit
 from fieldfit.networks.joint import JointPath, joint_network
-from fieldfit.networks.moments import Moments, compare_moments
+from fieldfit.networks.moments import NetworkMoments, compare_moments
 from fieldfit.networks.network import Network
 from fieldfit.networks.nodewise import nodewise_network
 from fieldfit.networks.picture import draw
@@ -24,11 +24,11 @@ from fieldfit.networks.stability import StabilitySelection, stability_selection
 
 __all__ = [
     "Analysis",
-    "Bootstrap",
     "Comparison",
     "JointPath",
-    "Moments",
     "Network",
+    "NetworkBootstrap",
+    "NetworkMoments",
     "Responses",
     "StabilitySelection",
     "analyse",

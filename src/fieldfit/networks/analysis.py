@@ -34,7 +34,7 @@ class Analysis:
     network : Network
         The network.
     edges : DataFrame
-        A row for each pair: `edge_intervals`, and with a bootstrap the columns of `Bootstrap.edges`.
+        A row for each pair: `edge_intervals`, and with a bootstrap the columns of `NetworkBootstrap.edges`.
     nodes : DataFrame
         A row for each variable: mean, threshold, centrality (with intervals after a bootstrap), predictability.
 

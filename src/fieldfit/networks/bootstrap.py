@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Bootstrap:
+class NetworkBootstrap:
     """Networks of bootstrap samples.
 
     Parameters
@@ -43,7 +43,7 @@ class Bootstrap:
     >>> drawn.couplings.shape
     (20, 2, 2)
     >>> drawn
-    <Bootstrap: 20 resamples of a network of 2 variables>
+    <NetworkBootstrap: 20 resamples of a network of 2 variables>
     """
 
     network: Network
@@ -52,7 +52,7 @@ class Bootstrap:
     standard_errors: FloatArray
 
     def __repr__(self) -> str:
-        return f"<Bootstrap: {len(self.couplings):,} resamples of a network of {self.network.m} variables>"
+        return f"<NetworkBootstrap: {len(self.couplings):,} resamples of a network of {self.network.m} variables>"
 
     def edges(self, level: float = 0.95) -> pandas.DataFrame:
         """Return what the bootstrap says on each pair.
@@ -144,7 +144,7 @@ def bootstrap(
     rule: str = "and",
     random_state: int = 0,
     progress: Progress | None = None,
-) -> Bootstrap:
+) -> NetworkBootstrap:
     """Estimate the networks of bootstrap samples.
 
     Parameters
@@ -162,7 +162,7 @@ def bootstrap(
 
     Returns
     -------
-    Bootstrap
+    NetworkBootstrap
 
     Examples
     --------
@@ -186,7 +186,7 @@ def bootstrap(
         regressions, thresholds = chosen_regressions(rows, weights, gamma)
         couplings.append(combine(regressions))
         debiased += [debiased_couplings(rows, *each) for each in zip(weights, regressions, thresholds, strict=True)]
-    return Bootstrap(network, np.concatenate(couplings), np.stack(debiased), errors)
+    return NetworkBootstrap(network, np.concatenate(couplings), np.stack(debiased), errors)
 
 
 def _deviation(drawn: FloatArray) -> FloatArray:

@@ -30,7 +30,7 @@ _CHAINS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class NetworkMoments:
     """Moments of the data and of draws from the network, in the same order.
 
     Parameters
@@ -59,7 +59,7 @@ class Moments:
     >>> moments.means.shape, moments.drift < 0.1
     ((2, 3), True)
     >>> moments
-    <Moments: 300 rows, 2,000 draws; the network stays near the data>
+    <NetworkMoments: 300 rows, 2,000 draws; the network stays near the data>
     """
 
     means: FloatArray
@@ -72,7 +72,7 @@ class Moments:
 
     def __repr__(self) -> str:
         away = "runs away from the data" if self.runs_away else "stays near the data"
-        return f"<Moments: {self.rows:,} rows, {self.draws:,} draws; the network {away}>"
+        return f"<NetworkMoments: {self.rows:,} rows, {self.draws:,} draws; the network {away}>"
 
     @property
     def drift(self) -> float:
@@ -105,7 +105,9 @@ class Moments:
         return draw_moments(self.means, self.correlations, self.triplets, self.runs_away)
 
 
-def compare_moments(data: object, network: Network | Fit, *, draws: int = 10_000, random_state: int = 0) -> Moments:
+def compare_moments(
+    data: object, network: Network | Fit, *, draws: int = 10_000, random_state: int = 0
+) -> NetworkMoments:
     """Compare means, correlations and triplets of the data with those of draws from the network.
 
     Parameters
@@ -122,7 +124,7 @@ def compare_moments(data: object, network: Network | Fit, *, draws: int = 10_000
 
     Returns
     -------
-    Moments
+    NetworkMoments
 
     Warns
     -----
@@ -157,7 +159,7 @@ def compare_moments(data: object, network: Network | Fit, *, draws: int = 10_000
     pairs = np.stack(np.triu_indices(len(names), 1), axis=1)
     sides = [central_moments(sample.astype(np.float64), pairs, places) for sample in (rows, drawn)]
     means, correlations, triplets = (np.stack(both) for both in zip(*sides, strict=True))
-    found = Moments(means, correlations, triplets, places, draws, len(rows), elsewhere)
+    found = NetworkMoments(means, correlations, triplets, places, draws, len(rows), elsewhere)
     if found.runs_away:
         far = np.stack([means[1], elsewhere])
         side, worst = np.unravel_index(int(np.abs(far - means[0]).argmax()), far.shape)

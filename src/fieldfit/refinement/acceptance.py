@@ -16,7 +16,7 @@ import numpy as np
 
 from fieldfit.refinement.estimating import SampleConditions
 from fieldfit.refinement.pseudo_inverse import bread_inverse, bread_solve, root
-from fieldfit.refinement.regression import random_directions
+from fieldfit.refinement.regression import root_directions
 from fieldfit.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _differences(
     information: FloatArray,
 ) -> FloatArray:
     """What each sample adds to tr(I·Cov_refined) − tr(I·Cov_first) (n,), in random directions where these are many."""
-    z = random_directions(root(information))
+    z = root_directions(root(information))
     turned = np.concatenate([bread_solve(weights @ derivative, z).T @ weights for weights in both])
     blocks = [block for _, block in samples.scores(theta, turned.astype(np.float32))]
     influence = np.concatenate(blocks).astype(np.float64) ** 2

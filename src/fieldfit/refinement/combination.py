@@ -87,7 +87,7 @@ class SeparateConditions(Conditions):
         )
 
 
-def combine(
+def combine_separate_fits(
     model: FieldModel, samples: NodeSamples, *, start: FloatArray, free: BoolArray, random_state: int
 ) -> tuple[FloatArray, Refined, IntArray]:
     """The average of the separate estimates, their optimal combination, and the work of the fits (3,).

@@ -327,7 +327,7 @@ def symmetric_scores(
     return bread, WeightedConditions(samples, weights)
 
 
-def expected_moments(
+def expected_bread_meat(
     matrix: FloatArray, moments: ScoreMoments, free: BoolArray, penalty: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Bread Γ and meat of ψ expected under the model, from V and K = −D."""

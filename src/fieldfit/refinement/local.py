@@ -66,14 +66,14 @@ def needs_local(model: FieldModel, bound: BoundPolicy, distance: int | None) -> 
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ParameterCluster:
     """Parameters whose scores are predicted together from the conditions of ``nodes``."""
 
     parameters: IntArray
     nodes: IntArray
 
 
-def clusters(model: FieldModel, free: BoolArray) -> list[Cluster]:
+def clusters(model: FieldModel, free: BoolArray) -> list[ParameterCluster]:
     """All free parameters in clusters of neighbouring variables; each cluster's nodes are theirs and one ring around."""
     graph, features = model.graph, model.features.tocsc()
     neighbours = graph.neighbours
@@ -111,7 +111,7 @@ def clusters(model: FieldModel, free: BoolArray) -> list[Cluster]:
     for cluster_parameters, scope in zip(parameters, scopes, strict=True):
         if cluster_parameters:
             ring = scope | {int(w) for v in scope for w in neighbours[v]}
-            all_clusters.append(Cluster(np.array(cluster_parameters), np.array(sorted(ring - observed))))
+            all_clusters.append(ParameterCluster(np.array(cluster_parameters), np.array(sorted(ring - observed))))
     return all_clusters
 
 
@@ -174,7 +174,7 @@ def local_weights(
     return matrix.tocsr(), len(points.codes), kept, variances
 
 
-def _cluster_sizes(all_clusters: list[Cluster], conditions: NodeConditions) -> list[int]:
+def _cluster_sizes(all_clusters: list[ParameterCluster], conditions: NodeConditions) -> list[int]:
     """The number of conditions of each cluster."""
     count = np.bincount(conditions.nodes[conditions.component], minlength=conditions.model.m)
     return [int(count[cluster.nodes].sum()) for cluster in all_clusters]

@@ -112,7 +112,7 @@ def model_weights(
         return best
 
 
-def refine(
+def refine_densely(
     first: FirstFit,
     model: FieldModel,
     *,

@@ -14,7 +14,7 @@ from fieldfit.refinement.estimating import (
     ConditionSums,
     SampleConditions,
     WeightedConditions,
-    expected_moments,
+    expected_bread_meat,
     symmetric_scores,
 )
 from fieldfit.refinement.model_moments import ModelMoments
@@ -134,7 +134,7 @@ class Refined:
         """The same expected under the estimate."""
         moments, source = self.expected
         weight, total = self.samples.weight, self.samples.total
-        bread, meat = expected_moments(self.matrix, moments, self.free, self.precision / total)
+        bread, meat = expected_bread_meat(self.matrix, moments, self.free, self.precision / total)
         if weight is not None and not counts:
             meat = meat * float(weight @ weight) / total
         return DenseAccuracy(Moments(bread, meat, total, source), self.precision, active, units)

@@ -196,7 +196,7 @@ def _best_ridge(
     return best
 
 
-def random_directions(root: FloatArray) -> FloatArray:
+def root_directions(root: FloatArray) -> FloatArray:
     """B (r, k) with BBᵀ = RRᵀ for the columns of ``root`` R, or on average where there are many: random combinations."""
     rank = root.shape[1]
     return root if rank <= _MOST_DIRECTIONS else np.asarray(root @ _signs(rank))
@@ -209,7 +209,7 @@ def inverse_directions(information: FloatArray) -> tuple[FloatArray, bool]:
     if few is not None:
         return few, False
     root = inverse_root(information)
-    return random_directions(root), root.shape[1] <= _MOST_DIRECTIONS
+    return root_directions(root), root.shape[1] <= _MOST_DIRECTIONS
 
 
 def _signs(rank: int) -> FloatArray:

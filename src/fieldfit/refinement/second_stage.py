@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fieldfit.models.base import Model
     from fieldfit.models.field import FieldModel
     from fieldfit.models.problem import Problem
-    from fieldfit.objective import Penalty
+    from fieldfit.objective import Penalties
     from fieldfit.optim.keeping import Keeper
     from fieldfit.policies.policy import BoundPolicy
     from fieldfit.policies.selection import Selection
@@ -122,7 +122,7 @@ class FirstFit:
     problem: Problem
     theta: FloatArray
     free: BoolArray
-    penalty: Penalty
+    penalty: Penalties
     random_state: int
     new_keeper: Callable[[], Keeper] | None = None
 

@@ -14,7 +14,7 @@ PAPER = (
 )
 
 
-def versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
     """The versions of fieldfit and of what it computes with."""
     found = {"Python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
     for name in ("fieldfit", "numpy", "scipy", "pandas", "scikit-learn"):
@@ -28,7 +28,9 @@ def versions() -> dict[str, str]:
 def add_citation(page: Page, refined: bool = False) -> None:
     """How to cite."""
     page.heading("How to cite")
-    page.paragraph(f"fieldfit {versions()['fieldfit']}, a library for composite likelihoods of random fields.")
+    page.paragraph(
+        f"fieldfit {library_versions()['fieldfit']}, a library for composite likelihoods of random fields."
+    )
     page.paragraph(f"The method: {PAPER}")
     if refined:
         page.paragraph(
@@ -39,4 +41,4 @@ def add_citation(page: Page, refined: bool = False) -> None:
 
 def add_versions(page: Page) -> None:
     """The versions, as one line."""
-    page.note("Made with " + ", ".join(f"{name} {text}" for name, text in versions().items()) + ".")
+    page.note("Made with " + ", ".join(f"{name} {text}" for name, text in library_versions().items()) + ".")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Point:
+class ScatterPoint:
     """A policy: what it costs, its variance and that variance's own standard error."""
 
     name: str
@@ -24,16 +24,16 @@ class Point:
     error: float = 0.0
 
 
-def frontier(points: Sequence[Point]) -> list[Point]:
+def frontier(points: Sequence[ScatterPoint]) -> list[ScatterPoint]:
     """The points that no other beats in both cost and variance, by cost."""
-    best: list[Point] = []
+    best: list[ScatterPoint] = []
     for point in sorted(points, key=lambda p: (p.cost, p.variance)):
         if not best or point.variance < best[-1].variance:
             best.append(point)
     return best
 
 
-def draw_cost_variance(points: Sequence[Point], cost: str, variance: str) -> Figure:
+def draw_cost_variance(points: Sequence[ScatterPoint], cost: str, variance: str) -> Figure:
     """Cost (logarithmic) against variance with two standard errors; those that nothing beats are joined by steps."""
     best = frontier(points)
     with figure(6.6, 4.2) as drawing:

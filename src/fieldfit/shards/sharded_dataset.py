@@ -25,7 +25,7 @@ MOST_GATHERED = 50_000
 
 
 @dataclass(frozen=True)
-class Summary:
+class ShardSummary:
     """What is known of the samples of one shard."""
 
     n: int
@@ -41,10 +41,10 @@ class Summarised:
 
     model: Model
 
-    def __call__(self, shard: Shard, shared: Shared, own: object) -> Summary:
+    def __call__(self, shard: Shard, shared: Shared, own: object) -> ShardSummary:
         """The summary of the shard."""
         dataset = shard.dataset
-        return Summary(
+        return ShardSummary(
             dataset.n,
             self.model.outline(dataset),
             dataset.has_missing,
@@ -156,7 +156,7 @@ def read_pieces(
     copies = kind == "counts" and not policy.bind(model.as_field("A count of samples").structure()).everything
     reading = Reading(model, sample_weight, weight_kind, copies)
     placed = backend.place([PieceSource(piece, reading) for piece in pieces.pieces])
-    summaries: list[Summary] = placed.each(Summarised(model))
+    summaries: list[ShardSummary] = placed.each(Summarised(model))
     outlines = [summary.outline for summary in summaries]
     weights = [summary.weight for summary in summaries if summary.weight is not None]
     digest = blake2b("".join(summary.digest for summary in summaries).encode(), digest_size=16)

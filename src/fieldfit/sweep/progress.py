@@ -11,7 +11,7 @@ from fieldfit.sweep.store import Counts
 _SECONDS_BETWEEN_LINES = 5.0
 
 
-class Display(Protocol):
+class SweepDisplay(Protocol):
     """What the runner tells while it works."""
 
     def update(self, counts: Counts) -> None:
@@ -116,7 +116,7 @@ class Bar:
         self.progress.stop()
 
 
-def choose_display(name: str, progress: bool | str) -> Display:
+def choose_display(name: str, progress: bool | str) -> SweepDisplay:
     """``False``: silent; ``"lines"``: plain lines; ``True``: a bar on a terminal with rich, else lines."""
     if progress is False:
         return Silent()

@@ -26,7 +26,7 @@ from fieldfit.policies.selection import Selection
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, IntArray, ModelError
 from fieldfit.variance.criterion import Criterion, WeightsCriterion
-from fieldfit.weights.choice import Exact, Ridge, best_beta, better_rival, judge, rivals
+from fieldfit.weights.choice import Exact, WeightsRidge, best_beta, better_rival, judge, rivals
 from fieldfit.weights.groups import DrawnPolicy, Groups, check_betas
 from fieldfit.weights.options import AutoWeights
 from fieldfit.weights.result import Round, WeightsResult, Work
@@ -139,7 +139,7 @@ class _Alternation:
         self.statistics = DataStatistics(
             by_group, groups.names, objective.free, objective.row_weight, counts, options.probes
         )
-        self.ridge = Ridge(options.gamma, self.beta, groups.normaliser)
+        self.ridge = WeightsRidge(options.gamma, self.beta, groups.normaliser)
         self.theta = objective.start
         self.criterion: WeightsCriterion | None = None
         self.exact: Exact | None = None

@@ -27,7 +27,7 @@ EQUAL = "equal weights"
 
 
 @dataclass(frozen=True)
-class Ridge:
+class WeightsRidge:
     """γ‖β − β₀‖² for normalised β, with ``normaliser`` c."""
 
     gamma: float
@@ -43,7 +43,7 @@ class Ridge:
         return self.gamma * float(away @ away), slope
 
 
-def best_beta(criterion: WeightsCriterion, ridge: Ridge, near: FloatArray | None = None) -> FloatArray:
+def best_beta(criterion: WeightsCriterion, ridge: WeightsRidge, near: FloatArray | None = None) -> FloatArray:
     """The best normalised β (G,). IdentifiabilityError where no β determines the parameters.
 
     ``near`` is a β from which the only descent starts, where the best is known to be close.
@@ -132,7 +132,7 @@ def judge(
     exact: Exact,
     beta: FloatArray,
     groups: Groups,
-    ridge: Ridge,
+    ridge: WeightsRidge,
     *,
     fallback: bool,
     best: FloatArray | None = None,

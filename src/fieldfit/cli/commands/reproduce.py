@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fieldfit_paper.tables import Reproduction
 
 
-class Scale(StrEnum):
+class ReproductionScale(StrEnum):
     """How much is computed."""
 
     small = "small"
@@ -29,11 +29,11 @@ class Scale(StrEnum):
 def reproduce(
     name: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Experiment, such as figure-1, or all.")],
     scale: Annotated[
-        Scale,
+        ReproductionScale,
         typer.Option(
             "--scale", help="small takes seconds to minutes; paper has the size of the paper's experiments."
         ),
-    ] = Scale.small,
+    ] = ReproductionScale.small,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for figures and their tables.")
     ] = None,

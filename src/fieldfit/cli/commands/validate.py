@@ -37,12 +37,12 @@ def validate(
     from fieldfit.api.validation import cross_validate
     from fieldfit.cli.output import collected_warnings, print_json, print_table
     from fieldfit.cli.saved import read_samples
-    from fieldfit.cli.values import as_list, as_numbers
+    from fieldfit.cli.values import as_list, numbers_from_text
     from fieldfit.report.table import PlainTable
 
     limit_threads(threads)
     fit = load(path)
-    penalties = [None if text == "none" else as_numbers(text, "--sigma2")[0] for text in as_list(sigma2) or []]
+    penalties = [None if text == "none" else numbers_from_text(text, "--sigma2")[0] for text in as_list(sigma2) or []]
     fitted = set(fit.sigma2[fit.free].tolist())
     common = fitted.pop() if len(fitted) == 1 else float("inf")
     with collected_warnings() as warned:

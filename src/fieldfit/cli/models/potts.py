@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fieldfit.shards.folder import ShardFolder
 
 
-class Couplings(StrEnum):
+class CouplingForm(StrEnum):
     """Parameters of an edge."""
 
     table = "table"
@@ -36,8 +36,9 @@ class PottsOptions:
         typer.Option("--states", metavar="S0,S1,…", help="The values of a site. Default: all values in the data."),
     ] = None
     couplings: Annotated[
-        Couplings, typer.Option("--couplings", help="A q × q table for each edge, or one parameter for equal states.")
-    ] = Couplings.table
+        CouplingForm,
+        typer.Option("--couplings", help="A q × q table for each edge, or one parameter for equal states."),
+    ] = CouplingForm.table
     fields: Annotated[bool, typer.Option("--fields/--no-fields", help="Whether each site has a field.")] = True
     edges: EdgesOption = None
     tied: TiedOption = False

@@ -16,7 +16,7 @@ from fieldfit.data.encoders import names_of
 from fieldfit.data.textfile import read_text
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.chain_layout import ChainLayout
-from fieldfit.objective import Penalty
+from fieldfit.objective import Penalties
 from fieldfit.policies import Policy
 from fieldfit.types import FileFormatError
 
@@ -93,7 +93,7 @@ def read_dump(path: str | os.PathLike[str]) -> Fit:
         policy=Policy.parse("FL"),
         theta=model.check_theta(theta),
         free=np.ones(len(theta), dtype=bool),
-        penalty=Penalty(np.full(len(theta), np.inf), None),
+        penalty=Penalties(np.full(len(theta), np.inf), None),
         size=SampleSize(0, 0.0),
         convergence=Convergence(True, False, "read from a dump of CRFsuite", np.nan, np.nan, 0, 0, 0, 0.0),
         random_state=0,

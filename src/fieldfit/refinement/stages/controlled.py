@@ -19,7 +19,7 @@ from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.refinement.conditions import Conditions, Sums, scaled
-from fieldfit.refinement.optimal import refine
+from fieldfit.refinement.optimal import refine_densely
 from fieldfit.refinement.planned import PlanSetting, StageSkippedError
 from fieldfit.refinement.planned_conditions import PlannedConditions, field_rows, weighed_stage
 from fieldfit.refinement.refined import Account
@@ -59,7 +59,9 @@ class Controlled(SecondStage):
     def fit(self, first: FirstFit) -> RefinedEstimate:
         """With the drawn Z."""
         model, bound = field_of(first, f"'{self.text(first.bound.policy)}'"), first.bind(self.policy)
-        return RefinedEstimate(refine(first, model, given=control_stack(model, first.bound, bound), drawn=bound))
+        return RefinedEstimate(
+            refine_densely(first, model, given=control_stack(model, first.bound, bound), drawn=bound)
+        )
 
     def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """The inverse information of the conditions."""

@@ -10,7 +10,7 @@ import numpy as np
 from fieldfit.data.samples import as_table
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
-from fieldfit.refinement.combination import combine
+from fieldfit.refinement.combination import combine_separate_fits
 from fieldfit.refinement.planned import PlannedStage, PlanSetting, StageSkippedError
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting
@@ -75,7 +75,7 @@ class Nodewise(SecondStage):
             samples = ShardedNodes(model, first.problem, dataset.sample_weight, first.random_state)
         else:
             samples = HeldNodes(model, as_table(dataset), first.random_state)
-        average, stage, work = combine(
+        average, stage, work = combine_separate_fits(
             model,
             samples,
             start=np.where(first.free, 0.0, first.theta),

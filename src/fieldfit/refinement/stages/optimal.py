@@ -12,7 +12,7 @@ from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
 from fieldfit.refinement.local import needs_local, refine_locally
-from fieldfit.refinement.optimal import SMALL_EXCESS, refine
+from fieldfit.refinement.optimal import SMALL_EXCESS, refine_densely
 from fieldfit.refinement.planned import PlanSetting, StageSkippedError
 from fieldfit.refinement.planned_conditions import PlannedConditions, plan_conditions
 from fieldfit.refinement.refined import Account
@@ -67,7 +67,7 @@ class Optimal(SecondStage):
         model = field_of(first, f"'{self.text(first.bound.policy)}'")
         if needs_local(model, first.bound, self.distance):
             return RefinedEstimate(refine_locally(first, model, self.distance))
-        return RefinedEstimate(refine(first, model, distance=self.distance))
+        return RefinedEstimate(refine_densely(first, model, distance=self.distance))
 
     def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """The inverse information of the conditions."""

@@ -1,0 +1,27 @@
+"""One meaning for each name: no two modules of the package define the same public class or function."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import fieldfit
+
+#: Functions of the command line have the names of the commands, which are those of what they call.
+COMMANDS = "cli"
+#: Modules that can be run begin at a function of this name.
+ENTRY = {"main", "run"}
+
+
+def test_no_two_modules_define_the_same_public_name() -> None:
+    root = Path(fieldfit.__file__).parent
+    homes: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(root.rglob("*.py")):
+        module = path.relative_to(root)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name.startswith("_"):
+                continue
+            command = module.parts[0] == COMMANDS or node.name in ENTRY
+            if not (command and isinstance(node, ast.FunctionDef)):
+                homes[node.name].append(str(module))
+    assert len(homes) > 500
+    assert {name: where for name, where in homes.items() if len(where) > 1} == {}
