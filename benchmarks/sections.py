@@ -13,14 +13,26 @@ class Section(NamedTuple):
     note: str = ""
     runs: int = 3
     short: list[str] | None = None  # for a quick look; None: the same
+    seconds: int = 0  # about how long one run takes on two quiet cores; 0: runs by name only
 
 
 RUNS = {
-    "inference": Section("Exact inference against pyAgrum", ["inference.py"], short=["inference.py", "200"]),
-    "grids": Section("Exact sums over large grids", ["grids.py"], short=["grids.py", "12", "15"]),
+    "inference": Section(
+        "Exact inference against pyAgrum",
+        ["inference.py"],
+        short=["inference.py", "200"],
+        seconds=25,
+    ),
+    "grids": Section(
+        "Exact sums over large grids",
+        ["grids.py"],
+        short=["grids.py", "12", "15"],
+        seconds=20,
+    ),
     "pairwise": Section(
         "Pairwise fields against matrix products and scikit-learn",
         ["pairwise.py", "a", "b", "c", "digits", "small"],
+        seconds=40,
     ),
     "potts": Section(
         "Potts fields against sparse products",
@@ -28,6 +40,7 @@ RUNS = {
         """An evaluation adds n m (m-1) rows of couplings and scatters as many rows of residuals. The limit counts their
 vectors only: two loads in a cycle for a row that is added, one store in a cycle for a row that is scattered. The cycles
 in a second are those that a matrix product in the same run needs at least. Exponentials are not in the limit.""",
+        seconds=50,
     ),
     "images": Section(
         "Fits on correlated images",
@@ -52,7 +65,11 @@ the evaluations that would take as long as the whole fit.""",
         """liblinear penalises the intercept too, so that its optimum differs. skglm is used where it is installed. Equal
 rows of a table count once here; the simulated answers have no equal rows.""",
     ),
-    "chains": Section("One evaluation of a chain", ["chains.py"]),
+    "chains": Section(
+        "One evaluation of a chain",
+        ["chains.py"],
+        seconds=25,
+    ),
     "second-order": Section(
         "Second-order chains against first order on CoNLL-2000",
         ["second_order.py"],
@@ -60,6 +77,7 @@ rows of a table count once here; the simulated answers have no equal rows.""",
 K³ + K² + K, so its time grows with K³. The taggers are fitted by FL with σ² = 1; the second-order fit starts from the
 first-order one, and its seconds are those from there.""",
         runs=1,
+        seconds=70,
     ),
     "labels": Section(
         "One FL evaluation against labels and tokens, compared with the machine's limit",
@@ -71,26 +89,34 @@ rate of a large product of double matrices (forward, backward, sum of edge margi
 2)·8Kn + 16·(weights) bytes at the rate of a large copy. The three rates are measured in the same run and printed in
 the first line. `of limit` is limit / ms. `of products` is the time of the 6K²n operations alone / time of the
 recursion. A value above 100% means that the rows came from a cache, not from memory.""",
+        seconds=60,
     ),
     "blocks": Section(
         "Gradients of chains block by block against all tokens at once",
         ["gradient_blocks.py"],
         runs=1,
         short=["gradient_blocks.py", "--tokens", "20000", "--labels", "10", "45", "121"],
+        seconds=45,
     ),
     "pl1": Section(
         "PL1 on ATIS against its gathers and scatters",
         ["gather_scatter.py"],
         """The bare gather and scatter of the same entries are SciPy's product with a sparse matrix and with its transpose,
 into preallocated memory, on the same number of threads.""",
+        seconds=35,
     ),
     "commands": Section(
         "Seconds until the command line has answered",
         ["command_line.py"],
         runs=1,
         short=["command_line.py", "--turns", "3"],
+        seconds=30,
     ),
-    "warmup": Section("The first fit of a process against the second", ["first_fit.py"]),
+    "warmup": Section(
+        "The first fit of a process against the second",
+        ["first_fit.py", "--processes", "2"],
+        seconds=45,
+    ),
     "time": Section(
         "Time of a fit by stage",
         ["time_shares.py"],
@@ -99,34 +125,40 @@ exponentiates the scores and runs forward and backward. The gradient sums the to
 (for the most frequent features within the backward pass). The optimiser passes over θ, the gradient and six pairs
 of vectors, so its time grows with the number of weights. The time of the recursion grows with K² and the number of
 tokens.""",
+        seconds=25,
     ),
     "crf": Section(
         "CoNLL-2000 against CRFsuite, to the same objective",
         ["crf_race.py", "--only", "conll", "--iterations", "40"],
         """Seconds of CRFsuite and of one thread are of the processor, those of two threads on the wall: where other
 programs use the processor, the ratios of two threads say nothing.""",
+        seconds=110,
     ),
     "converged": Section(
         "F1 at the optimum of CRFsuite and ours",
         ["crf_race.py", "--only", "converged"],
         "The problem is strictly convex, so both programs must reach the same objective and the same F1.",
     ),
-    "atis": Section("ATIS, 121 labels, against CRFsuite", ["crf_race.py", "--only", "atis", "--iterations", "20"]),
+    "atis": Section(
+        "ATIS, 121 labels, against CRFsuite",
+        ["crf_race.py", "--only", "atis", "--iterations", "20"],
+        seconds=50,
+    ),
     "elastic": Section(
         "Elastic net against CRFsuite's OWL-QN",
         ["elastic_net.py"],
         short=["elastic_net.py", "--sentences", "500", "--only", "template"],
+        seconds=120,
     ),
     "zeros": Section(
         "What weights at zero cost under an elastic net",
-        ["zero_weights.py", "--sentences", "3000"],
-        """An evaluation goes over all weights, zero or not. The first ratios are the most that skipping zeros could save of
-it: the chain is compiled again for the weights that are not zero, and neither choosing them nor checking the others is
-counted. Gradients of weights at zero are needed all the same: a weight leaves zero where its gradient exceeds c1. Only
-gathering the scores could skip zeros, and some weights leave zero at nearly every step, so that lists of the others would
-have to be mended each time. So evaluations skip nothing. The optimiser leaves weights that stand still at zero out of its
-pairs: the last lines have whole fits with all pairs of features and labels, with and without that.""",
+        ["zero_weights.py", "--sentences", "1000"],
+        """Weights at zero whose derivative is below 0.8 c1 are left out of evaluations: their features are neither gathered
+nor summed. All derivatives are computed every 4 to 32 steps and before a fit ends, so that the optimum is the same. The
+recursions over labels, which take most of an evaluation, are needed all the same.""",
         runs=1,
+        short=["zero_weights.py", "--sentences", "500", "--only", "template"],
+        seconds=90,
     ),
     "score": Section(
         "Time to a good tagger",
@@ -135,34 +167,56 @@ pairs: the last lines have whole fits with all pairs of features and labels, wit
         note="""CRFsuite has one thread. Where other programs ran at the same time, compare CPU seconds: seconds on the wall
 include the time that a process waited for them. CRFsuite was trained anew for each number of iterations, so that its
 first good tagger may lie before the line shown.""",
+        seconds=400,
     ),
     "memory": Section(
-        "Memory of a fit by stage", ["fit_memory.py"], runs=1, short=["fit_memory.py", "--only", "atis"]
+        "Memory of a fit by stage",
+        ["fit_memory.py"],
+        runs=1,
+        short=["fit_memory.py", "--only", "atis"],
+        seconds=80,
     ),
-    "tagging": Section("Tagging from Python against CRFsuite", ["crf_race.py", "--only", "tagging"]),
+    "tagging": Section(
+        "Tagging from Python against CRFsuite",
+        ["crf_race.py", "--only", "tagging"],
+        seconds=30,
+    ),
     "single": Section(
         "One sentence at a time against CRFsuite",
         ["single_sentences.py"],
         short=["single_sentences.py", "--sentences", "500"],
+        seconds=25,
     ),
     "threads": Section(
         "One and two threads on a busy machine",
-        ["busy_threads.py"],
+        ["busy_threads.py", "--turns", "7"],
         runs=1,
         short=["busy_threads.py", "--only", "chain", "--turns", "5"],
+        seconds=110,
     ),
-    "encoding": Section("Reading and encoding sequences", ["encoding.py"]),
+    "encoding": Section(
+        "Reading and encoding sequences",
+        ["encoding.py"],
+        seconds=25,
+    ),
     "errors": Section(
         "Standard errors of a tagger with a quarter of a million parameters",
         ["standard_errors.py"],
         runs=1,
         note="Seconds are on the wall, but those of the last table are of the processor.",
+        seconds=150,
     ),
-    "weights": Section("Cost of automatic weights", ["auto_weights.py"], runs=1),
+    "weights": Section(
+        "Cost of automatic weights",
+        ["auto_weights.py", "--repeats", "3"],
+        runs=1,
+        seconds=60,
+    ),
     "cost": Section(
         "Predicted against measured seconds",
-        ["cost_model.py", "--out", "docs/figures"],
+        ["cost_model.py", "--rounds", "5", "--out", "docs/figures"],
         "![Predicted against measured seconds](figures/cost-model.png)",
+        seconds=60,
     ),
     "promise": Section(
         "The planner's promise",
@@ -183,7 +237,7 @@ first good tagger may lie before the line shown.""",
     ),
 }
 #: Parts that take longer than half an hour together with the others.
-BY_NAME_ONLY = ("converged", "promise", "images", "large", "plmc", "sizes", "solvers", "zeros")
+BY_NAME_ONLY = ("converged", "promise", "images", "large", "plmc", "sizes", "solvers")
 #: The order in which parts run: what is claimed first, what takes long last.
 ORDER = (
     "commands",
@@ -194,6 +248,7 @@ ORDER = (
     "grids",
     "memory",
     "elastic",
+    "zeros",
     "crf",
     "pairwise",
     "potts",

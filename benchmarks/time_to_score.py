@@ -36,7 +36,7 @@ NAME = "template"
 #: F1 below the last one at which a tagger counts as good.
 NEAR = 0.1
 #: Iterations (epochs) of CRFsuite's algorithms, each a run of its own.
-PEER_RUNS = {"lbfgs": (60, 80, 100, 140), "l2sgd": (5, 10, 20, 40), "ap": (5, 10, 20), "arow": (5, 10, 20)}
+PEER_RUNS = {"lbfgs": (80, 100), "l2sgd": (20, 40), "ap": (5, 20), "arow": (10, 20)}
 OWN_ITERATIONS = {"sgd": 100, "lbfgs": 140}
 
 

@@ -39,14 +39,19 @@ STORE = ROOT / ".bench"
 FALLEN = 0.8
 #: A part is not begun with less than this many seconds left.
 LEAST = 5.0
+#: A part is ended after this many times the seconds that it is expected to take, but not before it has had SHORTEST.
+LONGEST, SHORTEST = 4.0, 120.0
+#: Minutes for all parts.
+MINUTES = 30
 HEAD = """# Benchmarks
 
 `make bench` writes this page. Each block is the output of its script. Each ratio compares two runs on the same machine
 within a minute, with the same work and, where there is one, the same objective. Scripts run up to three times, as far as
 half an hour goes, and the spread of their ratios is below their output. No test asserts a time. Ratios that have fallen
 since the committed page are marked when the command runs; `make bench-quick` runs a few parts in three minutes without
-changing the page. The load of the machine before a part is beside its command. Where it is above the number of cores, other
-programs used the processor: compare ratios and CPU seconds there, not seconds on the wall.
+changing the page. A run that ends early leaves the other parts as they were: the date, the commit, the machine and its load
+before the run are beside each command. Where the load is above the number of cores, other programs used the processor:
+compare ratios and CPU seconds there, not seconds on the wall.
 """
 #: Begins the line with the spread of ratios.
 _SPREAD = "Over"
@@ -78,10 +83,11 @@ def processor() -> str:
     return found[1] if found else platform.processor()
 
 
-def machine() -> str:
-    """Date, processor, number of cores, Python and load."""
+def machine(commit: str) -> str:
+    """Date, commit, processor, number of cores, load and Python."""
     today, python = datetime.date.today().isoformat(), platform.python_version()
-    return f"{today}, {processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {python}"
+    cores = f"{processor()}, {os.cpu_count()} cores"
+    return f"{today}, commit {commit[:8]}, {cores}, load {os.getloadavg()[0]:.1f}, Python {python}"
 
 
 def ratios(text: str) -> list[float]:
@@ -150,6 +156,7 @@ class Suite:
 
     def __init__(self, python: str, *, minutes: float, quick: bool, keep: bool, fresh: bool) -> None:
         self.python, self.quick, self.keep = python, quick, keep
+        self.minutes = minutes
         self.deadline = time.monotonic() + 60 * minutes
         self.commit = output_of("git", "rev-parse", "HEAD").strip()
         self.committed = sections(output_of("git", "show", "HEAD:docs/benchmarks.md"))
@@ -179,9 +186,22 @@ class Suite:
         """How often a part has been run at this commit."""
         return len(self.records[name]["outputs"]) if name in self.records else 0
 
+    def expected(self, name: str) -> float:
+        """Seconds of a part: those of its last run here, or about those on a quiet machine."""
+        section = RUNS[name]
+        usual = LEAST if self.quick and section.short else float(section.seconds)
+        return max(self.seconds.get(name, usual), LEAST)
+
+    def limit(self, name: str) -> float:
+        """Seconds after which a part is ended, so that the others have theirs: more where there is more time for all."""
+        if not RUNS[name].seconds:
+            return max(self.left, LEAST)
+        share = max(self.minutes / MINUTES, 1.0)
+        return max(min(self.left, share * max(LONGEST * self.expected(name), SHORTEST)), LEAST)
+
     def run(self, name: str) -> None:
         """Run a part once, within the time that is left."""
-        expected = self.seconds.get(name, LEAST)
+        expected = self.expected(name)
         if self.left < expected:
             if name in self.records:  # a repetition
                 return
@@ -192,10 +212,10 @@ class Suite:
             return
         section = RUNS[name]
         command = self._command(section)
-        where = machine()
+        where = machine(self.commit)
         print(f"{name}: {' '.join(command)}", end="", flush=True)
         began = time.monotonic()
-        text, error = self._printed(command)
+        text, error = self._printed(command, self.limit(name))
         seconds = time.monotonic() - began
         print(f" ({seconds:.0f} s)", flush=True)
         if text is None:
@@ -230,8 +250,8 @@ class Suite:
         other = "" if processor() in before else " (on another processor)"
         return [line + other if "SLOWER" in line else line for line in lines]
 
-    def _printed(self, command: list[str]) -> tuple[str | None, str]:
-        """What a script prints, or None and why not. It gets the time that is left and is ended with its children."""
+    def _printed(self, command: list[str], seconds: float) -> tuple[str | None, str]:
+        """What a script prints, or None and why not. After ``seconds`` it is ended with its children."""
         process = subprocess.Popen(
             [self.python, str(ROOT / "benchmarks" / command[0]), *command[1:]],
             stdout=subprocess.PIPE,
@@ -241,10 +261,10 @@ class Suite:
             start_new_session=True,
         )
         try:
-            text, error = process.communicate(timeout=max(self.left, LEAST))
+            text, error = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             _end(process)
-            return None, "ended: no time left"
+            return None, f"ended after {seconds:.0f} s"
         except BaseException:
             _end(process)
             raise
@@ -279,7 +299,7 @@ def main() -> None:
     wanted = options.names or (list(QUICK) if options.quick else [name for name in ORDER if name not in BY_NAME_ONLY])
     suite = Suite(
         interpreter(),
-        minutes=options.minutes if options.minutes is not None else 3 if options.quick else 30,
+        minutes=options.minutes if options.minutes is not None else 3 if options.quick else MINUTES,
         quick=options.quick,
         keep=options.keep or options.quick,
         fresh=options.fresh,

@@ -1,5 +1,6 @@
 """The page of benchmarks holds what its scripts have printed and what benchmarks/sections.py says, and nothing else."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -47,3 +48,18 @@ def test_ratios_that_have_fallen_are_marked(write_page):
     lines = write_page.compare(before, ["ratio 7.0, 2.1 times", "ratio 7.5, 2.0 times"])
     assert "SLOWER" in lines[0]
     assert "SLOWER" not in lines[1]
+
+
+def test_one_run_of_every_part_takes_half_an_hour(write_page):
+    wanted = [name for name in write_page.ORDER if name not in write_page.BY_NAME_ONLY]
+    seconds = [write_page.RUNS[name].seconds for name in wanted]
+    assert min(seconds) > 0
+    assert sum(seconds) < 30 * 60
+
+
+def test_a_block_says_when_and_at_which_commit_it_was_run(write_page):
+    where = write_page.machine("0123456789abcdef")
+    part = write_page.block(write_page.RUNS["grids"], {"outputs": ["ratio 2.0\n"], "machine": where})
+    assert re.search(r"\(20[0-9]{2}-[0-9]{2}-[0-9]{2}, commit 01234567, .*load [0-9.]+", part)
+    page = write_page.whole_page({"grids": part})
+    assert write_page.rendered(page) == page
