@@ -20,6 +20,7 @@ from fieldfit.sweep import experiment
 from fieldfit.types import FloatArray, Plain, PolicyError
 from fieldfit_paper.chain_folds import ChainFold
 from fieldfit_paper.chunking import (
+    LAST_ALONE,
     fit_and_measure,
     fit_chain,
     fold_of,
@@ -35,6 +36,8 @@ INNER_ITERATIONS = 8  # of Newton's method
 #: β has settled when it moves by less: far finer than the grid that it is compared with.
 SETTLED = 2e-3
 PROBES = 16
+#: Below this β the fit is that of PL1 alone, whatever λ is, and starts from it.
+NEARLY_ALONE = 1e-3
 #: A ridge γ‖β − (½, ½)‖² on J in the second reading: it decides where J hardly depends on β.
 GAMMA = 1.0
 
@@ -71,6 +74,10 @@ def heuristic_cell(coordinates: Mapping[str, Any], seed: int) -> Plain:
         beta, theta, rounds, settled = heuristic_beta(
             fold, higher, lam, sigma2, str(coordinates["formula"]), fold_seed, reading
         )
-        policy = policy_text(higher, lam, reading)
-        _, measured = fit_and_measure(fold, policy, weights_of(higher, beta), sigma2, fold_seed, theta)
+        policy, alone = policy_text(higher, lam, reading), (fold, sigma2, reading)
+        start = LAST_ALONE.get(alone, theta) if beta < NEARLY_ALONE else theta
+        theta, measured = fit_and_measure(fold, policy, weights_of(higher, beta), sigma2, fold_seed, start)
+        if beta < NEARLY_ALONE:
+            LAST_ALONE.clear()
+            LAST_ALONE[alone] = theta
         return measured | {"beta": beta, "rounds": rounds, "settled": settled}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,8 @@ COST_AXES = {
     "flops": ("FLOPs of value and gradient", 1.0),
     "evaluation_seconds": ("milliseconds of value and gradient (measured, one thread)", 1000.0),
 }
+#: How captions name it.
+COST_NAMES = {"flops": "FLOPs", "evaluation_seconds": "Measured milliseconds"}
 UNIT = "nats a sentence"
 #: The paper's numbers of our figures.
 PAPER_NUMBERS = {
@@ -194,9 +196,10 @@ def reproduce_trade_off(number: int, source: str, model: str, out: Path | None, 
         folder = make_folder(out)
         for axis, suffix, unit in (("flops", "", FLOPS[model]), ("evaluation_seconds", "-seconds", "")):
             caption = (
-                f"{numbered(number)}. Accuracy and complexity for the {MODEL_NAMES[model]} with the policies PL1/FL "
-                "(left) and PL1/PL2 (right). Each point is a policy (λ, β) at one σ², mean over folds; large marks and "
-                "steps: no cheaper one of the same σ² is as good. The shaded region was not reached by any. "
+                f"{numbered(number)}. {COST_NAMES[axis]} of an evaluation and negative log-likelihood (top: train, bottom: "
+                f"test) for the {MODEL_NAMES[model]} with the policies PL1/FL (left) and PL1/PL2 (right). Each point is a "
+                "policy (λ, β) at one σ², mean over folds; large marks and steps: no cheaper one of the same σ² is as "
+                "good. The shaded region was not reached by any. "
                 f"{scale_note(scale, source)} {unit}"
             )
             drawing = draw_surfaces(trade_off_rows(by_policy, axis), caption, width=4.6, height=3.2)
@@ -207,9 +210,15 @@ def reproduce_trade_off(number: int, source: str, model: str, out: Path | None, 
     return Reproduction(document, (table,), (FLOPS[model],), tuple(files))
 
 
+def sigma2_labels(tables: Iterable[Records]) -> list[str]:
+    """The names of all σ² of some tables in their order: panels that share them show a σ² by one colour."""
+    return [f"σ² = {value:g}" for value in sorted({value for rows in tables for value in sigma2_of(rows)})]
+
+
 def trade_off_rows(by_policy: dict[str, Records], axis: str) -> list[list[Drawable]]:
     """Train above test, a column for each policy, a cloud for each σ² from light (small) to dark."""
     label, unit = COST_AXES[axis]
+    order = sigma2_labels(by_policy.values())
     drawn: list[list[Drawable]] = []
     for value, name in NLL.items():
         row: list[Drawable] = []
@@ -222,7 +231,9 @@ def trade_off_rows(by_policy: dict[str, Records], axis: str) -> list[list[Drawab
             low, high = float(y.min()), float(np.quantile(y, 0.9))
             ends = (low - 0.12 * (high - low), high + 0.08 * (high - low))
             row.append(
-                TradeOffPanel(f"PL1/{higher}, {name}", clouds, label, name, y_range=ends, ordered=True, frontier=True)
+                TradeOffPanel(
+                    f"PL1/{higher}, {name}", clouds, label, name, y_range=ends, ordered=order, frontier=True
+                )
             )
         drawn.append(row)
     return drawn
@@ -267,6 +278,7 @@ def reproduce_heuristic(
             f"printed; exact, with the noise of selection. Dashed: equal. {READING_NOTES[reading]}"
         )
         drawn: list[list[Drawable]] = []
+        order = sigma2_labels(pairs.values())
         for (higher, formula), compared in pairs.items():
             row: list[Drawable] = []
             for value, label in (("beta", "β"), ("train_nll", "train NLL"), ("test_nll", "test NLL")):
@@ -276,7 +288,7 @@ def reproduce_heuristic(
                     x, y = columns_of(here, f"heuristic_{value}"), columns_of(here, f"best_{value}")
                     clouds.append(Cloud(f"σ² = {sigma2:g}", x, y))
                 title = f"PL1/{higher}, {formula} J: {label}"
-                row.append(DiagonalPanel(title, clouds, "heuristic", "best of the grid", ordered=True))
+                row.append(DiagonalPanel(title, clouds, "heuristic", "best of the grid", ordered=order))
             drawn.append(row)
         files += save_figure(draw_surfaces(drawn, caption, width=3.6, height=2.9), folder, name)
         joined = [{"policy": f"PL1/{higher}"} | r for (higher, _), compared in pairs.items() for r in compared]

@@ -43,7 +43,7 @@ MOST_ITERATIONS = 200
 #: For the sentiment set: NLLs are then within 0.002 nats, a hundredth of their standard errors.
 LOOSE_TOLERANCE = 2e-2
 #: θ of PL1 alone for the last fold, σ² and reading.
-_LAST_ALONE: dict[tuple[ChainFold, float, str], FloatArray] = {}
+LAST_ALONE: dict[tuple[ChainFold, float, str], FloatArray] = {}
 _EVALUATIONS = 5  # the best of this many is the measured time of one
 
 
@@ -189,13 +189,13 @@ def chain_row(coordinates: Mapping[str, Any], seed: int) -> Plain:
         rows: list[Plain] = []
         done: list[tuple[float, FloatArray]] = []
         for beta in map(float, coordinates["betas"]):
-            start = _LAST_ALONE.get(alone) if beta == 0 else _on_the_line(done, beta)
+            start = LAST_ALONE.get(alone) if beta == 0 else _on_the_line(done, beta)
             theta, measured = fit_and_measure(
                 fold, policy, weights_of(higher, beta), sigma2, fold_seed, start, tolerance
             )
             if beta == 0:
-                _LAST_ALONE.clear()
-                _LAST_ALONE[alone] = theta
+                LAST_ALONE.clear()
+                LAST_ALONE[alone] = theta
             done = [*done[-1:], (beta, theta)]
             rows.append({"beta": beta} | measured)
         return {name: np.array([row[name] for row in rows]) for name in rows[0]}

@@ -128,8 +128,8 @@ def pulled_to_axis(grids: Grids) -> tuple[str, bool | None]:
             falls.append(lams[1] < lams[0])
             if least > 0:
                 texts.append(
-                    f"PL1/{higher}: test NLL {level:.1f} from λ = {lams[0]:g} and in {share[0]:.0%} of the first panel, "
-                    f"from λ = {lams[1]:g} and in {share[1]:.0%} of the last"
+                    f"PL1/{higher}: a test NLL of {level:.1f} or less from λ = {lams[0]:g} on and in {share[0]:.0%} of the "
+                    f"panel at the smallest σ², from λ = {lams[1]:g} on and in {share[1]:.0%} at the largest"
                 )
         found[least] = all(falls)
     return "; ".join([*texts, f"by the earlier rule: {Verdict.of(found[0.0]).value}"]), found[TENTH]
@@ -144,7 +144,8 @@ def larger_areas(grids: Grids) -> tuple[str, bool | None]:
         shares[higher] = float(np.mean([r["test_nll"] <= level for r in rows]))
         lams[higher] = min(r["lam"] for r in rows if r["test_nll"] <= level)
     text = "; ".join(
-        f"PL1/{h}: test NLL {level:.1f} in {shares[h]:.0%} of the panels, from λ = {lams[h]:g}" for h in POLICIES
+        f"PL1/{h}: a test NLL of {level:.1f} or less in {shares[h]:.0%} of the panels, from λ = {lams[h]:g} on"
+        for h in POLICIES
     )
     return text, shares["PL2"] > shares["FL"] and lams["PL2"] <= lams["FL"]
 
@@ -228,7 +229,7 @@ def chain_claims(judged: BothReadings, tables: SweepTables) -> Iterator[Row]:
         "Figure 13",
         "PL1/PL2 outperforms PL1/FL on the test set at σ² = 5000.",
         outperforms(tables, READINGS[0]),
-        "'Cannot tell' within two standard errors, without allowance for the choice of the best cells. Second reading: "
+        "'Undecided' within two standard errors, without allowance for the choice of the best cells. Second reading: "
         "at σ² = 5000 the best policy of PL1/FL has FL for all sentences and PL1 as a regulariser; the best σ² of "
         f"PL1/PL2 is 10,000, and it does not reach PL1/FL there either. {scale}",
         outperforms(tables, READINGS[1]),

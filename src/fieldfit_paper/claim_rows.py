@@ -19,14 +19,14 @@ class Verdict(Enum):
     DIFFERS = "differs"
     REFUTED = "refuted"
     """The claim is a statement of mathematics, and it is false."""
-    CANNOT_TELL = "cannot tell"
+    UNDECIDED = "undecided"
     """Our data neither support the claim nor speak against it."""
     NOT_MEASURED = "not measured"
 
     @classmethod
     def of(cls, agrees: bool | None) -> Verdict:
-        """Agrees or differs; None: our data cannot tell."""
-        return cls.CANNOT_TELL if agrees is None else cls.AGREES if agrees else cls.DIFFERS
+        """Agrees or differs; None: undecided."""
+        return cls.UNDECIDED if agrees is None else cls.AGREES if agrees else cls.DIFFERS
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Finding:
 
     @classmethod
     def of(cls, measured: str, agrees: bool | None) -> Finding:
-        """A finding that agrees, differs or (None) cannot tell."""
+        """A finding that agrees, differs or (None) is undecided."""
         return cls(measured, Verdict.of(agrees))
 
 
@@ -63,13 +63,22 @@ class Row:
     def verdict(self) -> str:
         """Both verdicts as text."""
         first = self.first.verdict.value
-        return first if self.second is None else f"{first}; second reading: {self.second.verdict.value}"
+        if self.second is None:
+            return first
+        second = self.second.verdict.value
+        if first == second:
+            return f"{first} in both readings"
+        return f"{first} in the first reading, {second} in the second"
 
 
 @dataclass(frozen=True)
 class Section:
-    """Claims about one experiment, and the pictures that belong to them: (name of the file, what it shows)."""
+    """Claims about one experiment, and the pictures that belong to them: (name of the file, what it shows).
+
+    ``subject`` says in a few words what the claims are about.
+    """
 
     title: str
+    subject: str
     rows: tuple[Row, ...]
     pictures: tuple[tuple[str, str], ...] = ()

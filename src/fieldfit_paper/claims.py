@@ -57,9 +57,10 @@ def sections(tables: SweepTables) -> list[Section]:
     """All claims by experiment, with their pictures; claims about data that are missing have one row that says so."""
     scale = tables.scale
     chunking = "CoNLL-2000"
-    parts: tuple[tuple[str, str | None, tuple[Claims, ...], tuple[tuple[str, str], ...]], ...] = (
+    parts: tuple[tuple[str, str, str | None, tuple[Claims, ...], tuple[tuple[str, str], ...]], ...] = (
         (
             "Five and nine nodes: Figures 1 to 3 (Sections 3 and 8.1)",
+            "five and nine nodes",
             None,
             (figure1_claims, complexity_claims, lambda: figure2_claims(scale), lambda: figure3_claims(scale)),
             (
@@ -70,12 +71,14 @@ def sections(tables: SweepTables) -> list[Section]:
         ),
         (
             "Propositions (Sections 4 and 5)",
+            "the propositions",
             None,
             (lambda: proposition_claims(scale),),
             (("selection-noise", "Variance of fits beside the printed and the exact formula, against α"),),
         ),
         (
             "Sentence sentiment (Section 8.2)",
+            "sentence sentiment",
             "the sentiment set",
             (sentiment_counts, lambda: sentiment_claims(tables)),
             (
@@ -87,12 +90,14 @@ def sections(tables: SweepTables) -> list[Section]:
         ),
         (
             "Text chunking: the data (Section 8.3)",
+            "the chunking data",
             chunking,
             (chunking_counts,),
             (("figure-6", "How often each of the chunk labels occurs"),),
         ),
         (
             "Text chunking: the Boltzmann chain (Section 8.3.1)",
+            "the Boltzmann chain",
             chunking,
             (lambda: chain_claims(BothReadings(tables), tables),),
             (*_grids(7, "Boltzmann chain", "first"), *_grids(7, "Boltzmann chain", "second"),
@@ -101,6 +106,7 @@ def sections(tables: SweepTables) -> list[Section]:
         ),
         (
             "Text chunking: the CRF (Section 8.3.2)",
+            "the CRF",
             chunking,
             (lambda: crf_claims(BothReadings(tables), tables),),
             (*_grids(10, "CRF", "first"), *_grids(10, "CRF", "second"), ("figure-11", "CRF: NLL against FLOPs by σ²"),
@@ -108,6 +114,7 @@ def sections(tables: SweepTables) -> list[Section]:
         ),
         (
             "Cheaper and better (Section 8.4)",
+            "cheaper and better policies",
             chunking,
             (lambda: win_win_claims(tables),),
             (
@@ -117,6 +124,7 @@ def sections(tables: SweepTables) -> list[Section]:
         ),
         (
             "Algorithm 1 (Sections 7 and 8.3)",
+            "Algorithm 1",
             chunking,
             (lambda: heuristic_claims(tables),),
             (
@@ -128,18 +136,19 @@ def sections(tables: SweepTables) -> list[Section]:
         ),
         (
             "λ and σ² (Section 8.5)",
+            "the best σ² by λ",
             chunking,
             (lambda: regulariser_claims(tables),),
             (("figure-13", "The best σ² of the CRF by λ in both readings, with FL and PL2 alone as triangles"),),
         ),
     )  # fmt: skip
     made = []
-    for title, data, claims, pictures in parts:
+    for title, subject, data, claims, pictures in parts:
         try:
             rows = tuple(row for claim in claims for row in claim())
         except DataError as error:
             rows = (Row("", f"Claims about {data}", Finding("not measured", Verdict.NOT_MEASURED), str(error)),)
-        made.append(Section(title, rows, tuple((name, _with_number(name, text)) for name, text in pictures)))
+        made.append(Section(title, subject, rows, tuple((name, _with_number(name, text)) for name, text in pictures)))
     return made
 
 
@@ -155,7 +164,7 @@ def reproduce(out: Path | None, scale: str = "small", page_path: Path | None = N
     if out is not None:
         folder = make_folder(out)
         target = folder / "reproduction.md" if page_path is None else page_path
-        files = write_page(made, folder, target, scale)
+        files = write_page(made, tables, folder, target)
     listed = [dict(zip(("where", "claim", "measured", "verdict", "why"), text, strict=True)) for text in texts]
     return Reproduction({"experiment": "report", "scale": scale, "claims": listed}, (table,), (), tuple(files))
 

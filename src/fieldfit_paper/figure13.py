@@ -79,9 +79,8 @@ def of_grids(tables: SweepTables) -> list[Plain]:
     return rows
 
 
-def _panels(rows: list[Plain], alone: dict[str, float], reading: str) -> list[Panel]:
-    """One reading: a panel for each policy, on one scale of σ²."""
-    values = [r[c] for r in rows for c in ("least_of_folds", "largest_of_folds")] + list(alone.values())
+def _panels(rows: list[Plain], alone: dict[str, float], reading: str, ends: tuple[float, float]) -> list[Panel]:
+    """One reading: a panel for each policy; ``ends`` of σ² are those of all panels."""
     panels = []
     for higher in POLICIES:
         of_policy = [r for r in rows if r["policy"] == f"PL1/{higher}"]
@@ -95,7 +94,7 @@ def _panels(rows: list[Plain], alone: dict[str, float], reading: str) -> list[Pa
         panels.append(
             Panel(
                 f"PL1/{higher}, {reading}", "λ", "σ² of least test NLL", [Series(f"PL1/{higher}", lam, best), mark, *bars],
-                log_y=True, y_range=(0.5 * min(values), 4 * max(values)), legend="upper right",
+                log_y=True, y_range=ends, legend="upper right",
             )
         )  # fmt: skip
     return panels
@@ -142,9 +141,11 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     if out is not None:
         folder = make_folder(out)
         surfaces = []
+        values = [r[column] for r in (*rows, *second) for column in ("least_of_folds", "largest_of_folds")]
+        ends = (0.5 * min(values), 4 * max(values))
         panels = [
-            _panels(rows, {higher: best["best_sigma2"] for higher, best in alone.items()}, "first reading"),
-            _panels(second, {r["policy"].removeprefix("PL1/"): r["alone"] for r in second}, "second reading"),
+            _panels(rows, {higher: best["best_sigma2"] for higher, best in alone.items()}, "first reading", ends),
+            _panels(second, {r["policy"].removeprefix("PL1/"): r["alone"] for r in second}, "second reading", ends),
         ]
         for higher in POLICIES:
             records = tables.interplay(higher)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fieldfit.plots import Cloud, Drawable, PlainTable, TradeOffPanel, draw_surfaces, make_folder, save_figure
-from fieldfit_paper.chain_figures import READING_NOTES, scale_note
+from fieldfit_paper.chain_figures import READING_NOTES, scale_note, sigma2_labels
 from fieldfit_paper.chain_sweeps import POLICIES
 from fieldfit_paper.chain_tables import LEVEL, SweepTables, at_sigma2, best_cell, sigma2_of
 from fieldfit_paper.claim_rows import MODEL_NAMES, Records
@@ -73,6 +73,7 @@ def reproduce(out: Path | None, scale: str = "small", reading: str = "sums") -> 
         drawn: list[list[Drawable]] = []
         for source, model in cases:
             row: list[Drawable] = []
+            order = sigma2_labels(by_case[source, model, higher] for higher in POLICIES)
             for higher in POLICIES:
                 cheaper = [r for r in by_case[source, model, higher] if r["relative_flops"] < 1]
                 clouds: list[Cloud] = []
@@ -82,10 +83,10 @@ def reproduce(out: Path | None, scale: str = "small", reading: str = "sums") -> 
                     part = [best_cell([r for r in here if r["lam"] == lam], "difference") for lam in lams]
                     x, y, bars = (columns_of(part, c) for c in ("relative_flops", "difference", "half_interval"))
                     # Side by side, so that the bars of one λ can be told apart.
-                    clouds.append(Cloud(f"σ² = {sigma2:g}", x + 0.006 * len(clouds), y, bars))
+                    clouds.append(Cloud(f"σ² = {sigma2:g}", x + 0.01 * len(clouds), y, bars))
                 title = _title(source, model, higher)
                 row.append(
-                    TradeOffPanel(title, clouds, "relative FLOPs", "test NLL difference", zero=True, ordered=True)
+                    TradeOffPanel(title, clouds, "relative FLOPs", "test NLL difference", zero=True, ordered=order)
                 )
             drawn.append(row)
         files = save_figure(draw_surfaces(drawn, caption, width=4.6, height=3.2), folder, name)

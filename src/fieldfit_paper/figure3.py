@@ -131,7 +131,7 @@ def draw(records: list[Plain], pure: list[Plain], folder: Path) -> list[Path]:
                 log_x=formula == "exact",
                 x_range=_room_for_labels(series) if formula == "published" else None,
                 legend="upper right",
-                y_range=(0.0, 1.4 * max(r["flops"] for r in records)),
+                y_range=(0.0, 1.05 * max(r["flops"] for r in records)),
             )
         )
     beyond = f" ({dropped} policies lie beyond it)" if dropped else ""

@@ -56,7 +56,7 @@ def heuristic_claims(tables: SweepTables) -> Iterator[Row]:
                     gain[0],
                     "J as printed takes β near 1, PL2 alone. At these σ² the test NLL of PL2 alone is above that of PL1 "
                     "with a little of PL2: the penalty is too weak for it (its own best σ² is 250 in the first and 5,000 "
-                    "in the second reading), and J knows nothing of the penalty.",
+                    "in the second reading), and J takes no account of the penalty.",
                     gain[1],
                 )
     yield small_chain.diagonal_claim()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fieldfit.plots import Cloud, Drawable, PlainTable, TradeOffPanel, draw_surfaces, make_folder, save_figure
-from fieldfit_paper.chain_figures import COST_AXES, NLL, contour_rows, grid_table, numbered, scale_note
+from fieldfit_paper.chain_figures import COST_AXES, COST_NAMES, NLL, contour_rows, grid_table, numbered, scale_note
 from fieldfit_paper.chain_folds import FLOPS
 from fieldfit_paper.chain_sweeps import POLICIES
 from fieldfit_paper.chain_tables import SweepTables, at_sigma2
@@ -69,10 +69,10 @@ def reproduce_trade_off(out: Path | None, scale: str = "small") -> Reproduction:
         ("", "g", "g", ",.0f", ".3f", ".3f", ".3f"),
     )
     files: list[Path] = []
-    caption = (
-        f"{numbered(5)}. Complexity and negative log-likelihood (left: train, right: test) of the sentiment CRF with σ² "
-        "= 1/2. Each point is a policy (λ, β); large marks and steps: no cheaper one is as good. The shaded region was "
-        f"not reached by any. {scale_note(scale, 'sentiment')}"
+    subject = (
+        "of an evaluation and negative log-likelihood (left: train, right: test) of the sentiment CRF with σ² = 1/2. Each "
+        "point is a policy (λ, β); large marks and steps: no cheaper one is as good. The shaded region was not reached by "
+        f"any. {scale_note(scale, 'sentiment')}"
     )
     if out is not None:
         folder = make_folder(out)
@@ -85,7 +85,8 @@ def reproduce_trade_off(out: Path | None, scale: str = "small") -> Reproduction:
                     for higher, of_policy in by_policy.items()
                 ]
                 panels.append(TradeOffPanel(name, clouds, label, f"{name} (nats per document)", frontier=True))
-            drawing = draw_surfaces([panels], f"{caption} {unit_note}".strip(), width=4.8, height=3.6)
+            caption = f"{numbered(5)}. {COST_NAMES[axis]} {subject} {unit_note}".strip()
+            drawing = draw_surfaces([panels], caption, width=4.8, height=3.6)
             files += save_figure(drawing, folder, f"figure-5{suffix}")
         joined = [{"policy": f"PL1/{higher}"} | r for higher, of_policy in by_policy.items() for r in of_policy]
         files += write_tables(folder, "figure-5", joined, caption)

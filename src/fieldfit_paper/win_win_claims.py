@@ -49,14 +49,14 @@ def _finding(tables: SweepTables, model: str, reading: str, striking: bool) -> F
             gain, half = -best["difference"] / alone[sigma2], best["half_interval"] / alone[sigma2]
             any_win = any_win or wins > 0
             shares.append(gain)
-            counts.append(f"{wins} of {len(here)} and {gain:+.1%} ± {half:.1%} at σ² = {sigma2:g}")
+            counts.append(f"σ² = {sigma2:g}: {wins} of {len(here)}, {gain:+.1%} ± {half:.1%}")
         alone_best, best = tables.least_alone(model, higher, reading), best_cell(grid, "test_nll")
         away = 1 - best["test_nll"] / alone_best["test_nll"]
         texts.append(
-            f"PL1/{higher}: sure wins and largest gain {', '.join(counts)}; best of all {best['test_nll']:.2f}, "
-            f"{away:+.1%} against the {alone_best['test_nll']:.2f} of {higher} alone at its own best σ² = "
-            f"{alone_best['sigma2']:g}"
+            f"PL1/{higher} (sure wins of the cheaper policies, largest gain): {'; '.join(counts)}. Its best test NLL is "
+            f"{best['test_nll']:.2f}, {higher} alone at its own best σ² = {alone_best['sigma2']:g} has "
+            f"{alone_best['test_nll']:.2f}: a gain of {away:+.1%}"
         )
     large = max(shares) > STRIKING
     agrees = any_win and large if striking else any_win and not large
-    return Finding("; ".join(texts), Verdict.of(agrees))
+    return Finding(". ".join(texts), Verdict.of(agrees))

@@ -19,7 +19,7 @@ from fieldfit_paper.chain_folds import boltzmann_chain_fold, chain_fold, window_
 from fieldfit_paper.chain_sweeps import averaged, by_beta, mean_over_folds, records_of
 from fieldfit_paper.chain_tables import differences
 from fieldfit_paper.chunking import LOOSE_TOLERANCE, chain_row, fit_chain, fold_of, policy_text, sigma2_of, weights_of
-from fieldfit_paper.claim_rows import Finding, Row, Verdict
+from fieldfit_paper.claim_rows import Finding, Row, Section, Verdict
 from fieldfit_paper.data_claims import label_ngrams
 from fieldfit_paper.kept_cells import kept_path, write_cells
 from fieldfit_paper.sentiment import encode_documents, read_documents, words_of
@@ -277,7 +277,7 @@ def test_claims_without_data_say_so(tmp_path, monkeypatch):
     assert len(missing) == 7
     assert {row.verdict for row in missing} == {"not measured"}
     text = claim_page.markdown(sections, "small", "Made today.")
-    assert "7 “not measured”" in text
+    assert "7 were not measured" in text
     assert "conll2000/train.txt" in text
     assert {"Figure 2 (c), (d)", "Figure 3"} <= {row.where for row in rows if row.verdict == "refuted"}
     assert all(row.why for row in rows if "differs" in row.verdict or "refuted" in row.verdict)
@@ -324,17 +324,23 @@ def test_verdicts_of_both_readings():
         Row("Figure 2", "b", Finding.of("3", None)),
         Row("Figure 3", "c", Finding("4", Verdict.REFUTED), "proof"),
     ]
-    assert rows[0].verdict == "differs; second reading: agrees"
+    assert rows[0].verdict == "differs in the first reading, agrees in the second"
+    assert Row("", "", Finding.of("1", True), "", Finding.of("2", True)).verdict == "agrees in both readings"
     assert rows[0].measured == "First reading: 1. Second reading: 2"
     counts = claim_page.counts_of(rows)
     assert counts == {
         Verdict.AGREES: (0, 1),
         Verdict.DIFFERS: (1, 0),
         Verdict.REFUTED: (1, 1),
-        Verdict.CANNOT_TELL: (1, 1),
+        Verdict.UNDECIDED: (1, 1),
     }
-    text = claim_page.summary(rows)
-    assert "Figure 3" in text
+    text = claim_page.summary([Section("One", "one thing", tuple(rows))])
+    assert "in our first reading 1 differs, 1 is refuted and 1 is undecided" in text
+    assert "(Figure 3)" in text
+    assert "No claim differs in the second reading." in text
+    other = Section("Two", "two things", (Row("", "", Finding.of("1", False)),) * 2)
+    text = claim_page.summary([Section("One", "one thing", tuple(rows)), other])
+    assert "Of the 2 that still differ, 2 are about two things; the tables" in text
     assert text.count(". ") == 4  # five sentences
 
 

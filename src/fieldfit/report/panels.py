@@ -168,7 +168,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
         if series.kind == "bar":
             axes.plot(series.x, series.y, "-", color=MUTED, linewidth=1.2, marker="_", markersize=6, zorder=2)
         elif series.kind == "edge":
-            axes.step(series.x, series.y, where="post", color="black", linewidth=1.1, label=series.label, zorder=4)
+            axes.step(series.x, series.y, where="post", color="black", linewidth=1.8, label=series.label, zorder=4)
         elif series.kind == "circles":
             axes.plot(series.x, series.y, "o", color="black", markersize=7 if series.error is None else 4,
                       label=series.label, zorder=5)  # fmt: skip

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: From light to dark, for what has an order.
-_SHADES = ("#e0a458", "#c8553d", "#8f2d56", "#3d1e6d")
-_MARKS = ("o", "^", "s", "D", "v", "P")
+_SHADES = ("#e8b04a", "#d1495b", "#7b2d8b", "#1b1b4b")
+_MARKS = ("o", "^", "s", "D", "v", "P", "<")
 
 
 class Drawable(Protocol):
@@ -219,8 +219,9 @@ class TradeOffPanel(Drawable):
         Ends of the vertical axis.
     zero : bool, default: False
         Whether to draw a line at 0 instead of the region: what is below it is better.
-    ordered : bool, default: False
-        Whether the clouds have an order, shown by colours from light to dark.
+    ordered : sequence of str, default: ()
+        Labels of clouds in their order, shown by colours from light to dark. Panels with the same sequence show a label
+        by the same colour and mark. Empty: the clouds have no order.
     frontier : bool, default: False
         Whether to draw each cloud faint, with a staircase through the points that no other of it beats, and the number of
         points above the axes.
@@ -241,16 +242,14 @@ class TradeOffPanel(Drawable):
     log_x: bool = False
     y_range: tuple[float, float] | None = None
     zero: bool = False  # a line at 0 instead of the region: what is below it is better
-    ordered: bool = False
+    ordered: Sequence[str] = ()
     frontier: bool = False
 
     def draw(self, axes: Axes) -> None:
         """The region is a staircase below the points that nothing beats."""
         axes.set_xscale("log" if self.log_x else "linear")
         for k, cloud in enumerate(self.clouds):
-            colour, mark = COLOURS[k % len(COLOURS)], _MARKS[k % len(_MARKS)]
-            if self.ordered:
-                colour = _shade(k, len(self.clouds))
+            colour, mark = _colour_and_mark(cloud.label, k, self.ordered)
             if cloud.bars is not None:
                 axes.errorbar(cloud.x, cloud.y, cloud.bars, fmt="none", ecolor=colour, elinewidth=0.9, capsize=2)
             faint = self.frontier
@@ -306,8 +305,9 @@ class DiagonalPanel(Drawable):
         The points.
     x_label, y_label : str
         Texts of the axes.
-    ordered : bool, default: False
-        Whether the clouds have an order, shown by colours from light to dark.
+    ordered : sequence of str, default: ()
+        Labels of clouds in their order, shown by colours from light to dark. Panels with the same sequence show a label
+        by the same colour and mark. Empty: the clouds have no order.
 
     Examples
     --------
@@ -322,18 +322,18 @@ class DiagonalPanel(Drawable):
     clouds: Sequence[Cloud]
     x_label: str
     y_label: str
-    ordered: bool = False
+    ordered: Sequence[str] = ()
 
     def draw(self, axes: Axes) -> None:
-        """Points, and the diagonal dashed; ``ordered`` clouds have colours from light to dark."""
+        """Points, and the diagonal dashed. Marks are hollow, so that points in the same place can be told apart."""
         values = np.concatenate([np.concatenate([c.x, c.y]) for c in self.clouds])
         low, high = float(values.min()), float(values.max())
         margin = 0.05 * (high - low) + 1e-9
         ends = (low - margin, high + margin)
         axes.plot(ends, ends, "--", color=MUTED, linewidth=1.0, zorder=1)
         for k, cloud in enumerate(self.clouds):
-            colour = _shade(k, len(self.clouds)) if self.ordered else COLOURS[k % len(COLOURS)]
-            axes.plot(cloud.x, cloud.y, _MARKS[k % len(_MARKS)], color=colour, markersize=4, markeredgewidth=0, alpha=0.7,
+            colour, mark = _colour_and_mark(cloud.label, k, self.ordered)
+            axes.plot(cloud.x, cloud.y, mark, color=colour, markersize=4.5, markerfacecolor="none", markeredgewidth=1.0,
                       label=cloud.label)  # fmt: skip
         axes.set_xlim(*ends)
         axes.set_ylim(*ends)
@@ -382,9 +382,17 @@ class BarPanel(Drawable):
         _frame(axes, self.title, self.x_label, "")
 
 
-def _shade(place: int, count: int) -> str:
-    """The colour of one of several things in order."""
-    return _SHADES[round(place * (len(_SHADES) - 1) / max(count - 1, 1))]
+def _colour_and_mark(label: str, number: int, ordered: Sequence[str]) -> tuple[str, str]:
+    """By the place of the label in an order, from light to dark, or by the number of the cloud where there is none."""
+    if not ordered:
+        return COLOURS[number % len(COLOURS)], _MARKS[number % len(_MARKS)]
+    place = list(ordered).index(label)
+    # Two neighbouring shades, mixed.
+    at = place * (len(_SHADES) - 1) / max(len(ordered) - 1, 1)
+    low = min(int(at), len(_SHADES) - 2)
+    first, second = ([int(shade[k : k + 2], 16) for k in (1, 3, 5)] for shade in _SHADES[low : low + 2])
+    mixed = (round(a + (at - low) * (b - a)) for a, b in zip(first, second, strict=True))
+    return "#" + "".join(f"{part:02x}" for part in mixed), _MARKS[place % len(_MARKS)]
 
 
 def _legend_below(axes: Axes, columns: int = 3) -> None:

@@ -86,7 +86,7 @@ class PlainTable:
         return [[format_cell(cell, how) for cell, how in zip(row, formats, strict=True)] for row in self.rows]
 
     def to_html(self) -> str:
-        """Return the table as HTML.
+        """Return the table as HTML; a line break in a cell stays one.
 
         Returns
         -------
@@ -104,12 +104,16 @@ class PlainTable:
             f'<th scope="col"{r}>{html.escape(name)}</th>' for r, name in zip(right, self.columns, strict=True)
         )
         body = "\n".join(
-            "<tr>" + "".join(f"<td{r}>{html.escape(cell)}</td>" for r, cell in zip(right, row, strict=True)) + "</tr>"
+            "<tr>" + "".join(f"<td{r}>{_lines(cell)}</td>" for r, cell in zip(right, row, strict=True)) + "</tr>"
             for row in self.texts()
         )
         note = f"<p class='note'>{html.escape(self.note)}</p>" if self.note else ""
         caption = f"<caption>{html.escape(self.title)}</caption>"
         return f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>{note}"
+
+
+def _lines(text: str) -> str:
+    return html.escape(text).replace("\n", "<br>")
 
 
 def format_cell(cell: Cell, how: str = "") -> str:
