@@ -52,7 +52,7 @@ class SweepTables:
 
     def has_folds(self, source: str, model: str, higher: str, reading: str = "sums") -> bool:
         """Whether a grid is known fold by fold, and not by its means alone."""
-        return reading != "sums" or not self._only_table("grid", source, model, higher, _DIFFERENCES)
+        return reading != "sums" or not self.means_only("grid", source, model, higher)
 
     def differences(self, source: str, model: str, higher: str, reading: str = "sums") -> Records:
         """Test NLL of each policy minus that of the higher-order family alone, with intervals over folds."""
@@ -65,7 +65,7 @@ class SweepTables:
         """For each (σ², λ): values at the β of Algorithm 1 and at the β of the grid with the least train NLL."""
         chosen = (source, model, higher)
         kind = "heuristic" if reading == "sums" else "heuristic-means"
-        if reading == "sums" and self._only_table(kind, *chosen, _HEURISTIC[model]):
+        if reading == "sums" and self.means_only(kind, *chosen):
             return [row for row in self._read(_HEURISTIC[model], higher) if row["formula"] == formula]
         # Where J is infinite for every β, Algorithm 1 has no answer, and the cell says so.
         heuristic = self.cells(kind, *chosen, "IdentifiabilityError")
@@ -74,7 +74,7 @@ class SweepTables:
     def interplay(self, higher: str) -> Records | None:
         """Cells over a wide range of σ², fold by fold; None where only the table of best σ² was kept."""
         chosen = ("interplay", "conll2000", "crf", higher)
-        return None if self._only_table(*chosen, _INTERPLAY) else self.cells(*chosen)
+        return None if self.means_only(*chosen) else self.cells(*chosen)
 
     def best_sigma2(self, higher: str) -> Records:
         """The kept table of best σ² by λ."""
@@ -96,12 +96,13 @@ class SweepTables:
         """FL alone by the CRFs of second order: means over folds by model and σ²."""
         return averaged(self.cells("second-order", "conll2000", "crf", "FL"), ("model", "sigma2"))
 
-    def _only_table(self, kind: str, source: str, model: str, higher: str, name: str) -> bool:
-        """Whether a sweep has neither store nor cells, but the table beside its picture."""
+    def means_only(self, kind: str, source: str, model: str, higher: str) -> bool:
+        """Whether a sweep of the first reading has neither store nor cells, but the table beside its picture."""
         if self.out is None or self.scale != "paper":
             return False
         store = store_path(kind, source, model, higher, self.scale, self.out)
         there = store.exists() or kept_path(store).exists()
+        name = {"grid": _DIFFERENCES, "heuristic": _HEURISTIC[model], "interplay": _INTERPLAY}[kind]
         return (Path(self.out) / f"{name}.csv").exists() and not there
 
     def _read(self, name: str, higher: str) -> Records:
