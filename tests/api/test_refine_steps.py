@@ -160,3 +160,15 @@ def test_an_interrupt_before_the_first_stage_begins_returns_a_fit(monkeypatch) -
     fit = ff.fit(GRID, x, "PL1 >> FL", check_drift=False)
     assert not fit.converged
     assert fit.interrupted
+
+
+@pytest.mark.parametrize("tol", [1e-9, 1e-3])
+def test_the_tolerance_of_the_second_stage(tol: float) -> None:
+    """A number below the usual one asks for the optimum itself; a larger one stops both stages before."""
+    model = ff.BoltzmannMachine.grid(3, 3)
+    x = model.sample(np.linspace(-1, 1, 12), 500, random_state=1).values
+    fit, optimum = ff.fit(model, x, "PL1 >> FL", tol=tol), ff.fit(model, x, "FL", tol=1e-10)
+    usual = ff.fit(model, x, "PL1 >> FL")
+    away, usually = (np.abs(own.theta - optimum.theta).max() for own in (fit, usual))
+    assert fit.gradient_norm <= tol * len(x)
+    assert away < 1e-7 if tol < 1e-6 else away >= usually > 1e-7

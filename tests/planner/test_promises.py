@@ -5,7 +5,7 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.planner.pilot import SURVEY_FLOPS
-from fieldfit.types import FieldfitError
+from fieldfit.types import DataError, FieldfitError, WidthError
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_few_samples_for_each_parameter_are_told_first(grid):
     plan = ff.plan(model, x, flops=5e6)
     assert plan.explain().startswith("Caution: ")
     assert "fewer than 5 for each of the 21 parameters" in plan.explain()
-    assert not ff.plan(model, x, flops=5e6, sigma2=1.0).explain().startswith("Caution")
+    assert "The penalty determines" in ff.plan(model, x, flops=5e6, sigma2=1.0).explain().partition("\n")[0]
 
 
 def test_a_part_with_few_samples_is_the_last_resort(grid):
@@ -95,3 +95,29 @@ def test_the_noise_of_a_law_is_no_evidence_against_the_model(seed):
     policies = ["[0.1,0.9,0.5,1]*PL1@[1,2,1,3] + 0.3*FL", "FL"]
     plan = ff.plan(model, samples, flops=1e10, policies=policies, random_state=seed)
     assert "do not follow" not in plan.explain()
+
+
+def test_few_samples_are_said_first_with_a_penalty_too():
+    model = ff.BoltzmannMachine.grid(5, 5, biases=True)
+    x = model.sample(np.zeros(model.n_parameters), 200, random_state=0).values
+    plan = ff.plan(model, x, policies=["PL1"], sigma2=5.0)
+    assert plan.explain().startswith(
+        "Caution: there are 200 samples, fewer than 5 for each of the 65 parameters. The penalty"
+    )
+    enough = model.sample(np.zeros(model.n_parameters), 400, random_state=0).values
+    assert "Caution" not in ff.plan(model, enough, policies=["PL1"], sigma2=5.0).explain()
+    part = ff.plan(model, enough, policies=["0.5*PL1/row"], sigma2=5.0)
+    assert part.explain().startswith("Caution: '0.5*PL1/row' uses about 200 of 400 samples")
+
+
+def test_samples_with_too_many_missing_values_are_dropped_from_a_plan():
+    model = ff.BoltzmannMachine(12, biases=True, largest_table=1 << 8)
+    x = model.sample(np.zeros(model.n_parameters), 300, random_state=0).values.astype(float)
+    x[:2, 1:] = np.nan
+    with pytest.raises(WidthError, match="wide_rows"):
+        ff.plan(model, x, policies=["PL1"])
+    plan = ff.plan(model, x, policies=["PL1"], wide_rows="drop")
+    assert plan.n == 298
+    assert len(plan.fit().dropped_rows) == 2
+    with pytest.raises(DataError, match="'refuse' or 'drop'"):
+        ff.plan(model, x, wide_rows="keep")

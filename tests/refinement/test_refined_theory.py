@@ -24,8 +24,11 @@ def signs(n: int) -> np.ndarray:
     return np.array([1.0 if bin(5 * k + 3).count("1") % 2 else -1.0 for k in range(n)])
 
 
-def by_enumeration(m, edges, couplings, biases, states, distance):  # type: ignore[no-untyped-def]
-    """(det^(1/r), trace/r) of optimal(distance): residuals x_j − E[x_j | x_−j] times variables within the distance."""
+def by_enumeration(m, edges, couplings, biases, states, distance, tied=False):  # type: ignore[no-untyped-def]
+    """(det^(1/r), trace/r) of optimal(distance): residuals x_j − E[x_j | x_−j] times variables within the distance.
+
+    ``tied``: one coupling for all edges, and one bias for all variables.
+    """
     low, high = states
     x = np.array(list(itertools.product(states, repeat=m)), dtype=float)
     f = np.stack([x[:, a] * x[:, b] for a, b in edges], 1)
@@ -59,8 +62,13 @@ def by_enumeration(m, edges, couplings, biases, states, distance):  # type: igno
             D.append(row)
     G, slope = np.stack(g, 1), np.array(D)
     V = (G * p[:, None]).T @ G
+    tie = np.eye(len(theta))
+    if tied:
+        tie = np.zeros((len(theta), 2))
+        tie[: len(edges), 0] = tie[len(edges) :, 1] = 1
+    information, slope = tie.T @ information @ tie, slope @ tie
     ratio = information @ np.linalg.inv(slope.T @ np.linalg.pinv(V, rcond=1e-11) @ slope)
-    return np.linalg.det(ratio) ** (1 / len(theta)), np.trace(ratio) / len(theta)
+    return np.linalg.det(ratio) ** (1 / len(ratio)), np.trace(ratio) / len(ratio)
 
 
 CASES = {
@@ -68,6 +76,13 @@ CASES = {
     "chain": (8, [(k, k + 1) for k in range(7)], np.where(np.arange(7) % 2, 1.0, -1.0), None, (-1, 1)),
     "grid": (9, grid(3, 3), 0.8 * signs(12), None, (-1, 1)),
     "grid with biases": (9, grid(3, 3), 0.8 * signs(12), 0.5 * signs(9), (-1, 1)),
+    "tied": (9, grid(3, 3), np.full(12, 0.4), np.full(9, 0.05), (-1, 1)),
+    "larger grid": (16, grid(4, 4), 0.8 * signs(24), None, (-1, 1)),
+    "larger grid with biases": (16, grid(4, 4), 0.8 * signs(24), 0.5 * signs(16), (-1, 1)),
+    "larger grid with equal biases": (16, grid(4, 4), np.full(24, 0.4), np.full(16, 0.2), (-1, 1)),
+    "larger grid, tied, 0.2": (16, grid(4, 4), np.full(24, 0.2), np.full(16, 0.05), (-1, 1)),
+    "larger grid, tied, 0.4": (16, grid(4, 4), np.full(24, 0.4), np.full(16, 0.05), (-1, 1)),
+    "larger grid, tied, 0.44": (16, grid(4, 4), np.full(24, 0.44), np.full(16, 0.05), (-1, 1)),
 }
 #: det^(1/r) and tr(I Cov)/r that were published for these fields, to four digits.
 PUBLISHED = {
@@ -75,20 +90,35 @@ PUBLISHED = {
     ("chain", 1): (1.0000, 1.0000),
     ("grid", 1): (1.0570, 1.0671),
     ("grid", 2): (1.0000, 1.0000),
+    ("larger grid", 2): (1.0161, 1.0166),
+    ("larger grid with biases", 1): (1.1592, 1.1874),
+    ("larger grid with biases", 2): (1.0497, 1.0554),
+    ("larger grid with biases", 3): (1.0376, 1.0415),
+    ("larger grid with equal biases", 2): (1.0041, 1.0041),
+    ("larger grid, tied, 0.2", 2): (1.0004, 1.0004),
+    ("larger grid, tied, 0.4", 1): (1.2956, 1.3084),
+    ("larger grid, tied, 0.4", 2): (1.0780, 1.0802),
+    ("larger grid, tied, 0.4", 3): (1.0691, 1.0712),
+    ("larger grid, tied, 0.44", 2): (1.1594, 1.1692),
 }
 
 
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if "larger" in name else name for name in CASES]
+)
 @pytest.mark.parametrize("distance", [1, 2, 3])
 def test_equal_to_enumeration(name: str, distance: int) -> None:
-    m, edges, couplings, biases, states = CASES[name]
-    model = ff.BoltzmannMachine(m, edges, biases is not None, states)
+    (m, edges, couplings, biases, states), tied = CASES[name], "tied" in name
+    groups = {"edge_groups": [0] * len(edges), "bias_groups": [0] * m} if tied else {}
+    model = ff.BoltzmannMachine(m, edges, biases is not None, states, **groups)
     theta = couplings if biases is None else np.r_[couplings, biases]
+    if tied:
+        theta = np.array([couplings[0], biases[0]])
     theory = ff.asymptotics(model, theta, f"PL1 >> optimal({distance})")
     assert theory.mle_covariance is not None
     information = np.linalg.inv(theory.mle_covariance)
     ours = theory.efficiency("root"), float(np.sum(information * theory.covariance)) / len(theta)
-    np.testing.assert_allclose(ours, by_enumeration(*CASES[name], distance), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(ours, by_enumeration(*CASES[name], distance, tied), rtol=0, atol=1e-8)
     if (name, distance) in PUBLISHED:
         np.testing.assert_allclose(ours, PUBLISHED[name, distance], atol=6e-5)
 

@@ -14,11 +14,13 @@ from numpy.typing import ArrayLike
 
 from fieldfit.api.contrasts import NamedFunctionals
 from fieldfit.api.fitting import fit
-from fieldfit.api.sharded import Place, read_placed, shown
+from fieldfit.api.prepare import check_wide_rows
+from fieldfit.api.sharded import DROPS_IN_ONE_PROCESS, Place, read_placed, shown
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, check_model
 from fieldfit.models.work import clock
 from fieldfit.objective import ByParameter, precision_of
+from fieldfit.planner.pilot import plain_problem
 from fieldfit.planner.planning import check_enough, make_plan
 from fieldfit.planner.request import Request, Shards, Target
 from fieldfit.planner.result import Plan
@@ -27,7 +29,7 @@ from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.shards.shard import Given, Shard, Shared
 from fieldfit.shards.sharded_dataset import ShardedDataset
 from fieldfit.steps import waiting
-from fieldfit.types import PolicyError
+from fieldfit.types import DataError, PolicyError, WidthError
 
 #: Samples of a shard from which its work is counted, and questions without work that are timed.
 _COUNTED, _QUESTIONS = 20_000, 3
@@ -47,6 +49,7 @@ def plan(
     weight_kind: str = "importance",
     tol: float | Literal["statistical"] = 1e-6,
     random_state: int = 0,
+    wide_rows: str = "refuse",
     reading: float = 0.0,
     backend: object = None,
     shards: int | None = None,
@@ -87,9 +90,10 @@ def plan(
         Tolerance of the planned fit, as in `fit`. The seconds of all policies are those of fits with this tolerance.
     random_state : int, default: 0
         Seed of the pilot's sample.
+    wide_rows : {"refuse", "drop"}, default: "refuse"
+        What to do with samples whose missing values cannot be summed out in PL1, as in `fit`.
     reading : float, default: 0.0
         Seconds that reading the data took before this call. They count in the budget and in the cost of every fit.
-
     backend : distributed.Client, Backend or None, default: None
         Where the planned fit runs, as in `fit`. Data in pieces stay there: at most a few thousand samples come to this
         process for the pilot, and at most 20,000 for the work of a shard. Seconds are those of workers as fast as this
@@ -112,13 +116,18 @@ def plan(
     """
     check_model(model, "plan")
     target = Target.of(budget, flops, efficiency)
-    started, began = time.perf_counter(), clock()
+    check_wide_rows(wide_rows)
+    began = clock()
     place, dataset = read_placed(
         model, data, Policy.parse("PL1"), backend=backend, shards=shards, sample_weight=sample_weight,
         weight_kind=weight_kind, groups=None,
     )  # fmt: skip
     seen = shown(dataset)
     model = model.complete(seen)
+    if wide_rows == "drop":
+        if place is not None:
+            raise DataError(DROPS_IN_ONE_PROCESS)
+        seen = dataset = without_wide_rows(model, dataset)
     seconds = clock() - began
     names = model.parameter_names
     chosen = None if functionals is None else NamedFunctionals(functionals, names)
@@ -126,8 +135,8 @@ def plan(
     check_enough(dataset.n_copies)
     model.refuse_constant(seen, np.ones(len(names), dtype=bool) if precision is None else precision == 0)
     fitted = partial(
-        fit, model, data, sigma2=sigma2, sample_weight=sample_weight, weight_kind=weight_kind, tol=tol, backend=backend,
-        shards=shards,
+        fit, model, data, sigma2=sigma2, sample_weight=sample_weight, weight_kind=weight_kind, tol=tol,
+        wide_rows=wide_rows, backend=backend, shards=shards,
     )  # fmt: skip
     compared = [policies] if isinstance(policies, str | Policy | Staged) else policies
     if compared is not None and not isinstance(compared, Sequence):
@@ -145,11 +154,23 @@ def plan(
                 tol=tol,
                 random_state=random_state,
                 reading=reading + seconds,
-                began=started - reading,
                 fitted=fitted,
+                refit=partial(fit, model, dataset, sigma2=sigma2, tol=tol),
                 shards=None if place is None else priced_shards(dataset, place),
             )
         )
+
+
+def without_wide_rows(model: Model, dataset: Dataset) -> Dataset:
+    """The samples whose missing values PL1 can sum out."""
+    if dataset.has_missing:
+        try:
+            plain_problem(model, dataset)
+        except WidthError as error:
+            if error.rows is None:
+                raise
+            return dataset.subset(np.setdiff1d(np.arange(dataset.n), error.rows))
+    return dataset
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,12 @@ class Prepared:
         return replace(self, penalty=Penalties.none(len(self.free)))
 
 
+def check_wide_rows(wide_rows: str) -> None:
+    """Refuse other answers to samples with too many missing values."""
+    if wide_rows not in ("refuse", "drop"):
+        raise DataError(f"wide_rows is {wide_rows!r}; it must be 'refuse' or 'drop'.")
+
+
 def prepare(
     model: Model,
     dataset: Dataset,
@@ -154,8 +160,7 @@ def prepare(
     Counts with a random Z become copies, each with a Z of its own. ``wide_rows`` says what to do with samples whose missing
     values cannot be summed out: "refuse" or "drop".
     """
-    if wide_rows not in ("refuse", "drop"):
-        raise DataError(f"wide_rows is {wide_rows!r}; it must be 'refuse' or 'drop'.")
+    check_wide_rows(wide_rows)
     if dataset.has_counts and not bound.everything:
         dataset = dataset.copies()
         bound = bound.policy.bind(model.structure(dataset))  # copies of sequences are sequences of their own

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondSt
 from fieldfit.refinement.staged import Staged, as_second
 from fieldfit.shards.pieces import as_pieces
 from fieldfit.types import DataError, ModelError, PolicyError
+
+#: Tolerance of `fit` by default.
+_TOL = 1e-6
 
 
 def refine(fit: Fit, second: SecondStage | Policy | str = "optimal") -> Fit:
@@ -56,10 +60,12 @@ def refine(fit: Fit, second: SecondStage | Policy | str = "optimal") -> Fit:
     if not hasattr(fit, "refinement"):
         raise PolicyError(f"refine takes a fit, such as fieldfit.fit(model, data, 'PL1'); got {type(fit).__name__}.")
     stage = as_second(second)
-    return _second(fit, stage, None)
+    return _second(fit, stage, None, _TOL)
 
 
-def _second(fit: Fit, stage: SecondStage, checkpoint: StageCheckpoint | None) -> Fit:
+def _second(
+    fit: Fit, stage: SecondStage, checkpoint: StageCheckpoint | None, tol: float | Literal["statistical"]
+) -> Fit:
     """The fit with a second stage, whose state a checkpoint keeps."""
     if fit.refinement is not None or fit.started_from is not None:
         raise PolicyError(f"The fit has a second stage already ('{fit.estimator}'); refine its first stage.")
@@ -69,7 +75,7 @@ def _second(fit: Fit, stage: SecondStage, checkpoint: StageCheckpoint | None) ->
             f"finite estimate. Give sigma2, or fix or drop these parameters."
         )
     made = stage.fit(_first(fit, checkpoint))
-    return _maximised(fit, made, checkpoint) if isinstance(made, Policy) else _refined(fit, stage, made)
+    return _maximised(fit, made, checkpoint, tol) if isinstance(made, Policy) else _refined(fit, stage, made)
 
 
 def fit_stages(model: Model, data: object, staged: Staged, options: EstimationOptions) -> Fit:
@@ -99,7 +105,8 @@ def fit_stages(model: Model, data: object, staged: Staged, options: EstimationOp
         first = assemble(prepared, prepared.start, not_fitted)
     if first.interrupted:
         return first
-    made = _second(first, staged.second, None if checkpoint is None else replace(checkpoint, second=True))
+    second = None if checkpoint is None else replace(checkpoint, second=True)
+    made = _second(first, staged.second, second, options.tol)
     return drift_checked(made) if options.check_drift and not made.interrupted else made
 
 
@@ -133,13 +140,20 @@ def _refined(fit: Fit, second: SecondStage, made: RefinedEstimate) -> Fit:
     return replace(fit, theta=stage.theta, convergence=convergence, refinement=refinement)
 
 
-def _maximised(fit: Fit, policy: Policy, checkpoint: StageCheckpoint | None) -> Fit:
-    """A fit of another policy, from the first estimate until the optimisation error is small."""
+def _maximised(
+    fit: Fit, policy: Policy, checkpoint: StageCheckpoint | None, tol: float | Literal["statistical"]
+) -> Fit:
+    """A fit of another policy, from the first estimate until the optimisation error is small.
+
+    A tolerance below the usual one asks for the optimum itself.
+    """
     began, prepared = time.perf_counter(), fit.needed
     bound = policy.bind(prepared.model.structure(prepared.seen))
     prepared.model.check_estimable(prepared.seen, bound, fit.free & ~fit.penalty.penalised)
     again = prepared.with_policy(bound, fit.theta)
-    settings = Settings("auto", 1e-6 * again.scale, 1000, statistical=True, checkpoint=checkpoint, near_optimum=True)
+    gtol = (_TOL if isinstance(tol, str) else tol) * again.scale
+    statistical = isinstance(tol, str) or tol >= _TOL
+    settings = Settings("auto", gtol, 1000, statistical=statistical, checkpoint=checkpoint, near_optimum=True)
     solution = solve(again, settings)
     theta = again.objective.full(solution.x).copy()
     convergence = Convergence.of(solution, None, fit.seconds + time.perf_counter() - began)

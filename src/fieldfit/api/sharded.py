@@ -22,6 +22,7 @@ from fieldfit.shards.shard import Given, Recipe
 from fieldfit.shards.sharded_dataset import RemoteSelection, ShardedDataset, read_pieces
 from fieldfit.types import BoolArray, DataError, FieldfitError, FloatArray, IntArray
 
+DROPS_IN_ONE_PROCESS = "wide_rows='drop' works in one process only. Drop the samples first, or leave out the backend."
 #: Shards of few samples, and samples of a shard where there are many: enough for the workers that such samples are worth.
 _FEWEST_SHARDS, _SHARD_SAMPLES = 32, 1 << 18
 
@@ -142,9 +143,7 @@ def prepare_shards(
 ) -> ShardedPrepared:
     """`prepare` for samples at hand that are evaluated in shards."""
     if wide_rows != "refuse":
-        raise DataError(
-            "wide_rows='drop' works in one process only. Drop the samples first, or fit without a backend."
-        )
+        raise DataError(DROPS_IN_ONE_PROCESS)
     if isinstance(dataset, ShardedDataset):
         recipe = Recipe(model, bound, int(random_state), dataset.starts)
         problem = ShardedProblem(dataset.placed, recipe, dataset.sample_weight)

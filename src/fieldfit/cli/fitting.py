@@ -12,7 +12,7 @@ import typer
 
 from fieldfit.cli.checkpoints import CheckpointEvery, CheckpointOption, Resume, checkpoint_from_options
 from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, opened_backend
-from fieldfit.cli.options import Json, Out, Seed, Threads, limit_threads
+from fieldfit.cli.options import Json, Out, Seed, Threads, WideRows, WideRowsOption, limit_threads
 from fieldfit.cli.output import InterruptedFitError, check_folder, collected_warnings, note, print_json
 from fieldfit.cli.progress import shown_progress
 
@@ -30,13 +30,6 @@ class Method(StrEnum):
     auto = "auto"
     lbfgs = "lbfgs"
     newton = "newton"
-
-
-class WideRows(StrEnum):
-    """What to do with samples whose missing values are too wide to sum out."""
-
-    refuse = "refuse"
-    drop = "drop"
 
 
 @dataclass(frozen=True)
@@ -75,10 +68,7 @@ class FitOptions:
         ),
     ] = "1e-6"
     max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Largest number of iterations.")] = 1000
-    wide_rows: Annotated[
-        WideRows,
-        typer.Option("--wide-rows", help="What to do with samples that have too many missing values to sum out."),
-    ] = WideRows.refuse
+    wide_rows: WideRowsOption = WideRows.refuse
     threads: Threads = None
     workers: Workers = None
     cluster: Cluster = None

@@ -20,6 +20,19 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed. The same 
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="Number of threads. Default: one for each processor.")
 ]
+
+
+class WideRows(StrEnum):
+    """What to do with samples whose missing values are too wide to sum out."""
+
+    refuse = "refuse"
+    drop = "drop"
+
+
+WideRowsOption = Annotated[
+    WideRows,
+    typer.Option("--wide-rows", help="What to do with samples that have too many missing values to sum out."),
+]
 SampleWeight = Annotated[
     str | None, typer.Option("--sample-weight", metavar="COLUMN", help="Column with the weights of the samples.")
 ]

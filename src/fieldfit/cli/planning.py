@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, opened_backend
-from fieldfit.cli.options import Json, Seed, Threads, limit_threads
+from fieldfit.cli.options import Json, Seed, Threads, WideRows, WideRowsOption, limit_threads
 
 if TYPE_CHECKING:
     from fieldfit.models.base import Model
@@ -59,6 +59,7 @@ class PlanOptions:
     tol: Annotated[
         str, typer.Option("--tol", metavar="NUMBER|statistical", help="Tolerance of the fit, as in fieldfit fit.")
     ] = "1e-6"
+    wide_rows: WideRowsOption = WideRows.refuse
     rows: Annotated[int, typer.Option("--rows", min=1, help="Number of policies to print.")] = 16
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for the plot of cost against variance.")
@@ -104,10 +105,10 @@ def run_plan(read: Callable[[], tuple[Model, object]], options: PlanOptions) -> 
     from fieldfit.report.figures import make_folder
 
     limit_threads(options.threads)
-    began = time.perf_counter()
+    began = time.process_time()
     with collected_warnings() as warned:
         model, samples = read()
-        reading = time.perf_counter() - began
+        reading = time.process_time() - began
         with opened_backend(options.workers, options.cluster, options.worker_timeout) as backend:
             made = plan(
                 model,
@@ -120,6 +121,7 @@ def run_plan(read: Callable[[], tuple[Model, object]], options: PlanOptions) -> 
                 sigma2=options.penalty,
                 tol=as_tolerance(options.tol),
                 random_state=options.seed,
+                wide_rows=options.wide_rows.value,
                 reading=reading,
                 backend=backend,
                 shards=options.shards,

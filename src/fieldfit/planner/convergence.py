@@ -55,6 +55,7 @@ class Steps:
     product: float = 2.0  # a Hessian product in evaluations
     tried: bool = True  # a fit was run, not only a usual number taken
     start: float = 1.0  # share of the fit after which its estimate is good enough as the start of another
+    fixed: float = 0.0  # seconds of the fit besides compiling and optimising, where it was timed as a whole
 
     def as_start(self) -> Steps:
         """A fit whose estimate is only the start of another."""

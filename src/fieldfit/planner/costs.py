@@ -86,7 +86,7 @@ class FitCosts:
         if self.shards is not None:
             times = self.shards.times(self.n if self._everything(lam) else self.copies)
             compiled, evaluation = times * compiled, times * evaluation + self.shards.overhead
-        setup = self.reading + compiled + max((s.overhead for s in taken), default=0.0)
+        setup = self.reading + compiled + max((s.overhead + s.fixed for s in taken), default=0.0)
         return setup + max((s.equivalents for s in taken), default=0.0) * evaluation
 
     def flops(self, lam: FloatArray) -> float:

@@ -29,6 +29,7 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import Structure
 from fieldfit.steps import stepped
+from fieldfit.threads import use_threads
 from fieldfit.types import DataError, FieldfitError, FloatArray, PolicyError, WidthError
 from fieldfit.variance.moments import expected_problem
 
@@ -302,7 +303,10 @@ class Builder:
             if work is None and self.request.target.seconds is not None:
                 each = least_seconds(alone, theta, repeats=1) / count
                 rows = int(_TIMING_SHARE * max(self._left(), 0.0) / (TIMED_PASSES * max(each, 1e-9)))
-            works.append(work or timed_work(model, dataset, family.name, theta, rows))
+            if work is None:
+                with use_threads(self.request.threads):  # as a fit
+                    work = timed_work(model, dataset, family.name, theta, rows)
+            works.append(work)
         return tuple(works)
 
 

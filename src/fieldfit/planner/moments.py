@@ -88,7 +88,7 @@ class PilotMoments:
                 ratio = along / along.mean() - base / base.mean()
                 by_direction = float(ratio.std(ddof=1) / math.sqrt(len(ratio)))
             if sampled.full is not None:
-                composite = composite - self._full_rows[some] @ np.tensordot(weight, sampled.information, 1)
+                composite = composite - self._full_rows[some] @ sampled.total_information(weight)
                 extra = _lengths(np.linalg.solve(bread, composite.T).T, metric)
                 total = math.exp(value + criterion.reference)
                 return math.hypot(float(extra.std() / math.sqrt(sampled.n) / total), by_direction)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -30,12 +29,13 @@ from fieldfit.planner.pilot import (
 )
 from fieldfit.planner.request import NO_EFFICIENCY, Allowance, Request
 from fieldfit.planner.result import Plan
+from fieldfit.planner.short_fits import ShortFits
 from fieldfit.planner.survey import RefinedTerm, Survey
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law, Noise
 from fieldfit.refinement.expansion import ExpandedObjective, expanded_fit
 from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, StageSkippedError, usual_stages
-from fieldfit.threads import one_blas_thread
+from fieldfit.threads import one_blas_thread, use_threads
 from fieldfit.types import DataError, FieldfitError
 from fieldfit.variance.mixture_moments import MixtureMoments
 
@@ -43,12 +43,12 @@ from fieldfit.variance.mixture_moments import MixtureMoments
 _FEWEST_PLANNED_SAMPLES = 10
 #: Seconds for the families beside the first where the budget is not in seconds.
 _UNHURRIED = 10.0
-#: Share of a budget on the wall clock after which a survey on a busy machine ends.
-_BUSY = 0.6
 #: Share of the survey's seconds for the solves; what comes after them takes the rest.
 _SOLVES = 0.7
 #: Share of the survey's seconds that refined estimators leave for what comes after them.
 _SEARCH = 0.15
+#: Share of the survey's seconds for timing short fits.
+_SHORT_FITS = 0.1
 #: Share of the time and FLOPs left after the pilot for second stages that need no other family.
 _EARLY = 0.5
 #: Parts of the data that a first stage of ``A >> FL`` uses: it only has to start near.
@@ -57,16 +57,15 @@ _STARTS = (0.3, 0.1)
 
 def make_plan(request: Request) -> Plan:
     """The plan."""
-    before = time.perf_counter()
     rates = calibration()  # once for a machine: not a part of the budget
     # SciPy's BLAS is known to `one_blas_thread` only once it is loaded.
     importlib.import_module("scipy.linalg")
     importlib.import_module("scipy.optimize")
-    request = replace(request, began=request.began + time.perf_counter() - before)
     if request.policies is not None and not request.policies:
         raise FieldfitError("policies is empty; give at least one, or leave it out.")
-    # Many small factorisations: a pool of BLAS threads would cost more than it brings.
-    with one_blas_thread():
+    # Many small factorisations: a pool of BLAS threads would cost more than it brings. On one thread the survey's clock
+    # counts CPU seconds.
+    with one_blas_thread(), use_threads(1):
         return recommend(make_survey(request, rates))
 
 
@@ -85,8 +84,7 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     model, dataset, target = request.model, request.dataset, request.target
     began, allowance = clock(), None
     if target.seconds is not None:
-        ends = began + max(SURVEY * target.seconds - request.reading, 0.0), request.began + _BUSY * target.seconds
-        allowance = Allowance(*ends)
+        allowance = Allowance(began + max(SURVEY * target.seconds - request.reading, 0.0))
     pilot = run_pilot(request)
     rows, simulated = moment_rows(model, pilot, request.random_state)
     structure = model.structure(pilot.rows)
@@ -143,7 +141,7 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     )
     stage_flops = sum(stage.flops for stage in stages)
     own_terms = [OwnTerm(str(stage.staged), stage.limit) for stage in stages if not isinstance(stage.limit, int)]
-    deadline = math.inf if target.seconds is None else now + _SOLVES * (allowance.deadline() - now)
+    deadline = math.inf if target.seconds is None else now + _SOLVES * (allowance.end - now)
     gathering = Gathering(request, ingredients, own_terms, pilot, rows, simulated, deadline)
     compare = means <= min(builder.flops, flops - stage_flops)
     moments = gathering.gather(enumerated=enumerated, compare=compare)
@@ -153,19 +151,24 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
         ]
     evaluations = max(1, pilot.steps.times(pilot.scaling).count)
     costs = FitCosts(ingredients, dataset.n, dataset.n_copies, evaluations, rates, request.reading, request.shards)
+    short = None
+    if target.flops is None and request.shards is None:
+        until = clock() + _SHORT_FITS * (allowance.end - now)
+        short = ShortFits(request.refit, lambda: min(until - clock(), allowance.left()))
+        costs = short.timed(costs)
     return Survey(
         request=request,
         target=target,
         asked=compared,
         pilot=pilot,
-        ingredients=ingredients,
-        refined=[] if moments.raw is None else refined_terms(stages, ingredients, moments.raw, costs),
+        ingredients=list(costs.ingredients),
+        refined=[] if moments.raw is None else refined_terms(stages, moments.raw, costs, short),
         skipped=builder.skipped,
         moments=moments,
         costs=costs,
         simulated=simulated,
         pilot_flops=float(spent + moments.evaluations * each + stage_flops),
-        seconds=time.perf_counter() - request.began,
+        began=began,
     )
 
 
@@ -193,14 +196,18 @@ def plan_setting(
 
 
 def refined_terms(
-    stages: Sequence[PlannedStage], ingredients: Sequence[Ingredient], moments: MixtureMoments, costs: FitCosts
+    stages: Sequence[PlannedStage], moments: MixtureMoments, costs: FitCosts, short: ShortFits | None
 ) -> list[RefinedTerm]:
     """The estimators with these second stages; those with moments of their own come after the ingredients."""
+    ingredients = costs.ingredients
     terms, place = list[RefinedTerm](), len(ingredients)
     for stage in stages:
         first, limit = stage.staged.first, stage.limit
         stage_one = FirstStage(*placed(split_policy(first), ingredients))
         cost = costs.second_stage(stage.work(stage_one, moments, costs.copies))
+        if short is not None:
+            alone = costs.of(stage_one.lam, as_start=stage.staged.second.only_starts)
+            cost = short.second_stage(stage.staged, alone, cost, costs.reading)
         terms.append(RefinedTerm(stage, stage_one.lam, limit if isinstance(limit, int) else place, cost))
         place += not isinstance(limit, int)
     return terms
@@ -242,15 +249,15 @@ def recommend(survey: Survey) -> Plan:
     # smaller squared error under the penalty's prior (van Trees).
     bounded = moments.full is not None and not (survey.weighted or request.functionals is not None or moments.robust)
     best, reason = choose(candidates, target, needed, 1.0 if bounded else 0.0)
-    caution = ""
-    if best.samples < ENOUGH_SAMPLES * needed:
+    caution, parameters = "", request.model.n_parameters
+    if best.samples < ENOUGH_SAMPLES * parameters:
         used = f"'{best.policy}' uses about {best.samples:.0f} of {survey.n:,} samples"
         if best.samples >= survey.n:
             used = f"there are {survey.n:,} samples"
-        caution = (
-            f"Caution: {used}, fewer than {ENOUGH_SAMPLES} for each of the {needed} parameters. Variances are those of "
-            "large samples; the real error is probably larger."
-        )
+        told = "Variances are those of large samples; the real error is probably larger."
+        if penalised:
+            told = "The penalty determines what the samples do not; the comparison assumes that its prior is right."
+        caution = f"Caution: {used}, fewer than {ENOUGH_SAMPLES} for each of the {parameters} parameters. {told}"
     return Plan(
         survey=survey,
         candidates=tuple(candidates),

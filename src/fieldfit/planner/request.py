@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from fieldfit.models.base import Model
 from fieldfit.models.work import clock
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged
+from fieldfit.threads import get_threads
 from fieldfit.types import FieldfitError, FloatArray
 
 #: θ ↦ names and gradients (q, r) of the functionals that a user names.
@@ -69,26 +69,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Allowance:
-    """How long a survey may take: until ``end`` of this thread's clock (`fieldfit.models.work`), and of the wall clock.
+    """How long a survey may take: until ``end`` of this thread's clock (`fieldfit.models.work.clock`).
 
-    Other programs on the machine do not shorten a survey, unless they slow it down so much that it would use more than
-    its part of the wall clock.
+    That clock counts CPU seconds, so that other programs on the machine neither shorten a survey nor change its plan.
     """
 
     end: float
-    wall_end: float = math.inf
-    began: float = field(default_factory=clock)
-    wall_began: float = field(default_factory=time.perf_counter)
-
-    def deadline(self) -> float:
-        """When this thread's clock will have reached one of the two ends, at the speed of the survey so far."""
-        now, wall = clock(), time.perf_counter()
-        slowness = max((wall - self.wall_began) / max(now - self.began, 1e-3), 1.0)
-        return min(self.end, now + (self.wall_end - wall) / slowness)
 
     def left(self) -> float:
         """Seconds of this thread until then."""
-        return self.deadline() - clock()
+        return self.end - clock()
 
 
 @dataclass(frozen=True)
@@ -113,13 +103,14 @@ class Request:
     """All that a plan is made from.
 
     ``precision`` (r,) is the penalty and ``tol`` the tolerance of the fit to come. ``reading`` are the seconds that reading
-    the data took, which every fit takes again, and ``began`` is when the clock (`time.perf_counter`) of the budget started.
+    the data took, which every fit takes again, and ``threads`` is how many threads a fit uses.
     """
 
     model: Model
     dataset: Dataset
     target: Target
     fitted: Callable[..., Any]  # fits a policy to the same samples with the same penalty
+    refit: Callable[[Policy | Staged], object]  # the same with samples that were read before, for timing
     policies: tuple[Policy | Staged, ...] | None = None
     functionals: Functionals | None = None
     n_functionals: int | None = None
@@ -127,7 +118,7 @@ class Request:
     tol: Tolerance = TOL
     random_state: int = 0
     reading: float = 0.0
-    began: float = field(default_factory=time.perf_counter)
+    threads: int = field(default_factory=get_threads)
     shards: Shards | None = None
 
     @property

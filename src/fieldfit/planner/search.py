@@ -33,6 +33,10 @@ _LEAST_COSTS, _MOST_COSTS, _EDGE_OPTIMISATIONS = 3, 33, 600
 _FEW_DIRECTIONS = 40
 
 
+#: Bisections of λ, which is written with four digits.
+_BISECTIONS = 16
+
+
 @dataclass(frozen=True)
 class Mixture:
     """λ and β of all ingredients (0 for those left out), log C, and the cost."""
@@ -82,7 +86,7 @@ class Search:
         if self.cost(lam(_LEAST_LAM)) > budget:
             return None
         low, high = _LEAST_LAM, 1.0
-        for _ in range(30):
+        for _ in range(_BISECTIONS):
             middle = (low + high) / 2
             low, high = (middle, high) if self.cost(lam(middle)) <= budget else (low, middle)
         return low

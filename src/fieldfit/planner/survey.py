@@ -7,13 +7,13 @@ All variances are for the given sample: a policy that uses a fifth of it has λ 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from fieldfit.models.work import clock
 from fieldfit.planner.candidates import Candidate, Origin, by_cost
 from fieldfit.planner.costs import FitCost, FitCosts
 from fieldfit.planner.directions import search_criterion
@@ -34,7 +34,7 @@ _BUDGETS = (0.05, 0.15, 0.4, 0.8)
 #: Log ratio to the variance of the first stage from which a refined estimator's predicted variance is not shown.
 _IMPLAUSIBLE = 0.05
 #: Share of a budget in seconds that the search may take.
-_SEARCH_SHARE = 0.05
+_SEARCH_SHARE = 0.03
 #: The grid of mixtures that a page has sliders for, the families it has, and the largest log variance on it.
 _LAMS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
 _BETAS = tuple(k / 10 for k in range(11))
@@ -66,7 +66,7 @@ class Survey:
     costs: FitCosts
     simulated: bool  # the samples of the moments were drawn from the model
     pilot_flops: float  # of pilot and moments
-    seconds: float  # from the beginning to the end of the survey
+    began: float  # when the survey began, by this thread's clock
 
     @property
     def n(self) -> int:
@@ -93,7 +93,7 @@ class Survey:
         """The cost of reading, pilot and moments up to now, in the unit of the budget."""
         if self.target.pilot_spent:
             return 0.0
-        return time.perf_counter() - self.request.began if self.target.unit == "seconds" else self.pilot_flops
+        return self.request.reading + clock() - self.began if self.target.unit == "seconds" else self.pilot_flops
 
     def notes(self) -> tuple[str, ...]:
         """What the reader of a plan should know besides."""
@@ -260,7 +260,7 @@ class Survey:
 
         No more mixtures are computed once half of the search's seconds have passed.
         """
-        deadline = time.perf_counter() + self._search_seconds / 2
+        deadline = clock() + self._search_seconds / 2
         search, units, singles = self.search, self._units, self._singles
         for part, unit in zip(self.ingredients, units, strict=True):
             shares: tuple[float, ...] = (1.0,)
@@ -272,7 +272,7 @@ class Survey:
                 yield from ((search.written(share * unit, unit), Origin.ONE_BY_ONE) for share in (0.2, 0.5))
         for low, high in [(a, b) for k, a in enumerate(singles) for b in singles[k + 1 :]]:
             for share in (0.1, 0.3):
-                if time.perf_counter() <= deadline:
+                if clock() <= deadline:
                     yield search.best_weights(units[low] + share * units[high]), Origin.MIXED
 
     def _joint(self, known: Sequence[Mixture]) -> list[tuple[Mixture, Origin]]:
@@ -284,19 +284,20 @@ class Survey:
             if mixture is not None:
                 mixtures.append((mixture, origin))
 
-        small = search.quick.rank <= _THOROUGH
+        small, hurried = search.quick.rank <= _THOROUGH, math.isfinite(allowed)
         largest = max(mixture.cost for mixture in known)
-        began, ran = time.perf_counter(), 0
-        for share in _BUDGETS if small else _BUDGETS[1::2]:
-            if time.perf_counter() - began < allowed / 2:
+        began, ran = clock(), 0
+        shown = _BUDGETS if small else () if hurried else _BUDGETS[1::2]
+        for share in shown:
+            if clock() - began < allowed / 2:
                 add(search.joint(share * largest, thorough=False), Origin.JOINT)
                 ran += 1
-        each = (time.perf_counter() - began) / max(ran, 1)
+        each = (clock() - began) / max(ran, 1)
         # All pairs take about eight times as long as those with the first ingredient.
         thorough = small and 8 * each < allowed
         left = target.limit - self.spent()
-        if math.isfinite(allowed):
-            left -= (16 if thorough else 3) * each + 0.02  # what this search will take itself
+        if hurried:
+            left -= (16 if thorough else 3) * each + 0.02 if ran else allowed  # what this search will take itself
         if math.isfinite(left) and left > 0:
             add(search.joint(left, thorough=thorough), Origin.AT_BUDGET)
             # The rest of the budget may be enough for a part of the data only.

@@ -154,11 +154,7 @@ class Criterion:
 
     def bread_meat(self, lam: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Bread and meat of one mixture, with the penalty."""
-        used = np.flatnonzero(beta * lam).tolist()
-        bread, meat = np.zeros((2, *self.moments.J.shape[1:]))
-        if used:
-            terms = self.moments if len(used) == len(lam) else self.moments.subset(used)
-            bread, meat = (m[0] for m in terms.moments(lam[None, used], beta[None, used]))
+        bread, meat = self.moments.mixture(lam, beta)
         if bread.ndim == 2:
             bread, meat = (bread + bread.T) / 2, (meat + meat.T) / 2
         if self.penalty is not None:

@@ -162,6 +162,21 @@ class MixtureMoments:
             meat += ((beta**2) @ self.O.reshape(families, -1)).reshape(shape)
         return bread, meat
 
+    def mixture(self, lam: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Bread and meat (d, d) of one mixture with λ and β of shape (f,), from the terms that it has."""
+        bread, meat = np.zeros((2, *self.J.shape[1:]))
+        weight = lam * beta
+        used = np.flatnonzero(weight).tolist()
+        for place, f in enumerate(used):
+            bread += weight[f] * self.J[f]
+            meat += beta[f] ** 2 * self.O[f]
+            if lam[f] < 1:
+                meat += beta[f] ** 2 * lam[f] * (1 - lam[f]) * self.N[f]
+            meat += weight[f] ** 2 * self.K[f, f]
+            for g in used[:place]:
+                meat += weight[f] * weight[g] * (self.K[f, g] + self.K[g, f])
+        return bread, meat
+
     def sizes(self, lam: FloatArray, beta: FloatArray, formula: str = "exact") -> tuple[FloatArray, FloatArray]:
         """log det and trace of Υ Σ Υ for each point; the bread must be regular."""
         log_det, trace = np.empty((2, len(lam)))

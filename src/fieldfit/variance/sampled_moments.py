@@ -105,6 +105,10 @@ class SampledMoments:
         """E w² ∇S ∇Sᵀ summed over components (terms, d, d), inside the model: J where nothing is weighted."""
         return self.squared[self.which]
 
+    def total_information(self, weights: FloatArray) -> FloatArray:
+        """Σ_f w_f of the information (d, d), with ``weights`` (terms,)."""
+        return np.tensordot(np.bincount(self.which, weights, len(self.squared)), self.squared, 1)
+
     def scores(self, weights: FloatArray, some: slice = slice(None)) -> FloatArray:
         """Σ_f w_f s_f of some samples (·, d), with ``weights`` (terms,)."""
         each = np.bincount(self.which, weights, len(self.breads))
@@ -127,8 +131,10 @@ class SampledMoments:
             turned = np.linalg.pinv(information, hermitian=True) @ self.squared
             with_full = K[full].copy()  # K_Fq
             rest = (with_full[full] + information) @ turned - with_full
-            for p, q in np.ndindex(count, count):
-                K[p, q] += turned[p].T @ rest[q] - with_full[p].T @ turned[q]
+            for p in range(count):
+                for q in range(p + 1):  # K_qp is the transpose
+                    K[p, q] += turned[p].T @ rest[q] - with_full[p].T @ turned[q]
+                    K[q, p] = K[p, q].T
         # Only the symmetric part of K_fg enters a mixture.
         K = ((K + K.transpose(0, 1, 3, 2)) / 2)[np.ix_(self.which, self.which)]
         J = self.breads[self.which]
