@@ -1,10 +1,13 @@
 """Asymptotic theory: known numbers, agreement of its ways, and what real fits do."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import central_gradient, joint_states
+from properties import examples
 
 import fieldfit as ff
 from fieldfit.policies import Policy
@@ -47,6 +50,13 @@ def test_a_random_partition_has_little_selection_noise():
     assert mixture.efficiency() == mixture.efficiency("root")
 
 
+@cache
+def score_by_differences(*component):
+    """∇ log p(x_A | x_B) of one component (A, B) in every joint state."""
+    values = MODEL.decode(joint_states((2,) * 5))
+    return central_gradient(lambda t: MODEL.conditional(t, values, *component), THETA)
+
+
 @pytest.mark.parametrize(
     "policy",
     [
@@ -65,9 +75,7 @@ def test_moments_agree_with_every_component_one_by_one(policy):
     values = MODEL.decode(states)
     p = np.exp(MODEL.conditional(THETA, values, range(5)))
     components = [family.component(j) for family in bound.families for j in range(family.size)]
-    scores = np.stack(
-        [central_gradient(lambda t, c=c: MODEL.conditional(t, values, *c), THETA) for c in components], axis=1
-    )
+    scores = np.stack([score_by_differences(*(tuple(part) for part in c)) for c in components], axis=1)
     beta, lam = bound.beta(), bound.mean()
     bread = np.einsum("x,xjr,xjs,j->rs", p, scores, scores, beta * lam)
     meat = np.einsum("x,xir,xjs,i,j,ij->rs", p, scores, scores, beta, beta, bound.second_moment(), optimize=True)
@@ -187,7 +195,7 @@ def test_estimates_converge_to_the_truth_and_outside_the_family_to_the_projectio
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**31), st.lists(st.floats(0.1, 3.0), min_size=4, max_size=4))
 def test_composite_divergence_is_not_negative_and_zero_only_at_the_truth(seed, weights):
     """The lemma: Σ_j α_j D(p_θ(X_A|X_B) ‖ p_θ'(X_A|X_B)) ≥ 0, with equality iff θ = θ'."""

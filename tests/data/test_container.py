@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from properties import examples
 
 from fieldfit.data.container import FORMAT_VERSION, read_container, write_container
 from fieldfit.types import FileAccessError, FileFormatError
@@ -65,7 +66,7 @@ def test_round_trip(saved):
     assert back["theta"].flags.writeable
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     array=hnp.arrays(
         st.one_of(
@@ -98,7 +99,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=json_values)
 def test_any_header_comes_back(tmp_path, value):
     write_container(tmp_path / "a.ff", {"kind": "x", "value": value}, {})
@@ -435,7 +436,7 @@ def right_or_refused(data: bytes, arrays, path) -> None:
     assert all(same(back[name], arrays[name]) for name in arrays)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
 def test_truncated_files_are_refused(sample, data):
     whole, _, path = sample
@@ -445,7 +446,7 @@ def test_truncated_files_are_refused(sample, data):
 
 
 @pytest.mark.slow
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=examples(800), deadline=None)
 @given(data=st.data())
 def test_flipped_bytes_give_the_right_data_or_an_error(sample, data):
     whole, arrays, path = sample
@@ -467,7 +468,7 @@ def test_every_byte_of_the_directory_may_be_wrong(sample):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
 def test_inserted_and_removed_bytes_give_the_right_data_or_an_error(sample, data):
     whole, arrays, path = sample

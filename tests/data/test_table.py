@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from properties import examples
 
 from fieldfit.data.table import Table, constant_columns, read_table
 from fieldfit.types import DataError, FileAccessError, FileFormatError
@@ -179,7 +180,7 @@ def test_a_table_is_read_again():
     assert again.names == table.names
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data())
 def test_labels_of_codes_are_the_values(data):
     n, m = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 4))
@@ -195,7 +196,7 @@ def test_labels_of_codes_are_the_values(data):
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data())
 def test_the_fast_path_of_numbers_agrees_with_the_path_of_objects(data):
     n, m = data.draw(st.integers(1, 10)), data.draw(st.integers(1, 4))

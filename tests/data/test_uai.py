@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from properties import examples
 
 from fieldfit.data.uai import read_uai, read_uai_evidence
 from fieldfit.types import FileAccessError, FileFormatError
@@ -62,7 +63,7 @@ def test_a_bayes_network_on_one_line_and_a_constant_factor(file):
     assert field.tables[1] == 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_any_network_comes_back(tmp_path_factory, data):
     cardinalities = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import joint_states, log_sum, log_weights
+from properties import examples
 
 import fieldfit as ff
 from fieldfit.inference import ExactInference, FactorGraph, ProgramCompiler, ProgramSet, check_tables
@@ -37,7 +38,7 @@ def enumerated(graph, tables, evidence):
     return log_z, marginals, logs.max()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(fields())
 def test_log_partition_marginals_and_best_state_agree_with_enumeration(field):
     graph, tables, evidence = field
@@ -55,7 +56,7 @@ def test_log_partition_marginals_and_best_state_agree_with_enumeration(field):
         np.testing.assert_allclose(each, np.tile(marginals, (4, 1)), atol=1e-10)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(fields())
 def test_slopes_agree_with_differences(field):
     graph, tables, _ = field

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from properties import examples
 
 from fieldfit.inference import FactorGraph
 from fieldfit.inference import elimination as module
@@ -37,7 +38,7 @@ def tables_of(graph, cardinalities, variables):
     return separators, sizes
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(1, 9), st.floats(0, 1), st.integers(0, 2**32), st.booleans())
 def test_an_order_describes_itself_and_no_order_beats_the_bound(m, density, seed, search):
     random = np.random.default_rng(seed)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import joint_states, log_sum, log_weights
+from properties import examples
 
 import fieldfit as ff
 from fieldfit.inference import (
@@ -46,7 +47,7 @@ def fields(draw):
 
 @pytest.mark.usefixtures("always_wide", "memory")
 def test_log_partition_marginals_and_best_state_agree_with_enumeration():
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @given(fields())
     def check(field):
         graph, tables, evidence = field

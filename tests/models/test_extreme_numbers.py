@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from properties import examples
 from scipy.special import logsumexp
 
 import fieldfit as ff
@@ -33,7 +34,7 @@ def log_conditional(states, energy, row, target):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_conditionals_agree_with_enumeration(data):
     m = data.draw(st.integers(2, 5))

@@ -117,7 +117,7 @@ def test_gradient_and_hessian_by_differences() -> None:
 
 @pytest.mark.parametrize("name", ["many sites", "complete, 3 states", "a site without edges"])
 def test_one_thread_equals_two(name: str) -> None:
-    fast, _, random = compiled(name, "PL1", 9000)
+    fast, _, random = compiled(name, "PL1", 2000 if name == "many sites" else 9000)
     theta, v = random.normal(size=(2, fast.n_parameters)) * 0.3
     results = []
     for threads in (1, 2, 3):

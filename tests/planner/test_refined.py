@@ -232,6 +232,7 @@ def test_rare_states_give_no_absurd_prediction():
             assert 0.95 <= term.stage.weights.predicted <= term.stage.weights.first
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_it_did_not_compare(monkeypatch):
     from fieldfit.refinement.planned import StageSkippedError
     from fieldfit.refinement.stages.optimal import Optimal

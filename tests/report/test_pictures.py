@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from properties import examples
 
 from fieldfit.report.frontier import FrontierPoint, draw_frontier
 from fieldfit.report.ticks import number, plain_ticks
@@ -22,7 +23,7 @@ def test_numbers_on_axes(value, text):
     assert number(value) == text
 
 
-@settings(deadline=None, max_examples=40)  # the first figure imports matplotlib
+@settings(deadline=None, max_examples=examples(40))  # the first figure imports matplotlib
 @given(st.floats(1e-3, 1e6), st.floats(1.02, 1e6))
 def test_an_axis_has_a_handful_of_ticks_whatever_its_range(low, ratio):
     from matplotlib.figure import Figure

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from properties import examples
 
 import fieldfit as ff
 from fieldfit.data.samples import as_table
@@ -217,7 +218,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_an_index_of_anything_is_opened_or_refused(data):
     import tempfile

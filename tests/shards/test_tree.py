@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from properties import examples
 
 from fieldfit.shards.tree import added, merged, middle, partial_sums
 
@@ -13,7 +14,7 @@ def test_a_node_is_split_at_a_power_of_two(low, high, cut):
     assert middle(low, high) == cut
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(1, 40), st.integers(0, 2**32 - 1))
 def test_any_distribution_over_workers_gives_the_same_bits(size, seed):
     random = np.random.default_rng(seed)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import central_gradient
+from properties import examples
 
 import fieldfit as ff
 from fieldfit.types import IdentifiabilityError, ModelError, PolicyError
@@ -42,7 +43,7 @@ def random_statistics(seed, groups, r, singular=False):
     return bread * scale[:, None, None], meat * np.multiply.outer(scale, scale)[:, :, None, None]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 4), st.integers(1, 5))
 def test_gradients_of_both_forms_and_of_the_ridge(seed, groups, r):
     bread, meat = random_statistics(seed, groups, r)
@@ -65,7 +66,7 @@ def test_gradients_of_both_forms_and_of_the_ridge(seed, groups, r):
         assert form.value_grad(3.7 * alpha / scale)[0] == pytest.approx(value, abs=1e-9)  # the scale does not matter
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 4))
 def test_exact_form_is_log_det_of_the_sandwich(seed, groups):
     bread, meat = random_statistics(seed, groups, 4)
@@ -76,7 +77,7 @@ def test_exact_form_is_log_det_of_the_sandwich(seed, groups):
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.integers(0, 2**31), st.integers(2, 4), st.booleans())
 def test_the_optimum_is_stationary_and_not_beaten_anywhere(seed, groups, singular):
     bread, meat = random_statistics(seed, groups, 3, singular)
@@ -151,7 +152,7 @@ def test_known_weights_of_the_five_node_machine(policy, exact, diagonal, det_dia
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     st.integers(0, 2**31), st.sampled_from(["PL1 + 0.4*FL", "0.5*PL1 + 0.5*PL2 + 0.1*FL", "Partition(2) + 0.3*PL1"])
 )
@@ -215,7 +216,7 @@ def test_weights_inside_a_term_stay_in_proportion():
     assert inside.mean() + best.policy.betas[1] == pytest.approx(1.0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**31), st.floats(0.01, 1.0))
 def test_discs_bound_the_error_of_the_diagonal_form(seed, size):
     random = np.random.default_rng(seed)
