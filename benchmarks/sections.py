@@ -46,8 +46,8 @@ in a second are those that a matrix product in the same run needs at least. Expo
         "Fits on correlated images",
         ["potts.py", "images"],
         """An evaluation is one value and gradient over all samples; those of line searches count. Making the
-preconditioner and its products with blocks of the Hessian are no evaluations, but they are in the seconds: in brackets are
-the evaluations that would take as long as the whole fit.""",
+preconditioner and its products with blocks of the Hessian do not count as evaluations, but their time is included: in
+brackets are the evaluations that would take as long as the whole fit.""",
     ),
     "large": Section("A pairwise field of 500 variables against scikit-learn", ["pairwise.py", "large"]),
     "plmc": Section(
@@ -130,8 +130,8 @@ tokens.""",
     "crf": Section(
         "CoNLL-2000 against CRFsuite, to the same objective",
         ["crf_race.py", "--only", "conll", "--iterations", "40"],
-        """Seconds of CRFsuite and of one thread are of the processor, those of two threads on the wall: where other
-programs use the processor, the ratios of two threads say nothing.""",
+        """Times of CRFsuite and of one thread are CPU seconds, those of two threads wall-clock seconds. While other
+programs use the processor, the ratios of two threads are not meaningful.""",
         seconds=110,
     ),
     "converged": Section(
@@ -164,7 +164,7 @@ recursions over labels, which take most of an evaluation, are needed all the sam
         "Time to a good tagger",
         ["time_to_score.py"],
         runs=1,
-        note="""CRFsuite has one thread. Where other programs ran at the same time, compare CPU seconds: seconds on the wall
+        note="""CRFsuite has one thread. Where other programs ran at the same time, compare CPU seconds: wall-clock seconds
 include the time that a process waited for them. CRFsuite was trained anew for each number of iterations, so that its
 first good tagger may lie before the line shown.""",
         seconds=400,
@@ -203,7 +203,7 @@ first good tagger may lie before the line shown.""",
         "Standard errors of a tagger with a quarter of a million parameters",
         ["standard_errors.py"],
         runs=1,
-        note="Seconds are on the wall, but those of the last table are of the processor.",
+        note="Times are wall-clock seconds; those of the last table are CPU seconds.",
         seconds=150,
     ),
     "weights": Section(

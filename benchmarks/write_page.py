@@ -46,12 +46,12 @@ MINUTES = 30
 HEAD = """# Benchmarks
 
 `make bench` writes this page. Each block is the output of its script. Each ratio compares two runs on the same machine
-within a minute, with the same work and, where there is one, the same objective. Scripts run up to three times, as far as
-half an hour goes, and the spread of their ratios is below their output. No test asserts a time. Ratios that have fallen
+within a minute, with the same work and, where there is one, the same objective. Scripts run up to three times within
+half an hour, and the spread of their ratios is below their output. No test asserts a time. Ratios that have fallen
 since the committed page are marked when the command runs; `make bench-quick` runs a few parts in three minutes without
 changing the page. A run that ends early leaves the other parts as they were: the date, the commit, the machine and its load
 before the run are beside each command. Where the load is above the number of cores, other programs used the processor:
-compare ratios and CPU seconds there, not seconds on the wall.
+compare ratios and CPU seconds there, not wall-clock seconds.
 """
 #: Begins the line with the spread of ratios.
 _SPREAD = "Over"

@@ -120,7 +120,7 @@ class Objective:
         return has_cheap_hessian(self.problem)
 
     def _matrix_at(self, x: FloatArray) -> FloatArray:
-        """The Hessian at x, kept until another point is asked for."""
+        """The Hessian at x, kept until another point is requested."""
         if not self._last_matrix or not np.array_equal(self._last_matrix[0], x):
             self._last_matrix[:] = np.array(x), self.hessian(x)
         return self._last_matrix[1]
@@ -160,8 +160,8 @@ class Objective:
         ``l1`` (r,) are the weights of an L1 penalty, on norms of groups if there are ``l1_groups`` (r,). ``near`` is an
         operator near H⁻¹, where there is a better one than the problem's own. ``at_optimum`` says that the start is
         expected to be the optimum: then nothing is spent on a preconditioner. ``near_optimum`` says that one or two Newton
-        steps are expected to reach it: the Hessian is then a matrix, unless that is expensive. A ``keeper`` is told the
-        states, and may have one to go on from. ``seed`` is that of stochastic gradients.
+        steps are expected to reach it: the Hessian is then a matrix, unless that is expensive. A ``keeper`` gets the
+        states, and may have one to continue from. ``seed`` is that of stochastic gradients.
         """
         if method == "sgd":
             with one_blas_thread():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: More threads than this are never started, except on machines with more processors.
 MOST_THREADS = 256
-#: Operations below which starting a second thread costs more than it brings.
+#: Operations below which starting a second thread costs more than it saves.
 _SMALL_WORK = 300_000
 
 _of_process: int | None = None

@@ -239,11 +239,12 @@ def cells_of(folder: Path, scale: str) -> str:
     if not fits:
         return ""
     last = f", the last done at {finished}" if finished else ""
-    return f" The stores and tables at hand have {fits:,} fits of {seconds / 60:,.1f} processor minutes{last}."
+    return f" The stores and tables of this run have {fits:,} fits of {seconds / 60:,.1f} processor minutes{last}."
 
 
 def _scale_text(scale: str) -> str:
-    return f"{scale_note(scale)} {scale_note(scale, 'sentiment')} (The paper has 100 splits; why not here is said below.)"
+    fewer = "(The paper has 100 splits; the reason for fewer is given below.)"
+    return f"{scale_note(scale)} {scale_note(scale, 'sentiment')} {fewer}"
 
 
 def _count_columns() -> tuple[str, ...]:

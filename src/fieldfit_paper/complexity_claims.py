@@ -86,7 +86,7 @@ def complexity_claims() -> Iterator[Row]:
             f"m = {NODES}: one more sample costs {listed}; C(m,k) 2^k is {states}, C(m,2) is {comb(NODES, 2)} for all",
             each[ORDERS[-1]] < 2 * each[ORDERS[0]],
         ),
-        "By the printed order one more sample costs C(m,2), whatever k is. But a component is normalised given the "
+        "By the printed order one more sample costs C(m,2) for every k. But a component is normalised given the "
         "values of the other variables, so that the sum over 2^k states is done for every sample: the order is n C(m,k) "
         "C(m,2) 2^k, as Figure 1 of the paper counts it. It is polynomial in m, as the paper says.",
     )

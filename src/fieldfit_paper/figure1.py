@@ -115,7 +115,7 @@ def _captions(box: Box, variance: dict[str, float]) -> tuple[str, ...]:
 
 
 def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
-    """Compute the figure; with ``out``, draw it as well. It is of one size, whatever the scale."""
+    """Compute the figure; with ``out``, draw it as well. It has the same size at every scale."""
     folder = None if out is None else make_folder(out)
     model = BoltzmannMachine(NODES)
     boxes, records, rows = [], [], []

@@ -13,7 +13,7 @@ from fieldfit_paper.tables import Reproduction, write_tables
 
 
 def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
-    """Compute the figure; with ``out``, draw it. It is of one size, whatever the scale."""
+    """Compute the figure; with ``out``, draw it. It has the same size at every scale."""
     data = chain_data("conll2000")
     first_test = int(data.features.offsets[data.n_train])
     codes = data.features.labels

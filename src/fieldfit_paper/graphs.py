@@ -76,7 +76,7 @@ GRAPHS = (ChainGraph("CRF (Figure 4)", True), ChainGraph("Boltzmann chain (Figur
 
 
 def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
-    """List the nodes and lines; with ``out``, draw them. It is of one size, whatever the scale."""
+    """List the nodes and lines; with ``out``, draw them. It has the same size at every scale."""
     rows = tuple((graph.title, len(graph.nodes), len(graph.edges), ", ".join(graph.given)) for graph in GRAPHS)
     table = PlainTable("Graphs of the chains, four tokens", ("graph", "nodes", "lines", "conditioned upon"), rows)
     files: list[Path] = []

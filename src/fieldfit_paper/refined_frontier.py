@@ -228,7 +228,7 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
         last = [r for r in own if r["kind"] == "refined"][-1]
         notes.append(
             f"{case.title}: {last['policy']} has {100 * last['excess']:.3f}% more variance than maximum likelihood; the "
-            f"best mixture or family of the figure has {100 * best:.3f}%, whatever its cost."
+            f"best mixture or family of the figure has {100 * best:.3f}%, at any cost."
         )
     table = PlainTable(
         "Refined estimators: excess of the variance over maximum likelihood in %, det^(1/r) − 1",

@@ -90,7 +90,7 @@ def accuracy_with(fit: FitState, variance: ScoreVariance) -> Accuracy:
 
 
 def is_one_graph(fit: FitState) -> bool:
-    """Whether there is one sample of a graph: its score at the estimate says nothing of the variance, but its terms do."""
+    """Whether there is one sample of a graph: not its score at the estimate, but the score's terms show the variance."""
     dataset = fit.needed.dataset
     alone = fit.size.n == 1 and dataset.sample_weight is None and dataset.groups is None
     return alone and fit.model.has_graph and fits_matrices(fit)
@@ -168,8 +168,8 @@ def implicit_accuracy(
 ) -> ImplicitAccuracy:
     """Accuracy by products of ``problems``, for any number of parameters."""
     weight, precision = fit.row_weight, fit.penalty.precision
-    # A penalty on every parameter makes every function identified (unless unknown values bend H), and the quadratic form
-    # says when to stop. Without, only the residual tells whether b is in the range of H.
+    # A penalty on every parameter makes every function identified (unless unknown values make H indefinite), and the
+    # quadratic form says when to stop. Without, only the residual shows whether b is in the range of H.
     held = bool(np.all(precision[fit.active] > 0)) and not fit.needed.dataset.has_missing
 
     def solve(

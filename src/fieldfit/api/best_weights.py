@@ -66,7 +66,7 @@ def best_weights(model: FieldModel, theta: ArrayLike, policy: Policy | str, **op
         model,
         with_open_weights(written, chosen.by).bind(structure),
         nothing,
-        "or take a model without those parameters",
+        "or use a model without those parameters",
     )
     groups = groups_of(written.bind(structure), chosen.by)
     exact = Exact.of(

@@ -1,4 +1,4 @@
-"""When a standard error should not be taken at its word."""
+"""Cautions about standard errors: few samples, no spread, a strong penalty, simulated matrices."""
 
 from __future__ import annotations
 

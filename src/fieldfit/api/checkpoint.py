@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a fit in a file, written at intervals, from which the fit goes on with the same bits."""
+"""Checkpoints: the state of a fit in a file, written at intervals, from which the fit continues with the same bits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Checkpoint:
     every : float, default: 60
         Seconds between two writes. The state is also written at the start, at the end, after Ctrl-C and after an error.
     resume : bool, default: False
-        Whether to go on from the file, if there is one. The result is that of an uninterrupted fit, bit by bit. Without
+        Whether to continue from the file, if it exists. The result is that of an uninterrupted fit, bit by bit. Without
         ``resume``, a file that exists is refused.
 
     Examples
@@ -102,7 +102,7 @@ def file_keeper(checkpoint: Checkpoint, prepared: Prepared, method: str) -> File
 class FileKeeper:
     """Keeps the states of a descent in a file."""
 
-    _first_must_succeed: ClassVar[bool] = True  # a file that cannot be written is told before the work, not after it
+    _first_must_succeed: ClassVar[bool] = True  # report a file that cannot be written before the work, not after it
 
     def __init__(self, checkpoint: Checkpoint, identity: dict[str, str]) -> None:
         self._checkpoint, self._path = checkpoint, os.fspath(checkpoint.path)
@@ -144,7 +144,7 @@ class FileKeeper:
 
     @property
     def sentence(self) -> str:
-        """What the file has, and how to go on."""
+        """What the file has, and how to continue."""
         if self._written is None:
             return f"{self._path} has not been written."
         return (

@@ -109,7 +109,7 @@ _LEAST_FOR_RESTRICTION = 5
 
 
 def _cautious(fit: StandardErrors, restrictions: int, kind: Kind) -> str:
-    """A sentence where the law of large samples is not to be trusted; refuses joint tests that are hopeless."""
+    """A caution where the large-sample law is inaccurate; refuses joint tests with far too few samples."""
     if kind != "robust":
         return ""
     size = fit.total if fit.size.groups is None else fit.size.groups

@@ -41,7 +41,7 @@ def contrast(text: str, names: Sequence[str]) -> str | dict[str, float]:
     """
     terms = terms_of(text)
     wanted = {text, *(part for _, *both in terms for part in both)}
-    known = {name for name in names if name in wanted}  # one pass: names are made when they are asked for
+    known = {name for name in names if name in wanted}  # one pass: names are created on access
     if not terms or text in known:
         return text
     coefficients: dict[str, float] = {}

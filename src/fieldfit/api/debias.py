@@ -86,7 +86,7 @@ def _at(unpenalised: Fitted, fit: Fitted, step: FloatArray) -> Fitted:
 def debiased_value(unpenalised: Fitted, slope: FloatArray) -> float:
     """What one Newton step adds to a function with gradient ``slope`` at θ̂: ∇gᵀ H⁻¹ Σψ with H unpenalised.
 
-    H is that of the data, whatever the kind of the standard error; NaN where the data alone do not determine the function.
+    H is that of the data, for every kind of standard error; NaN where the data alone do not determine the function.
     """
     objective = unpenalised.needed.objective
     solved = unpenalised.accuracy("robust").solve(slope[None])[0]

@@ -1,4 +1,4 @@
-"""Estimates with standard errors, z, p-values and intervals: plain arrays, and a DataFrame where one is asked for.
+"""Estimates with standard errors, z, p-values and intervals: plain arrays, and a DataFrame on request.
 
 Nothing here needs pandas or SciPy, whose imports take longer than a small fit.
 """

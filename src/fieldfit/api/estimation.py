@@ -34,7 +34,7 @@ def fit_policy(model: Model, data: object, policy: Policy, options: EstimationOp
     """`fit` without a second stage."""
     began = time.perf_counter()
     prepared, automatic = prepare_fit(model, data, policy, options), options.automatic
-    # Automatic weights add up to 1, whatever was written.
+    # Automatic weights add up to 1, regardless of the weights in the policy.
     scale = prepared.scale if automatic is None else prepared.dataset.total_weight
     gtol = options.gradient * scale
     tell = None if options.progress is None else as_callback(options.progress, options.max_iter, gtol)

@@ -38,7 +38,7 @@ _MOST_COEFFICIENTS, _INFLUENTIAL = 1000, 10
 
 
 def fit_page(fit: Fit, plan: Plan | None, level: float, notes: Sequence[str] = (), command: str = "") -> Page:
-    """The whole page. ``notes`` are said at the plan's place; ``command`` is the one that writes the page."""
+    """The whole page. ``notes`` stand in the place of a plan; ``command`` is the one that writes the page."""
     page = Page(f"{fit.model.kind} fitted by {fit.estimator}")
     page.paragraph(
         f"{fit.size}, {counted(fit.model.n_parameters, 'parameters')}. " + ". ".join(map(sentence, course(fit))) + "."

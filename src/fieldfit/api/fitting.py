@@ -113,7 +113,7 @@ def fit(
         backend or its number of workers. None: 32 pieces or more with a backend, and one without.
     checkpoint : str, Path, Checkpoint or None, default: None
         File that keeps the state of the fit, written at intervals and after Ctrl-C or an error. See `Checkpoint` for how
-        to go on from it.
+        to continue from it.
 
     check_drift : bool, default: True
         Whether to check, for fields of ten binary variables or more with biases, that a short Gibbs run from rows of the

@@ -1,4 +1,4 @@
-"""What a fit says of single samples: their influence on the estimate."""
+"""The influence of single samples on the estimate."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class Prepared:
 
     @property
     def seen(self) -> Dataset:
-        """What models and policies are told of the samples: the samples themselves, or a small dataset in their place."""
+        """What models and policies see of the samples: the samples themselves, or a small dataset in their place."""
         return self.dataset
 
     @property

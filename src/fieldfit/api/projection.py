@@ -241,7 +241,7 @@ def project(
     chosen = as_policy(policy)
     bound = chosen.bind(model.structure())
     nothing = np.zeros(model.n_parameters, dtype=bool)
-    check_identified(model, bound, nothing, "or take a model without those parameters")
+    check_identified(model, bound, nothing, "or use a model without those parameters")
     problem = model.compile(table, weighted_selection(bound, bound.beta() * bound.mean(), states))
     initial = np.zeros(model.n_parameters) if start is None else model.check_theta(start)
     everything = np.ones(model.n_parameters, dtype=bool)

@@ -161,7 +161,7 @@ class Fit(Hypotheses):
             Samples with replacement, whole groups with replacement, or data simulated from the fit. None: "groups" if the
             data have groups, "parametric" for one sample, else "rows".
         random_state : int, default: 0
-            Seed. The same seed gives the same result, whatever ``n_jobs``.
+            Seed. The same seed gives the same result for any ``n_jobs``.
         n_jobs : int, default: 1
             Number of processes; -1: one for each processor.
         progress : callable or None, default: None

@@ -1,4 +1,4 @@
-"""The checks of what a saved fit says of itself: files come from strangers, and nothing in them is believed unseen."""
+"""Checks of the contents of a saved fit: a file may come from anywhere, so every value is checked before it is used."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def prepare_shards(
     place: Place,
     wide_rows: str = "refuse",
 ) -> ShardedPrepared:
-    """`prepare` for samples at hand that are evaluated in shards."""
+    """`prepare` for samples in this process that are evaluated in shards."""
     if wide_rows != "refuse":
         raise DataError(DROPS_IN_ONE_PROCESS)
     if isinstance(dataset, ShardedDataset):

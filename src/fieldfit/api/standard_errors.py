@@ -1,4 +1,4 @@
-"""What a fit says of its own accuracy: covariance, standard errors, intervals, tables and functions of θ."""
+"""The accuracy of a fit: covariance, standard errors, intervals, tables and functions of θ."""
 
 from __future__ import annotations
 

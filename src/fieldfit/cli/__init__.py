@@ -1,7 +1,7 @@
 """The command line: `fieldfit COMMAND …`. Each command is a file of `fieldfit.cli.commands`, found by its name.
 
 Nothing heavy (scipy, pandas, scikit-learn, matplotlib, the models) is imported before a command runs, so that help is
-there at once.
+fast.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ TERMINATED = 143
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and give its exit code: 0, 2 for an error that was told in a sentence, 130 for Ctrl-C.
+    """Run the command line and give its exit code: 0, 2 for an error that was reported in a sentence, 130 for Ctrl-C.
 
     SIGTERM ends a command as Ctrl-C does, with the exit code 143.
     """

@@ -76,7 +76,7 @@ def run(arguments: list[str] | None = None, interrupts: Interrupts | None = None
         complain(str(interrupted))
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader (head, less) has had enough. What is left in the buffer must not fail again at exit.
+        # The reader (head, less) has closed the pipe. What is left in the buffer must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SystemExit as stop:

@@ -1,4 +1,4 @@
-"""What the fits of chains share on the command line: the options of training, and what is said at the end."""
+"""What the fits of chains share on the command line: the options of training, and the final output."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TrainingOptions:
         check_folder(self.out)
 
     def described(self, warned: list[str]) -> Plain:
-        """What the JSON document says of the options and of what was warned about."""
+        """The options and warnings in the JSON document."""
         return {"l1": self.l1, "file": None if self.out is None else str(self.out), "warnings": list(warned)}
 
     def say_saved(self) -> None:

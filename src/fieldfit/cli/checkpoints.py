@@ -28,7 +28,7 @@ def checkpoint_from_options(path: Path | None, every: float, resume: bool) -> Ch
         if resume:
             from fieldfit.types import FieldfitError
 
-            raise FieldfitError("--resume needs --checkpoint FILE, the file to go on from.")
+            raise FieldfitError("--resume needs --checkpoint FILE, the file to continue from.")
         return None
     from fieldfit.api.checkpoint import Checkpoint
 

@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM on the command line wait for an import to end, and are remembered whatever becomes of the exception.
+"""Ctrl-C and SIGTERM on the command line wait for an import to end, and are remembered even if the exception is lost.
 
 A KeyboardInterrupt in the middle of an import is lost in a callback of the import system, or becomes an ImportError of
-NumPy or SciPy. So the handler looks where the program is, and comes again a little later while an import is under way.
+NumPy or SciPy. So the handler checks where the program is, and tries again a little later while an import is under way.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-#: Seconds between two looks at an import that is under way.
+#: Seconds between two checks of an import that is under way.
 _AGAIN = 0.02
 
 

@@ -106,7 +106,7 @@ def print_table(table: PlainTable) -> None:
 
 @contextlib.contextmanager
 def collected_warnings() -> Iterator[list[str]]:
-    """Catch warnings as sentences; they are told on stderr when the block ends."""
+    """Catch warnings as sentences; they are printed to stderr when the block ends."""
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")

@@ -1,1 +1,1 @@
-"""data."""
+"""Data: tables, sequences, features, files and the catalogue of data sets."""

@@ -33,7 +33,7 @@ class Alphabet:
 
     @classmethod
     def sorted(cls, names: Iterable[str | int]) -> Alphabet:
-        """The alphabet of the different ``names`` in ascending order, whatever order they come in."""
+        """The alphabet of the different ``names`` in ascending order; they may come in any order."""
         different = list(dict.fromkeys(names))
         if len({isinstance(name, str) for name in different}) > 1:
             raise DataError("Labels must be all strings or all integers; both were given.")

@@ -15,7 +15,7 @@ from typing import IO
 
 from fieldfit.types import FileAccessError
 
-#: The first 1,000 files that this process has written, for what is said after Ctrl-C.
+#: The first 1,000 files that this process has written, for the message after Ctrl-C.
 written: list[str] = []
 _MOST_WRITTEN = 1000
 
@@ -24,7 +24,7 @@ _MOST_WRITTEN = 1000
 def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` when the block ends well, and vanishes when it does not.
 
-    The old file, if there is one, stays whole until that moment, whatever happens: an error, Ctrl-C or a full disk.
+    The old file, if there is one, stays whole until that moment, also after an error, Ctrl-C or a full disk.
     """
     # Through links, so that a link stays a link to the new file; the neighbour must be on the same disk.
     target = os.path.realpath(path)

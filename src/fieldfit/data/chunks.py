@@ -58,7 +58,7 @@ def chunk_scores(gold: Sequence[Sequence[Label]], predicted: Sequence[Sequence[L
     shared = np.intersect1d(_key(right, n_tokens), _key(guessed, n_tokens), assume_unique=True)
     n_types = len(types)
     counts = [np.bincount(kind, minlength=n_types) for kind in (right.kind, guessed.kind, shared % max(n_types, 1))]
-    # A type that only O bears is no type.
+    # A type that occurs only with O is not a type.
     used = [index for index in range(n_types) if counts[0][index] or counts[1][index]]
     return Scores(
         unit="chunk",
@@ -124,7 +124,7 @@ def _find(names: Sequence[str], codes: IntArray, offsets: IntArray, types: tuple
     before_closed = ~first & np.roll(closing, 1)
     start = ~outside & (opening | (kind != before_kind) | (continuing & (before_outside | before_closed)))
     starts = np.flatnonzero(start)
-    # A chunk goes on until the next token starts another one, is outside or begins a sentence, or it closes itself.
+    # A chunk continues until the next token starts another one, is outside or begins a sentence, or it closes itself.
     last = np.append(start[1:] | outside[1:] | first[1:], True) | closing
     ends = np.flatnonzero(last)
     stop = ends[np.searchsorted(ends, starts)] + 1

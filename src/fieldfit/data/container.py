@@ -176,8 +176,8 @@ def read_container(
 ) -> tuple[Plain, Arrays]:
     """The header and the arrays that `write_container` was given (tuples of the header come back as lists).
 
-    With `kind`, a file of another kind is refused. No more than about `max_bytes` of memory is taken, whatever the
-    file says of itself.
+    With `kind`, a file of another kind is refused. At most about `max_bytes` of memory is used, also if the
+    file declares a smaller size.
     """
     if not isinstance(path, str | os.PathLike):
         raise FileFormatError(
@@ -199,7 +199,7 @@ class _Reader:
     def read(self, kind: str | None) -> tuple[Plain, Arrays]:
         try:
             status = os.stat(self.path)
-            if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
+            if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait forever
                 self.fail("it is not a regular file", "Give the path of a file that was saved by fieldfit.")
             with open(self.path, "rb") as file:
                 return self.read_archive(file, status.st_size, kind)

@@ -1,4 +1,4 @@
-"""What every dataset can do with its sample weights, whatever its samples are: rows of a table, or sentences.
+"""What every dataset can do with its sample weights. Samples are rows of a table, or sentences.
 
 *Counts* are integers of copies; each copy is a sample with a selection Z of its own. *Importance* weights w multiply
 the scores, so the bread is a sum of w·J and the meat one of w²·ψψᵀ. All that follows from weights is here: how many

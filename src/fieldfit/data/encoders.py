@@ -47,7 +47,7 @@ def read_encoder(kind: str, arrays: Mapping[str, Array]) -> Encoder:
 
 
 def names_of(encoder: Encoder) -> tuple[tuple[str, ...], FeatureNames]:
-    """The names of labels and features, the features' made when they are asked for."""
+    """The names of labels and features, the features' names created on access."""
     return tuple(map(str, encoder.labels)), FeatureNames(encoder)
 
 

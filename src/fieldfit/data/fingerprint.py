@@ -1,7 +1,7 @@
 """A short name for the samples behind a fit: equal where two fits saw the same samples with the same weights.
 
-Composite likelihoods can be compared only where they are sums over the same samples. Columns count by their values,
-whatever the model calls them, in whatever order it has them and whatever codes it gives their states. What a conditional
+Composite likelihoods can be compared only where they are sums over the same samples. Columns are compared by their values:
+their names, their order and the codes of their states do not matter. What a conditional
 model is given (observed variables, the features of a chain CRF) is part of the model, not of what it explains, and is
 left out.
 """
@@ -52,7 +52,7 @@ def _name(state: object) -> str:
 
 
 def _weighted(weight: FloatArray, kind: str) -> bool:
-    """Whether weights say anything: equal importance weights do not, equal counts do unless they are 1."""
+    """Whether weights matter: equal importance weights do not, equal counts do unless they are 1."""
     return bool(np.any(weight != (1.0 if kind == "counts" else weight[0])))
 
 

@@ -26,7 +26,7 @@ _WORDS = {
     ),
     *("group", "grp", "patient", "region", "sex", "site", "study", "subject", "treated", "treatment", "wave"),
 }
-#: Rows from which sorted values are told from chance.
+#: Rows from which sorted values are unlikely by chance.
 _LEAST_ROWS = 20
 
 
@@ -34,7 +34,7 @@ def group_like(table: Table) -> dict[str, str]:
     """The names of columns that look like group labels, each with the reason.
 
     Either the name says so (``group``, ``sex``, ``study_arm``), or the rows are sorted by the column: each of its values
-    is one run of rows. In a shuffled column of n rows with k ones this has probability 2/C(n, k), so it is told where n is
+    is one run of rows. In a shuffled column of n rows with k ones this has probability 2/C(n, k), so it is reported if n is
     at least 20 and each value has at least five rows (then it is below 0.0002). Numbered families of names, such as
     ``site1``, ``site2``, are variables.
     """

@@ -1,4 +1,4 @@
-"""Names that are made when they are asked for: a tagger may have millions of parameters and features."""
+"""Names that are created on access: a tagger may have millions of parameters and features."""
 
 from __future__ import annotations
 

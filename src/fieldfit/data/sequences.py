@@ -1,4 +1,4 @@
-"""Labelled sequences as flat arrays: what every chain model takes, whatever file or list the data came from.
+"""Labelled sequences as flat arrays: what every chain model takes, from any file or list.
 
 Token t of sentence s has global index offsets[s] + t. Its features are the sparse row
 indices[indptr[i]:indptr[i + 1]] with the values beside them; an index that occurs twice in a row counts twice.

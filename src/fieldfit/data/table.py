@@ -64,8 +64,8 @@ def read_table(
     names; where the source has columns with all of them those are read, in that order, otherwise they are new names for
     the columns that are read. sample_weight: (n,) numbers, or the name of a column that holds them (it is then no
     variable). groups: (n,) labels of the samples' groups, or the name of the column that holds them. n_variables: how
-    many columns the model needs. header: whether line 1 of a file has the names; None
-    looks at it. allow_missing_columns: accept variables without a single value, which needs `states`; a fit refuses
+    many columns the model needs. header: whether line 1 of a file has the names; None:
+    auto-detect. allow_missing_columns: accept variables without a single value, which needs `states`; a fit refuses
     them, but a conditional probability sums them out. part: the rows are some of a larger table, in which a column may
     have no value (and then no states, if none are given). rename: whether `names` may replace other names that the source
     has; a model says no, because columns under foreign names could be in any order.

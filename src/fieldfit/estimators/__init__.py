@@ -1,1 +1,1 @@
-"""estimators."""
+"""Estimators with the interface of scikit-learn."""

@@ -60,7 +60,7 @@ def chain_model(
 
 
 def completed(model: ChainCRF, data: Sequences | Pieces, backend: Backend | None) -> ChainCRF:
-    """The model with the weights that occur in sentences at hand or in files."""
+    """The model with the weights that occur in sentences in memory or in files."""
     if isinstance(data, Pieces):
         policy = Policy.parse("FL")
         read = read_pieces(

@@ -1,4 +1,4 @@
-"""What people give a tagger, recognised and encoded.
+"""The input of a tagger, recognised and encoded.
 
 | X | becomes |
 |---|---|
@@ -36,7 +36,7 @@ from fieldfit.shards.sentence_files import SentenceFiles
 from fieldfit.types import DataError, FieldfitWarning, IntArray
 
 Item = TypeVar("Item")
-#: Sentences or labels in one of the forms above, which are told apart by looking at them.
+#: Sentences or labels in one of the forms above, recognised by their contents.
 Sentences = Any
 
 

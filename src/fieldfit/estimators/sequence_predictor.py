@@ -1,4 +1,4 @@
-"""What a fitted chain CRF answers about sentences: labels, probabilities, likelihoods and scores."""
+"""Predictions of a fitted chain CRF for sentences: labels, probabilities, likelihoods and scores."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class ExactInference:
             self._narrow.add(largest_table)
 
     def is_compiled(self, free: frozenset[int]) -> bool:
-        """Whether the elimination of these variables is there already."""
+        """Whether the elimination of these variables has been compiled."""
         return free in self._compiled
 
     def _clamp(self, evidence: Int32Array | None) -> tuple[Int32Array, frozenset[int]]:

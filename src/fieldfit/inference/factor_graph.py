@@ -134,7 +134,7 @@ class FactorGraph:
 
 
 class Neighbours(Ragged):
-    """The neighbours of each variable, found when they are first asked for: pseudo-likelihood needs none."""
+    """The neighbours of each variable, found on first access: pseudo-likelihood needs none."""
 
     def __init__(self, scopes: IntArray, size: int) -> None:
         self._scopes = scopes

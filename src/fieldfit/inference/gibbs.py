@@ -1,6 +1,6 @@
 """Gibbs sampling, for graphs that are too wide for exact draws.
 
-Several chains start from independent uniform states; each makes ``burn_in`` sweeps that are thrown away and then gives
+Several chains start from independent uniform states; each discards ``burn_in`` sweeps and then gives
 one draw every ``thin`` sweeps. Unlike exact draws these are neither independent nor exactly from the model.
 """
 

@@ -1,6 +1,6 @@
 """Lists of numbers of different lengths as two flat arrays: the scopes of factors, the neighbours of variables.
 
-It reads as a tuple of tuples; only the lists that are asked for become tuples, so that millions of them cost two arrays.
+It reads as a tuple of tuples; only the lists that are accessed become tuples, so that millions of them cost two arrays.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The shape of an elimination as flat arrays.
 
 An `EliminationTemplate` is the elimination of variables with given cardinalities whose reduced tables have given scopes,
-whatever graph they come from; kernels/elimination.hpp describes the layout and the method.
+from any graph; kernels/elimination.hpp describes the layout and the method.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""models."""
+"""Models: exponential families over discrete variables, and their compiled problems."""

@@ -1,4 +1,4 @@
-"""What every model can do: read samples, compile them to a `Problem`, simulate, and answer what other layers ask."""
+"""What every model can do: read samples, compile them to a `Problem`, simulate, and describe itself to other layers."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ QUESTIONS = frozenset(
 
 
 def check_model(model: object, what: str) -> None:
-    """Refuse what is no model."""
+    """Refuse anything that is not a model."""
     if not isinstance(model, Model):
         raise ModelError(f"{what} needs a model, such as BoltzmannMachine(5); got {type(model).__name__}.")
 
@@ -450,7 +450,7 @@ class Model(ABC):
         return
 
     def boundary_directions(self, dataset: Dataset) -> csr_array | None:
-        """Directions of θ (k, r) along which the samples never turn back; None where that is not known."""
+        """Directions of θ (k, r) along which the likelihood grows without bound; None if unknown."""
         return None
 
     def determined_contrasts(self) -> FloatArray | None:

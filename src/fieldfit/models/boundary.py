@@ -1,6 +1,6 @@
-"""Directions of θ along which the samples never turn back, because they never show some joint state.
+"""Directions of θ along which the likelihood grows without bound, because some joint state never occurs in the samples.
 
-If two variables are never 1 together, the likelihood grows for ever as the log-potential of that joint state falls.
+If two variables are never 1 together, the likelihood grows without bound as the log-potential of that joint state falls.
 Without a penalty the estimate is at infinity. With one it is finite, but the samples have no spread along the direction
 from which to compute a standard error. Which parameters are concerned depends on how the model writes the joint state:
 with states 0 and 1, "both are 1" is the coupling alone, and "only the first is 1" the coupling and a bias.
@@ -38,7 +38,7 @@ def boundary_directions(model: FieldModel, table: Table) -> csr_array | None:
     """Directions (k, r) of θ, one a row: of joint states that never occur, and of statistics that never vary.
 
     None if every joint state of every factor occurs. Factors with a variable that is unknown in some sample are left out:
-    the sum over it may bend the likelihood back.
+    with the sum over it the likelihood may have a maximum.
     """
     observed = _observed_entries(model, table)
     if observed.all():

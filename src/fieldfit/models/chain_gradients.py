@@ -2,7 +2,7 @@
 
     p = p_θ(y_t = j | x),    ∇p = p (E[F | y_t = j, x] − E[F | x]),
 
-F the feature counts of the sequence: two passes of forward–backward over one sequence, whatever the number of parameters.
+F the feature counts of the sequence: two passes of forward–backward over one sequence, for any number of parameters.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 class SequenceOutline(Outline):
     """Lengths of the sequences of one piece, whether a label is known, the weights that occur, and the largest values.
 
-    ``layout`` is None for models that have the same weights whatever occurs.
+    ``layout`` is None for models whose weights do not depend on what occurs.
     """
 
     lengths: IntArray

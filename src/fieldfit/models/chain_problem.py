@@ -105,7 +105,7 @@ def check_labels(dataset: Sequences) -> None:
 def chain_tokens(
     layout: ChainLayout, dataset: Sequences, active: NDArray[np.uint8] | None = None, transpose: bool = True
 ) -> _kernels.ChainTokens:
-    """The sequences as the kernels take them; ``transpose`` if a gradient will be asked for."""
+    """The sequences as the kernels take them; ``transpose`` if a gradient will be computed."""
     pair_ptr, pair_labels = layout.kernel_pairs()
     edges: Plain = {}
     if layout.column_ptr is not None:

@@ -16,7 +16,7 @@
 | setup_sample        | sample for which something is drawn                                                         |
 | setup_draw          | drawn component                                                                             |
 
-The full likelihood of a field is one configuration, whatever n.
+The full likelihood of a field is one configuration, for any n.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def wide_rows(compiler: FieldCompiler, part: FamilySelection, n: int) -> BoolArr
     """Which of the n samples miss too many values of a selected component to sum out.
 
     Nothing is compiled. A sum is over the missing values and the component's target at most, so most patterns fit
-    whatever the graph is; for the others the order is found, until one component of a sample is too wide.
+    for every graph; for the others the order is found, until one component of a sample is too wide.
     """
     wide = np.zeros(n, dtype=bool)
     missing = compiler.codes < 0

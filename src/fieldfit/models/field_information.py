@@ -2,7 +2,7 @@
 
 Two kinds of sums are short enough to be computed state by state.
 
-Small ones, whatever is clamped: with X (states, r) the features of each state and p its probability,
+Small ones, with any variables clamped: with X (states, r) the features of each state and p its probability,
 Cov = Xᵀ diag(p) X − μμᵀ, and X is sparse.
 
 Sums with nothing clamped, such as the full likelihood, up to about a million states: write every table in the indicators

@@ -135,7 +135,7 @@ class FieldProblem(Problem):
             )
 
     def refuse_forbidden(self) -> None:
-        """Refuse samples in states that the model's offset forbids: their likelihood is 0 whatever θ."""
+        """Refuse samples in states that the model's offset forbids: their likelihood is 0 for every θ."""
         offset = self.arrays.offset
         if offset is None or np.all(np.isfinite(offset)):
             return

@@ -124,7 +124,7 @@ class PairwiseProblem(Problem):
                     "given; give one for each component, or one number."
                 )
         self._parts = tuple(parts)
-        self._written = self._parts  # as the policy has them, whatever weights come later
+        self._written = self._parts  # as the policy has them, before any other weights
         self._edge_number = EdgeNumbers(self.n_variables, self.edges)
         repeated = self._edge_number.repeated
         if repeated is not None:
@@ -470,7 +470,7 @@ class PairwiseProblem(Problem):
     ) -> Iterator[tuple[FloatArray | None, NDArray[np.uint8], list[Layout]]]:
         """Blocks of samples as (weights, codes, a layout for each family); equal samples come once.
 
-        Of few samples the layouts are kept, because statistics are asked for at one θ after the other.
+        Of few samples the layouts are kept, because statistics are computed at one θ after the other.
         """
         equal, size = self.equal_samples, self.block_rows
         rows = np.arange(self.n_samples) if equal is None else equal[0]

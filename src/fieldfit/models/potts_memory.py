@@ -1,4 +1,4 @@
-"""The memory that the kernels of Potts fields need, counted before it is asked for."""
+"""The memory that the kernels of Potts fields need, computed before it is allocated."""
 
 from __future__ import annotations
 

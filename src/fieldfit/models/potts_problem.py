@@ -2,7 +2,7 @@
 
     log p(x_j | rest) = h_j(x_j) + Σ_k J_jk(x_j, x_k) − log Σ_a exp( h_j(a) + Σ_k J_jk(a, x_k) )
 
-An evaluation costs 2·n·Σ_j degree(j) additions of rows of q numbers, whatever the samples are, and holds the samples as
+An evaluation costs 2·n·Σ_j degree(j) additions of rows of q numbers, for any samples, and holds the samples as
 bytes (n·m), the couplings once for each thread and site, and a few hundred rows of fields (kernels/potts.hpp). The general
 engine is better where few configurations of the neighbours occur; `worth_a_kernel` tells the two apart.
 """
@@ -272,7 +272,7 @@ class PottsProblem(Problem):
         return super().score_blocks(theta, self.block_rows if rows is None else rows)
 
     def _components(self, mode: int, theta: FloatArray, v: FloatArray | None, start: int, stop: int) -> FloatArray:
-        """A number for each site and sample (m, k), or q of them: of all components, whatever is selected."""
+        """A number for each site and sample (m, k), or q of them: of all components, selected or not."""
         couplings, fields = self.tables.to_tables(theta)
         moved = (_NONE, _NONE) if v is None else self.tables.to_tables(v)
         m, q = self.n_variables, self.tables.q

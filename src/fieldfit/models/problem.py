@@ -43,7 +43,7 @@ class Problem(ABC):
     optimiser: Literal["auto", "lbfgs"] = "auto"
     #: Pairs that L-BFGS keeps for it; None: the usual number.
     pairs: int | None = None
-    #: Whether the scores of many samples are computed at once; else only few samples are asked for them.
+    #: Whether the scores of many samples are computed at once; else only those of few samples are computed.
     streams_scores: bool = True
     #: Whether a product costs a message to other processes, so that few parameters ask for the whole Hessian at once.
     remote: bool = False

@@ -1,7 +1,7 @@
 """The Hessian's block of each node as a matrix; see `NodeBlocks`.
 
 H_j = Σ_i v_ij z_i z_iᵀ. Where the sums over all samples would take long, samples are drawn for each node with
-probabilities in proportion to v_ij, which leaves out those that say little about it.
+probabilities in proportion to v_ij, which omits those with little information about it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from fieldfit.types import FloatArray
 
 Work = dict[str, float]
 
-#: Kinds of an evaluation that one thread does, whatever the number of threads.
+#: Kinds of an evaluation that one thread does, for any number of threads.
 SERIAL = ("call", "field_call", "sums", "table")
 #: Kinds that exact sums split into "elimination_tasks"; every other kind is split into "pairwise_tasks".
 ELIMINATION = ("configuration", "eliminate1", "eliminate8")
@@ -83,7 +83,7 @@ class Line:
 class TimedWork:
     """Families whose operations are not counted: timed on some of the samples, and on fewer.
 
-    ``base`` is the share of an evaluation that is done whatever is selected (scores of tokens), where components are
+    ``base`` is the share of an evaluation that does not depend on the selection (scores of tokens), where components are
     drawn one by one. ``setup`` compiles all of them; ``drawing`` are the seconds of drawing and compiling for each sample
     as a function of λ < 1, if they were timed.
     """

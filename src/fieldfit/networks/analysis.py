@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-#: Bootstrap error over standard error of a pair above which its debiased interval is not to be trusted.
+#: Bootstrap error over standard error of a pair above which its debiased interval is unreliable.
 _LARGEST_RATIO = 2.0
 
 

@@ -55,7 +55,7 @@ class NetworkBootstrap:
         return f"<NetworkBootstrap: {len(self.couplings):,} resamples of a network of {self.network.m} variables>"
 
     def edges(self, level: float = 0.95) -> pandas.DataFrame:
-        """Return what the bootstrap says on each pair.
+        """Return the bootstrap results for each pair.
 
         Parameters
         ----------

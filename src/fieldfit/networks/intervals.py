@@ -78,7 +78,7 @@ def edge_intervals(
         A row for each pair, the largest abs(debiased / se) first. ``weight`` is the network's coupling. ``refit``,
         ``refit_lower``, ``refit_upper``: estimate and interval of the selected edges without the penalty, as if the
         edges had been known beforehand; after selection they are too optimistic. ``debiased``, ``se``, ``lower``,
-        ``upper``: one Newton step from the penalised estimate, with an interval that holds whatever was selected.
+        ``upper``: one Newton step from the penalised estimate, with an interval that is valid for any selection.
         ``p``: that of debiased = 0; ``q``: after Benjamini and Hochberg. NaN for pairs of which one of the four joint
         answers never occurs: without the penalty their coupling is at infinity.
 

@@ -28,7 +28,7 @@ Product = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class Conjugate:
-    """How a solve ended: ``residual`` is ‖b − Hx‖ / ‖b‖, ``positive`` false if pᵀHp ≤ 0 was met.
+    """How a solve ended: ``residual`` is ‖b − Hx‖ / ‖b‖, ``positive`` false if pᵀHp ≤ 0 occurred.
 
     ``missing`` estimates bᵀH⁻¹b − bᵀx, which is the square of the error of x in the norm of H; infinite after few steps.
     """
@@ -130,7 +130,7 @@ def conjugate_gradients(
     60 steps, or 12 where the ``preconditioner`` is ``near`` H in all directions and the additions fall fast. Then
     ``energy_limit(x)``, if given, returns the error allowed at x, and the solve continues until the error is below it.
 
-    ``product(v)`` gives Hv and must not keep v. If pᵀHp ≤ 0 turns up, x is the last iterate before it and
+    ``product(v)`` gives Hv and must not keep v. If pᵀHp ≤ 0 occurs, x is the last iterate before it and
     ``positive`` is false: H is singular or indefinite.
     """
     b = np.ascontiguousarray(b, dtype=np.float64)

@@ -64,10 +64,10 @@ def minimise(
     ``fun(x)`` gives (value, gradient), ``hessian_product(x, v)`` the Hessian times v at ``product_cost`` evaluations
     each, ``hessian_diagonal(x)`` its diagonal (positive), ``hessian(x)`` the matrix; ``preconditioner`` and the rest
     as in `minimise_lbfgs`, and with ``l1`` as in `minimise_proximal`. ``history`` is the number of pairs that the
-    quasi-Newton methods keep, None what each of them keeps by itself; Newton's method has none. With ``units``
+    quasi-Newton methods keep, None for their own defaults; Newton's method has none. With ``units``
     (n_parameters,) the method works on ``units * x``, and ``gtol`` is for the gradient with respect to that. ``fresh``
     is that of `minimise_lbfgs`. A ``keeper``
-    is told the state after each iteration, and may have one to go on from: the result then has the same bits.
+    gets the state after each iteration, and may have one to continue from: the result then has the same bits.
     """
     if units is not None and l1_groups is None and np.any(units != 1.0):  # a norm has one unit for its whole group
         scaled = Units(units)

@@ -1,4 +1,4 @@
-"""What every descent shares, whatever its steps are: the loop, its criteria, the account of the work and its Solution.
+"""What all descents share: the loop, the stopping criteria, the counts of work and the Solution.
 
 The current point is one object, so that an interrupt never sees half of a change.
 """
@@ -78,8 +78,8 @@ class Descent(ABC):
     def minimise(self, gtol: float, ftol: float, max_iter: int, keeper: Keeper | None = None) -> Solution:
         """Descend until a criterion holds or the user interrupts; the last accepted point either way.
 
-        With a ``keeper`` the descent goes on from the state that it has saved, whose last iteration the callback is told
-        once more, and tells it each new one; whatever ends the descent, the keeper is told the last state.
+        With a ``keeper`` the descent continues from its saved state, whose last iteration is reported to the callback once
+        more. The keeper gets each new state and, however the descent ends, the last one.
         """
         self._keeper = keeper
         try:
@@ -108,7 +108,7 @@ class Descent(ABC):
         saved = None if self._keeper is None else self._keeper.saved
         if saved is not None:
             self._restore(saved)
-            if self._told():  # the state may be from before the last iteration was told
+            if self._told():  # the state may be from before the last iteration was reported
                 return Status.CALLBACK
         elif not self.begin():
             return Status.NOT_FINITE

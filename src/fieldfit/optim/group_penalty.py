@@ -25,7 +25,7 @@ _FIRST = 0.1
 class GroupPenalty:
     """Weights (size,) ≥ 0, equal within a group, and the number of the group (size,) of each coordinate.
 
-    Coordinates of weight 0 have no penalty, whatever their group.
+    Coordinates of weight 0 have no penalty, in any group.
     """
 
     has_orthants = False

@@ -1,4 +1,4 @@
-"""The state of a descent between two iterations, so that it can stop and go on later with the same bits."""
+"""The state of a descent between two iterations, so that it can stop and continue later with the same bits."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ State = Arrays
 
 
 class Keeper(Protocol):
-    """Keeps the states of a descent, and may have one to go on from."""
+    """Keeps the states of a descent, and may have one to continue from."""
 
     @property
     def saved(self) -> State | None:
-        """The state to go on from; None to begin at the start."""
+        """The state to continue from; None to begin at the start."""
 
     def keep(self, state: Callable[[], State], iteration: int, *, last: bool) -> None:
         """Called after each iteration, and at the end (``last``); ``state()`` is computed only where it is kept."""

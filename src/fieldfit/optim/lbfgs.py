@@ -166,7 +166,7 @@ class _Descent(Descent):
         )
         if not slope < 0 or not math.isfinite(slope):
             return SearchOutcome.FAILED, math.nan
-        # Nothing is known of the scale before the first pair: a step of length 1 then.
+        # The scale is unknown before the first pair, so the step has length 1.
         first = 1.0 if self._scaled or len(self._memory) else min(1.0, 1.0 / math.sqrt(-slope))
         value = math.nan
 

@@ -237,7 +237,7 @@ def _descent_direction(hessian: FloatArray, gradient: FloatArray) -> FloatArray:
     except LinAlgError:
         eigenvalues, vectors = eigh(hessian)
         size = np.abs(eigenvalues)
-        # A Hessian of zeros says nothing of the scale: the gradient itself then.
+        # A Hessian of zeros has no scale: use the gradient itself.
         floor = 1e-10 * float(size.max()) or 1.0
         safe: FloatArray = -(vectors @ ((vectors.T @ gradient) / np.maximum(size, floor)))
         return safe

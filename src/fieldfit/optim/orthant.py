@@ -112,7 +112,7 @@ class OrthantSteps:
         """−H · pseudo-gradient without the coordinates in which it ascends; all three vectors are at `places`."""
         direction, trial = np.empty(x.size), np.empty(x.size)
         self._memory.direction(x, pseudo, None, direction, trial)
-        if not len(self._memory):  # nothing is known of the scale: a step of about length 1
+        if not len(self._memory):  # the scale is unknown: a step of about length 1
             direction /= max(1.0, float(np.sqrt(pseudo @ pseudo)))
         np.multiply(direction, pseudo, out=trial)
         direction[trial >= 0] = 0.0

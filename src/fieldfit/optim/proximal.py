@@ -213,7 +213,7 @@ class _Descent(Descent):
         self.current = Point(x, gradient, value + absolute, norm)
 
     def _leave_orthants(self, orthant: OrthantSteps) -> None:
-        """Go on with proximal steps and what the others have learned about the curvature."""
+        """Continue with proximal steps and what the others have learned about the curvature."""
         for step, change in orthant.pairs:
             self._model.append(step, change)
         self._orthant = None
@@ -243,7 +243,7 @@ class _Descent(Descent):
         at, pseudo = self.current, self._penalty.pseudo
         free = self._penalty.free(at.x)
         x, gradient = at.x[free], at.gradient[free]
-        # Nothing is known of the scale before the first pair: a step of about length 1 then.
+        # The scale is unknown before the first pair, so the step has about length 1.
         first_scale = 1.0 if self._scaled else max(1.0, float(np.sqrt(pseudo @ pseudo)))
         step = self._penalty.lowest(self._model, free, gradient, x, first_scale, _FORCING * at.norm, _PASSES)
         if step is None:

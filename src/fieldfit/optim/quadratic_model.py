@@ -18,7 +18,7 @@ from fieldfit.optim.keeping import State
 from fieldfit.optim.memory import SINGLE_PRECISION_FROM
 from fieldfit.types import FloatArray, IntArray
 
-#: A pair whose steps and changes are closer to orthogonal than this says nothing on the curvature.
+#: A pair whose steps and changes are closer to orthogonal than this has no information on the curvature.
 _LEAST_CURVATURE = 1e-8
 
 

@@ -73,7 +73,7 @@ def minimise_on_simplex(
         lowest, slope = value_grad(x)
         return lowest, np.where(use, slope / scale, 0.0)
 
-    # Hundreds of small factorisations: a pool of BLAS threads would cost more than it brings.
+    # Hundreds of small factorisations: a pool of BLAS threads would cost more than it saves.
     with one_blas_thread():
         corners = [row for row, good in zip(np.eye(len(use)), use, strict=True) if good]
         centre = use / max(int(use.sum()), 1)

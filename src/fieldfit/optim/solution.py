@@ -1,4 +1,4 @@
-"""What an optimiser hands back: the point, how it got there, and why it stopped.
+"""The result of an optimiser: the point, the counts of work, and why it stopped.
 
 Every optimiser here minimises. It sees callables only and knows no model.
 """

@@ -50,7 +50,7 @@ _KNOWN: dict[str, Calibration] = {}
 _TIMED = ("seconds", "setup_seconds")
 #: Median relative error over the calibration's own runs up to which it is kept.
 _WORTH_KEEPING = 0.25
-#: Share of waiting for other programs above which it is not kept: what threads bring cannot be seen then.
+#: Share of waiting for other programs above which it is not kept: the gain of threads cannot be measured then.
 _BUSY = 0.3
 #: Passes over all runs; most evaluations of a run in a pass, and seconds after which there are no more.
 _PASSES, _REPEATS, _SECONDS = 3, 5, 0.003

@@ -23,7 +23,7 @@ _SECOND_STAGE = 1.15
 class Origin(Enum):
     """Why a policy is among the candidates."""
 
-    ASKED = "asked for"
+    ASKED = "requested"
     EVERYTHING = "everything selected"
     PARTITION = "random partition"
     PART = "a part of the data"

@@ -25,7 +25,7 @@ from fieldfit.variance.criterion import Criterion, LogTrace
 from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.variance.moments import expected_problem
 
-#: Relative residual of a solve, and the fewest steps that it gets however late it is: a few more hardly change a ratio of
+#: Relative residual of a solve, and its fewest steps, also after its deadline: a few more hardly change a ratio of
 #: variances, many fewer do.
 _TOLERANCE, _FEWEST_CG_STEPS = 1e-3, 12
 #: Directions up to which a search uses all of them, and random directions that it uses else.

@@ -47,7 +47,7 @@ SURVEY_FLOPS = 0.3
 MOST_DENSE_MOMENTS, _ALWAYS_DENSE = 500, 120
 #: Parameters from which half the directions and steps must do.
 _VERY_MANY = 20_000
-#: Seconds of a plan whatever the effort.
+#: Seconds of a plan that do not depend on the effort.
 _FIXED = 0.02
 #: Families whose moments are taken, in units of PL1.
 _FAMILIES = 6.0

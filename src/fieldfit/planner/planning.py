@@ -63,7 +63,7 @@ def make_plan(request: Request) -> Plan:
     importlib.import_module("scipy.optimize")
     if request.policies is not None and not request.policies:
         raise FieldfitError("policies is empty; give at least one, or leave it out.")
-    # Many small factorisations: a pool of BLAS threads would cost more than it brings. On one thread the survey's clock
+    # Many small factorisations: a pool of BLAS threads would cost more than it saves. On one thread the survey's clock
     # counts CPU seconds.
     with one_blas_thread(), use_threads(1):
         return recommend(make_survey(request, rates))
@@ -76,9 +76,9 @@ def check_enough(n_copies: int) -> None:
 
 
 def make_survey(request: Request, rates: Calibration) -> Survey:
-    """Run the pilot and compute the moments of the laws that were asked for, or of all candidates.
+    """Run the pilot and compute the moments of the requested laws, or of all candidates.
 
-    Where the budget is in seconds, all of it takes about a fifth of them: what was asked for is never skipped, but its
+    Where the budget is in seconds, all of it takes about a fifth of them: requested policies are never skipped, but their
     fits and solves are stopped early.
     """
     model, dataset, target = request.model, request.dataset, request.target
@@ -228,7 +228,7 @@ def counted_steps(
     )
     count = solution.evaluations + solution.hessian_products
     product = alone.product
-    if has_cheap_hessian(part.problem):  # one matrix an iteration, whatever the number of products
+    if has_cheap_hessian(part.problem):  # one matrix in each iteration, for any number of products
         product = part.problem.hessian_evaluations * solution.iterations / max(solution.hessian_products, 1)
     equivalents = solution.evaluations + product * solution.hessian_products
     return part.with_steps(replace(alone, count=count, equivalents=equivalents, product=product))

@@ -1,4 +1,4 @@
-"""What is asked of a plan: a model and data, and a budget in seconds or FLOPs, or an accuracy."""
+"""What a plan is requested for: a model and data, and a budget in seconds or FLOPs, or an accuracy."""
 
 from __future__ import annotations
 

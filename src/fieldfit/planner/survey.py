@@ -57,7 +57,7 @@ class Survey:
 
     request: Request
     target: Target
-    asked: tuple[PolicyTerms, ...] | None  # the policies that were asked for
+    asked: tuple[PolicyTerms, ...] | None  # the policies that were requested
     pilot: Pilot
     ingredients: list[Ingredient]
     refined: list[RefinedTerm]

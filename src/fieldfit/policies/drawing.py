@@ -17,7 +17,7 @@ _NO_MASK = np.empty(0, dtype=np.uint8)
 
 
 def row_uniforms(seed: int, stream: int, start: int, stop: int, width: int) -> FloatArray:
-    """Uniform numbers (stop − start, width), the same for a row whatever the range."""
+    """Uniform numbers (stop − start, width), the same for a row in any range."""
     out = np.empty((stop - start, width))
     _kernels.uniforms(seed, stream, np.arange(start, stop, dtype=np.int64), out)
     return out

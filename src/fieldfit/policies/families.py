@@ -9,7 +9,7 @@
 | ``Components({0}|{1,2},...)`` | these pairs A|B; variables in neither are summed out                          |
 | ``PL1[0:5]``, ``PL2[0,3,7]``  | some components of a family, by their numbers in it                           |
 
-What FL and PLk mean for a sequence is the structure's business: `Structure.bind_family` lists them.
+`Structure.bind_family` lists the components of FL and PLk, also for sequences.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A policy is a sum of independent groups, each with a law of its own (`fieldfit.policies.laws`): ``PL1 + 0.2*PL2``,
 ``Multinomial(0.6*PL1 + 0.4*PL2)``, ``Partition(2) + 0.1*FL``. It says P(Z) and β of Definition 2; bound to a
-structure it draws Z and knows E[Z] and E[ZZᵀ], which is all that the asymptotic variance needs of it:
+structure it draws Z and knows E[Z] and E[ZZᵀ], from which the asymptotic variance follows:
 
     Σ = Σ_ij β_i β_j E[Z_i Z_j] E[∇S_i ∇S_jᵀ].
 """
@@ -200,7 +200,7 @@ class Policy:
 
 
 def as_policy(policy: Policy | str) -> Policy:
-    """The policy itself, or the one that the text says."""
+    """A policy, given as a policy or as text."""
     if isinstance(policy, Policy):
         return policy
     if isinstance(policy, str):
@@ -244,7 +244,7 @@ class BoundPolicy:
         return any(family.size is None for family in self.families)
 
     def draw(self, seed: int, start: int, stop: int) -> Selection:
-        """Z of the samples start..stop, the same for a sample whatever the range it is drawn in."""
+        """Z of the samples start..stop, the same for a sample in any range."""
         if not 0 <= start <= stop:
             raise PolicyError(
                 f"Samples are drawn for a range start..stop with 0 ≤ start ≤ stop; got {start}..{stop}."

@@ -48,7 +48,7 @@ class Reader:
 
     @contextmanager
     def blame(self, position: int) -> Iterator[None]:
-        """Say of errors about a value that the text at ``position`` has it."""
+        """Add the text and ``position`` to errors about a value."""
         try:
             yield
         except PolicyTextError:

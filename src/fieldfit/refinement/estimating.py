@@ -259,7 +259,7 @@ def symmetric_bread(bread: FloatArray, covariance: Callable[[], FloatArray]) -> 
 
 
 def _is_positive(matrix: FloatArray) -> bool:
-    """Whether a symmetric matrix is positive semi-definite up to rounding, whatever the units."""
+    """Whether a symmetric matrix is positive semi-definite up to rounding, in any units."""
     diagonal = np.diag(matrix)
     if np.any(diagonal < 0):
         return False

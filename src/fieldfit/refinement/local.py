@@ -44,7 +44,7 @@ _CLUSTER_VARIABLES, _MOST_CLUSTER_CONDITIONS = 4, 1_500
 _DRAWS_PER_CONDITION, _FEWEST_CLUSTER_DRAWS, _MOST_CLUSTER_DRAWS = 12, 2_000, 6_000
 #: The ridge, relative to the variance of each condition.
 _RIDGE = 0.01
-#: Graph distance of the instruments that is the default here.
+#: Default graph distance of the instruments.
 _DISTANCE = 2
 #: Step, in standard errors, at which the estimate is stable.
 _STABLE = 1e-4

@@ -135,7 +135,7 @@ def usual_stages(
     *,
     early: bool,
 ) -> Iterator[PlannedStage]:
-    """The second stages that a plan compares without being asked; ``skipped`` gets those that are not planned.
+    """The second stages that a plan compares by default; ``skipped`` gets those that are not planned.
 
     ``early``: those that need no policy but the first; else the others.
     """

@@ -1,4 +1,4 @@
-"""Inverses of covariance matrices and of breads on their range, whatever the units of the variables."""
+"""Inverses of covariance matrices and of breads on their range, in any units of the variables."""
 
 from __future__ import annotations
 

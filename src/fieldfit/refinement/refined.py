@@ -104,7 +104,7 @@ class Refined:
         return self.scores.of_new(codes, self.stack.mean)
 
     def accuracy(self, variance: ScoreVariance, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:
-        """Bread and meat from the data, right whatever the weights, and outside the model too."""
+        """Bread and meat from the data, valid for any weights, and outside the model too."""
         with one_blas_thread(with_scipy=True):
             (bread, scores), total = self._symmetric, self.samples.total
             if np.any(self.precision[self.free] > 0):

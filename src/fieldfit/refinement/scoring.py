@@ -248,7 +248,7 @@ def fisher_scoring(
     """The estimate from A's estimate ``theta``; ``samples`` have the sufficient statistics as their conditions.
 
     ``precision`` (r,) is that of a Gaussian penalty. Single samples are needed only as starts of the chains. A ``keeper``
-    is told the state before each step, and may have one to go on from.
+    gets the state before each step, and may have one to continue from.
     """
     began = time.perf_counter()
     keep, model = np.flatnonzero(free), samples.conditions.model

@@ -96,7 +96,7 @@ class StageFit(Protocol):
         """ψ of other samples, expected over Z."""
 
     def accuracy(self, variance: ScoreVariance, active: BoolArray, units: FloatArray | None) -> Accuracy:
-        """Bread and meat from the data, right whatever the weights, and outside the model too."""
+        """Bread and meat from the data, valid for any weights, and outside the model too."""
 
     def model_accuracy(self, counts: bool, active: BoolArray, units: FloatArray | None) -> Accuracy:
         """The same expected under the estimate; ``counts`` says whether sample weights are counts."""
@@ -109,7 +109,7 @@ class StageFit(Protocol):
 class FirstFit:
     """The fit of a first stage as a second stage sees it.
 
-    ``seen`` is what models and policies are told of the samples: ``dataset`` itself, or a small one where it is in pieces.
+    ``seen`` is what models and policies see of the samples: ``dataset`` itself, or a small one where it is in pieces.
     ``selection`` is the drawn Z, ``problem`` model, samples and Z compiled, and ``free`` (r,) says what is not fixed.
     ``new_keeper`` makes what keeps the state of a second stage of many steps, where that is wanted.
     """
@@ -244,7 +244,7 @@ class SecondStage(ABC):
     def usual(
         cls, first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[str, StageSkippedError]
     ) -> Iterator[PlannedStage]:
-        """The stages of this kind that a plan compares without being asked.
+        """The stages of this kind that a plan compares by default.
 
         They refine ``first``, or start from one of ``starts``; ``skipped`` gets those that are not planned.
         """

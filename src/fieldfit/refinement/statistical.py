@@ -334,7 +334,7 @@ class JudgedKeeper:
 
     @property
     def saved(self) -> State | None:
-        """The state to go on from."""
+        """The state to continue from."""
         return self._keeper.saved
 
     def keep(self, state: Callable[[], State], iteration: int, *, last: bool) -> None:

@@ -71,7 +71,7 @@ def _inverse(matrix: FloatArray) -> FloatArray:
 
 
 def _range(matrix: FloatArray) -> FloatArray:
-    """An orthonormal basis (r, d) of the range of a symmetric matrix, whatever the units of its variables."""
+    """An orthonormal basis (r, d) of the range of a symmetric matrix, in any units of its variables."""
     diagonal = np.diag(matrix)
     scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2 * scale[:, None] * scale)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _FAN_IN = 8
 #: Bytes from which the numbers of a question travel as data and not inside a task.
 _LARGE = 1 << 20
-#: Seconds between two looks at which workers are alive.
+#: Seconds between two checks of which workers are alive.
 _LOOK = 2.0
 
 

@@ -26,7 +26,7 @@ _placements: dict[str, _Held] = {}
 
 @dataclass(frozen=True)
 class NotHeld:
-    """The answer of a worker that does not hold the shards it was asked for: it is new, or was restarted."""
+    """The answer of a worker that does not hold the requested shards: it is new, or was restarted."""
 
 
 def hold(token: str, sources: dict[int, Source], shared: Shared) -> None:

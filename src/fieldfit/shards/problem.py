@@ -232,7 +232,7 @@ class _Reweighted(ShardedProblem):
 
 @dataclass(frozen=True)
 class _Compiled:
-    """Compiled shards: their places, their recipe under its key, and what they say of themselves."""
+    """Compiled shards: their places, their recipe under its key, and their reports."""
 
     placed: Placed
     recipe: Recipe

@@ -39,7 +39,7 @@ class OfProblem:
 
 @dataclass(frozen=True)
 class Reported(OfProblem):
-    """What the compiled shard says of itself."""
+    """The report of the compiled shard."""
 
     def __call__(self, shard: Shard, shared: Shared, own: Own) -> Report:
         """The report."""

@@ -33,7 +33,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Given:
-    """Samples that are at hand, and their weights: apart, because all weights of one shard may be 0."""
+    """Samples in memory, and their weights, which are separate because all weights of one shard may be 0."""
 
     dataset: Dataset
     sample_weight: FloatArray | None = None
@@ -162,7 +162,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Report:
-    """What is known of a compiled shard: what a Problem says of itself, and the work of its selected components."""
+    """What is known of a compiled shard: what a Problem reports about itself, and the work of its selected components."""
 
     n_samples: int
     n_parameters: int

@@ -1,4 +1,4 @@
-"""Sweeps: an experiment over a grid, in a store that loses nothing. See docs/sweeps.md."""
+"""Sweeps: an experiment over a grid, in a store that survives interruption. See docs/sweeps.md."""
 
 from fieldfit.sweep.experiment import Experiment, experiment
 from fieldfit.sweep.grid import Sweep, read_sweep, seed_of

@@ -26,7 +26,7 @@ from fieldfit.types import ClusterError, FieldfitError
 if TYPE_CHECKING:
     from distributed import Future
 
-#: Seconds between two looks at which workers are alive.
+#: Seconds between two checks of which workers are alive.
 _LOOK = 1.0
 #: How often a worker may be lost under a cell before the cell has failed.
 _TRIES = 2

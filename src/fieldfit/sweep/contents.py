@@ -1,7 +1,7 @@
-"""Whether the contents of a store can be those of a sweep: checked when it is opened, so that no run waits for ever.
+"""Whether the contents of a store can be those of a sweep: checked when it is opened, so that no run waits forever.
 
 A waiting cell must be reachable: its predecessor exists and comes before it. A running cell must have a worker that can
-be asked for signs of life. Numbers must be numbers.
+be checked for signs of life. Numbers must be numbers.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 
 class SweepDisplay(Protocol):
-    """What the runner tells while it works."""
+    """What the runner reports while it works."""
 
     def update(self, counts: Counts) -> None:
         """The counts now."""
@@ -42,13 +42,13 @@ def in_words(seconds: float | None) -> str:
 
 
 class Silent:
-    """Says nothing."""
+    """Shows nothing."""
 
     def update(self, counts: Counts) -> None:
-        """Say nothing."""
+        """Show nothing."""
 
     def close(self) -> None:
-        """Say nothing."""
+        """Show nothing."""
 
 
 class Lines:

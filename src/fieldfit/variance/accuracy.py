@@ -1,11 +1,11 @@
-"""How accurate an estimate is: the covariance of any linear functions aᵀθ̂ of it.
+"""The accuracy of an estimate: the covariance of any linear functions aᵀθ̂.
 
 With H = −Σ_i w_i ∇²m_θ̂(X_i, Z_i), P the precision of the penalty and M = Σ_i w_i² ψ_i ψ_iᵀ (Corollary 1),
 
     Cov(θ̂) = (H + P)⁻¹ M (H + P)⁻¹.
 
 `DenseAccuracy` holds the matrices. Where they would be too large, `ImplicitAccuracy` (in implicit.py) solves (H + P) u = a
-for each function asked for.
+for each requested function.
 
 A function aᵀθ is *identified* if a lies in the range of H + P. Where the model has a gauge freedom (directions of θ that
 change no probability) some are not: θ̂ is then one of many that fit equally well, and the variance of such a function

@@ -31,7 +31,7 @@ from fieldfit.variance.mixture_moments import MixtureMoments
 #: Pivots and diagonal entries below this, relative to the largest, are 0.
 _ZERO_PIVOT = 1e-9
 
-#: Stands for derivatives that were not asked for.
+#: Stands for derivatives that were not requested.
 _NO_SLOPE = np.zeros(0)
 #: A size and its derivatives by bread and meat.
 Sized = tuple[float, FloatArray, FloatArray]
@@ -205,7 +205,7 @@ class WeightsCriterion:
 
     @property
     def information(self) -> FloatArray:
-        """The size of each term's bread (terms,): 0 for a term that says nothing."""
+        """The size of each term's bread (terms,): 0 for a term without information."""
         return self.lam * self.criterion.information
 
     @property

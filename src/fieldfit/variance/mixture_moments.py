@@ -8,7 +8,7 @@ A term f is a family with one λ and one β, or a law without a free λ. With s_
 
 The second sum is the selection noise; the published formula leaves it out. The law says what N_f is (`Noise`):
 Σ_j E ∇S_j ∇S_jᵀ where components are drawn one by one, K_ff where they are drawn together. O_f is the noise of a law
-without a free λ, Var_Z ψ_f. A mixture costs a few d × d sums and one solution, whatever the number of components.
+without a free λ, Var_Z ψ_f. A mixture costs a few d × d sums and one solution, for any number of components.
 
 Expectations are sums over all states (`enumerated`), means over samples (`fieldfit.variance.sampled_moments`), or
 means over data with the Z that was drawn for them (`with_drawn_selection`, where λ = 1 and the noise is in K).

@@ -6,7 +6,7 @@ E[ZZᵀ] = Cᵀ diag(d) C (see `BoundPolicy.second_moment_factors`),
     Υ⁻¹ = Σ_j β_j λ_j J_j,    Σ = Σ_t d_t E[ (Σ_j C_tj β_j ∇S_j)(Σ_j C_tj β_j ∇S_j)ᵀ ],    J_j = −E ∇²S_j.
 
 A row t of C with a single entry needs no scores: inside the family E ∇S_j ∇S_jᵀ = J_j (the information identity). So
-the meat costs one Hessian and a few composite scores, whatever the number of components. Outside the family there is no
+the meat costs one Hessian and a few composite scores, for any number of components. Outside the family there is no
 such identity, and every row of C is a composite score (not centred: E[∇S_i ∇S_jᵀ] is what Corollary 1 has).
 
 `expected_problem` is a policy in the mean over its selection, E_Z ψ(x, Z) = Σ_j β_j λ_j ∇S_j(x).

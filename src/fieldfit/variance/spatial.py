@@ -27,7 +27,7 @@ from fieldfit.types import DataError, FloatArray, IntArray
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-#: Largest bandwidth that is chosen without being asked for.
+#: Largest bandwidth that is chosen by default.
 LARGEST_BANDWIDTH = 8
 #: Sites of which the kernel is held at a time.
 _CHUNK = 20_000
@@ -69,7 +69,7 @@ def spatial_meat(located: LocatedScores, neighbours: Ragged, bandwidth: int | No
             alone += field[rows].T @ field[rows]
     kappa = weight / max(int(occupied.sum()), 1)
     if kappa >= count / 2:
-        if bandwidth is None:  # too few sites whatever the bandwidth
+        if bandwidth is None:  # too few sites for every bandwidth
             return SpatialMeat(np.full((r, r), np.nan), chosen, False)
         raise DataError(
             f"Spatial standard errors with a bandwidth of {chosen} join each site to {kappa:.0f} of {count}: too many to "

@@ -100,7 +100,7 @@ class Exact(WeightsCriterion):
 
 @dataclass(frozen=True)
 class Judgement:
-    """β after comparison with pure policies and equal weights, and what the exact criterion says of everything.
+    """β after comparison with pure policies and equal weights, and the exact criterion of all of them.
 
     ``note`` says what was taken instead of β, and is empty where β stays.
     """

@@ -154,7 +154,7 @@ class Groups:
 class DrawnPolicy:
     """A policy with its drawn Z as a problem with any weights β of its groups.
 
-    ``problem`` is ``selection`` compiled, with whatever weights; ``compile_problem`` compiles others. A term's weight is
+    ``problem`` is ``selection`` compiled, with any weights; ``compile_problem`` compiles others. A term's weight is
     that of its families, so the compiled problem takes other weights as it is. Components with weights of their own are
     laid out by the compiler, and are compiled again.
     """

@@ -150,7 +150,7 @@ class WeightsResult:
 
     @property
     def fitted(self) -> bool:
-        """Whether ``theta`` was fitted to the end with ``beta``, so that no fit need go on from it."""
+        """Whether ``theta`` was fitted to the end with ``beta``, so that no fit needs to continue from it."""
         last = self.history[-1] if self.history else None
         return last is not None and last.theta_converged and np.array_equal(last.beta, self.beta)
 

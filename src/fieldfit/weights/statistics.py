@@ -11,7 +11,7 @@ that makes the penalty relatively stronger would win by bias.
 The statistics come from all samples, or from a random part that tells β as well as needed (`take_sample`). J is a sum
 over r parameters, and so is its slope along β, whose variance is about c₁ r/k from k samples while its curvature is
 about c₂ r. The loss (slope)²/(2 curvature) that the noise of k samples brings is then of the order 1/k for each free
-weight, in all of J and whatever r is: from 2,000 samples about 10⁻³/r of a variance. Where log-determinants are taken the
+weight, in all of J and for any r: from 2,000 samples about 10⁻³/r of a variance. Where log-determinants are taken the
 covariance matrix of the scores must be well determined too, which takes samples in proportion to r.
 """
 
@@ -138,7 +138,7 @@ class DataStatistics:
     def gershgorin(self, theta: FloatArray, beta: FloatArray, mixed: Problem | None = None) -> Gershgorin:
         """Discs of bread(β) and meat(β) for some of the parameters, one product with each matrix for a row.
 
-        The first disc that reaches 0 ends it: there is no bound then, whatever the others are. ``mixed`` is the problem
+        The first disc that reaches 0 ends it: there is no bound then. ``mixed`` is the problem
         with the weights β, where there is one that is faster than the groups one by one.
         """
         keep = np.flatnonzero(self.free)
@@ -170,7 +170,7 @@ def take_sample(drawn: DrawnPolicy, part: Callable[[IntArray], Part] | None, r: 
     equal = drawn.problem.equal_samples
     if part is None or 2 * size > n or (equal is not None and len(equal[0]) <= size):
         return drawn
-    # The same rows whatever the threads, the seed of Z and the policy.
+    # The same rows for any number of threads, seed of Z and policy.
     rows = np.sort(np.random.default_rng(3).choice(n, size, replace=False))
     bound, compile_problem = part(rows)
     selection = restricted(drawn.selection, rows, bound.families)

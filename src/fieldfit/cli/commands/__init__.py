@@ -1,1 +1,1 @@
-"""The commands, one file each. A file here has ``register(app)`` and is found by its being here."""
+"""The commands, one file each. A file here has ``register(app)`` and is discovered automatically."""

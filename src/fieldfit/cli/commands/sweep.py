@@ -1,4 +1,4 @@
-"""`fieldfit sweep run|show|export`: an experiment over a grid, in a store that loses nothing."""
+"""`fieldfit sweep run|show|export`: an experiment over a grid, in a store that survives interruption."""
 
 from __future__ import annotations
 

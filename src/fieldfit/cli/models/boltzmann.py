@@ -69,7 +69,7 @@ class BoltzmannOptions:
 
 @dataclass(frozen=True)
 class TheoryOptions(BoltzmannOptions):
-    """The same for theory, where θ is given: couplings alone unless biases are asked for."""
+    """The same for theory, where θ is given: couplings alone unless biases are requested."""
 
     biases: BiasesOption = False
 

@@ -119,7 +119,7 @@ class Law(ABC):
         return (1.0,) * len(self.betas)
 
     def over(self, structure: Structure) -> Law:
-        """The law whose ``Mean(...)`` know their mean numbers of components in these samples."""
+        """The law with the mean numbers of components of its ``Mean(...)`` terms in these samples."""
         return self
 
     @property
@@ -212,7 +212,7 @@ class BoundLaw(ABC):
     """For each family, the term of the law that it belongs to (a partition's remainder is a family of its own)."""
     n_streams: int = 1
     constant_lams: bool = False
-    """Whether `lams` is the same whatever the sizes."""
+    """Whether `lams` is the same for all sizes."""
 
     @abstractmethod
     def lams(self, sizes: Sizes) -> tuple[float | FloatArray, ...]:

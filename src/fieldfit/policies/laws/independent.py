@@ -69,7 +69,7 @@ class Independent(Law):
         return (self.term.scale,)
 
     def over(self, structure: Structure) -> Independent:
-        """The term that knows its mean number of components."""
+        """The term with its mean number of components."""
         return Independent(self.term.over(structure))
 
     def with_lams(self, lams: tuple[Numbers | None, ...]) -> Independent:

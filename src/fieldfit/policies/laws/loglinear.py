@@ -103,7 +103,7 @@ class LogLinear(LawOfTerms):
         return replace(self, terms=terms)
 
     def over(self, structure: Structure) -> LogLinear:
-        """The law whose ``Mean(...)`` know their mean numbers of components."""
+        """The law with the mean numbers of components of its ``Mean(...)`` terms."""
         return replace(self, terms=tuple(term.over(structure) for term in self.terms))
 
     def bind(self, structure: Structure, stream: int) -> BoundLogLinear:

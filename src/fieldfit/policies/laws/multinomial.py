@@ -74,7 +74,7 @@ class Multinomial(LawOfTerms):
         return Multinomial(tuple(replace(t, beta=beta) for t, beta in zip(self.terms, betas, strict=True)))
 
     def over(self, structure: Structure) -> Multinomial:
-        """The law whose ``Mean(...)`` know their mean numbers of components."""
+        """The law with the mean numbers of components of its ``Mean(...)`` terms."""
         return replace(self, terms=tuple(term.over(structure) for term in self.terms))
 
     def bind(self, structure: Structure, stream: int) -> BoundMultinomial:

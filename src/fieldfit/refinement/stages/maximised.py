@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Seconds of a second stage besides its steps.
 _FIXED = 0.004
-#: The policy that plans maximise without being asked.
+#: The policy that plans maximise by default.
 _FULL = "FL"
 
 
