@@ -53,7 +53,7 @@ brackets are the evaluations that would take as long as the whole fit.""",
     "plmc": Section(
         "Potts fields against plmc, to the same objective",
         ["plmc_race.py"],
-        "The environment variable `PLMC` has the path of a plmc binary.",
+        "The environment variables `PLMC` and `PLMC32` have the paths of plmc's builds in double and single precision.",
     ),
     "sizes": Section(
         "Large pairwise fields: whole fits, memory and growth",

@@ -16,6 +16,7 @@ that the diagonal alone takes: every indicator of a site is 1 somewhere, so fiel
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,9 @@ class CentredPreconditioner:
     The curvatures of the couplings are computed anew at each use: with millions of couplings an array of them costs more
     than the products. ``total`` (m,) is the summed weight of each site's components, ``precision`` (r,) the penalty.
     """
+
+    #: See `fieldfit.optim.preconditioner.is_cheap`.
+    cheap: ClassVar[bool] = True
 
     tables: PottsTables
     frequencies: FloatArray  # (m, q)

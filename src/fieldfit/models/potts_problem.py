@@ -35,6 +35,8 @@ _NO_PLACES: IntArray = np.empty(0, dtype=np.int64)
 #: Configurations of neighbours up to which the general engine is at least as fast, times states and for each sample and
 #: site; and the most places (samples × edges) that it lists.
 _FEW_CONFIGURATIONS, _FEW_SHARE, _MOST_PLACES = 20_000, 0.02, 50_000_000
+#: Parameters from which a fit in single precision keeps fewer pairs.
+_MANY_PARAMETERS = 1_000_000
 #: Numbers of a block of components, for sums of each sample.
 _BLOCK = 1 << 22
 
@@ -83,13 +85,13 @@ class PottsProblem(Problem):
     single : whether couplings, fields and residuals are rounded to single precision; values are sums of doubles
     """
 
-    #: With the preconditioner four pairs take as many evaluations as ten, and they are most of a fit's memory.
-    pairs = 4
-
     def __init__(
         self, codes: Array, tables: PottsTables, parts: Sequence[FamilySelection], *, single: bool = False
     ) -> None:
         self._single = single
+        # Pairs of L-BFGS are most of a fit's memory. With the preconditioner four take as many evaluations as ten; three
+        # take a tenth more, and a large fit in single precision is one that should need little memory.
+        self.pairs = 3 if single and tables.n_parameters >= _MANY_PARAMETERS else 4
         self.tables = tables
         self.n_samples, self.n_variables = codes.shape
         self.n_parameters = tables.n_parameters

@@ -2,7 +2,7 @@
 
 In the common case an iteration is one evaluation of the objective and two passes over the history (`memory`), all in
 compiled code. Pairs without positive curvature are left out, so a function that is not convex is safe. Besides the history
-it holds five vectors at a time, or six with an operator for a preconditioner.
+it holds five vectors at a time, or six with an operator for a preconditioner that is not cheap (`is_cheap`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from fieldfit.optim.preconditioner import (
     Preconditioner,
     StagedPreconditioner,
     checked_operator,
+    is_cheap,
     split_preconditioner,
 )
 from fieldfit.optim.solution import Callback, Solution, Status
@@ -58,16 +59,21 @@ def minimise_lbfgs(
         raise FieldfitError(f"L-BFGS needs a history of at least 1 pair; got {history}.")
     x = start_point(x0)
     staged = preconditioner if isinstance(preconditioner, StagedPreconditioner) else None
-    diagonal, operator = split_preconditioner(preconditioner if staged is None else staged.first, x.size)
+    first = preconditioner if staged is None else staged.first
+    diagonal, operator = split_preconditioner(first, x.size)
     descent = _Descent(fun, x, callback, Memory(x.size, history, diagonal), diagonal is not None, operator, staged)
-    descent.fresh = fresh
+    descent.fresh, descent.cheap = fresh, is_cheap(first)
     return descent.minimise(gtol, ftol, max_iter, keeper)
 
 
 class _Descent(Descent):
-    """Holds the trial point and the memory as well. ``fresh``: gradients are new arrays and need no copy."""
+    """Holds the trial point and the memory as well.
 
-    fresh = False
+    ``fresh``: gradients are new arrays and need no copy. ``cheap``: the operator is applied twice in an iteration, and its
+    image of the gradient is not kept.
+    """
+
+    fresh = cheap = False
 
     def __init__(
         self,
@@ -88,7 +94,7 @@ class _Descent(Descent):
         self._trial = Point(np.empty(x.size), _NONE)
         self._trial_norm = math.nan
         self._direction = _NONE
-        self._image: FloatArray | None = None  # M⁻¹ times the gradient, with an operator
+        self._image: FloatArray | None = None  # M⁻¹ times the gradient, with an operator that is not cheap
         self._stage: FloatArray | None = None  # where the better preconditioner was made
 
     def step(self, gtol: float) -> Status | None:
@@ -128,13 +134,17 @@ class _Descent(Descent):
             self._stage = np.array(state["stage"], dtype=np.float64)
             later = self._staged.later(self._stage)
             if later is not None:
-                self._operator = checked_operator(later, self.current.x.size)
+                self._use(later)
         self._apply()
+
+    def _use(self, operator: InverseProduct) -> None:
+        """Precondition by another operator from now on."""
+        self._operator, self.cheap = checked_operator(operator, self.current.x.size), is_cheap(operator)
 
     def _apply(self) -> None:
         """M⁻¹ times the gradient of the current point, where M is an operator."""
         self._image = None  # a new one takes its place, not the place of both
-        if self._operator is not None:
+        if self._operator is not None and not self.cheap:
             self._image = self._operator(self.current.gradient)
 
     def _own(self, value: float, gradient: FloatArray) -> tuple[float, FloatArray]:
@@ -149,18 +159,22 @@ class _Descent(Descent):
         later = self._staged.later(self.current.x)
         if later is not None:
             self._stage = self.current.x.copy()
-            self._operator = checked_operator(later, self.current.x.size)
+            self._use(later)
             self._memory.clear()
             self._apply()
 
     def _search(self) -> tuple[SearchOutcome, float]:
         """Find a better point and leave it in the trial buffers; also gives its value."""
-        if not self._direction.size:
+        image = self._image
+        if self.cheap and self._operator is not None:
+            self._direction = _NONE
+            image = self._direction = self._operator(self.current.gradient)
+        elif not self._direction.size:
             self._direction = np.empty(self.current.x.size)
         slope = self._memory.direction(
             self.current.x,
             self.current.gradient,
-            self._image,
+            image,
             self._direction,
             self._trial.x,
         )
@@ -198,8 +212,11 @@ class _Descent(Descent):
         self._trial = Point(old.x, _NONE)
         change = np.subtract(self.current.gradient, old.gradient, out=old.gradient)
         image = self._image
-        if image is not None and self._operator is not None:
+        if self._operator is not None:
             self._direction = _NONE
-            self._image = self._operator(self.current.gradient)
-            np.subtract(self._image, image, out=image)
+            if self.cheap:
+                image = self._operator(change)
+            elif image is not None:
+                self._image = self._operator(self.current.gradient)
+                np.subtract(self._image, image, out=image)
         self._memory.append((self.current.x, old.x), change, self.current.gradient, image)

@@ -38,6 +38,14 @@ class StagedPreconditioner:
         return self.first(v)
 
 
+def is_cheap(operator: Preconditioner | None) -> bool:
+    """Whether it is an operator that says (``cheap``) that it is linear and costs little next to an evaluation.
+
+    Its image of the gradient is then computed again where it is needed, which saves the memory of a vector.
+    """
+    return bool(getattr(operator, "cheap", False))
+
+
 def split_preconditioner(
     preconditioner: Preconditioner | None, size: int
 ) -> tuple[FloatArray | None, InverseProduct | None]:
