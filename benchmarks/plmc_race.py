@@ -4,10 +4,10 @@
 
 plmc (https://github.com/debbiemarkslab/plmc) is built from its source and is not part of this project: `make all-openmp`
 (doubles, against our fit in double precision) and `make all-openmp32` (against ours in single precision). A build without
-OpenMP has no option for the number of threads. Both programs read the same simulated alignment of 21 letters. Every sequence
-counts once; the penalties are λ_h = 0.01 and, for couplings, that of EVcouplings. plmc runs until it stops by itself. We run
-until our objective is at most that of the parameters that plmc has written, evaluated by our code. One thread each, one run
-each, each in a process of its own.
+OpenMP has no option for the number of threads. Both programs read the same simulated alignment of 21 letters. Every
+sequence counts once; the penalties are λ_h = 0.01 and, for couplings, that of EVcouplings. plmc runs until it stops by
+itself. We run until our objective is at most that of the parameters that plmc has written, evaluated by our code. One
+thread each, one run each, each in a process of its own.
 """
 
 from __future__ import annotations

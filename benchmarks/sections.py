@@ -49,6 +49,12 @@ in a second are those that a matrix product in the same run needs at least. Expo
 preconditioner and its products with blocks of the Hessian do not count as evaluations, but their time is included: in
 brackets are the evaluations that would take as long as the whole fit.""",
     ),
+    "groups": Section(
+        "Tables of couplings that are zero together, against accelerated proximal gradients",
+        ["potts.py", "groups"],
+        """FISTA takes two evaluations for a step: one for the gradient and one to check the length of the step.""",
+        runs=1,
+    ),
     "large": Section("A pairwise field of 500 variables against scikit-learn", ["pairwise.py", "large"]),
     "plmc": Section(
         "Potts fields against plmc, to the same objective",
@@ -252,6 +258,7 @@ ORDER = (
     "crf",
     "pairwise",
     "potts",
+    "groups",
     "chains",
     "tagging",
     "warmup",

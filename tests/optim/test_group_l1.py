@@ -5,6 +5,7 @@ import pytest
 from optimisation_problems import logistic_data, logistic_functions
 
 from fieldfit.optim import minimise_proximal
+from fieldfit.optim.group_penalty import ProximalPoints
 from fieldfit.types import FieldfitError
 
 
@@ -19,6 +20,30 @@ def left_over(x, gradient, weight, groups):
         else:
             found.append(max(np.linalg.norm(gradient[inside]) - weight, 0.0))
     return np.array(found)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0, 6.0])
+def test_proximal_points_in_a_metric_are_optimal(spread):
+    """d (x − z) is in −a times the subdifferential of the norm, for curvatures d that differ by up to e^±12 in a group."""
+    random = np.random.default_rng(3)
+    groups = random.permutation(np.repeat([-1, 0, 1, 2, 3, 4, 5], 9))
+    metric = np.exp(spread * random.uniform(-2, 2, 63))
+    strength = np.array([0.1, 1.0, 3.0, 10.0, 50.0, 1e4])
+    proximal = ProximalPoints(groups, strength, metric)
+    for size in (1.0, 20.0, 0.01, 20.0):  # each begins where the last one ended
+        z = size * random.normal(size=63)
+        x = proximal(z)
+        np.testing.assert_array_equal(x[groups == -1], z[groups == -1])
+        for group, weight in enumerate(strength):
+            inside = groups == group
+            pull = metric[inside] * z[inside]
+            if np.linalg.norm(pull) <= weight:
+                np.testing.assert_array_equal(x[inside], 0.0)
+            else:
+                norm = np.linalg.norm(x[inside])
+                assert norm > 0
+                residual = metric[inside] * x[inside] + weight * x[inside] / norm - pull
+                np.testing.assert_allclose(residual, 0.0, atol=1e-10 * np.linalg.norm(pull))
 
 
 def test_shrinkage_in_closed_form():

@@ -5,8 +5,14 @@ most a_g where x_g = 0 (Yuan and Lin, "Model selection and estimation in regress
 pseudo-gradient is what is left of these conditions; it is 0 exactly there.
 
 The quasi-Newton model plus the penalty is minimised by accelerated proximal gradient steps with restarts (Beck and Teboulle
-2009; O'Donoghue and Candès 2015). Their metric is the model's diagonal, which is the same within a group, so that each
-step has a closed form.
+2009; O'Donoghue and Candès 2015). Their metric is the model's diagonal d. The proximal point of z is 0 if ‖dz‖ ≤ a; else it
+is x = dνz / (dν + a) with ν = ‖x‖, the root of
+
+    Σ_i (d_i z_i)² / (d_i ν + a)² = 1
+
+over the group. The inverse root of the sum is increasing and concave in ν, so that Newton steps from the left stay there.
+Within a table of couplings the curvatures differ as the frequencies of the states do, by orders of magnitude: with their
+mean in place of d, fits take several times as many evaluations.
 """
 
 from __future__ import annotations
@@ -16,8 +22,10 @@ import numpy as np
 from fieldfit.optim.quadratic_model import QuadraticModel
 from fieldfit.types import BoolArray, FieldfitError, FloatArray, IntArray
 
-#: A model is minimised by at most this many proximal gradient steps for each pass that coordinate descent would have.
-_STEPS = 0.5
+#: A model is minimised by at most this many proximal gradient steps. Few of them leave many more evaluations to do.
+_STEPS = 800
+#: Newton steps for the norm of a proximal point, and the relative size of the last one.
+_ROOT_STEPS, _ROOT_TOLERANCE = 50, 1e-12
 #: Coordinates without a penalty move alone until their gradient is below this share of that of the groups.
 _FIRST = 0.1
 
@@ -43,15 +51,6 @@ class GroupPenalty:
         if (self.weights[penalised] != self._strength[self._group[penalised]]).any():
             raise FieldfitError("The weights within a group must be equal.")
         self.pseudo = np.zeros(self.weights.size)
-
-    def averaged(self, diagonal: FloatArray) -> FloatArray:
-        """A diagonal (size,) with the mean of each group in all of its places."""
-        inside = self._group >= 0
-        group = self._group[inside]
-        means = np.bincount(group, diagonal[inside], self._size) / np.bincount(group, minlength=self._size)
-        spread = diagonal.astype(np.float64)
-        spread[inside] = means[group]
-        return spread
 
     def value(self, x: FloatArray) -> float:
         """Σ a_g ‖x_g‖."""
@@ -132,12 +131,12 @@ class GroupPenalty:
         if not 0 < steepest < 1e12 or eigenvalues.min(initial=1.0) <= 0:
             return None
         metric = steepest * scale
-        threshold = self._thresholds(free, metric)
+        proximal = ProximalPoints(self._group[free], self._strength, metric)
         at, ahead, momentum = x.copy(), x.copy(), 1.0
-        for _ in range(int(_STEPS * passes)):
+        for _ in range(_STEPS):
             step = ahead - x
             slope = gradient + scale * step - left @ (right.T @ step)
-            towards = self._shrunk(ahead - slope / metric, threshold, free)
+            towards = proximal(ahead - slope / metric)
             move = towards - at
             size = float(np.abs(metric * (towards - ahead)).max(initial=0.0))
             if float((metric * (ahead - towards)) @ move) > 0:
@@ -165,17 +164,45 @@ class GroupPenalty:
     def _norms(self, x: FloatArray, free: IntArray | slice) -> FloatArray:
         return np.sqrt(self._sums(x * x, free))
 
-    def _thresholds(self, free: IntArray, metric: FloatArray) -> FloatArray:
-        """a_g / metric of each group that has coordinates in ``free``."""
-        group, threshold = self._group[free], np.zeros(self._size)
-        inside = group >= 0
-        threshold[group[inside]] = self._strength[group[inside]] / metric[inside]
-        return threshold
 
-    def _shrunk(self, point: FloatArray, threshold: FloatArray, free: IntArray) -> FloatArray:
-        """The proximal point: each group is shortened by its threshold."""
-        norms = self._norms(point, free)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            factor = np.where(norms > threshold, 1.0 - threshold / norms, 0.0)
-        shrunk: FloatArray = point * np.append(factor, 1.0)[self._group[free]]  # −1 is the last place
-        return shrunk
+class ProximalPoints:
+    """z ↦ argmin ½ Σ d (x − z)² + Σ a_g ‖x_g‖, for many z.
+
+    ``group`` (k,) is the group of each coordinate, −1 for none, ``strength`` (groups,) is a and ``metric`` (k,) is d.
+    """
+
+    def __init__(self, group: IntArray, strength: FloatArray, metric: FloatArray) -> None:
+        inside = np.flatnonzero(group >= 0)
+        self._places = inside[np.argsort(group[inside], kind="stable")]  # group by group
+        present, self._starts, self._counts = np.unique(group[self._places], return_index=True, return_counts=True)
+        self._strength, self._metric = strength[present], metric[self._places]
+        self._pull = np.repeat(self._strength, self._counts)
+        self._steepest = np.zeros(0) if not len(present) else np.maximum.reduceat(self._metric, self._starts)
+        self._norm = np.zeros(len(present))  # ν of the last point, where the next search begins
+
+    def __call__(self, z: FloatArray) -> FloatArray:
+        """The proximal point of z (k,)."""
+        point = z.copy()
+        if not len(self._starts):
+            return point
+        image = self._metric * z[self._places]
+        excess = np.sqrt(self._sums(image * image)) - self._strength
+        # No curvature is above the steepest one: the root is not left of this.
+        least = np.maximum(excess, 0.0) / self._steepest
+        norm = np.maximum(self._norm, least)
+        for _ in range(_ROOT_STEPS):
+            inverse = 1.0 / (self._metric * np.repeat(norm, self._counts) + self._pull)
+            share = (image * inverse) ** 2
+            total, slope = self._sums(share), self._sums(share * self._metric * inverse)
+            step = np.divide((np.sqrt(total) - 1.0) * total, slope, out=np.zeros_like(total), where=slope > 0)
+            norm = np.maximum(norm + step, least)
+            if (np.abs(step) <= _ROOT_TOLERANCE * norm)[excess > 0].all():
+                break
+        self._norm = np.where(excess > 0, norm, 0.0)
+        length = np.repeat(self._norm, self._counts)
+        point[self._places] = image * length / (self._metric * length + self._pull)
+        return point
+
+    def _sums(self, products: FloatArray) -> FloatArray:
+        sums: FloatArray = np.add.reduceat(products, self._starts)
+        return sums

@@ -37,10 +37,6 @@ class L1Penalty:
         """Set `pseudo` for the point x; returns Σ l1 |x| and max |pseudo|."""
         return _kernels.pseudo_gradient(x, gradient, self.weights, pseudo=self.pseudo, n_threads=get_threads())
 
-    def averaged(self, diagonal: FloatArray) -> FloatArray:
-        """The diagonal itself: every coordinate is a group of its own."""
-        return diagonal
-
     def value(self, x: FloatArray) -> float:
         """Σ l1 |x|."""
         return float(self.weights @ np.abs(x))

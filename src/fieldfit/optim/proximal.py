@@ -69,7 +69,6 @@ def minimise_proximal(
     if history < 1:
         raise FieldfitError(f"A quasi-Newton method needs a history of at least 1 pair; got {history}.")
     penalty = nonsmooth_penalty(l1, x.size, groups)
-    diagonal = None if diagonal is None else penalty.averaged(diagonal)
     model = QuadraticModel(x.size, history, diagonal)
     zeros = None
     if smaller is not None and ftol == 0 and groups is None:
