@@ -5,7 +5,7 @@ import pytest
 from optimisation_problems import logistic_data, logistic_functions
 
 from fieldfit.optim import minimise_proximal
-from fieldfit.optim.group_penalty import ProximalPoints
+from fieldfit.optim.proximal_points import ProximalPoints
 from fieldfit.types import FieldfitError
 
 
@@ -44,6 +44,21 @@ def test_proximal_points_in_a_metric_are_optimal(spread):
                 assert norm > 0
                 residual = metric[inside] * x[inside] + weight * x[inside] / norm - pull
                 np.testing.assert_allclose(residual, 0.0, atol=1e-10 * np.linalg.norm(pull))
+
+
+def test_the_derivative_of_a_proximal_point():
+    """By central differences, away from the points where a group begins to move."""
+    random = np.random.default_rng(4)
+    groups = random.permutation(np.repeat([-1, 0, 1, 2], 6))
+    metric, z = np.exp(random.normal(size=24)), random.normal(size=24)
+    proximal = ProximalPoints(groups, np.array([0.5, 2.0, 100.0]), metric)
+    units, small = np.eye(24), 1e-6
+    differences = np.array(
+        [(proximal(z + small * unit) - proximal(z - small * unit)) / (2 * small) for unit in units]
+    )
+    proximal(z)
+    np.testing.assert_allclose(proximal.curvature(units, units), differences.T / metric, atol=1e-8)
+    assert np.abs(differences[groups == 2]).max() == 0  # this group stays at 0
 
 
 def test_shrinkage_in_closed_form():

@@ -4,28 +4,26 @@ At an optimum of f(x) + Σ a_g ‖x_g‖ the gradient of f is −a_g x_g / ‖x_
 most a_g where x_g = 0 (Yuan and Lin, "Model selection and estimation in regression with grouped variables", 2006). The
 pseudo-gradient is what is left of these conditions; it is 0 exactly there.
 
-The quasi-Newton model plus the penalty is minimised by accelerated proximal gradient steps with restarts (Beck and Teboulle
-2009; O'Donoghue and Candès 2015). Their metric is the model's diagonal d. The proximal point of z is 0 if ‖dz‖ ≤ a; else it
-is x = dνz / (dν + a) with ν = ‖x‖, the root of
-
-    Σ_i (d_i z_i)² / (d_i ν + a)² = 1
-
-over the group. The inverse root of the sum is increasing and concave in ν, so that Newton steps from the left stay there.
-Within a table of couplings the curvatures differ as the frequencies of the states do, by orders of magnitude: with their
-mean in place of d, fits take several times as many evaluations.
+The quasi-Newton model B = D − LRᵀ has few columns in L and R. With b = Rᵀd the step that makes it and the penalty lowest is
+the proximal point of x − D⁻¹(g − Lb) in the metric D (proximal_points.py), minus x. So b is the root of b − Rᵀd(b). Newton
+steps on as many numbers as there are columns find it, mostly one or two (Becker, Fadili and Ochs, "On quasi-Newton
+forward-backward splitting", 2019). Where they fail, accelerated proximal gradient steps with restarts take over (Beck and
+Teboulle 2009; O'Donoghue and Candès 2015).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from fieldfit.optim.proximal_points import ProximalPoints
 from fieldfit.optim.quadratic_model import QuadraticModel
 from fieldfit.types import BoolArray, FieldfitError, FloatArray, IntArray
 
-#: A model is minimised by at most this many proximal gradient steps. Few of them leave many more evaluations to do.
-_STEPS = 800
-#: Newton steps for the norm of a proximal point, and the relative size of the last one.
-_ROOT_STEPS, _ROOT_TOLERANCE = 50, 1e-12
+#: A model is minimised by at most this many Newton steps, each halved this often, or proximal gradient steps. Few of them
+#: leave many more evaluations to do.
+_NEWTON, _HALVED, _STEPS = 40, 8, 800
+#: Newton steps go on to this share of the tolerance: the last one is cheap next to an evaluation.
+_CLOSER = 0.01
 #: Coordinates without a penalty move alone until their gradient is below this share of that of the groups.
 _FIRST = 0.1
 
@@ -130,7 +128,24 @@ class GroupPenalty:
         steepest = 1.01 * float(eigenvalues.max(initial=1.0))
         if not 0 < steepest < 1e12 or eigenvalues.min(initial=1.0) <= 0:
             return None
-        metric = steepest * scale
+        proximal = ProximalPoints(self._group[free], self._strength, scale)
+        step = _by_root(proximal, scale, left, right, gradient, x, _CLOSER * tol)
+        if step is None:
+            step = self._by_gradients(free, steepest * scale, scale, left, right, gradient, x, tol)
+        return step if np.isfinite(step).all() else None
+
+    def _by_gradients(
+        self,
+        free: IntArray,
+        metric: FloatArray,
+        scale: FloatArray,
+        left: FloatArray,
+        right: FloatArray,
+        gradient: FloatArray,
+        x: FloatArray,
+        tol: float,
+    ) -> FloatArray:
+        """The step by accelerated proximal gradients, whose ``metric`` is not below B."""
         proximal = ProximalPoints(self._group[free], self._strength, metric)
         at, ahead, momentum = x.copy(), x.copy(), 1.0
         for _ in range(_STEPS):
@@ -148,8 +163,7 @@ class GroupPenalty:
             at = towards
             if size <= tol:
                 break
-        step = at - x
-        return step if np.isfinite(step).all() else None
+        return at - x
 
     def _outside(self, free: IntArray) -> BoolArray:
         return np.asarray(self._group[free] < 0)
@@ -165,44 +179,38 @@ class GroupPenalty:
         return np.sqrt(self._sums(x * x, free))
 
 
-class ProximalPoints:
-    """z ↦ argmin ½ Σ d (x − z)² + Σ a_g ‖x_g‖, for many z.
+def _by_root(
+    proximal: ProximalPoints,
+    scale: FloatArray,
+    left: FloatArray,
+    right: FloatArray,
+    gradient: FloatArray,
+    x: FloatArray,
+    tol: float,
+) -> FloatArray | None:
+    """The step d with d = d(b) and b = Rᵀd, by Newton steps on b; None where they do not reach ``tol``."""
 
-    ``group`` (k,) is the group of each coordinate, −1 for none, ``strength`` (groups,) is a and ``metric`` (k,) is d.
-    """
+    def at(b: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        """d(b), b − Rᵀd(b), and the largest entry of the model's slope that is left at d(b)."""
+        step = proximal(x - (gradient - left @ b) / scale) - x
+        rest = b - right.T @ step
+        return step, rest, float(np.abs(left @ rest).max(initial=0.0))
 
-    def __init__(self, group: IntArray, strength: FloatArray, metric: FloatArray) -> None:
-        inside = np.flatnonzero(group >= 0)
-        self._places = inside[np.argsort(group[inside], kind="stable")]  # group by group
-        present, self._starts, self._counts = np.unique(group[self._places], return_index=True, return_counts=True)
-        self._strength, self._metric = strength[present], metric[self._places]
-        self._pull = np.repeat(self._strength, self._counts)
-        self._steepest = np.zeros(0) if not len(present) else np.maximum.reduceat(self._metric, self._starts)
-        self._norm = np.zeros(len(present))  # ν of the last point, where the next search begins
-
-    def __call__(self, z: FloatArray) -> FloatArray:
-        """The proximal point of z (k,)."""
-        point = z.copy()
-        if not len(self._starts):
-            return point
-        image = self._metric * z[self._places]
-        excess = np.sqrt(self._sums(image * image)) - self._strength
-        # No curvature is above the steepest one: the root is not left of this.
-        least = np.maximum(excess, 0.0) / self._steepest
-        norm = np.maximum(self._norm, least)
-        for _ in range(_ROOT_STEPS):
-            inverse = 1.0 / (self._metric * np.repeat(norm, self._counts) + self._pull)
-            share = (image * inverse) ** 2
-            total, slope = self._sums(share), self._sums(share * self._metric * inverse)
-            step = np.divide((np.sqrt(total) - 1.0) * total, slope, out=np.zeros_like(total), where=slope > 0)
-            norm = np.maximum(norm + step, least)
-            if (np.abs(step) <= _ROOT_TOLERANCE * norm)[excess > 0].all():
+    b = np.zeros(right.shape[1])
+    step, rest, size = at(b)
+    for _ in range(_NEWTON):
+        if size <= tol:
+            return step
+        try:
+            move = np.linalg.solve(np.eye(len(b)) - proximal.curvature(right, left), rest)
+        except np.linalg.LinAlgError:
+            return None
+        for halved in range(_HALVED):
+            trial = b - 0.5**halved * move
+            step, rest, moved = at(trial)
+            if moved < size:
                 break
-        self._norm = np.where(excess > 0, norm, 0.0)
-        length = np.repeat(self._norm, self._counts)
-        point[self._places] = image * length / (self._metric * length + self._pull)
-        return point
-
-    def _sums(self, products: FloatArray) -> FloatArray:
-        sums: FloatArray = np.add.reduceat(products, self._starts)
-        return sums
+        else:
+            return None
+        b, size = trial, moved
+    return None
