@@ -240,3 +240,13 @@ def test_fits_that_are_not_short_are_not_run(five, monkeypatch):
     monkeypatch.setattr(short_fits, "SHORT", 0.0)
     monkeypatch.setattr("fieldfit.api.plan.fit", lambda *given, **options: pytest.fail("a fit was run"))
     assert ff.plan(model, x).best
+
+
+def test_a_mixture_takes_at_least_as_long_as_what_it_selects_as_a_whole(five):
+    model, _, x = five
+    costs = ff.plan(model, x, policies=["PL1", "FL"]).survey.costs
+    slow = replace(costs.ingredients[0].together.steps, fixed=1.0)
+    parts = [replace(part, together=part.together._replace(steps=slow)) for part in costs.ingredients]
+    slower = replace(costs, ingredients=parts)
+    assert slower.seconds(np.array([1.0, 0.1])) > 1.0
+    assert slower.seconds(np.array([0.5, 0.1])) < 0.5

@@ -75,7 +75,8 @@ class FitCosts:
             alone = part.together if everything else part.selected
             shares = part.bound.shares(float(lam[place]))
             works += [family.work(share) for family, share in zip(alone.families, shares, strict=True)]
-            steps.append(alone.steps)
+            # What is selected as a whole takes as long as it does alone, whatever is mixed with it.
+            steps.append((part.together if lam[place] == 1.0 else part.selected).steps)
         return combine(works), steps
 
     def seconds(self, lam: FloatArray, steps: Steps | None = None) -> float:

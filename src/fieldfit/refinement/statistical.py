@@ -38,6 +38,9 @@ _APART = 4.0
 #: Squares that the mean of sᵀH⁻¹s has for tr(H⁻¹M), one for each parameter and vector of random signs, and vectors at most:
 #: where each takes a solve, and where the Hessian is a matrix.
 _SQUARES, _MOST_PROBES, _MOST_PROBES_BY_MATRIX = 40, 2, 8
+#: With a matrix, where another step is cheap, the sampling error that counts is this many standard errors of that mean
+#: below it, and at least this part of it.
+_SURE, _LEAST_PART = 1.645, 0.3
 #: Relative residual of a solve, and products of a solve at most.
 _RESIDUAL, _MOST_SOLVE_PRODUCTS = 0.2, 200
 #: The gradient of a fit that is only a start, as a part of its sampling error: about as far as estimates of different
@@ -285,11 +288,17 @@ class StatisticalStop:
         return float(np.sqrt(distance / self._noise))
 
     def _sampling_error(self, x: FloatArray) -> float | None:
-        """tr(H⁻¹M) at x; it changes little near the optimum, and is computed once."""
+        """tr(H⁻¹M) at x, less its own error with a matrix; it changes little near the optimum, and is computed once."""
         while len(self._scores) < self._probes(len(x)):
             self._probe(x)
-        forms = [self._form(x, score) for score in self._scores]
-        return None if None in forms else float(np.mean([form for form in forms if form is not None]))
+        forms = [form for form in (self._form(x, score) for score in self._scores) if form is not None]
+        if len(forms) < len(self._scores):
+            return None
+        if not self.matrices:
+            return float(np.mean(forms))
+        # A sum of squares, one for each parameter and vector of signs: its relative standard error is about √(2/squares).
+        error = math.sqrt(2 / max(1, len(forms) * len(x)))
+        return float(np.mean(forms)) * max(1 - _SURE * error, _LEAST_PART)
 
     def _probes(self, n_parameters: int) -> int:
         """How many vectors of random signs the sampling error takes."""
