@@ -1,11 +1,8 @@
 """fieldfit: Markov and conditional random fields by stochastic composite likelihood.
 
-Names are loaded when they are first used, so that `import fieldfit` (and the command line's help) stays fast.
+Names are loaded when they are first used, so that `import fieldfit` (and the command line's help) stays fast. Nothing is
+imported here: until the command line handles Ctrl-C, it ends in a traceback.
 """
-
-from __future__ import annotations
-
-import importlib
 
 TYPE_CHECKING = False  # as type checkers read it; importing typing takes longer than all of this file
 
@@ -97,7 +94,9 @@ if TYPE_CHECKING:
     from fieldfit.weights import AutoWeights as AutoWeights
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
+    import importlib
+
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value

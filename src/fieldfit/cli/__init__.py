@@ -4,8 +4,6 @@ Nothing heavy (scipy, pandas, scikit-learn, matplotlib, the models) is imported 
 fast.
 """
 
-from __future__ import annotations
-
 #: Exit code after SIGTERM, as shells have it.
 TERMINATED = 143
 
