@@ -53,7 +53,7 @@ def test_second_order(run, train, tmp_path):
     assert "dog NN I-NP" in run("predict", out, train).out.replace("\t", " ")
     refused = run("fit", "crf", train, "--forbid-unseen")
     assert refused.code != 0
-    assert "order=2" in refused.err
+    assert "use it with --order 2" in refused.err
 
 
 def test_fit_is_that_of_the_tagger(run, train, tmp_path):

@@ -1,6 +1,7 @@
 """Each command: what it prints, its JSON document, its files."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -272,6 +273,12 @@ def test_a_command_imports_no_other_command():
     assert ran.returncode == 0
 
 
+def test_until_ctrl_c_is_handled_nothing_else_is_imported():
+    code = "import sys; before = set(sys.modules); from fieldfit.cli import main; print(*sorted(set(sys.modules) - before))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["fieldfit", "fieldfit.cli"]
+
+
 def test_help_does_not_import_what_it_does_not_need():
     code = (
         "import sys\nfrom fieldfit.cli import main\nassert main(['--help']) == 0\n"
@@ -401,3 +408,16 @@ def test_fit_potts_with_a_penalty_on_tables(run, tmp_path):
     refused = run("fit", "potts", table, "--group-l1", "30", "--l1", "1")
     assert refused.code == 2
     assert "cannot be combined" in refused.err
+
+
+def test_resume_says_where_the_fit_continues(run, votes, tmp_path):
+    state = tmp_path / "fit.state"
+    options = ("fit", votes, "--checkpoint", state, "--resume", "--rows", 0)
+    first = run(*options)
+    assert f"{state} does not exist: the fit starts from the beginning" in first.err
+    done = run("fit", votes, "--json").json["iterations"]
+    assert f"resuming: {state} has the state after {done} iterations\n" in run(*options).err
+    two = tmp_path / "two.state"
+    staged = ("fit", votes, "--policy", "PL1 >> FL", "--checkpoint", two, "--resume", "--rows", 0)
+    run(*staged)
+    assert re.search("has the state after [0-9]+ iterations? of the second stage", run(*staged).err)

@@ -5,7 +5,10 @@ import sys
 
 import numpy as np
 import pytest
+import typer
 
+from fieldfit.cli import wording
+from fieldfit.cli.app import build
 from fieldfit.cli.values import numbers_from_text
 from fieldfit.cli.wording import in_options
 from fieldfit.types import FieldfitError
@@ -63,6 +66,34 @@ def test_the_nearest_name_is_suggested(refused, tmp_path):
 )  # fmt: skip
 def test_messages_speak_of_options(python, options):
     assert in_options(python) == options
+
+
+def test_options_of_other_commands_are_named_with_their_command(monkeypatch):
+    monkeypatch.setattr(wording, "options", lambda: frozenset({"--draws", "--seed"}))
+    assert in_options("Leave those rows out (wide_rows='drop').") == (
+        "Leave those rows out (--wide-rows drop of fieldfit fit)."
+    )
+    assert in_options("Simulate more (n_simulated), or another random_state.") == (
+        "Simulate more (--draws), or another --seed."
+    )
+
+
+def test_each_argument_has_an_option_of_the_command_that_is_named():
+    application = typer.main.get_command(build())
+    for argument, home in wording._HOMES.items():
+        command = application.commands[home]
+        alone = getattr(command, "commands", {"": command}).values()
+        has = {option for each in alone for parameter in each.params for option in parameter.opts}
+        names = wording._RENAMED.get(argument, (argument,))
+        assert "--" + names[0].replace("_", "-") in has, (argument, home)
+
+
+def test_functions_become_commands_or_are_marked_as_python():
+    assert in_options("use held-out likelihoods (cross_validate)") == "use held-out likelihoods (fieldfit validate)"
+    assert in_options("fit.debiased() gives estimates") == "fit.debiased() in Python gives estimates"
+    assert in_options("out/fit.ff has the fit") == "out/fit.ff has the fit"
+    assert in_options("fit.ff has the fit") == "fit.ff has the fit"
+    assert in_options("use sample_weight='number of cases'") == "use --sample-weight 'number of cases'"
 
 
 def test_penalties_are_named_as_options(refused, votes):

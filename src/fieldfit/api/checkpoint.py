@@ -18,7 +18,8 @@ from fieldfit.data.container import read_container, write_container
 from fieldfit.optim.keeping import State
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged
-from fieldfit.types import Array, FieldfitError, FieldfitWarning, FileAccessError
+from fieldfit.types import Array, Arrays, FieldfitError, FieldfitWarning, FileAccessError
+from fieldfit.words import counted
 
 #: What the names of a second stage's arrays begin with.
 _SECOND = "second."
@@ -155,7 +156,7 @@ class FileKeeper:
     def _read(self) -> State | None:
         header, arrays = read_container(self._path, kind="checkpoint")
         self._check(header.get("belongs_to"))
-        return self._counted({name: array for name, array in arrays.items() if not name.startswith(_SECOND)})
+        return self._counted(_stages(arrays)[0])
 
     def _check(self, belongs_to: object) -> None:
         if not isinstance(belongs_to, dict):
@@ -168,8 +169,7 @@ class FileKeeper:
                 )
 
     def _counted(self, state: State) -> State:
-        history = state.get("history")
-        self._written = None if history is None or history.ndim == 0 else len(history) - 1
+        self._written = _iterations(state)
         return state
 
 
@@ -181,10 +181,7 @@ class SecondKeeper(FileKeeper):
     def __init__(self, checkpoint: Checkpoint, identity: dict[str, str]) -> None:
         # The first stage has written the file, or gone on from it, in this process.
         self._header, arrays = read_container(checkpoint.path, kind="checkpoint")
-        self._first = {name: array for name, array in arrays.items() if not name.startswith(_SECOND)}
-        self._begun = {
-            name.removeprefix(_SECOND): array for name, array in arrays.items() if name.startswith(_SECOND)
-        }
+        self._first, self._begun = _stages(arrays)
         super().__init__(replace(checkpoint, resume=True), identity)
 
     def _write(self, state: State) -> None:
@@ -196,6 +193,24 @@ class SecondKeeper(FileKeeper):
             return None
         self._check(self._header.get("second"))
         return self._counted(self._begun)
+
+
+def describe_state(path: str | os.PathLike[str]) -> str:
+    """The state that a checkpoint has, such as "the state after 12 iterations"."""
+    first, second = _stages(read_container(path, kind="checkpoint")[1])
+    state = f"the state after {counted(_iterations(second or first) or 0, 'iterations')}"
+    return f"{state} of the second stage" if second else state
+
+
+def _stages(arrays: Arrays) -> tuple[State, State]:
+    """The states of the first and of the second stage; a stage that has not begun has no arrays."""
+    second = {name.removeprefix(_SECOND): array for name, array in arrays.items() if name.startswith(_SECOND)}
+    return {name: array for name, array in arrays.items() if not name.startswith(_SECOND)}, second
+
+
+def _iterations(state: State) -> int | None:
+    history = state.get("history")
+    return None if history is None or history.ndim == 0 else len(history) - 1
 
 
 def _identity(prepared: Prepared, method: str) -> dict[str, str]:

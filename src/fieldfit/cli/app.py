@@ -6,6 +6,7 @@ import importlib
 import os
 import pkgutil
 import sys
+from contextvars import copy_context
 from typing import Annotated
 
 import typer
@@ -60,12 +61,16 @@ def _options(
 def run(arguments: list[str] | None = None, interrupts: Interrupts | None = None) -> int:
     """Run with these arguments (those of the process for None) and give the exit code."""
     prepare_streams()
-    before = len(_written())
     given = sys.argv[1:] if arguments is None else arguments
-    remember(given)
+    return copy_context().run(_run, given, interrupts)  # what is remembered of the command ends with it
+
+
+def _run(given: list[str], interrupts: Interrupts | None) -> int:
+    before = len(_written())
     show_progress(False if {"--json", "--no-progress"} & set(given) else None)
     try:
         command = typer.main.get_command(build(given[0] if given else None))
+        remember(given, command)
         code = command.main(args=given, prog_name="fieldfit", standalone_mode=False)
         sys.stdout.flush()
         if code != INTERRUPTED:

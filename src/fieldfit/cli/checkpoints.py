@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fieldfit.cli.output import note
+
 if TYPE_CHECKING:
     from fieldfit.api.checkpoint import Checkpoint
 
@@ -23,13 +25,17 @@ Resume = Annotated[bool, typer.Option("--resume", help="Continue from the checkp
 
 
 def checkpoint_from_options(path: Path | None, every: float, resume: bool) -> Checkpoint | None:
-    """The checkpoint that the options ask for."""
+    """The checkpoint that the options ask for; with ``resume`` a line says where the fit continues."""
     if path is None:
         if resume:
             from fieldfit.types import FieldfitError
 
             raise FieldfitError("--resume needs --checkpoint FILE, the file to continue from.")
         return None
-    from fieldfit.api.checkpoint import Checkpoint
+    from fieldfit.api.checkpoint import Checkpoint, describe_state
 
+    if resume and path.exists():
+        note(f"resuming: {path} has {describe_state(path)}")
+    elif resume:
+        note(f"{path} does not exist: the fit starts from the beginning")
     return Checkpoint(path, every, resume)

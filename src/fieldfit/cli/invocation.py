@@ -1,4 +1,4 @@
-"""The command line that is running, for files and pages that say how they were made."""
+"""The command line that is running: for files and pages that say how they were made, and its options, for messages."""
 
 from __future__ import annotations
 
@@ -6,17 +6,30 @@ import shlex
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit
 
 _arguments: ContextVar[tuple[str, ...]] = ContextVar("arguments", default=())
+_options: ContextVar[frozenset[str] | None] = ContextVar("options", default=None)
 
 
-def remember(arguments: Sequence[str]) -> None:
-    """Keep the arguments of the command that starts now."""
+def remember(arguments: Sequence[str], command: Any) -> None:
+    """Keep the arguments of the command that starts now, and the options that it has.
+
+    ``command`` is the application, as typer makes it; typer carries click along under another name in some versions.
+    """
     _arguments.set(tuple(arguments))
+    for argument in arguments:
+        commands = getattr(command, "commands", {})
+        command = commands.get(argument) or commands.get(getattr(command, "default", None)) or command
+    _options.set(frozenset(name for parameter in command.params for name in parameter.opts))
+
+
+def options() -> frozenset[str] | None:
+    """The options of the running command; None if no command is running."""
+    return _options.get()
 
 
 def command() -> str:

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +41,11 @@ def complain(message: str) -> None:
 def say(message: str) -> None:
     """A line of text on stdout, never folded or coloured."""
     print(message)
+
+
+def tell(message: str, indent: str = "") -> None:
+    """What the library says, on stdout: with options instead of arguments, folded to 80 columns."""
+    say(textwrap.fill(in_options(message), 80, subsequent_indent=indent))
 
 
 def note(message: str) -> None:
@@ -101,7 +107,7 @@ def print_table(table: PlainTable) -> None:
         shown.add_row(*(Text(shorten_words(cell, width, mark) if text else cell) for cell, width, text in cells))
     target.print(shown)
     if table.note:
-        target.print(Text(table.note, style="dim"))
+        target.print(Text(in_options(table.note), style="dim"))
 
 
 @contextlib.contextmanager

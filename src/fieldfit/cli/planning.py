@@ -102,6 +102,7 @@ def run_plan(read: Callable[[], tuple[Model, object]], options: PlanOptions) -> 
     from fieldfit.api.plan import plan
     from fieldfit.cli.output import collected_warnings, note, print_json, print_table, say
     from fieldfit.cli.values import as_tolerance
+    from fieldfit.cli.wording import in_options
     from fieldfit.report.figures import make_folder
 
     limit_threads(options.threads)
@@ -134,7 +135,7 @@ def run_plan(read: Callable[[], tuple[Model, object]], options: PlanOptions) -> 
         return
     print_table(made.plain_table(options.rows))
     say("")
-    say(_folded(made.explain()))
+    say(_folded(in_options(made.explain())))
     for path in files:
         note(f"written: {path}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +12,8 @@ from fieldfit.api.cautions import few_samples, held_by_penalty, no_spread
 from fieldfit.api.estimate_table import COLUMNS, EstimateTable, parameter_estimates
 from fieldfit.api.identified import identified_estimates
 from fieldfit.api.summary import course
-from fieldfit.cli.output import print_table, say
+from fieldfit.cli.output import print_table, say, tell
 from fieldfit.cli.weighting import print_weights
-from fieldfit.cli.wording import in_options
 from fieldfit.named import places_of
 from fieldfit.report.table import PlainTable
 from fieldfit.types import FieldfitError, Plain
@@ -70,32 +68,32 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95, parame
     say(f"{fit.model.kind}: {fit.size}, {counted(fit.model.n_parameters, 'parameters')}")
     say(f"policy: {fit.estimator}")
     if fit.refinement is None:
-        say(textwrap.fill(fit.message, 80))
+        tell(fit.message)
         say(
             f"{counted(fit.iterations, 'iterations')}, {counted(fit.evaluations, 'evaluations')}, {fit.seconds:.2f} s"
         )
         say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")
     else:
         for line in course(fit):
-            say(textwrap.fill(line, 80))
+            tell(line)
     if fit.cost is not None:
         say(f"an evaluation: {fit.cost.components:,} components, {fit.cost.flops:,.0f} of the paper's FLOPs")
     if fit.refinement is not None:
         for line in fit.refinement.lines():
-            say(textwrap.fill(line, 80))
+            tell(line)
         if fit.testable:
-            say(textwrap.fill(str(fit.specification_test()), 80))
+            tell(str(fit.specification_test()))
     if fit.runaway:
-        say(textwrap.fill(in_options(fit.runaway), 80))
+        tell(fit.runaway)
     if fit.penalised:
         say("penalised: estimates and intervals are shrunk towards 0")
     if table is not None and few_samples(fit, "robust") and np.isfinite(table.std_error).any():
         what = "few samples per parameter" if fit.size.groups is None else "few groups"
         say(f"{what}: standard errors may be too small")
     if rows and no_spread(fit, "robust"):
-        say(no_spread(fit, "robust"))
+        tell(no_spread(fit, "robust"))
     if rows and held_by_penalty(fit, "robust"):
-        say(textwrap.fill(held_by_penalty(fit, "robust"), 80))
+        tell(held_by_penalty(fit, "robust"))
     if len(fit.dropped_rows):
         shown = ", ".join(map(str, fit.dropped_rows[:10])) + (", …" if len(fit.dropped_rows) > 10 else "")
         say(f"dropped, too many missing values to sum out: {len(fit.dropped_rows)} rows ({shown})")

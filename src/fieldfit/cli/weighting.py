@@ -26,13 +26,11 @@ def weights_option(text: str | None) -> list[float] | Literal["auto"] | None:
 
 def print_weights(result: WeightsResult) -> None:
     """How β was chosen, and the rounds."""
-    from textwrap import fill
-
-    from fieldfit.cli.output import print_table, say
+    from fieldfit.cli.output import print_table, say, tell
 
     say("")
     for line in str(result).splitlines():
-        say(fill(line, 80, subsequent_indent="  "))
+        tell(line, indent="  ")
     if result.history:
         say("")
         print_table(history_table(result))

@@ -1,44 +1,87 @@
-"""The library's messages name Python arguments; here they become the options of the command line."""
+"""The library's messages name Python's arguments and functions; here they become what the command line has for them.
+
+An argument becomes an option if the running command has it (`sigma2=None` is "no --sigma2"), and the option of another
+command otherwise (`kind='model'` is "--kind model of fieldfit test"). A function becomes its command, or is marked as
+Python's.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
 
-#: Options whose names are not those of the arguments.
-_RENAMED = {"random_state": "seed", "n_simulated": "simulated"}
-_ARGUMENTS = (
-    "burn_in", "couplings", "folds", "group_l1", "groups", "kind", "l1", "max_iter", "method", "n_simulated",
-    "random_state", "sample_weight", "score", "sigma2", "weight_kind", "wide_rows",
-)  # fmt: skip
-_ANY = "|".join(_ARGUMENTS)
+from fieldfit.cli.invocation import options
+
+#: Options whose names are not those of the arguments; of several, the first that the running command has.
+_RENAMED = {
+    "n_jobs": ("jobs", "threads"), "n_simulated": ("simulated", "draws"), "parameters": ("parameter",),
+    "random_state": ("seed",),
+}  # fmt: skip
+#: Arguments that messages name, and the command that has the option where the running one has not.
+_HOMES = {
+    "biases": "fit", "burn_in": "sample", "by": "network", "columns": "fit", "couplings": "fit",
+    "folds": "validate", "formula": "theory", "group_l1": "fit", "groups": "fit", "kind": "test",
+    "l1": "fit", "leave_out": "network", "max_iter": "fit", "method": "fit",
+    "min_count": "fit", "n_jobs": "sweep", "n_simulated": "check", "order": "fit", "parameters": "show",
+    "random_state": "fit", "sample_weight": "fit", "score": "validate", "shards": "fit",
+    "sigma2": "fit", "states": "fit", "tol": "fit", "weight_kind": "fit",
+    "weights": "fit", "wide_rows": "fit",
+}  # fmt: skip
+#: Functions that messages name, and the words for them.
+_FUNCTIONS = {
+    r"fit\.bootstrap_test\(parameters\) simulates": "fieldfit test --bootstrap simulates",
+    r"fit\.bootstrap_test and fit\.permutation_test\b": "--bootstrap and --permute COLUMN, with --data,",
+    r"fit\.goodness_of_fit\(\)": "fieldfit check",
+    r"fit\.influential\(\d+\)": "fieldfit influence",
+    r"fit\.table\(parameters=\[…\]\)": "fieldfit show --parameter NAME",
+    r"fit\.wald_test\(…\)": "fieldfit test",
+    r"(?<![\w.])cross_validate\b": "fieldfit validate",
+}
+
+_ANY = "|".join(_HOMES)
+#: Names that are not words, so that they are arguments wherever they stand.
+_UNMISTAKABLE = "|".join(name for name in _HOMES if "_" in name or name == "sigma2")
 
 #: What a message may say, and how the command line says it. The first ones go first.
 _RULES = (
     (re.compile(r"Give them again: load\(path, data\)"), lambda match: "Name their file in the command (--data)"),
     (re.compile(r"load\(path, data\)"), lambda match: "name their file in the command (--data)"),
-    (re.compile(r"fit\.bootstrap_test and fit\.permutation_test\b"),
-     lambda match: "--bootstrap and --permute COLUMN, with --data,"),
+    *((re.compile(pattern), lambda match, words=words: words) for pattern, words in _FUNCTIONS.items()),
     (re.compile(r", or None for no penalty"), lambda match: "; leave it out for no penalty"),
+    (re.compile(r"\bresume=True \(--resume\)"), lambda match: "--resume"),
+    (re.compile(r"--extend \(extend=True\)"), lambda match: "--extend"),
+    (re.compile(r"leave_out=\[\S+\], or (--leave-out .+?) on the command line"), lambda match: match[1]),
+    (re.compile(r"by=\S+ \((--by .+?)\)"), lambda match: match[1]),
+    (re.compile(r"in columns \(--columns\)"), lambda match: "in --columns"),
     (re.compile(r"with columns=\[…\]"), lambda match: "with --columns"),
+    (re.compile(r"\bunseen_transitions='zero'"), lambda match: "no --forbid-unseen"),
+    (re.compile(r"\bunseen_transitions='forbidden'"), lambda match: "--forbid-unseen"),
     (re.compile(r"\bheader=True\b"), lambda match: "--header"),
     (re.compile(r"\bheader=False\b"), lambda match: "--no-header"),
-    (re.compile(r"(?<!\w)parameters=\[…\]"), lambda match: "--parameter NAME"),
     (re.compile(rf"(?<![\w.-])({_ANY})=None"), lambda match: f"no {_option(match[1])}"),
-    (re.compile(rf"(?<![\w.-])({_ANY})=(?:'(\w+)'|\"(\w+)\"|([\w.]+))"), lambda match: _given(match)),
+    (re.compile(rf"(?<![\w.-])({_ANY})=\[…\]"), lambda match: _option(match[1], " NAME")),
+    (re.compile(rf"(?<![\w.-])({_ANY})=…"), lambda match: _option(match[1])),
+    (re.compile(rf"(?<![\w.-])({_ANY})=(?:'([^']+)'|\"([^\"]+)\"|(\w[\w.]*\w|\w))"), lambda match: _given(match)),
     (re.compile(rf"\(({_ANY})\)"), lambda match: f"({_option(match[1])})"),
-    (re.compile(r"(?<![\w.-])(group_l1|max_iter|n_simulated|random_state|sample_weight|sigma2|weight_kind|wide_rows)"
-                r"\b(?!=)"), lambda match: _option(match[1])),
+    (re.compile(rf"(?<![\w.-])({_UNMISTAKABLE})\b(?!=)"), lambda match: _option(match[1])),
     (re.compile(r"(?<=or )(l1)(?=\))"), lambda match: _option(match[1])),
     (re.compile(r"^(l1)\b"), lambda match: _option(match[1])),
+    (re.compile(r"(?<![\w./])(?:(?:fit|ff|plan)(?:\.[a-z_]+\([^()]*\))+|fit\.(?:effects|functional)\b)"),
+     lambda match: f"{match[0]} in Python"),
 )  # fmt: skip
 
 
-def _option(argument: str) -> str:
-    return "--" + _RENAMED.get(argument, argument).replace("_", "-")
+def _option(argument: str, value: str = "") -> str:
+    known = options()
+    names = ["--" + name.replace("_", "-") for name in _RENAMED.get(argument, (argument,))]
+    for name in names:
+        if known is None or name in known:
+            return f"{name}{value}"
+    return f"{names[0]}{value} of fieldfit {_HOMES[argument]}"
 
 
 def _given(match: re.Match[str]) -> str:
-    return f"{_option(match[1])} {match[2] or match[3] or match[4]}"
+    return _option(match[1], f" {shlex.quote(match[2] or match[3] or match[4])}")
 
 
 def in_options(message: str) -> str:

@@ -25,11 +25,9 @@ def compare(
     samples: SampleOptions,
 ) -> None:
     """Compare saved fits by CLAIC, CLBIC and likelihood ratios. Each is tested against the largest that contains it."""
-    from textwrap import fill
-
     from fieldfit.api.comparison import compare as criteria
     from fieldfit.api.comparison import likelihood_ratio
-    from fieldfit.cli.output import print_json, print_table, say
+    from fieldfit.cli.output import print_json, print_table, say, tell
     from fieldfit.cli.saved import frame_table, load_with, records
     from fieldfit.types import DataError, FieldfitError
 
@@ -69,7 +67,7 @@ def compare(
     print_table(frame_table(shown, formats, index="model", rows=len(shown), note="gap: CLAIC above the best."))
     for test in tests:
         say("")
-        say(fill(f"{test['null']} inside {test['full']}: {test['text']}", 80, subsequent_indent="  "))
+        tell(f"{test['null']} inside {test['full']}: {test['text']}", indent="  ")
 
 
 def register(app: typer.Typer) -> None:

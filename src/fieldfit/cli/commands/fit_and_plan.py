@@ -16,10 +16,12 @@ DEFAULT_MODEL = "boltzmann"
 class ModelGroup(TyperGroup):
     """Subcommands that are models. A file or an option in the place of the model's name stands for boltzmann."""
 
+    default = DEFAULT_MODEL
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Add the default model."""
         if args and args[0] not in self.commands and _is_no_name(args[0]):
-            args = [DEFAULT_MODEL, *args]
+            args = [self.default, *args]
         return super().parse_args(ctx, args)
 
 
