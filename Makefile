@@ -33,8 +33,9 @@ bench-quick: $(VENV)/.installed
 # Every reader with changed input, at random and by coverage; hours. Cases that found new branches: FUZZED/TARGET.
 CASES := 1000000
 FUZZED := build/fuzzed
+JOBS := 2
 fuzz: $(VENV)/.installed
-	$(BIN)/python -m tests.fuzz --cases $(CASES)
+	$(BIN)/python -m tests.fuzz --cases $(CASES) --jobs $(JOBS)
 	for target in $$($(BIN)/python -m tests.fuzz --list); do \
 	  $(BIN)/python -m tests.fuzz.guided $$target --cases $(CASES) --found $(FUZZED)/$$target || exit 1; done
 

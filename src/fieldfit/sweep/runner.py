@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
@@ -184,11 +184,17 @@ def versions() -> dict[str, str]:
     >>> sorted(versions())
     ['fieldfit', 'machine', 'numpy', 'python', 'scipy']
     """
-    versions = {"python": platform.python_version(), "machine": platform.machine()}
+    return {"python": platform.python_version(), "machine": platform.machine(), **_installed()}
+
+
+@cache
+def _installed() -> dict[str, str]:
+    """The versions of packages, which are read from their metadata once."""
+    installed = {}
     for name in ("fieldfit", "numpy", "scipy"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
-    return versions
+            installed[name] = importlib.metadata.version(name)
+    return installed
 
 
 def _jobs(n_jobs: int) -> int:
