@@ -75,7 +75,10 @@ class DaskBackend(Backend):
         if self.client.status == "closed":
             raise ClusterError("The client of the cluster is closed. Connect again: distributed.Client(address).")
         with translated():
-            workers = self.client.scheduler_info(n_workers=-1)["workers"]
+            # A client that has lost its scheduler has no workers to name.
+            workers = self.client.scheduler_info(n_workers=-1).get("workers")
+            if workers is None:
+                raise OSError("the scheduler does not answer")
         return {address: int(worker["nthreads"]) for address, worker in workers.items()}
 
     def submit(self, address: str, function: Callable[..., object], *arguments: object) -> Future:
