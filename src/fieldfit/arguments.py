@@ -1,13 +1,15 @@
-"""The checks of numbers that users give: what was given, what it must be."""
+"""The checks of what users give: what was given, what it must be."""
 
 from __future__ import annotations
 
 import math
-from typing import SupportsFloat, SupportsIndex, SupportsInt
+import os
+from collections.abc import Iterable, Sequence
+from typing import NoReturn, SupportsFloat, SupportsIndex, SupportsInt
 
 import numpy as np
 
-from fieldfit.types import DataError, FieldfitError, IntArray, ModelError
+from fieldfit.types import DataError, FieldfitError, FileAccessError, FloatArray, IntArray, ModelError
 
 #: Variables, states or samples of a model that lists can number.
 _MOST_NUMBERED = 2**31 - 1
@@ -57,6 +59,49 @@ def truth_value(value: object, name: str) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise FieldfitError(f"{name} is {value!r:.80}; it must be True or False.")
     return bool(value)
+
+
+def one_of(value: object, name: str, choices: Sequence[str], error: type[FieldfitError] = FieldfitError) -> str:
+    """One of these words."""
+    if not isinstance(value, str) or value not in choices:
+        words = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
+        raise error(f"{name} is {value!r:.80}; it must be {words}.")
+    return value
+
+
+def instance_of(value: object, kind: type, what: str) -> None:
+    """Refuse what is no object of this class; ``what`` says what is needed, such as "centrality needs a Network"."""
+    if not isinstance(value, kind):
+        raise FieldfitError(f"{what}; got {value!r:.80}.")
+
+
+def file_path(value: object, what: str = "The path of a file") -> str:
+    """A path as text."""
+    if not isinstance(value, str | os.PathLike):
+        raise FileAccessError(f"{what} is text or a Path; got {value!r:.80}.")
+    return os.fsdecode(value)
+
+
+def sequence_of(value: object, name: str, wanted: str) -> tuple[object, ...]:
+    """The entries of a list, a tuple or an array; texts are none."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise ModelError(f"{name} is {value!r:.80}; it must be {wanted}.")
+    return tuple(value)
+
+
+def numbers_of(value: object, name: str) -> FloatArray:
+    """An array of numbers of any shape."""
+    try:
+        given = np.asarray(value)
+        return (
+            given.astype(np.float64, casting="same_kind") if given.dtype.kind in "iuf" else _no_numbers(value, name)
+        )
+    except (TypeError, ValueError):
+        return _no_numbers(value, name)
+
+
+def _no_numbers(value: object, name: str) -> NoReturn:
+    raise DataError(f"{name} is {value!r:.80}; it must be an array of numbers.") from None
 
 
 def seed(value: object) -> int:

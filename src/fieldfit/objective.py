@@ -326,7 +326,7 @@ class Penalties:
 
     def with_groups(self, weight: float | None, groups: Callable[[], IntArray]) -> Penalties:
         """The same with ``weight`` times the norm of each group in ``groups()`` (r,), where −1 is in no group."""
-        if weight is None or weight == 0:
+        if weight is None or (np.ndim(weight) == 0 and weight == 0):
             return self
         if self.l1 is not None:
             raise ModelError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 import threading
@@ -29,9 +30,13 @@ _forked = False  # from a process that used several
 
 
 def _checked(count: int) -> int:
-    if int(count) != count or count < 1:
-        raise FieldfitError(f"The number of threads must be an integer of at least 1; got {count!r}.")
-    return int(count)
+    try:
+        whole = operator.index(count)
+    except TypeError:
+        whole = 0
+    if whole < 1:
+        raise FieldfitError(f"The number of threads must be an integer of at least 1; got {count!r:.80}.")
+    return whole
 
 
 def set_threads(count: int | None) -> None:

@@ -7,10 +7,13 @@ import pytest
 from scipy import sparse
 
 import fieldfit as ff
+from fieldfit import sweep as ff_sweep
+from fieldfit import types as ff_types
 from fieldfit.types import FieldfitError
 
 MODEL = ff.BoltzmannMachine(3)
 X = MODEL.sample([1.0, -1.0, 0.5], 60, 0).values
+WORDS = ([["the", "cat"], ["a"]], [["D", "N"], ["D"]])
 
 REFUSED = {
     "method": (
@@ -65,7 +68,51 @@ REFUSED = {
         lambda: ff.fit(MODEL, X, "PL1 + PL2", weights=[1, "a"]),
         "single numbers or lists of numbers; got 'a'.",
     ),
+    "states too small": (
+        lambda: ff.BoltzmannMachine(3, states=(0, 1e-100)),
+        "the larger one must be from 1e-50 to 1e+50",
+    ),
+    "states too large": (lambda: ff.BoltzmannMachine(3, states=(0, 1e308)), "must be from 1e-50 to 1e+50"),
+    "biases": (lambda: ff.BoltzmannMachine(3, biases=np.zeros(2)), "biases is array([0., 0.]); it must be True or"),
+    "weights": (lambda: ff.fit(MODEL, X, weights=2.0), "weights is 2.0; it must be None, 'auto', an AutoWeights"),
+    "method array": (lambda: ff.fit(MODEL, X, method=np.zeros(2)), "method is array([0., 0.]); it must be 'auto'"),
+    "wide_rows": (lambda: ff.fit(MODEL, X, wide_rows=np.zeros(2)), "it must be 'refuse' or 'drop'"),
+    "weight_kind": (lambda: ff.fit(MODEL, X, weight_kind=np.zeros(2)), "it must be 'counts' or 'importance'"),
+    "group_l1": (lambda: ff.fit(MODEL, X, group_l1=np.zeros((2, 2))), "group_l1"),
+    "Potts states": (lambda: ff.Potts(3, q=3, states=7), "states is 7; it must be a list of 3 states, or None."),
+    "Potts tied": (lambda: ff.Potts(3, q=3, tied=None), "tied is None; it must be True, False or a list of 3 labels"),
+    "Potts couplings": (lambda: ff.Potts(3, q=3, couplings=np.zeros(2)), "it must be 'table' or 'agree'"),
+    "grid": (lambda: ff.Potts.grid(None, 3, q=2), "The number of rows of a grid is None; it must be an integer"),
+    "threads": (lambda: ff.set_threads("x"), "The number of threads must be an integer of at least 1; got 'x'"),
+    "no model": (lambda: ff.project(None, [0.5, 0.5]), "project needs a model"),
+    "no distribution": (lambda: ff.project(MODEL, "x"), "it must be an array of numbers"),
+    "no fits": (lambda: ff.compare([1, 2]), "compare needs fits; got 1"),
+    "no fit": (lambda: ff.likelihood_ratio(None, None), "A likelihood ratio needs a fit; got None"),
+    "no name": (lambda: ff.find_data(None), "The name of a data file is text or a Path; got None"),
+    "seed of folds": (lambda: ff.cross_validate(MODEL, X, ["PL1"], random_state=None), "random_state is None"),
+    "seed of a plan": (lambda: ff.plan(MODEL, X, flops=1e5, random_state="x"), "random_state is 'x'"),
+    "no network": (lambda: ff.networks.centrality(None), "centrality needs a Network; got None"),
+    "no networks": (lambda: ff.networks.draw({}), "draw needs a Network, or a mapping from titles to Networks"),
+    "no p-values": (lambda: ff.networks.false_discovery_rates([0.1, 2.0]), "numbers from 0 to 1"),
+    "no alignment": (lambda: ff.proteins.fit_family(None), "fit_family needs an Alignment; got None"),
+    "no couplings": (lambda: ff.proteins.zero_sum(np.zeros((2, 2))), "it must have the shape (pairs, q, q)"),
+    "no path": (lambda: ff.proteins.read_alignment(None), "The path of a file is text or a Path; got None"),
+    "no sweep": (lambda: ff_sweep.read_sweep(3.5), "The path of a file is text or a Path; got 3.5"),
+    "min_count": (lambda: ff.CRFTagger(min_count="x").fit(*WORDS), "min_count is 'x'; it must be an integer"),
+    "patience": (lambda: ff.CRFTagger(patience=None).fit(*WORDS), "patience is None; it must be an integer"),
+    "all_pairs": (lambda: ff.CRFTagger(all_pairs=2).fit(*WORDS), "all_pairs is 2; it must be True or False"),
+    "field's states": (
+        lambda: ff.PairwiseField(states=3).fit(X),
+        "states is 3; it must be a list of states, or None",
+    ),
+    "field's edges": (lambda: ff.PairwiseField(edges=3).fit(X), "edges is 3; it must be a list of pairs"),
 }
+
+
+def test_a_start_beyond_the_range_of_numbers_ends_without_an_error_of_linear_algebra():
+    with pytest.warns(ff_types.FieldfitWarning):
+        fit = ff.fit(MODEL, X, "FL", start=np.full(3, 1e308))
+    assert not fit.converged
 
 
 @pytest.mark.parametrize("name", REFUSED)

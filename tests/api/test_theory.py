@@ -89,7 +89,7 @@ def test_moments_agree_with_every_component_one_by_one(policy):
 def test_simulation_agrees_with_enumeration_within_its_error():
     exact = ff.asymptotics(MODEL, THETA, "0.7*PL1 + 0.3*PL2")
     simulated = ff.asymptotics(MODEL, THETA, "0.7*PL1 + 0.3*PL2", method="simulation", n_simulated=10_000)
-    assert "draws (exact)" in simulated.method
+    assert "draws (exact sampling)" in simulated.method
     for kind in ("root", "trace"):
         difference = abs(simulated.efficiency(kind) - exact.efficiency(kind))
         assert 0 < simulated.monte_carlo_error[kind] < 0.1

@@ -405,7 +405,7 @@ def test_unreadable_files(tmp_path):
         ([1, 0.5, 2], "counts", "0.5 in row 1 .* integer"),
         ([0, 0, 0], "importance", "zero in every row"),
         (["a", "b", "c"], "importance", "numbers"),
-        ([1, 1, 1], "copies", "weight_kind='copies' is unknown"),
+        ([1, 1, 1], "copies", "weight_kind is 'copies'; it must be 'counts' or 'importance'"),
     ],
 )
 def test_bad_weights(weight, kind, message):

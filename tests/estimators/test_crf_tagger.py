@@ -364,7 +364,7 @@ def test_lengths_that_do_not_match_are_named(toy):
         ({}, [], [], "no tokens"),
         ({}, [[]], [[]], "no tokens"),
         ({}, ["text"], [["O"]], r"X\[0\] must be a sentence"),
-        ({"metric": "speed"}, [[{"w": "a"}]], [["O"]], "metric must be"),
+        ({"metric": "speed"}, [[{"w": "a"}]], [["O"]], "metric is 'speed'; it must be"),
         ({"policy": "PL"}, [[{"w": "a"}]], [["O"]], "PL"),
         ({"sigma2": -1}, [[{"w": "a"}]], [["O"]], "must be a positive number"),
         ({"l1": -1}, [[{"w": "a"}]], [["O"]], "at least 0"),

@@ -221,9 +221,9 @@ def test_triples_of_labels():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"order": 3}, "order must be 1 or 2; got 3"),
+        ({"order": 3}, "order is 3; it must be an integer from 1 to 2"),
         ({"unseen_transitions": "forbidden"}, "use it with order=2"),
-        ({"order": 2, "unseen_transitions": "no"}, "must be 'zero' or 'forbidden'; got 'no'"),
+        ({"order": 2, "unseen_transitions": "no"}, "unseen_transitions is 'no'; it must be 'zero' or 'forbidden'"),
         ({"order": 2, "label_pairs": True}, "need order=1"),
     ],
 )

@@ -282,7 +282,7 @@ def bootstrap_fit(
     progress: Progress | None,
 ) -> Bootstrap:
     """The bootstrap of a fit; seeds belong to resamples, so that the result does not depend on ``n_jobs``."""
-    resamples = whole_number(resamples, "resamples", 2)
+    resamples = whole_number(resamples, "resamples", 2, 10**9)
     n_jobs = whole_number(n_jobs, "n_jobs", 1)
     dataset = fit.needed.dataset
     if dataset.in_pieces:

@@ -22,6 +22,7 @@ from fieldfit.api.accuracies import score_variance
 from fieldfit.api.cautions import few_samples, without_spread
 from fieldfit.api.functionals import combination, unit_rows
 from fieldfit.api.refinement import refuse_refined
+from fieldfit.arguments import instance_of
 from fieldfit.named import places_of
 from fieldfit.types import DataError, FewSamplesWarning, FieldfitError, FloatArray, IntArray, ModelError
 from fieldfit.variance import DenseAccuracy, robust_moments, weighted_chi_square_tail
@@ -254,7 +255,10 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
     >>> print(ff.likelihood_ratio(fit, null))
     Composite likelihood-ratio test: 0.2576, p = 0.6779 (1.49 times χ²₁)
     """
+    from fieldfit.api.state import FitState
+
     for fit in (full, null):
+        instance_of(fit, FitState, "A likelihood ratio needs a fit")
         refuse_refined(fit, "A likelihood ratio", "Use a Wald test: fit.wald_test(…).")
     for fit in (full, null):
         _without_penalty(fit, "likelihood-ratio")
@@ -351,6 +355,8 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
     """
     import pandas as pd
 
+    from fieldfit.api.state import FitState
+
     if not isinstance(fits, Mapping | Sequence):
         raise FieldfitError("compare takes several fits: a list of them, or a mapping from names to fits.")
     named = dict(fits) if isinstance(fits, Mapping) else {f"model {k}": fit for k, fit in enumerate(fits)}
@@ -358,6 +364,7 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
     if first is None:
         raise FieldfitError("There are no fits to compare.")
     for name, fit in named.items():
+        instance_of(fit, FitState, "compare needs fits")
         if (str(fit.estimator), fit.random_state) != (str(first.estimator), first.random_state):
             raise DataError(
                 f"{name} has another policy or another random_state than the first fit: their composite likelihoods are "

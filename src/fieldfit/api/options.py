@@ -55,7 +55,7 @@ class EstimationOptions:
         object.__setattr__(self, "max_iter", whole_number(self.max_iter, "max_iter", 0))
         object.__setattr__(self, "random_state", seed(self.random_state))
         object.__setattr__(self, "check_drift", truth_value(self.check_drift, "check_drift"))
-        if self.method not in get_args(Method):
+        if not isinstance(self.method, str) or self.method not in get_args(Method):
             raise FieldfitError(
                 f"method is {self.method!r:.80}; it must be 'auto', 'lbfgs', 'newton' or, for chains, 'sgd'."
             )

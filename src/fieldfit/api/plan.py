@@ -16,6 +16,7 @@ from fieldfit.api.contrasts import NamedFunctionals
 from fieldfit.api.fitting import fit
 from fieldfit.api.prepare import check_wide_rows
 from fieldfit.api.sharded import DROPS_IN_ONE_PROCESS, Place, read_placed, shown
+from fieldfit.arguments import seed
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, check_model
 from fieldfit.objective import ByParameter, precision_of
@@ -151,7 +152,7 @@ def plan(
                 n_functionals=None if chosen is None else len(chosen),
                 precision=precision,
                 tol=tol,
-                random_state=random_state,
+                random_state=seed(random_state),
                 reading=reading + seconds,
                 fitted=fitted,
                 refit=partial(fit, model, dataset, sigma2=sigma2, tol=tol),

@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fieldfit.arguments import one_of
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Cost, Model
 from fieldfit.models.problem import Problem
@@ -140,8 +141,7 @@ class Prepared:
 
 def check_wide_rows(wide_rows: str) -> None:
     """Refuse other answers to samples with too many missing values."""
-    if wide_rows not in ("refuse", "drop"):
-        raise DataError(f"wide_rows is {wide_rows!r}; it must be 'refuse' or 'drop'.")
+    one_of(wide_rows, "wide_rows", ("refuse", "drop"), DataError)
 
 
 def prepare(

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fieldfit.arguments import numbers_of
 from fieldfit.data.samples import Table
-from fieldfit.models.base import Model
+from fieldfit.models.base import Model, check_model
 from fieldfit.models.field import FieldModel
 from fieldfit.models.identification import check_identified
 from fieldfit.objective import Objective
@@ -223,6 +224,7 @@ def project(
     >>> result.theta.round(3), round(result.divergence, 3)
     (array([0.693]), 0.122)
     """
+    check_model(model, "project")
     if not model.joint:
         raise ModelError(
             f"project lists the joint states of a field that describes all its variables; this {model.kind} model does not."
@@ -297,7 +299,7 @@ def _probabilities(model: FieldModel, distribution: object, codes: Int32Array) -
         weights = np.exp(logs - logs.max())
         probabilities: FloatArray = weights / weights.sum()
         return probabilities
-    values = np.asarray(distribution, dtype=np.float64)
+    values = numbers_of(distribution, "The distribution to project")
     if values.shape not in ((len(codes),), model.graph.cardinalities):
         raise ModelError(
             f"The distribution has shape {values.shape}; give one probability for each of {len(codes)} joint states, "

@@ -414,6 +414,7 @@ class StandardErrors(FitState):
         from fieldfit.api.identified import identified_table
         from fieldfit.report.coefficients import plot_coefficients
 
+        half_width(level)
         axis = f"estimate and {level:.0%} confidence interval ({kind}), {self.estimator}"
         frame = identified_table(self, level, kind) if parameters is None else self.table(level, kind, parameters)
         return plot_coefficients(frame, most=most, axis=axis, ax=ax)

@@ -156,7 +156,7 @@ def asymptotics(
         elif not span.undetermined:
             error = {kind: _jackknife_error(span, common, reference, kind) for kind in ("det", "root", "trace")}
     return Asymptotics(
-        bread, meat, covariance, reference, formula, f"{size * _BATCHES} draws ({draws.method})", error, why,
+        bread, meat, covariance, reference, formula, f"{size * _BATCHES} draws ({draws.method} sampling)", error, why,
         span.undetermined, span.functions,
     )  # fmt: skip
 

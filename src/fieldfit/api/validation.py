@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fieldfit.arguments import seed, whole_number
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
@@ -86,6 +87,7 @@ def cross_validate(
 
     from fieldfit.api.fitting import fit
 
+    random_state = seed(random_state)
     models = dict(model) if isinstance(model, Mapping) else {"": model}
     policies = [policy] if isinstance(policy, Policy | str) else list(policy)
     penalties: list[ByParameter] = list(sigma2) if isinstance(sigma2, list | tuple | np.ndarray) else [sigma2]
@@ -236,8 +238,9 @@ def goodness_of_fit(
     """
     import pandas as pd
 
-    if n_simulated < 2:
-        raise FieldfitError(f"Goodness of fit needs at least 2 simulated datasets; got {n_simulated}.")
+    n_simulated = whole_number(n_simulated, "n_simulated", 2)
+    if statistic is not None and not callable(statistic):
+        raise FieldfitError(f"statistic is {statistic!r:.80}; it must be a function of the samples, or None.")
     dataset = fit.needed.dataset.equally_weighted()
     if dataset is None:
         raise DataError(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit import _kernels
+from fieldfit.arguments import file_path, instance_of
 from fieldfit.data.textfile import read_text
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FileFormatError, FloatArray, IntArray
@@ -134,7 +135,7 @@ def read_alignment(
     >>> alignment, alignment.dropped
     (<Alignment: 2 sequences, 4 columns, 21 letters>, ('c',))
     """
-    shown = os.fspath(path)
+    shown = file_path(path)
     letters = _letters(alphabet)
     names, sequences = _records(read_text(path), shown)
     table = np.full(256, _UNKNOWN, dtype=np.uint8)
@@ -219,6 +220,7 @@ def sequence_weights(alignment: Alignment, identity: float = 0.8) -> FloatArray:
     """
     if not 0 < identity <= 1:
         raise DataError(f"The identity threshold is {identity}; it must be above 0 and at most 1.")
+    instance_of(alignment, Alignment, "sequence_weights needs an Alignment")
     near = np.empty(alignment.n, dtype=np.int64)
     # A product such as 0.8 · 50 may come out a little above the whole number that it is.
     least = math.ceil(identity * alignment.length - 1e-9)

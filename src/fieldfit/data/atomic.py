@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from fieldfit.arguments import file_path
 from fieldfit.types import FileAccessError
 
 #: The first 1,000 files that this process has written, for the message after Ctrl-C.
@@ -27,7 +28,7 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     The old file, if there is one, stays whole until that moment, also after an error, Ctrl-C or a full disk.
     """
     # Through links, so that a link stays a link to the new file; the neighbour must be on the same disk.
-    target = os.path.realpath(path)
+    target = os.path.realpath(file_path(path))
     folder, name = os.path.split(target)
     stem = f".{name[:100]}."
     temporary, renamed = "", False

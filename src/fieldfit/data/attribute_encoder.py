@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from fieldfit import _kernels
+from fieldfit.arguments import whole_number
 from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.attributes import AttributeRows, AttributeText, Item, attribute_rows
 from fieldfit.data.label_lists import Label, check_unknown, encode_labels, flatten_labels
@@ -71,8 +72,7 @@ class AttributeEncoder:
         >>> data.n_tokens
         4
         """
-        if min_count < 1:
-            raise DataError(f"min_count must be at least 1; got {min_count}.")
+        min_count = whole_number(min_count, "min_count", 1, error=DataError)
         if isinstance(X, AttributeText):
             rows, names = X.rows, X.names
             flat: Sequence[Label | None] = (

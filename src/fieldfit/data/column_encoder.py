@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from fieldfit.arguments import whole_number
 from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.columns import ColumnText
 from fieldfit.data.derived import derive
@@ -103,8 +104,7 @@ class ColumnEncoder:
         spec = preset(features) if isinstance(features, str) else features
         if text.n_tokens == 0:
             raise DataError(f"{text.sources[0][0]} has no tokens; there is nothing to learn features from.")
-        if min_count < 1:
-            raise DataError(f"min_count must be at least 1; got {min_count}.")
+        min_count = whole_number(min_count, "min_count", 1, error=DataError)
         column = label_column + text.n_columns if label_column < 0 else label_column
         if not 0 <= column < text.n_columns:
             raise DataError(f"label_column is {label_column}, but the text has {text.n_columns} columns.")

@@ -14,6 +14,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fieldfit.arguments import one_of
 from fieldfit.types import DataError, FloatArray, IntArray
 
 #: Copies of counted samples that a dataset may be expanded to.
@@ -254,8 +255,7 @@ def _draw_some(total: int, most: int, random: np.random.Generator) -> IntArray:
 
 def checked_weight(weight: ArrayLike | None, kind: str, n: int) -> FloatArray | None:
     """The weights as read-only numbers (n,); DataError with a sentence about what is wrong with them."""
-    if kind not in ("counts", "importance"):
-        raise DataError(f"weight_kind={kind!r} is unknown. Use 'counts' or 'importance'.")
+    one_of(kind, "weight_kind", ("counts", "importance"), DataError)
     if weight is None:
         return None
     try:

@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from fieldfit.arguments import file_path
 from fieldfit.data.catalogue import CATALOGUE, DataSet, set_of_file
 from fieldfit.types import DataError, MissingDataError
 
@@ -54,6 +55,7 @@ def find_data(name: str) -> Path:
     ...     print(str(error)[:47])
     The data file conll2000/no-such-file.txt is not
     """
+    name = file_path(name, "The name of a data file")
     path = data_folder() / name
     if path.is_file():
         return path

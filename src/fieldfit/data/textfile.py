@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, cast
 
+from fieldfit.arguments import file_path
 from fieldfit.types import DataError, FileAccessError, FileFormatError
 
 #: A compressed file may unpack to this many bytes, and to more only up to `MAX_RATIO` times its own size. Text seldom
@@ -23,7 +24,7 @@ MAX_LINE_BYTES = 64 * 2**20
 
 def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
     """The file as text without its byte order mark. Gzip is recognised by its first bytes, not by name."""
-    shown = os.fspath(path)
+    shown = file_path(path)
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -75,7 +76,7 @@ def _unpacked(data: bytes, shown: str) -> bytes:
 @contextlib.contextmanager
 def opened_stream(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """The bytes of a file that may be larger than memory, unpacked where it begins like gzip."""
-    shown = os.fspath(path)
+    shown = file_path(path)
     try:
         with open(path, "rb") as file:
             if file.read(2) == b"\x1f\x8b":

@@ -19,6 +19,7 @@ from fieldfit.api.files import load
 from fieldfit.api.fitting import fit as fit_model
 from fieldfit.api.result import Fit
 from fieldfit.api.sharded import as_backend
+from fieldfit.arguments import one_of, truth_value, whole_number
 from fieldfit.data.encoders import Encoder
 from fieldfit.data.features import preset_names
 from fieldfit.data.sequences import Sequences
@@ -236,12 +237,12 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         >>> tagger.classes_
         ['D', 'N', 'V']
         """
-        if self.metric not in ("accuracy", "f1"):
-            raise ModelError(f"The metric must be 'accuracy' or 'f1'; got {self.metric!r}.")
-        if self.patience < 1 or self.check_every < 1:
-            raise ModelError(
-                f"patience and check_every must be at least 1; got {self.patience} and {self.check_every}."
-            )
+        one_of(self.metric, "metric", ("accuracy", "f1"), ModelError)
+        for name in ("patience", "check_every"):
+            whole_number(getattr(self, name), name, 1, error=ModelError)
+        for name in ("all_pairs", "all_transitions", "start_end", "crfsuite_compatible"):
+            if getattr(self, name) is not None:
+                truth_value(getattr(self, name), name)
         seed = seed_from_setting(self.random_state)
         with use_threads(threads_of(self.n_jobs)):
             place = None if backend is None else as_backend(backend)

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fieldfit.api.fitting import fit as fit_model
 from fieldfit.api.validation import held_out
+from fieldfit.arguments import sequence_of
 from fieldfit.data.labels import States
 from fieldfit.data.table import read_table
 from fieldfit.estimators.settings import seed_from_setting, threads_of
@@ -147,7 +148,9 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         table = self._read(X, reset=True)
         states = self._states(table)
-        pairs = None if self.edges is None else [(int(a), int(b)) for a, b in self.edges]
+        pairs = (
+            None if self.edges is None else sequence_of(self.edges, "edges", "a list of pairs of columns, or None")
+        )
         model: FieldModel
         if len(states) == 2:
             model = BoltzmannMachine(table.shape[1], pairs, self.biases, (states[0], states[1]))
@@ -179,7 +182,7 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     def _states(self, table: Array) -> States:
         if self.states is not None:
-            return tuple(self.states)
+            return sequence_of(self.states, "states", "a list of states, or None")
         values = np.unique(table[~np.isnan(table)] if table.dtype.kind == "f" else table)
         if np.isinf(values.astype(np.float64)).any():
             raise DataError("X contains an infinite value; values must be finite states, or NaN if missing.")

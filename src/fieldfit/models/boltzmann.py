@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 import numpy as np
 
-from fieldfit.arguments import count_of
+from fieldfit.arguments import count_of, truth_value
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import as_table
 from fieldfit.inference import FactorGraph
@@ -33,6 +33,10 @@ from fieldfit.types import Arrays, FloatArray, Int32Array, IntArray, ModelError,
 if TYPE_CHECKING:
     import networkx
     from scipy.sparse import csr_array
+
+
+#: Of the larger state in absolute value: fourth powers of the states, and their sums, are within the range of numbers.
+_SMALLEST_STATE, _LARGEST_STATE = 1e-50, 1e50
 
 
 def _two_numbers(states: Sequence[object]) -> bool:
@@ -94,10 +98,17 @@ class BoltzmannMachine(FieldModel):
     ) -> None:
         m = count_of(m, "The number of variables m", 1, MOST_VARIABLES)
         if not _two_numbers(states):
-            raise ModelError(f"The states of a Boltzmann machine are two different finite numbers; got {states!r}.")
+            raise ModelError(
+                f"The states of a Boltzmann machine are two different finite numbers; got {states!r:.80}."
+            )
         self.values: FloatArray = np.asarray(states, dtype=np.float64)  # of the states 0 and 1
+        if not _SMALLEST_STATE <= np.abs(self.values).max() <= _LARGEST_STATE:
+            raise ModelError(
+                f"The states are {states!r:.80}; the larger one must be from {_SMALLEST_STATE:g} to {_LARGEST_STATE:g} in "
+                "absolute value. Rescale them."
+            )
         self.edge_array = check_edges(int(m), edges)
-        self.biases = bool(biases)
+        self.biases = truth_value(biases, "biases")
         self.edge_parameter, self._edge_labels = _groups(edge_groups, len(self.edge_array), "edges")
         n_couplings = len(self._edge_labels) if self._edge_labels is not None else len(self.edge_array)
         self.bias_parameter: Int32Array | None = None

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit import _kernels
-from fieldfit.arguments import count_of, whole_numbers
+from fieldfit.arguments import count_of, one_of, whole_number, whole_numbers
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.observed import observed_pairs, observed_transitions
@@ -125,10 +125,8 @@ class ChainCRF(ChainModel):
             raise ModelError(f"pairs must be 'observed' or 'all'; got {pairs!r}.")
         if transitions not in ("observed", "all", "none"):
             raise ModelError(f"transitions must be 'observed', 'all' or 'none'; got {transitions!r}.")
-        if order not in (1, 2):
-            raise ModelError(f"order must be 1 or 2; got {order!r}.")
-        if unseen_transitions not in ("zero", "forbidden"):
-            raise ModelError(f"unseen_transitions must be 'zero' or 'forbidden'; got {unseen_transitions!r}.")
+        order = whole_number(order, "order", 1, 2, ModelError)
+        one_of(unseen_transitions, "unseen_transitions", ("zero", "forbidden"), ModelError)
         if order == 1 and unseen_transitions == "forbidden":
             raise ModelError("unseen_transitions='forbidden' is about label triples: use it with order=2.")
         if order == 2 and label_pairs is not False:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.arguments import one_of
 from fieldfit.types import FloatArray, ModelError
 
 if TYPE_CHECKING:
@@ -70,8 +71,7 @@ def effects(model: FieldModel, coding: str) -> Effects:
 
     Those that no parameter moves are left out, and those that compare a state that the model forbids: they are infinite.
     """
-    if coding not in CODINGS:
-        raise ModelError(f"The coding is {coding!r}; it must be {' or '.join(map(repr, CODINGS))}.")
+    one_of(coding, "coding", tuple(CODINGS), ModelError)
     parts, first = CODINGS[coding]
     graph, r = model.graph, model.n_parameters
     found: dict[tuple[int, ...], FloatArray] = {}

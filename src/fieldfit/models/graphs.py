@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.arguments import count_of
 from fieldfit.types import IntArray, ModelError
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def grid_edges(rows: int, columns: int, neighbours: int = 4) -> tuple[IntArray, 
 
     Site (i, j) is variable i · columns + j. Directions: "horizontal", "vertical", "diagonal", "antidiagonal".
     """
-    if rows < 1 or columns < 1:
-        raise ModelError(f"A grid needs at least one row and one column; got {rows} × {columns}.")
+    rows = count_of(rows, "The number of rows of a grid")
+    columns = count_of(columns, "The number of columns of a grid")
     if rows * columns > MOST_VARIABLES:
         raise ModelError(f"A grid has at most {MOST_VARIABLES:,} sites; got {rows:,} × {columns:,}.")
     if neighbours not in (4, 8):

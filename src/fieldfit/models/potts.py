@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import count_of
+from fieldfit.arguments import count_of, one_of, sequence_of, truth_value
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.lazy_names import LazyNames
 from fieldfit.data.samples import as_table
@@ -103,25 +103,25 @@ class Potts(FieldModel):
             count_of(m, "The number of sites m", 1, MOST_VARIABLES),
             count_of(q, "The number of states q", 2, 10**6),
         )
-        if couplings not in ("table", "agree"):
-            raise ModelError(f"couplings is {couplings!r}; it must be 'table' or 'agree'.")
-        if precision not in ("double", "single"):
-            raise ModelError(f"precision is {precision!r}; it must be 'double' or 'single'.")
-        self.precision = precision
-        states = tuple(range(q)) if states is None else tuple(states)
+        one_of(couplings, "couplings", ("table", "agree"), ModelError)
+        self.precision = one_of(precision, "precision", ("double", "single"), ModelError)
+        states = (
+            tuple(range(q)) if states is None else sequence_of(states, "states", f"a list of {q} states, or None")
+        )
         if len(states) != q:
             raise ModelError(f"The sites have {q} states, but {len(states)} state values were given.")
         self.q = q
         self.edge_array = check_edges(m, edges)
         self.couplings = couplings
-        self.fields = bool(fields)
+        self.fields = truth_value(fields, "fields")
         self.tied = tied is not False
         n_edges = len(self.edge_array)
         self.edge_labels: tuple[str, ...] | None = None
         self._groups: tuple[str, ...] | None = None
         self.edge_group: IntArray = np.arange(n_edges)
         if tied is not False:
-            labels = [""] * n_edges if tied is True else list(map(str, tied))
+            every = f"True, False or a list of {n_edges} labels, one for each edge"
+            labels = [""] * n_edges if tied is True else list(map(str, sequence_of(tied, "tied", every)))
             if len(labels) != n_edges:
                 raise ModelError(f"There are {n_edges} edges but {len(labels)} labels; give one for each edge.")
             self.edge_labels, self._groups = tuple(labels), tuple(dict.fromkeys(labels))

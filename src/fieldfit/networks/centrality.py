@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.arguments import instance_of
 from fieldfit.networks.network import Network
 from fieldfit.networks.responses import read_responses
 from fieldfit.types import FloatArray, ModelError
@@ -46,6 +47,7 @@ def centrality(network: Network) -> pandas.DataFrame:
     """
     import pandas
 
+    instance_of(network, Network, "centrality needs a Network")
     return pandas.DataFrame(centralities(network.couplings).T, index=list(network.names), columns=list(MEASURES))
 
 

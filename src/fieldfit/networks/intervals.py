@@ -10,11 +10,12 @@ from scipy import stats
 
 from fieldfit.api.fitting import fit
 from fieldfit.api.result import Fit
+from fieldfit.arguments import numbers_of
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.networks.debiased import debiased_with_errors
 from fieldfit.networks.network import Network
 from fieldfit.networks.responses import Responses, read_responses
-from fieldfit.types import BoolArray, FloatArray, ModelError
+from fieldfit.types import BoolArray, DataError, FloatArray, ModelError
 
 if TYPE_CHECKING:
     import pandas
@@ -165,8 +166,11 @@ def false_discovery_rates(p: FloatArray) -> FloatArray:
     >>> networks.false_discovery_rates(np.array([0.01, 0.04, 0.03, 0.8]))
     array([0.04      , 0.05333333, 0.05333333, 0.8       ])
     """
+    p = numbers_of(p, "p")
+    known = ~np.isnan(p)
+    if known.any() and not (p[known].min() >= 0 and p[known].max() <= 1):
+        raise DataError("p must be p-values: numbers from 0 to 1, or NaN.")
     adjusted = np.full(p.shape, np.nan)
-    known = np.isfinite(p)
     if known.any():
         adjusted[known] = stats.false_discovery_control(p[known], method="bh")
     return adjusted

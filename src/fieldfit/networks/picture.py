@@ -47,7 +47,9 @@ def draw(
     >>> networks.draw(network, clusters={"sad": "mood", "calm": "mood", "tired": "body"}).get_size_inches()
     array([5.6 , 6.35])
     """
-    shown = {"": networks} if isinstance(networks, Network) else dict(networks)
+    shown = {"": networks} if isinstance(networks, Network) else networks
+    if not isinstance(shown, Mapping) or not shown or not all(isinstance(each, Network) for each in shown.values()):
+        raise ModelError(f"draw needs a Network, or a mapping from titles to Networks; got {networks!r:.80}.")
     names = next(iter(shown.values())).names
     if any(network.names != names for network in shown.values()):
         raise ModelError("The networks have different variables; draw them one by one.")

@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 
+from fieldfit.arguments import file_path
 from fieldfit.types import DataError, FileFormatError, FloatArray, IntArray
 
 
@@ -36,7 +37,7 @@ def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
     """
     from fieldfit.data.textfile import read_text
 
-    shown = os.fspath(path)
+    shown = file_path(path)
     matrix = np.full((length, length), np.nan)
     lines = read_text(path).splitlines()
     for number, line in enumerate(lines, start=1):

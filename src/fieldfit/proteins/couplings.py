@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldfit.types import FloatArray, IntArray
+from fieldfit.arguments import numbers_of
+from fieldfit.types import DataError, FloatArray, IntArray
 
 
 def zero_sum(couplings: FloatArray) -> FloatArray:
@@ -30,6 +31,9 @@ def zero_sum(couplings: FloatArray) -> FloatArray:
     array([[[ 0.5, -0.5],
             [-0.5,  0.5]]])
     """
+    couplings = numbers_of(couplings, "couplings")
+    if couplings.ndim != 3 or couplings.shape[1] != couplings.shape[2]:
+        raise DataError(f"couplings has shape {couplings.shape}; it must have the shape (pairs, q, q).")
     rows, columns = couplings.mean(axis=2, keepdims=True), couplings.mean(axis=1, keepdims=True)
     centred: FloatArray = couplings - rows - columns + couplings.mean(axis=(1, 2), keepdims=True)
     return centred
@@ -58,7 +62,7 @@ def frobenius_norms(couplings: FloatArray, leave_out: int | None = 0) -> FloatAr
     """
     centred = zero_sum(couplings)
     if leave_out is not None:
-        kept = np.arange(couplings.shape[1]) != leave_out
+        kept = np.arange(centred.shape[1]) != leave_out
         centred = centred[:, kept][:, :, kept]
     norms: FloatArray = np.sqrt(np.square(centred).sum(axis=(1, 2)))
     return norms

@@ -14,7 +14,7 @@ from fieldfit.api.accuracies import accuracy_with, score_variance
 from fieldfit.api.fitting import fit
 from fieldfit.api.functionals import unit_rows
 from fieldfit.api.result import Fit
-from fieldfit.arguments import count_of
+from fieldfit.arguments import count_of, instance_of
 from fieldfit.data.alignments import Alignment, sequence_weights
 from fieldfit.data.samples import Table
 from fieldfit.models.potts import Potts
@@ -74,6 +74,7 @@ def fit_family(
     >>> fitted.fit.converged
     True
     """
+    instance_of(alignment, Alignment, "fit_family needs an Alignment")
     length, letters = alignment.length, alignment.alphabet
     chosen = as_penalty(penalty)
     weights = np.ones(alignment.n) if identity is None else sequence_weights(alignment, identity)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fieldfit.arguments import file_path
 from fieldfit.data.atomic import atomic_writer
 from fieldfit.types import FileAccessError, FileFormatError, FloatArray, IntArray
 
@@ -139,9 +140,9 @@ def read_plmc(path: str | os.PathLike[str]) -> PlmcParameters:
     >>> proteins.read_plmc("family.params").target
     'AA'
     """
-    shown = os.fspath(path)
+    shown = file_path(path)
     try:
-        data = Path(path).read_bytes()
+        data = Path(shown).read_bytes()
     except OSError as error:
         raise FileAccessError(f"{shown} cannot be opened: {error.strerror}. Check the path.") from error
     wrong = FileFormatError(f"{shown} is not a parameter file of plmc, or it is truncated.")

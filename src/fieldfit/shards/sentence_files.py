@@ -9,6 +9,7 @@ from functools import reduce
 from glob import has_magic
 from typing import NoReturn, cast
 
+from fieldfit.arguments import whole_number
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.attributes import AttributeText
 from fieldfit.data.column_encoder import ColumnEncoder
@@ -187,8 +188,7 @@ class SentenceFiles:
         >>> encoder.n_features, list(encoder.labels)
         (4, ['D', 'N'])
         """
-        if min_count < 1:
-            raise DataError(f"min_count must be at least 1; got {min_count}.")
+        min_count = whole_number(min_count, "min_count", 1, error=DataError)
         words = load_stop_words() if spec is not None and spec.uses_stop_words else ()
         parts = [part for part in self._ask(_Learn(spec, words), backend) if part is not None]
         if not parts:

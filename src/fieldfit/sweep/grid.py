@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from fieldfit.arguments import file_path
 from fieldfit.sweep.experiment import Experiment, find_experiment, takes_start
 from fieldfit.types import FileAccessError, Plain, SweepError
 
@@ -289,7 +290,7 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
     >>> read_sweep("votes.toml").axes
     {'policy': ('PL1', 'FL')}
     """
-    file = Path(path)
+    file = Path(file_path(path))
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:

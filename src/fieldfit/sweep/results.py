@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fieldfit.arguments import file_path
 from fieldfit.data.atomic import atomic_writer
 from fieldfit.sweep.store import Store
 from fieldfit.types import FieldfitError, Plain, SweepError
@@ -39,7 +40,7 @@ class SweepResults:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(file_path(path))
         with Store(self.path) as store:
             self.name = store.name
             self.definition: Plain = store.definition

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fieldfit.arguments import file_path
 from fieldfit.sweep.contents import check_cells, check_grid, read_definition
 from fieldfit.sweep.database import APPLICATION, FORMAT, connect, create, insert_cells, now, sentences
 from fieldfit.sweep.definition import differences, has_grown
@@ -70,7 +71,7 @@ class Store:
 
     def __init__(self, path: str | os.PathLike[str], *, check: bool = True) -> None:
         """Open a store that exists; ``check`` looks through the whole file for damage."""
-        self.path = Path(path)
+        self.path = Path(file_path(path))
         if not self.path.is_file():
             raise FileAccessError(f"There is no sweep store {self.path}. Check the path, or run the sweep first.")
         with sentences(self.path):

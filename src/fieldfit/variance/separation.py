@@ -55,7 +55,10 @@ def separated_parameters(
     far = sorted(far, key=lambda k: -distances[k])[:_MOST_SEPARATION_PARAMETERS]
     if not far:
         return ()
-    values, vectors = np.linalg.eigh(_curvature(hessian_product, x, far, np.eye(len(far)), sizes))
+    curvature = _curvature(hessian_product, x, far, np.eye(len(far)), sizes)
+    if not np.isfinite(curvature).all():  # θ beyond the range of numbers: nothing can be said of its directions
+        return ()
+    values, vectors = np.linalg.eigh(curvature)
     flat = vectors[:, values < _FLAT]
     if not flat.shape[1]:
         return ()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Literal
 
+from fieldfit.arguments import one_of
 from fieldfit.types import PolicyError
 
 
@@ -70,8 +71,7 @@ class AutoWeights:
             ("formula", self.formula, ("exact", "published")),
             ("by", self.by, ("term", "component")),
         ):
-            if value not in allowed:
-                raise PolicyError(f"{name} of the automatic weights is {value!r}; it must be one of {allowed}.")
+            one_of(value, f"{name} of the automatic weights", allowed, PolicyError)
         for name in ("max_rounds", "inner_iterations", "most_exact", "probes"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):
@@ -90,10 +90,10 @@ def as_options(weights: object) -> AutoWeights | None:
     """The options where ``weights`` asks for automatic ones ("auto" or `AutoWeights`), else None."""
     if isinstance(weights, AutoWeights):
         return weights
-    if isinstance(weights, str):
-        if weights != "auto":
+    if isinstance(weights, str) or not isinstance(weights, Iterable):
+        if not isinstance(weights, str) or weights != "auto":
             raise PolicyError(
-                f"weights is {weights!r}; it must be None, 'auto', an AutoWeights(...), or one β for each term."
+                f"weights is {weights!r:.80}; it must be None, 'auto', an AutoWeights(...), or one β for each term."
             )
         return AutoWeights()
     return None
