@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,7 +80,7 @@ def test_options_of_other_commands_are_named_with_their_command(monkeypatch):
 
 
 def test_each_argument_has_an_option_of_the_command_that_is_named():
-    application = typer.main.get_command(build())
+    application: Any = typer.main.get_command(build())
     for argument, home in wording._HOMES.items():
         command = application.commands[home]
         alone = getattr(command, "commands", {"": command}).values()
@@ -239,6 +240,7 @@ def test_numbers_that_json_does_not_have_are_null():
 def test_ctrl_c_during_the_imports_is_a_sentence():
     program = """
 import sys
+from typing import Any
 class Interrupted:
     def find_spec(self, name, path=None, target=None):
         if name == "fieldfit.cli.app":
