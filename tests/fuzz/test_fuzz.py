@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from properties import examples
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -21,7 +22,7 @@ CASES |= {targets.files.checkpoint: 60, targets.files.changed_checkpoint: 60}
 @pytest.mark.parametrize("target", targets.SEEDS, ids=lambda target: target.__name__)
 def test_only_errors_of_fieldfit_come_out(target):
     seeds = targets.beginnings(target)
-    refused = sum(targets.run_case(target, seeds, number) for number in range(CASES.get(target, 200)))
+    refused = sum(targets.run_case(target, seeds, number) for number in range(examples(CASES.get(target, 200))))
     assert refused > 0
 
 

@@ -314,7 +314,7 @@ def test_cells_are_kept_and_read_where_there_is_no_store(tmp_path):
     assert "converged" not in read[0]
     assert (
         claim_page.cells_of(tmp_path, "paper")
-        == " The stores and tables at hand have 2 fits of 0.0 processor minutes."
+        == " The stores and tables of this run have 2 fits of 0.0 processor minutes."
     )
 
 
