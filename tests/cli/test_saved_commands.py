@@ -200,3 +200,20 @@ def test_show_has_effects_of_free_tables(run, tmp_path):
     shown = run("show", saved, "--json").json["effect"]
     assert [row["name"] for row in shown] == list(table.index)
     assert [row["std_error"] for row in shown] == pytest.approx(list(table["std_error"]))
+
+
+@pytest.mark.parametrize(
+    ("samples", "sigma2", "reason"),
+    [
+        ([[1, 0], [0, 1], [0, 0]], 1.0, "only the penalty keeps them finite"),
+        ([[0, 0], [1, 1]], None, "their optimum at infinity"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::fieldfit.types.SeparationWarning")
+def test_show_says_why_there_are_no_standard_errors(run, tmp_path, samples, sigma2, reason):
+    """They are not called unidentified where the samples never show a joint state."""
+    saved = tmp_path / "machine.ff"
+    ff.fit(ff.BoltzmannMachine(2), samples * 10, "PL1", sigma2=sigma2).save(saved)
+    shown = " ".join(run("show", saved).out.split())
+    assert reason in shown
+    assert "not identified" not in shown

@@ -56,6 +56,16 @@ def _known(estimates: Callable[[], EstimateTable], fit: Fit) -> EstimateTable:
         return EstimateTable.tested("parameter", fit.parameter_names, fit.theta, unknown, np.nan)
 
 
+def _reason(fit: Fit) -> str:
+    """Why no parameter has a standard error."""
+    if fit.separated:
+        return "some have their optimum at infinity; give a penalty"
+    held = fit.held[fit.active]
+    if held.size and held.all():
+        return "only the penalty keeps them finite, because some joint states never occur in the samples"
+    return "single parameters are not identified"
+
+
 def _identified(fit: Fit, level: float) -> EstimateTable:
     """Effects where single parameters are not identified."""
     return _known(lambda: identified_estimates(fit, level), fit)
@@ -137,7 +147,7 @@ def _first_rows(
         notes.append(
             "Standard errors are not known: the file was saved without them (more than 1,000 parameters)."
             if without
-            else "No parameter has a standard error: single parameters are not identified."
+            else f"No parameter has a standard error: {_reason(fit)}."
         )
         return PlainTable(
             "", ("parameter", "estimate"), tuple(row[:2] for row in shown), " ".join(notes), ("", ".4f")
