@@ -24,7 +24,7 @@ def filled(blocks: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
             function = getattr(member, "__func__", member)
             text = getattr(function, "__doc__", None)
             if callable(function) and isinstance(text, str) and "%(" in text:
-                function.__doc__ = _PLACE.sub(lambda found: indent(blocks[found[2]], found[1]), text)
+                function.__doc__ = _PLACE.sub(lambda match: indent(blocks[match[2]], match[1]), text)
         return cls
 
     return fill

@@ -35,7 +35,7 @@ def places_of_each(items: Sequence[object], names: Sequence[str]) -> list[IntArr
     r = len(names)
     wanted = {spelling for item in items if isinstance(item, str) for spelling in (item, turned(item))}
     where = {name: place for place, name in enumerate(names) if name in wanted} if wanted else {}
-    found: list[IntArray] = []
+    places_by_key: list[IntArray] = []
     for item in items:
         if isinstance(item, str):
             known = next((where[spelling] for spelling in (item, turned(item)) if spelling in where), None)
@@ -44,8 +44,8 @@ def places_of_each(items: Sequence[object], names: Sequence[str]) -> list[IntArr
             places = [int(item) % r]
         else:
             raise ModelError(f"A parameter is a name or a number from 0 to {r - 1}; got {item!r}.")
-        found.append(np.array(places, dtype=np.int64))
-    return found
+        places_by_key.append(np.array(places, dtype=np.int64))
+    return places_by_key
 
 
 def variables_of(variables: Iterable[int | str] | str, names: Sequence[str]) -> tuple[int, ...]:
@@ -70,9 +70,9 @@ def _matching(pattern: str, names: Sequence[str]) -> list[int]:
         # Brackets are letters: names of factors have them. ``x1:*`` is every pair with x1, whichever is named first.
         spellings = dict.fromkeys((pattern, turned(pattern)))
         fits = re.compile("|".join(fnmatch.translate(spelling.replace("[", "[[]")) for spelling in spellings)).match
-        found = [place for place, name in enumerate(names) if fits(name)]
-        if found:
-            return found
+        matching = [place for place, name in enumerate(names) if fits(name)]
+        if matching:
+            return matching
         raise ModelError(
             f"No parameter has a name like {pattern!r}; {nearest_names(pattern.replace('*', ''), names)}."
         )
@@ -93,5 +93,5 @@ def closest_names(name: str, names: Sequence[str]) -> list[str]:
     lowered = {text.lower(): text for text in some}
     if ":" in name:
         lowered = {turned(text): name for text, name in lowered.items()} | lowered
-    found = (lowered[text] for text in difflib.get_close_matches(name.lower(), list(lowered), 6, 0.6))
-    return list(dict.fromkeys(found))[:3]
+    close = (lowered[text] for text in difflib.get_close_matches(name.lower(), list(lowered), 6, 0.6))
+    return list(dict.fromkeys(close))[:3]

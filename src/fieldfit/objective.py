@@ -436,10 +436,10 @@ def by_parameter(given: ByParameter, names: Sequence[str], kind: _Kind) -> Float
         values = np.full(r, kind.number(given.get(None), "the default"))
         keys = [key for key in given if key is not None]
         try:
-            found = places_of_each(keys, names)
+            places_by_key = places_of_each(keys, names)
         except ModelError as error:
             raise ModelError(f"{kind.name}: {error}") from None
-        for key, places in zip(keys, found, strict=True):
+        for key, places in zip(keys, places_by_key, strict=True):
             values[places] = kind.number(given[key], repr(key))
         return values
     if isinstance(given, np.ndarray) and given.shape == (r,) and given.dtype.kind in "fiu":

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 #: Seconds before anything is shown, and between two changes of what is shown.
 _PATIENCE, _PAUSE = 2.0, 0.2
@@ -83,14 +83,21 @@ class TerminalLine:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
+class _Handle(Protocol):
+    """What IPython shows and can change."""
+
+    def update(self, shown: object) -> None:
+        """Show something else in its place."""
+
+
 class NotebookBar:
     """A bar below a notebook's cell."""
 
     def __init__(self) -> None:
         from IPython.display import HTML, display
 
-        self._html: Any = HTML
-        self._handle: Any = display(HTML(""), display_id=True)
+        self._html: Callable[[str], object] = HTML
+        self._handle: _Handle = display(HTML(""), display_id=True)
 
     def show(self, text: str, share: float) -> None:
         """Change the bar."""

@@ -79,7 +79,11 @@ def grid_sweep(
     if source != "sentiment":
         chosen = thinned(BESIDE_SIGMA2[higher] if beside else SIGMA2[model, higher], scale)
         folds, n_train = size.folds, size.n_train
-    axes: dict[str, list[Any]] = {"fold": list(range(folds)), "sigma2": list(chosen), "lam": list(size.lam)}
+    axes: dict[str, Sequence[str | int | float]] = {
+        "fold": list(range(folds)),
+        "sigma2": list(chosen),
+        "lam": list(size.lam),
+    }
     constants = _constants(source, model, higher, n_train, size) | {"reading": reading}
     constants["betas"] = list(size.sentiment_beta if source == "sentiment" else size.beta)
     if source == "sentiment":
@@ -90,7 +94,7 @@ def grid_sweep(
 def heuristic_sweep(source: str, model: str, higher: str, scale: str, reading: str = "sums") -> Sweep:
     """(fold, formula, σ², λ) of PL1/``higher`` with β by Algorithm 1."""
     size = SCALES[check_scale(scale)]
-    axes: dict[str, list[Any]] = {
+    axes: dict[str, Sequence[str | int | float]] = {
         "fold": list(range(size.folds)),
         "formula": ["published", "exact"],
         "sigma2": list(thinned(SIGMA2[model, higher], scale)),
@@ -104,7 +108,7 @@ def interplay_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
     """(fold, formula, σ², λ) over a wide range of σ², with β by Algorithm 1 (Figure 13)."""
     size = SCALES[check_scale(scale)]
     sigma2 = WIDE_SIGMA2 if scale == "paper" else WIDE_SIGMA2[1::4]
-    axes: dict[str, list[Any]] = {
+    axes: dict[str, Sequence[str | int | float]] = {
         "fold": list(range(size.folds)),
         "formula": ["exact"],
         "sigma2": list(sigma2),
@@ -119,7 +123,7 @@ def pure_sweep(source: str, model: str, higher: str, scale: str, reading: str = 
     size = SCALES[check_scale(scale)]
     # As printed, the penalty belongs to the sum: 500 and 5000 are then n times as much for the mean.
     more = {500.0 * size.n_train, 5000.0 * size.n_train} if reading == "sums" else {80000.0}
-    axes: dict[str, list[Any]] = {
+    axes: dict[str, Sequence[str | int | float]] = {
         "fold": list(range(size.folds)),
         "sigma2": sorted({*map(float, WIDE_SIGMA2), *more}),
     }
@@ -130,7 +134,7 @@ def pure_sweep(source: str, model: str, higher: str, scale: str, reading: str = 
 def second_order_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
     """(fold, model, σ²) of ``higher`` alone, by CRFs with the label triples that occur as transitions."""
     size = SCALES[check_scale(scale)]
-    axes: dict[str, list[Any]] = {
+    axes: dict[str, Sequence[str | int | float]] = {
         "fold": list(range(size.folds)),
         "model": list(UNSEEN),
         "sigma2": [500.0],  # the paper's best for FL alone
@@ -240,7 +244,7 @@ def with_least_seconds(records: list[Plain]) -> list[Plain]:
 
     Neither σ² nor the value of β changes what an evaluation does: cells of one fold with the same FLOPs differ by noise.
     """
-    least: dict[tuple[Any, Any], float] = {}
+    least: dict[tuple[object, object], float] = {}
     for record in records:
         key = (record["fold"], record["flops"])
         least[key] = min(least.get(key, np.inf), float(record["evaluation_seconds"]))

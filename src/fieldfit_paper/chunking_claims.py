@@ -114,7 +114,7 @@ def keeps_improving(grids: Grids) -> tuple[str, bool | None]:
 
 def pulled_to_axis(grids: Grids) -> tuple[str, bool | None]:
     """Whether a given test NLL needs a smaller λ where the penalty is weaker; by the earlier rule with all β."""
-    texts, found = [], {}
+    texts, falling = [], {}
     for least in (TENTH, 0.0):
         falls = []
         for higher in POLICIES:
@@ -131,8 +131,8 @@ def pulled_to_axis(grids: Grids) -> tuple[str, bool | None]:
                     f"PL1/{higher}: a test NLL of {level:.1f} or less from λ = {lams[0]:g} on and in {share[0]:.0%} of the "
                     f"panel at the smallest σ², from λ = {lams[1]:g} on and in {share[1]:.0%} at the largest"
                 )
-        found[least] = all(falls)
-    return "; ".join([*texts, f"by the earlier rule: {Verdict.of(found[0.0]).value}"]), found[TENTH]
+        falling[least] = all(falls)
+    return "; ".join([*texts, f"by the earlier rule: {Verdict.of(falling[0.0]).value}"]), falling[TENTH]
 
 
 def larger_areas(grids: Grids) -> tuple[str, bool | None]:

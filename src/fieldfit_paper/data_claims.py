@@ -64,12 +64,12 @@ def sentiment_counts() -> Iterator[Row]:
     """Counts of the set that stands in for the paper's reviews."""
     data = chain_data("sentiment").features
     words = len(data.indices) / data.n_tokens
-    found = f"{data.n_sequences} documents, {data.lengths.mean():.1f} sentences each, {words:.1f} words a sentence"
+    sizes = f"{data.n_sequences} documents, {data.lengths.mean():.1f} sentences each, {words:.1f} words a sentence"
     documents, sentences, length, vocabulary = PRINTED_SENTIMENT
     yield Row(
         "Section 8.2",
         f"{documents} reviews of {sentences} sentences of {length} words, {vocabulary:,} different words, five labels",
-        Finding(f"{found}, {data.n_features:,} different words, {data.n_labels} labels", Verdict.NOT_MEASURED),
+        Finding(f"{sizes}, {data.n_features:,} different words, {data.n_labels} labels", Verdict.NOT_MEASURED),
         "The paper's set is not public. A public set of product reviews with five labels stands in, so only the shape of "
         "results can be compared.",
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -68,7 +67,7 @@ def of_grids(tables: SweepTables) -> list[Plain]:
         records = tables.wide(higher)
         alone = best_sigma2(tables.pure("crf", higher, "means"))["best_sigma2"]
         for lam in sorted({record["lam"] for record in records}):
-            chosen: dict[tuple[Any, Any], Plain] = {}
+            chosen: dict[tuple[object, object], Plain] = {}
             for record in records:
                 key = (record["fold"], record["sigma2"])
                 if record["lam"] == lam and (key not in chosen or record["train_nll"] < chosen[key]["train_nll"]):

@@ -10,15 +10,15 @@ then 18 have +1, in row-major order. Thousands of points take a second, because 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fieldfit import BoltzmannMachine, FamilyMixtures, component_flops, family_mixtures
 from fieldfit.plots import Level, Panel, PlainTable, Series, draw_panels, lower_left, make_folder, save_figure
-from fieldfit.types import Plain
+from fieldfit.types import FloatArray, Plain
 from fieldfit_paper.tables import FORMULAS, Reproduction, check_scale, columns_of, write_tables
 
 NODES = 9
@@ -41,7 +41,7 @@ CAPTION = (
 )
 
 
-def policy_grid(scale: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def policy_grid(scale: str) -> tuple[FloatArray, FloatArray, FloatArray]:
     """All combinations of λ1, λ2 and β1 as three vectors."""
     lams, betas = GRIDS[check_scale(scale)]
     lam = np.arange(1, lams + 1) / lams
@@ -68,7 +68,9 @@ def compute(scale: str = "small") -> list[Plain]:
     return records
 
 
-def _records(moments: FamilyMixtures, pair: tuple[str, str], lam: Any, beta: Any, grid: Any) -> list[Plain]:
+def _records(
+    moments: FamilyMixtures, pair: tuple[str, str], lam: FloatArray, beta: FloatArray, grid: Sequence[FloatArray]
+) -> list[Plain]:
     flops = moments.cost(lam)
     records = []
     for formula in FORMULAS:
@@ -142,7 +144,7 @@ def draw(records: list[Plain], pure: list[Plain], folder: Path) -> list[Path]:
 
 def _room_for_labels(series: list[Series]) -> tuple[float, float]:
     """The range of x with room to the right of the last point for its name."""
-    x = np.concatenate([one.x for one in series])
+    x = np.concatenate([line.x for line in series])
     span = float(np.ptp(x))
     return float(x.min()) - 0.05 * span, float(x.max()) + 0.1 * span
 

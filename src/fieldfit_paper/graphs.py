@@ -56,8 +56,8 @@ class ChainGraph:
     def draw(self, axes: Axes) -> None:
         """Circles and lines."""
         places = self.nodes
-        for one, two in self.edges:
-            (x1, y1), (x2, y2) = places[one], places[two]
+        for first, second in self.edges:
+            (x1, y1), (x2, y2) = places[first], places[second]
             axes.plot([x1, x2], [y1, y2], color="black", linewidth=1.2, zorder=1)
         axes.text(NAMED - 0.5, 0.08, "$A_{ij}$", ha="center", va="bottom", fontsize=9)
         axes.text(NAMED + 0.08, -0.5, "$B_{jk}$", ha="left", va="center", fontsize=9)

@@ -137,7 +137,9 @@ def regulariser_claims(tables: SweepTables) -> Iterator[Row]:
         second = [r for r in other_rows if r["policy"] == f"PL1/{higher}"]
         second_best = np.array([r["best_sigma2"] for r in second])
         among = sorted({float(r["sigma2"]) for r in tables.wide(higher)})
-        found = f"best of σ² = {', '.join(f'{v:g}' for v in among)} by λ: " + ", ".join(f"{v:g}" for v in second_best)
+        described = f"best of σ² = {', '.join(f'{v:g}' for v in among)} by λ: " + ", ".join(
+            f"{v:g}" for v in second_best
+        )
         if higher == "FL":
             factor = second[0]["largest_of_folds"] / second[0]["least_of_folds"]
             yield Row(
@@ -153,7 +155,7 @@ def regulariser_claims(tables: SweepTables) -> Iterator[Row]:
                 "reading, from its grids with the β of least train NLL, folds differ by one step of our σ². If 'range' "
                 "is meant over λ and not over folds, it is considerable: see the next row.",
                 Finding.of(
-                    f"{found}; single folds differ by a factor of {factor:.2g} at the smallest λ",
+                    f"{described}; single folds differ by a factor of {factor:.2g} at the smallest λ",
                     bool(factor > 2 and second_best[0] > full["best_sigma2"]),
                 ),
             )
@@ -165,7 +167,7 @@ def regulariser_claims(tables: SweepTables) -> Iterator[Row]:
                 "This row was added after the second reading's result was known. The rule: the best σ² at the smallest λ "
                 "is more than twice that at λ = 1, and no step of λ raises it by more than a third. In the first reading "
                 "Algorithm 1 fits PL1 alone at nearly every λ below 1, and PL1 and FL have about the same best σ².",
-                Finding.of(found, _diminishes(second_best)),
+                Finding.of(described, _diminishes(second_best)),
             )
         else:
             other = alone["PL2"]["best_sigma2"]
@@ -180,7 +182,7 @@ def regulariser_claims(tables: SweepTables) -> Iterator[Row]:
                 "weaker'. Second reading: from its grids, with the β of least train NLL; PL2 alone is from the same "
                 "grids.",
                 Finding.of(
-                    f"{found}; PL2 alone {second[0]['alone']:g}",
+                    f"{described}; PL2 alone {second[0]['alone']:g}",
                     bool(
                         second_best.max() <= 2.5 * second_best.min()
                         and np.median(second_best) > 2 * second[0]["alone"]

@@ -155,8 +155,8 @@ def compute(scale: str = "small") -> list[Plain]:
     check_scale(scale)
     records = []
     for case in cases():
-        found = exact(case)
-        records += [*found, *simulated(case, found, FITS[scale])]
+        known = exact(case)
+        records += [*known, *simulated(case, known, FITS[scale])]
     return records
 
 
@@ -178,10 +178,10 @@ def draw(records: list[Plain], scale: str, folder: Path) -> list[Path]:
     """A panel for each field."""
     panels = []
     for case in cases():
-        own = [r for r in records if r["field"] == case.title]
-        by = {kind: [r for r in own if r["kind"] == kind and r["source"] == "exact"] for kind in KINDS}
-        edge = sorted((r for r in own if r["edge"]), key=lambda r: float(r["flops"]))
-        right = 2 * max(r["flops"] for r in own)
+        of_case = [r for r in records if r["field"] == case.title]
+        by = {kind: [r for r in of_case if r["kind"] == kind and r["source"] == "exact"] for kind in KINDS}
+        edge = sorted((r for r in of_case if r["edge"]), key=lambda r: float(r["flops"]))
+        right = 2 * max(r["flops"] for r in of_case)
         x = np.append(np.repeat(columns_of(edge, "flops"), 2)[1:], right)
         series = [
             _series(by["mixture"], "mixtures of PL1, PL2, PL3", "points"),
@@ -189,7 +189,7 @@ def draw(records: list[Plain], scale: str, folder: Path) -> list[Path]:
             _series([*by["pure"], *by["full"]], "one family alone", "marks", named=True),
             _series(by["refined"], "refined: PL1 >> optimal", "marks", named=True),
             _series(by["control"], "PL1 >> λ·FL", "line"),
-            _series([r for r in own if r["source"] == "fits"], "fits to samples", "circles"),
+            _series([r for r in of_case if r["source"] == "fits"], "fits to samples", "circles"),
         ]
         panels.append(
             Panel(
@@ -218,14 +218,14 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
     seen = {(r["field"], r["policy"]): r for r in records if r["source"] == "fits"}
     rows, notes = [], []
     for case in cases():
-        own = [r for r in records if r["field"] == case.title and r["source"] == "exact"]
-        for r in own:
+        of_case = [r for r in records if r["field"] == case.title and r["source"] == "exact"]
+        for r in of_case:
             if r["kind"] in ("pure", "refined", "full"):
                 fits = seen.get((case.title, r["policy"]), {"excess": np.nan, "error": np.nan})
                 values = (100 * r["excess"], 100 * fits["excess"], 100 * fits["error"])
                 rows.append((case.title, r["policy"], r["flops"], *values))
-        best = min(r["excess"] for r in own if r["kind"] in ("pure", "mixture"))
-        last = [r for r in own if r["kind"] == "refined"][-1]
+        best = min(r["excess"] for r in of_case if r["kind"] in ("pure", "mixture"))
+        last = [r for r in of_case if r["kind"] == "refined"][-1]
         notes.append(
             f"{case.title}: {last['policy']} has {100 * last['excess']:.3f}% more variance than maximum likelihood; the "
             f"best mixture or family of the figure has {100 * best:.3f}%, at any cost."

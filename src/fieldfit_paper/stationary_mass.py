@@ -102,18 +102,18 @@ def jumps(reading: str, nested: bool = True) -> tuple[Jump, ...]:
     with one_thread():
         fold, seed = fold_of(CELL)
         labels = chain_data("conll2000").labels
-        found = []
+        jumps = []
         for lam in LAMS:
             policy = policy_text("PL2", lam, reading)
             policy = policy if nested else policy.removesuffix("/nested")
             fit = fit_chain(fold, policy, weights_of("PL2", BETA), sigma2_of(CELL, fold), seed)
-            found.append(_jump(fold, labels, fit.theta, lam))
-    return tuple(found)
+            jumps.append(_jump(fold, labels, fit.theta, lam))
+    return tuple(jumps)
 
 
-def _largest(found: tuple[Jump, ...]) -> tuple[Jump, Jump]:
+def _largest(jumps: tuple[Jump, ...]) -> tuple[Jump, Jump]:
     """The neighbours whose train NLLs are farthest apart."""
-    return max(itertools.pairwise(found), key=lambda pair: abs(pair[1].train_nll - pair[0].train_nll))
+    return max(itertools.pairwise(jumps), key=lambda pair: abs(pair[1].train_nll - pair[0].train_nll))
 
 
 def explanation() -> str:

@@ -136,12 +136,12 @@ def figure3_claims(scale: str) -> Iterator[Row]:
 def proposition_claims(scale: str) -> Iterator[Row]:
     """Propositions 1 to 4 and the influence function, by simulation on five nodes."""
     for number, inside, where in ((1, True, "in the family"), (3, False, "outside the family")):
-        found = theory_simulations.consistency(inside=inside)
-        errors = ", ".join(f"{e:.4f} (n = {n:,})" for n, e in zip(found.sizes, found.errors, strict=True))
+        study = theory_simulations.consistency(inside=inside)
+        errors = ", ".join(f"{e:.4f} (n = {n:,})" for n, e in zip(study.sizes, study.errors, strict=True))
         yield Row(
             f"Proposition {number}",
             f"The estimator is consistent {where}.",
-            Finding.of(f"root mean square error {errors}", found.fall > theory_simulations.LEAST_FALL),
+            Finding.of(f"root mean square error {errors}", study.fall > theory_simulations.LEAST_FALL),
         )
     rows = selection_noise.comparison(selection_noise.compute(scale))
     away = {f: max(abs(row["fits"] - row[f]) / row["error"] for row in rows) for f in FORMULAS}

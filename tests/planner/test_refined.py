@@ -234,14 +234,14 @@ def test_rare_states_give_no_absurd_prediction():
 
 @pytest.mark.slow
 def test_a_plan_says_what_it_did_not_compare(monkeypatch):
-    from fieldfit.refinement.planned import StageSkippedError
+    from fieldfit.refinement.planned import SkippedError
     from fieldfit.refinement.stages.optimal import Optimal
 
     model = ff.BoltzmannMachine(6, biases=True)
     x = model.sample(np.random.default_rng(0).normal(0, 0.1, model.n_parameters), 3000, 1).values
 
     def plan(self, first, setting):
-        raise StageSkippedError("PL1 >> optimal(1): skipped, no time left.", for_time=True)
+        raise SkippedError("PL1 >> optimal(1): skipped, no time left.", for_time=True)
 
     whole = ff.plan(model, x, flops=1e9).within(flops=4e6)
     assert whole.best == "PL1"

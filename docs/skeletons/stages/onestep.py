@@ -25,7 +25,7 @@ from fieldfit.models.field import FieldModel
 from fieldfit.models.problem import Problem
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
-from fieldfit.refinement.planned import FirstStage, PlanSetting, StageSkippedError, StageWork
+from fieldfit.refinement.planned import FirstStage, PlanSetting, SkippedError, StageWork
 from fieldfit.refinement.pseudo_inverse import pseudo_inverse
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_samples
 from fieldfit.refinement.specification import SpecificationTest
@@ -97,7 +97,7 @@ class OneStep(SecondStage):
         """The variance of the full likelihood, if the plan has that, for one evaluation and one Hessian."""
         laws = [term.law for term in setting.terms]
         if FULL.laws[0] not in laws:
-            raise StageSkippedError(f"{self.text(first)}: skipped, the plan has no FL.")
+            raise SkippedError(f"{self.text(first)}: skipped, the plan has no FL.")
         place = laws.index(FULL.laws[0])
         return PlannedStep(Staged(first, self), place, setting.terms[place].problem.hessian_evaluations)
 

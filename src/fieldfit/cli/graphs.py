@@ -154,14 +154,14 @@ class Nodes:
         """All labels of a column, in order; whole numbers where all are."""
         from fieldfit.types import DataError
 
-        found = {text for text in self.column(name, "--label") if not _missing(text)}
-        if len(found) < 2:
-            raise DataError(f"{self.path}: the column {name} has {len(found)} different labels; give at least two.")
+        labels = {text for text in self.column(name, "--label") if not _missing(text)}
+        if len(labels) < 2:
+            raise DataError(f"{self.path}: the column {name} has {len(labels)} different labels; give at least two.")
         try:
-            numbers = sorted(int(text) for text in found)
+            numbers = sorted(int(text) for text in labels)
         except ValueError:
-            return tuple(sorted(found))
-        return tuple(numbers) if {str(number) for number in numbers} == found else tuple(sorted(found))
+            return tuple(sorted(labels))
+        return tuple(numbers) if {str(number) for number in numbers} == labels else tuple(sorted(labels))
 
 
 def read_labels(model: FieldModel, path: Path, label: str) -> Table:

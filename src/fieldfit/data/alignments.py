@@ -180,11 +180,11 @@ def read_alignment(
         if focus not in kept:
             why = "has letters outside the alphabet" if focus in dropped else "is not there"
             raise DataError(f"The focus sequence {focus!r} {why} in {shown}; the first one is {kept[0]!r}.")
-        found = {sequence for name, sequence in zip(names, sequences, strict=True) if name == focus}
-        if len(found) > 1:
+        matching = {sequence for name, sequence in zip(names, sequences, strict=True) if name == focus}
+        if len(matching) > 1:
             raise DataError(
-                f"{shown} has {len(found)} different sequences with the name {focus!r}. Give the focus sequence a name of "
-                "its own."
+                f"{shown} has {len(matching)} different sequences with the name {focus!r}. Give the focus sequence a "
+                "name of its own."
             )
         place = kept.index(focus)
         columns = columns[matrix[place] != 0]

@@ -109,7 +109,7 @@ def read_table(
     )
 
 
-def _listed_states(states: Iterable[Any]) -> States | list[States]:
+def _listed_states(states: Iterable[object]) -> States | list[States]:
     """A tuple of labels that holds for every variable, or a list with one tuple for each."""
     if isinstance(states, str):
         raise DataError(f"states={states!r} is a string. Give a list of states, for example (0, 1).")
@@ -123,7 +123,7 @@ def _listed_states(states: Iterable[Any]) -> States | list[States]:
     checked: dict[int, States] = {}
     for j, column_states in enumerate(given):
         if id(column_states) not in checked:
-            checked[id(column_states)] = checked_states(column_states, f"variable {j}")
+            checked[id(column_states)] = checked_states(cast("Iterable[object]", column_states), f"variable {j}")
     return [checked[id(column_states)] for column_states in given]
 
 

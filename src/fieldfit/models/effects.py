@@ -74,7 +74,7 @@ def effects(model: FieldModel, coding: str) -> Effects:
     one_of(coding, "coding", tuple(CODINGS), ModelError)
     parts, first = CODINGS[coding]
     graph, r = model.graph, model.n_parameters
-    found: dict[tuple[int, ...], FloatArray] = {}
+    by_subset: dict[tuple[int, ...], FloatArray] = {}
     total = 0
     for place, scope in enumerate(graph.scopes):
         variables = [int(v) for v in scope]
@@ -93,21 +93,21 @@ def effects(model: FieldModel, coding: str) -> Effects:
                 made[(differences[:, forbidden] != 0).any(axis=1), -1] = np.nan
                 made = made.reshape(*shape, r + 1).transpose(*order, len(shape)).reshape(-1, r + 1)
                 key = tuple(sorted(variables[k] for k in subset))
-                total += 0 if key in found else made.size
+                total += 0 if key in by_subset else made.size
                 if total > _MOST_EFFECT_ENTRIES:
                     raise ModelError(
                         f"The effects of {r:,} parameters would need a matrix of more than {_MOST_EFFECT_ENTRIES:,} "
                         "numbers."
                     )
-                found[key] = found.get(key, 0.0) + made
+                by_subset[key] = by_subset.get(key, 0.0) + made
     names: list[str] = []
     matrices: list[FloatArray] = []
-    for key in sorted(found, key=lambda subset: (len(subset), subset)):
-        moved = (np.abs(found[key][:, :r]).max(axis=1) > 1e-12) & np.isfinite(found[key][:, r])
+    for key in sorted(by_subset, key=lambda subset: (len(subset), subset)):
+        moved = (np.abs(by_subset[key][:, :r]).max(axis=1) > 1e-12) & np.isfinite(by_subset[key][:, r])
         labels = [model.states[v][first:] for v in key]
         spelt = _names([model.names[v] for v in key], labels)
         names += [name for name, used in zip(spelt, moved.tolist(), strict=True) if used]
-        matrices.append(found[key][moved])
+        matrices.append(by_subset[key][moved])
     together = np.concatenate(matrices) if matrices else np.empty((0, r + 1))
     return Effects(tuple(names), together[:, :r], together[:, r])
 

@@ -364,10 +364,10 @@ class FieldModel(FieldInference):
         self, problem: Problem, dataset: Dataset, selection: Selection, theta: FloatArray
     ) -> tuple[LocatedScores, Ragged]:
         """Terms from ``problem``, or from the general one where it does not know them one by one."""
-        found = problem.located_scores(theta)
-        if found is None:
-            found = FieldProblem(self.field_arrays, as_table(dataset).codes, selection).located_scores(theta)
-        return found, self.graph.neighbours
+        located = problem.located_scores(theta)
+        if located is None:
+            located = FieldProblem(self.field_arrays, as_table(dataset).codes, selection).located_scores(theta)
+        return located, self.graph.neighbours
 
     @cached_property
     def field_arrays(self) -> FieldArrays:

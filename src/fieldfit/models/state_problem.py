@@ -211,11 +211,11 @@ class StateProblem(Problem):
 
     def located_scores(self, theta: FloatArray) -> LocatedScores:
         """The score of each block with β, at its first variable."""
-        found = [
+        parts = [
             LocatedScores(beta * self._scores(block, theta, np.arange(len(block.rows))), block.site, block.sample)
             for block, beta in self._used()
         ]
-        return LocatedScores.join(found)
+        return LocatedScores.join(parts)
 
 
 def _probabilities(logits: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -156,14 +156,14 @@ class SumProblem(Problem):
 
     def located_scores(self, theta: FloatArray) -> LocatedScores | None:
         """The terms of all parts, if every part has them."""
-        found = []
+        weighted_parts = []
         for weight, part in self.used:
             located = part.located_scores(theta)
             if located is None:
                 return None
             each = weight[located.samples, None] if isinstance(weight, np.ndarray) else weight
-            found.append(replace(located, terms=located.terms * each))
-        return LocatedScores.join(found)
+            weighted_parts.append(replace(located, terms=located.terms * each))
+        return LocatedScores.join(weighted_parts)
 
     @property
     def exact_diagonal(self) -> bool:

@@ -159,8 +159,8 @@ def compare_moments(
     pairs = np.stack(np.triu_indices(len(names), 1), axis=1)
     sides = [central_moments(sample.astype(np.float64), pairs, places) for sample in (rows, drawn)]
     means, correlations, triplets = (np.stack(both) for both in zip(*sides, strict=True))
-    found = NetworkMoments(means, correlations, triplets, places, draws, len(rows), elsewhere)
-    if found.runs_away:
+    moments = NetworkMoments(means, correlations, triplets, places, draws, len(rows), elsewhere)
+    if moments.runs_away:
         far = np.stack([means[1], elsewhere])
         side, worst = np.unravel_index(int(np.abs(far - means[0]).argmax()), far.shape)
         where = ("the data", "random states")[int(side)]
@@ -171,7 +171,7 @@ def compare_moments(
             RunawayWarning,
             stacklevel=2,
         )
-    return found
+    return moments
 
 
 def _field_of(network: Network | Fit) -> tuple[tuple[str, ...], FieldModel, FloatArray]:

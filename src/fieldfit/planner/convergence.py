@@ -16,13 +16,12 @@ A fit that is stopped early is extrapolated: the logarithm of its gradient is as
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fieldfit.models.problem import Problem
-from fieldfit.models.work import clock
+from fieldfit.models.work import clock, least_seconds
 from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.planner.request import TOL, Tolerance
@@ -195,15 +194,15 @@ def timed_fit(
         maximise(objective, scale, tol, deadline, grace=math.inf)
         seconds = min(seconds, clock() - began)
     x = np.asarray(solution.x)
-    evaluation = _least(lambda: objective.value_grad(x))
+    evaluation = least_seconds(lambda: objective.value_grad(x))
     product, equivalents = Steps.product, float(solution.evaluations)
     if objective.problem.optimiser != "lbfgs":
-        product = _least(lambda: objective.hessian_product(x, np.ones_like(x))) / evaluation
+        product = least_seconds(lambda: objective.hessian_product(x, np.ones_like(x))) / evaluation
         if objective.by_matrix and solution.hessian_products:  # the matrix of each iteration, shared by its products
-            matrix = _least(lambda: objective.hessian(x)) / evaluation
+            matrix = least_seconds(lambda: objective.hessian(x)) / evaluation
             product += matrix * max(solution.iterations, 1) / solution.hessian_products
         # A fit asks for both before its first step.
-        equivalents += _least(lambda: (objective.preconditioner, objective.hessian_diagonal)) / evaluation
+        equivalents += least_seconds(lambda: (objective.preconditioner, objective.hessian_diagonal)) / evaluation
     equivalents += product * solution.hessian_products
     overhead = max(seconds - equivalents * evaluation, 0.0)
     count = solution.evaluations + solution.hessian_products
@@ -234,13 +233,3 @@ def steps_of(
         return timed_fit(penalised(problem, scale, precision, row_weight, units), scale, tol, deadline)[1]
     except TooLateError:
         return usual_steps(problem.n_parameters)
-
-
-def _least(run: Callable[[], object]) -> float:
-    """The least seconds of up to three runs; one that takes long is enough."""
-    times: list[float] = []
-    while len(times) < 3 and max(times, default=0.0) < 0.02:
-        began = clock()
-        run()
-        times.append(clock() - began)
-    return max(min(times), 1e-7)

@@ -28,6 +28,7 @@ from fieldfit.policies.laws.base import Law, Noise
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import Structure
+from fieldfit.refinement.planned import SkippedError
 from fieldfit.steps import stepped
 from fieldfit.threads import use_threads
 from fieldfit.types import DataError, FieldfitError, FloatArray, PolicyError, WidthError
@@ -129,18 +130,6 @@ def placed(terms: PolicyTerms, ingredients: Sequence[Ingredient]) -> tuple[Float
     return lam, beta
 
 
-@dataclass(frozen=True)
-class Skipped:
-    """Why a law or a second stage is not compared; ``for_time``: there was no time (or no FLOPs) left for it.
-
-    ``usable``: it is a second stage that a fit can have, and that may be better than what was compared.
-    """
-
-    reason: str
-    for_time: bool = False
-    usable: bool = False
-
-
 @dataclass
 class Builder:
     """Makes ingredients on the samples ``rows`` that moments are taken over, within a time and a number of FLOPs.
@@ -155,9 +144,9 @@ class Builder:
     states: float | None  # where moments are sums over all of them
     allowance: Allowance
     flops: float = math.inf
-    skipped: dict[str, Skipped] = field(default_factory=dict)
+    skipped: dict[str, SkippedError] = field(default_factory=dict)
     reserved: float = 0.0  # seconds of moments to come
-    _known: dict[Hashable, Ingredient | Skipped] = field(default_factory=dict)  # by the mean over Z
+    _known: dict[Hashable, Ingredient | SkippedError] = field(default_factory=dict)  # by the mean over Z
     _single: dict[str, tuple[Problem, float]] = field(
         default_factory=dict
     )  # family alone, and seconds of an evaluation
@@ -178,8 +167,8 @@ class Builder:
                         self._known[key] = self._compiled(law, structure, bound, flops, key == plain)
                     known = self._known[key]
                 except (WidthError, PolicyError, MemoryError, DataError) as error:
-                    known = Skipped(str(error))
-                if isinstance(known, Skipped):
+                    known = SkippedError(str(error))
+                if isinstance(known, SkippedError):
                     self.skipped[str(law)] = known
                 else:
                     made.append(replace(known, law=law, bound=bound, flops=flops))
@@ -203,24 +192,24 @@ class Builder:
 
     def _compiled(
         self, law: Law, structure: Structure, bound: BoundPolicy, flops: float, is_pilot: bool
-    ) -> Ingredient | Skipped:
+    ) -> Ingredient | SkippedError:
         """Compile and fit a law, if there is time for it."""
         request, pilot, model, rows = self.request, self.pilot, self.request.model, self.rows
         optional, front = bool(self._known) and request.policies is None, f"{law}: skipped,"
         moment_flops = self.counted_passes * rows.n * flops
         compiling = _COMPILING * model.states_at_once(bound)
         if optional and self._left() <= 0:
-            return Skipped(f"{front} no time left in the pilot's share of the budget.", for_time=True)
+            return SkippedError(f"{front} no time left in the pilot's share of the budget.", for_time=True)
         if optional and moment_flops > self.flops:
             told = f"estimating its variance alone would take about {moment_flops:.2g} FLOPs, more than is left of"
-            return Skipped(f"{front} {told} the pilot's share of the budget.", for_time=True)
+            return SkippedError(f"{front} {told} the pilot's share of the budget.", for_time=True)
         if optional and compiling > self._left():
-            return Skipped(f"{front} compiling it alone would take about {compiling:.2g} s.", for_time=True)
+            return SkippedError(f"{front} compiling it alone would take about {compiling:.2g} s.", for_time=True)
         began = clock()
         fitted = problem = expected_problem(bound, rows.n, partial(model.compile, rows))
         known = self._known_sum(bound)
         if known is None:
-            evaluation = least_seconds(problem, pilot.theta)
+            evaluation = least_seconds(partial(problem.value_grad, pilot.theta))
             moments = self.passes(problem.hessian_evaluations) * evaluation
         else:
             problem, evaluation = known
@@ -228,7 +217,7 @@ class Builder:
         needed, left = clock() - began + moments, self._left()
         if optional and needed > left:
             told = f"estimating its variance alone would take about {needed:.2g} s."
-            return Skipped(f"{front} {told}", for_time=True)
+            return SkippedError(f"{front} {told}", for_time=True)
         if len(bound.families) == 1 and _mean_weights(bound) == [1.0]:
             self._single[bound.families[0].name] = problem, evaluation
         self.reserved += moments
@@ -301,7 +290,7 @@ class Builder:
                 alone = model.compile(self.rows, Selection(count, (FamilySelection(family, 1.0),)))
             work = alone.family_work(family, dataset)
             if work is None and self.request.target.seconds is not None:
-                each = least_seconds(alone, theta, repeats=1) / count
+                each = least_seconds(partial(alone.value_grad, theta), 1) / count
                 rows = int(_TIMING_SHARE * max(self._left(), 0.0) / (TIMED_PASSES * max(each, 1e-9)))
             if work is None:
                 with use_threads(self.request.threads):  # as a fit

@@ -15,7 +15,7 @@ from fieldfit.objective import has_cheap_hessian
 from fieldfit.planner.calibration import Calibration, calibration
 from fieldfit.planner.candidates import choose, thinned
 from fieldfit.planner.costs import FitCosts
-from fieldfit.planner.ingredients import Builder, Ingredient, Skipped, placed, split_policy
+from fieldfit.planner.ingredients import Builder, Ingredient, placed, split_policy
 from fieldfit.planner.moments import Gathering, OwnTerm, can_enumerate
 from fieldfit.planner.pilot import (
     ENOUGH_SAMPLES,
@@ -34,7 +34,7 @@ from fieldfit.planner.survey import RefinedTerm, Survey
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law, Noise
 from fieldfit.refinement.expansion import ExpandedObjective, expanded_fit
-from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, StageSkippedError, usual_stages
+from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, SkippedError, usual_stages
 from fieldfit.threads import one_blas_thread, use_threads
 from fieldfit.types import DataError, FieldfitError
 from fieldfit.variance.mixture_moments import MixtureMoments
@@ -106,7 +106,7 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     if compared is None and builder.counted_passes * rows.n * plain > flops / 2:
         builder.states = None
     enumerated = builder.states is not None
-    reasons: dict[str, StageSkippedError] = {}
+    reasons: dict[str, SkippedError] = {}
     stages = list[PlannedStage]()
     if request.policies is None and pilot.effort.dense:
         # Before the other families: those could take all of the time, and this is often the best of all.
@@ -120,8 +120,7 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     ingredients = builder.build(laws)
     for law in asked:
         if str(law) in builder.skipped:
-            reason = builder.skipped[str(law)].reason
-            raise FieldfitError(f"The policy with {law} cannot be compared: {reason}")
+            raise FieldfitError(f"The policy with {law} cannot be compared: {builder.skipped[str(law)]}")
     if target.efficiency is not None and str(FULL) in builder.skipped:
         raise FieldfitError(NO_EFFICIENCY)
     # A sample in all ingredients; those with the same mean over Z count once.
@@ -136,9 +135,7 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
         parts = [part.law for part in ingredients if part.noise is Noise.TOGETHER][:1]
         starts = [PILOT_POLICY, *(Policy((law.at(share, 1.0),)) for law in parts for share in _STARTS)]
         stages += usual_stages(PILOT_POLICY, starts, setting, reasons, early=False)
-    builder.skipped.update(
-        {name: Skipped(str(reason), reason.for_time, reason.usable) for name, reason in reasons.items()}
-    )
+    builder.skipped.update(reasons)
     stage_flops = sum(stage.flops for stage in stages)
     own_terms = [OwnTerm(str(stage.staged), stage.limit) for stage in stages if not isinstance(stage.limit, int)]
     deadline = math.inf if target.seconds is None else now + _SOLVES * (allowance.end - now)

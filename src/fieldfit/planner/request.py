@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged
 from fieldfit.threads import get_threads
 from fieldfit.types import FieldfitError, FloatArray
+
+if TYPE_CHECKING:
+    from fieldfit.api.result import Fit
 
 #: θ ↦ names and gradients (q, r) of the functionals that a user names.
 Functionals = Callable[[FloatArray], tuple[Sequence[str], FloatArray]]
@@ -109,7 +112,7 @@ class Request:
     model: Model
     dataset: Dataset
     target: Target
-    fitted: Callable[..., Any]  # fits a policy to the same samples with the same penalty
+    fitted: Callable[..., Fit]  # fits a policy to the same samples with the same penalty
     refit: Callable[[Policy | Staged], object]  # the same with samples that were read before, for timing
     policies: tuple[Policy | Staged, ...] | None = None
     functionals: Functionals | None = None

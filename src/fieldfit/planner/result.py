@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from fieldfit.api.result import Fit
+
 #: What the examples of methods begin with.
 _EXAMPLE = """\
 >>> import fieldfit as ff
@@ -155,7 +157,7 @@ class Plan:
         with one_blas_thread():
             return recommend(replace(self.survey, target=target))
 
-    def fit(self, policy: str | None = None, **options: Any) -> Any:
+    def fit(self, policy: str | None = None, **options: Any) -> Fit:
         """Fit the recommended policy to the plan's samples, with its penalty, sample weights and tolerance.
 
         Parameters

@@ -17,13 +17,13 @@ from fieldfit.models.work import clock
 from fieldfit.planner.candidates import Candidate, Origin, by_cost
 from fieldfit.planner.costs import FitCost, FitCosts
 from fieldfit.planner.directions import search_criterion
-from fieldfit.planner.ingredients import Ingredient, PolicyTerms, Skipped, mixture_text, placed
+from fieldfit.planner.ingredients import Ingredient, PolicyTerms, mixture_text, placed
 from fieldfit.planner.moments import PilotMoments
 from fieldfit.planner.pilot import FULL, PILOT_POLICY, Pilot
 from fieldfit.planner.request import Request, Target
 from fieldfit.planner.search import Mixture, Search
 from fieldfit.policies.laws.base import Noise
-from fieldfit.refinement.planned import PlannedStage
+from fieldfit.refinement.planned import PlannedStage, SkippedError
 from fieldfit.report.frontier_chart import MixtureTable
 from fieldfit.types import FloatArray
 
@@ -61,7 +61,7 @@ class Survey:
     pilot: Pilot
     ingredients: list[Ingredient]
     refined: list[RefinedTerm]
-    skipped: dict[str, Skipped]
+    skipped: dict[str, SkippedError]
     moments: PilotMoments
     costs: FitCosts
     simulated: bool  # the samples of the moments were drawn from the model
@@ -76,7 +76,7 @@ class Survey:
     @property
     def not_compared(self) -> list[str]:
         """Refined estimators and families that were skipped although a fit can have them."""
-        names = [name for name, skipped in self.skipped.items() if skipped.for_time or skipped.usable]
+        names = [name for name, skipped in self.skipped.items() if skipped.usable]
         return [*names, *self._withheld]
 
     @property
@@ -106,10 +106,10 @@ class Survey:
             told = "The values of the pilot's samples are simulated, and weights are treated as independent of them."
             notes.append("Importance weights enter bread and meat." + (f" {told}" if self.simulated else ""))
         for name, skipped in self.skipped.items():
-            if skipped.for_time or skipped.usable:
-                notes.append(skipped.reason)
+            if skipped.usable:
+                notes.append(str(skipped))
             elif name == str(FULL):
-                notes.append(f"{name}: skipped. {skipped.reason}")
+                notes.append(f"{name}: skipped. {skipped}")
         notes += self._withheld.values()
         if self.moments.full is None:
             notes.append(f"Variances are relative to {self.reference}, not to maximum likelihood.")

@@ -21,10 +21,10 @@ from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.variance.sampled_moments import MomentPart
 
 
-class StageSkippedError(FieldfitError):
-    """A plan does not compare this second stage; ``for_time``: it would take more time or FLOPs than are left.
+class SkippedError(FieldfitError):
+    """A plan does not compare this law or second stage; ``for_time``: it would take more time or FLOPs than are left.
 
-    ``usable``: a fit has this second stage, and it may be the better choice.
+    ``usable``: a fit can have it, and it may be the better choice.
     """
 
     def __init__(self, reason: str, *, for_time: bool = False, usable: bool = False) -> None:
@@ -131,7 +131,7 @@ def usual_stages(
     first: Policy,
     starts: Sequence[Policy],
     setting: PlanSetting,
-    skipped: dict[str, StageSkippedError],
+    skipped: dict[str, SkippedError],
     *,
     early: bool,
 ) -> Iterator[PlannedStage]:

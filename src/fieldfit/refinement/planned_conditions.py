@@ -9,21 +9,22 @@ does over its own samples is timed on the plan's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from fieldfit.data.samples import Table, as_table
 from fieldfit.models.field import FieldModel
-from fieldfit.models.work import clock
+from fieldfit.models.work import clock, least_seconds
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.refinement.estimating import SampleConditions, WeightedConditions
 from fieldfit.refinement.local import needs_local
 from fieldfit.refinement.model_moments import DRAWS_PER_CONDITION, FEWEST_DRAWS, MOST_DRAWS, NOISE
 from fieldfit.refinement.optimal import MOST_CONDITIONS, MOST_CONDITIONS_TRIED, model_weights
-from fieldfit.refinement.planned import FirstStage, PlanSetting, StageSkippedError, StageWork
+from fieldfit.refinement.planned import FirstStage, PlanSetting, SkippedError, StageWork
 from fieldfit.refinement.points import Points, drawn_points, is_exact
 from fieldfit.refinement.regression import RIDGES, WORTH, Weights, own_weights
 from fieldfit.refinement.score_moments import ScoreMoments, score_moments, together
@@ -37,6 +38,10 @@ _NEWTON, _COMPARED = 5, 4_000
 #: Multiply–adds a second of factorisations, to predict what computing weights takes beside the moments; draws on which the
 #: moments are timed; and seconds of a stage beside both.
 _FACTORISED, _TIMED_DRAWS, _FIXED = 5e9, 1_000, 0.004
+
+
+#: Seconds of what is done on points or samples: the least of two runs.
+_timed = partial(least_seconds, repeats=2, long=0.05)
 
 
 @dataclass(frozen=True)
@@ -127,9 +132,9 @@ class PlannedConditions:
     def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
         """Computing weights, and a few sums over all samples, timed on the plan's."""
         samples, rows = self.samples, len(self.samples.codes)
-        sums = _seconds(lambda: samples.mean(self.theta)) / rows
-        slope = _seconds(lambda: samples.derivative(self.theta)) / rows
-        scores = _seconds(lambda: list(samples.scores(self.theta, self.weights.matrix))) / rows
+        sums = _timed(lambda: samples.mean(self.theta)) / rows
+        slope = _timed(lambda: samples.derivative(self.theta)) / rows
+        scores = _timed(lambda: list(samples.scores(self.theta, self.weights.matrix))) / rows
         seconds = _FIXED + self.weight_seconds + n * _NEWTON * sums + min(n, _COMPARED) * (2 * slope + 2 * scores)
         return StageWork(seconds, self.flops + self.first_flops * _NEWTON * n, _NEWTON)
 
@@ -139,7 +144,7 @@ def plan_conditions(staged: Staged, setting: PlanSetting, distance: int | None) 
     model, rows = field_rows(staged, setting)
     bound = staged.first.bind(model.structure(rows))
     if needs_local(model, bound, distance):
-        raise StageSkippedError(
+        raise SkippedError(
             f"{staged}: skipped, it has more than {MOST_CONDITIONS:,} conditions. A fit has local weights then, whose "
             "variance is not predicted.",
             usable=True,
@@ -152,11 +157,9 @@ def field_rows(staged: Staged, setting: PlanSetting) -> tuple[FieldModel, Table]
     try:
         model, rows = setting.model.as_field(str(staged)), as_table(setting.rows)
     except FieldfitError:
-        raise StageSkippedError(
-            f"{staged}: skipped, it is for fields with the same variables in every sample."
-        ) from None
+        raise SkippedError(f"{staged}: skipped, it is for fields with the same variables in every sample.") from None
     if rows.has_missing:
-        raise StageSkippedError(f"{staged}: skipped, it needs complete samples.")
+        raise SkippedError(f"{staged}: skipped, it needs complete samples.")
     return model, rows
 
 
@@ -179,7 +182,7 @@ def weighed_stage(
     )  # fmt: skip
     seconds = clock() - began
     if math.isinf(weights.ridge) and not setting.asked:
-        raise StageSkippedError(f"{staged}: skipped, {own_weights(weights)}.")
+        raise SkippedError(f"{staged}: skipped, {own_weights(weights)}.")
     if draws is not None:
         seconds *= _fit_draws(weights, halves) / draws
     return PlannedConditions(
@@ -207,24 +210,22 @@ def _draws(
 ) -> int | None:
     """How many draws the weights come from: as many as in a fit (None), or fewer where time is short."""
     if setting.seconds_left() <= 0:
-        raise StageSkippedError(f"{staged}: skipped, no time left in the pilot's share of the budget.", for_time=True)
+        raise SkippedError(f"{staged}: skipped, no time left in the pilot's share of the budget.", for_time=True)
     conditions = (given or stack(model, bound, distance or 1)).conditions
     p, r = conditions.size, model.n_parameters
     if distance is not None and distance > 1 and p > MOST_CONDITIONS_TRIED:
-        raise StageSkippedError(f"{staged}: skipped, it has {p:,} conditions.")
+        raise SkippedError(f"{staged}: skipped, it has {p:,} conditions.")
     exact = is_exact(model)
     fewest = model.n_states if exact else float(FEWEST_DRAWS)
     flops = fewest * first_flops
     if flops > setting.flops_left():
-        raise StageSkippedError(
-            f"{staged}: skipped, its weights alone would take about {flops:.2g} FLOPs.", for_time=True
-        )
+        raise SkippedError(f"{staged}: skipped, its weights alone would take about {flops:.2g} FLOPs.", for_time=True)
     points, drawing = _some(rows), 0.0
     if not exact:
         began = clock()
         points = drawn_points(model, setting.theta, rows, _TIMED_DRAWS, 0, 0)
         drawing = clock() - began
-    each = (drawing + _seconds(lambda: score_moments(conditions, points, setting.theta))) / len(points.codes)
+    each = (drawing + _timed(lambda: score_moments(conditions, points, setting.theta))) / len(points.codes)
     usual = fewest if exact else 2.0 * max(FEWEST_DRAWS, DRAWS_PER_CONDITION * p)
     solving, left = 4.0 * p**2 * (p + r) / _FACTORISED, setting.seconds_left()
     if usual * each + solving <= left:
@@ -232,7 +233,7 @@ def _draws(
     needed = fewest * each + solving
     if needed <= left:
         return FEWEST_DRAWS
-    raise StageSkippedError(f"{staged}: skipped, its weights alone would take about {needed:.2g} s.", for_time=True)
+    raise SkippedError(f"{staged}: skipped, its weights alone would take about {needed:.2g} s.", for_time=True)
 
 
 def _some(rows: Table) -> Points:
@@ -247,15 +248,3 @@ def _fit_draws(weights: Weights, halves: Sequence[ScoreMoments]) -> float:
     while weights.noise * drawn / total > NOISE and 2 * total <= MOST_DRAWS:
         total *= 2
     return float(total)
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    """The least of two runs."""
-    times = []
-    for _ in range(2):
-        began = clock()
-        run()
-        times.append(clock() - began)
-        if times[-1] > 0.05:
-            break
-    return max(min(times), 1e-7)

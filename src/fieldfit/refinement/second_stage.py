@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fieldfit.policies.policy import BoundPolicy
     from fieldfit.policies.selection import Selection
     from fieldfit.policies.text import Reader
-    from fieldfit.refinement.planned import PlannedStage, PlanSetting, StageSkippedError
+    from fieldfit.refinement.planned import PlannedStage, PlanSetting, SkippedError
     from fieldfit.refinement.specification import SpecificationTest
     from fieldfit.variance import Accuracy, Asymptotics
     from fieldfit.variance.meat import ScoreVariance
@@ -238,11 +238,11 @@ class SecondStage(ABC):
 
     @abstractmethod
     def plan(self, first: Policy, setting: PlanSetting) -> PlannedStage:
-        """The stage at a pilot's θ; `StageSkippedError` where it cannot be planned or would take too long."""
+        """The stage at a pilot's θ; `SkippedError` where it cannot be planned or would take too long."""
 
     @classmethod
     def usual(
-        cls, first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[str, StageSkippedError]
+        cls, first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[str, SkippedError]
     ) -> Iterator[PlannedStage]:
         """The stages of this kind that a plan compares by default.
 

@@ -84,10 +84,10 @@ class HeldNodes:
     ) -> Iterator[tuple[int, BoolArray, FloatArray, FloatArray, IntArray]]:
         """For each variable its parameters (r,), θ (r,), sums of derivatives of its conditions (p_j, r), and the work."""
         for place, node in enumerate(together.nodes.tolist()):
-            own = parameters_of(together, place) & free
-            theta, spent = fit_node(self.model, self.dataset, start, node, own, self.random_state)
+            involved = parameters_of(together, place) & free
+            theta, spent = fit_node(self.model, self.dataset, start, node, involved, self.random_state)
             codes, weight = self.dataset.codes, self.dataset.sample_weight
-            yield place, own, theta, together.alone(place).derivative(codes, theta, weight), spent
+            yield place, involved, theta, together.alone(place).derivative(codes, theta, weight), spent
 
     def summed(self, together: NodeConditions, start: FloatArray, free: BoolArray) -> Answer:
         """What the samples of one shard answer: H_j θ̃_j (variables, r), derivatives (p, r), weight and work."""
@@ -126,11 +126,11 @@ class ShardedNodes:
         products, derivatives, (total,), work = answer
         made = []
         for place, conditions in enumerate(together.slices):
-            own = parameters_of(together, place) & free
+            involved = parameters_of(together, place) & free
             sums, theta = derivatives[conditions], start.copy()
-            hessian = _hessian(together, place, own, sums)
-            theta[own] = bread_inverse(hessian, tolerance=1e-12) @ products[place][own]
-            made.append(_made(together, place, own, theta, sums / total))
+            hessian = _hessian(together, place, involved, sums)
+            theta[involved] = bread_inverse(hessian, tolerance=1e-12) @ products[place][involved]
+            made.append(_made(together, place, involved, theta, sums / total))
         return made, work.astype(np.int64)
 
     def table(self) -> Table:

@@ -16,13 +16,13 @@ PAPER = (
 
 def library_versions() -> dict[str, str]:
     """The versions of fieldfit and of what it computes with."""
-    found = {"Python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    known = {"Python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
     for name in ("fieldfit", "numpy", "scipy", "pandas", "scikit-learn"):
         try:
-            found[name] = version(name)
+            known[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed as a package"
-    return found
+            known[name] = "not installed as a package"
+    return known
 
 
 def add_citation(page: Page, refined: bool = False) -> None:

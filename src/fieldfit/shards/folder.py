@@ -203,10 +203,10 @@ def _mapped(path: Path, file: ShardFile, m: int, weighted: bool) -> tuple[Array,
     mapped = np.memmap(path, dtype=np.uint8, mode="r", offset=0)
     key = (str(path), status.st_size, status.st_mtime_ns)
     if key not in _verified:
-        found = blake2b(digest_size=32)
+        checksum = blake2b(digest_size=32)
         for at in range(_HEADER.size, len(mapped), 1 << 22):
-            found.update(mapped[at : at + (1 << 22)].data)
-        if found.hexdigest() != file.digest:
+            checksum.update(mapped[at : at + (1 << 22)].data)
+        if checksum.hexdigest() != file.digest:
             raise FileFormatError(f"The shard {path} is damaged: its checksum is wrong. {_AGAIN}")
         _verified.add(key)
     codes = mapped[_HEADER.size : _HEADER.size + size].view(_DTYPES[itemsize]).reshape(rows, m)

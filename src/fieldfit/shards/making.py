@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fieldfit.data.delimited import DelimitedText, delimiter_of, is_header
 from fieldfit.data.labels import States
@@ -114,18 +113,19 @@ def make_shards(source: TextTable, folder: str | os.PathLike[str], rows: int) ->
 
 def _all_states(source: TextTable, rows: int) -> list[States]:
     """The states of each column in the whole file: numbers before text, each in order."""
-    found: list[dict[Any, None]] = []
+    by_column: list[dict[object, None]] = []
     for table in source.blocks(rows, None):
-        found = found or [{} for _ in table.states]
-        if len(table.states) != len(found):
+        by_column = by_column or [{} for _ in table.states]
+        if len(table.states) != len(by_column):
             raise DataError(
-                f"{source.path} has rows of {len(found)} and rows of {len(table.states)} values. All must be equally long."
+                f"{source.path} has rows of {len(by_column)} and rows of {len(table.states)} values. All must be "
+                "equally long."
             )
-        for seen, labels in zip(found, table.states, strict=True):
+        for seen, labels in zip(by_column, table.states, strict=True):
             seen.update(dict.fromkeys(labels))
-    if not found:
+    if not by_column:
         raise DataError(f"No rows: {source.path} has no samples. Give at least one row.")
-    return [tuple(sorted(seen, key=lambda state: (isinstance(state, str), state))) for seen in found]
+    return [tuple(sorted(seen, key=lambda state: (isinstance(state, str), state))) for seen in by_column]
 
 
 def _batches(reader: Iterable[list[str]], rows: int) -> Iterator[tuple[int, list[list[str]]]]:

@@ -140,10 +140,10 @@ def _from_path(path: str) -> Pieces | None:
 
 def matching(pattern: str) -> list[str]:
     """The files that a pattern matches, in the order of their names."""
-    found = sorted(glob.glob(pattern))
-    if not found:
+    paths = sorted(glob.glob(pattern))
+    if not paths:
         raise DataError(f"No file matches {pattern}. Check the pattern.")
-    return found
+    return paths
 
 
 def _partitions(collection: Any) -> Sequence[Any]:

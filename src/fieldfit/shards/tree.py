@@ -29,7 +29,7 @@ def partial_sums(shards: Sequence[int], size: int, leaf: Callable[[int], Answer]
     here = np.zeros(size + 1, dtype=np.int64)
     here[1:][list(shards)] = 1
     before: IntArray = np.cumsum(here)
-    found: Nodes = {}
+    node_sums: Nodes = {}
 
     def whole(low: int, high: int) -> Answer:
         if high - low == 1:
@@ -40,14 +40,14 @@ def partial_sums(shards: Sequence[int], size: int, leaf: Callable[[int], Answer]
     def visit(low: int, high: int) -> None:
         inside = int(before[high] - before[low])
         if inside == high - low:
-            found[low, high] = whole(low, high)
+            node_sums[low, high] = whole(low, high)
         elif inside:
             cut = middle(low, high)
             visit(low, cut)
             visit(cut, high)
 
     visit(0, size)
-    return found
+    return node_sums
 
 
 def merged(parts: Iterable[Mapping[tuple[int, int], Answer]], size: int) -> Nodes:

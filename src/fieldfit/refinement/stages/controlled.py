@@ -20,7 +20,7 @@ from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.refinement.conditions import Conditions, Sums, scaled
 from fieldfit.refinement.optimal import refine_densely
-from fieldfit.refinement.planned import PlanSetting, StageSkippedError
+from fieldfit.refinement.planned import PlanSetting, SkippedError
 from fieldfit.refinement.planned_conditions import PlannedConditions, field_rows, weighed_stage
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_of
@@ -78,7 +78,7 @@ class Controlled(SecondStage):
         try:
             given = control_stack(model, bound, second)
         except PolicyError as error:
-            raise StageSkippedError(f"{staged}: skipped. {error}") from error
+            raise SkippedError(f"{staged}: skipped. {error}") from error
         return weighed_stage(staged, setting, bound, 1, second.draw(setting.random_state, 0, rows.n), given)
 
 

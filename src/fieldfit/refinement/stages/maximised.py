@@ -16,7 +16,7 @@ from fieldfit.models.work import clock
 from fieldfit.objective import has_affordable_hessian
 from fieldfit.policies import Policy
 from fieldfit.refinement.expansion import ExpandedObjective, covariance_root, expanded_fit, newton_steps
-from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, StageSkippedError, StageWork
+from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, SkippedError, StageWork
 from fieldfit.refinement.second_stage import FirstFit, SecondStage, TheorySetting, refuse_l1
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.statistical import FRACTION
@@ -81,14 +81,14 @@ class Maximised(SecondStage):
             law, lam, _ = second.laws[0].unit()
             if lam == 1.0 and law in laws:
                 return PlannedSteps(staged, laws.index(law), setting)
-        raise StageSkippedError(
+        raise SkippedError(
             f"'{staged}' cannot be planned: of the second stages that maximise an objective, a plan compares one family "
             "with everything selected, such as FL."
         )
 
     @classmethod
     def usual(
-        cls, first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[str, StageSkippedError]
+        cls, first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[str, SkippedError]
     ) -> Iterator[PlannedStage]:
         """The full likelihood from each start, where the plan has it."""
         del first, skipped

@@ -11,7 +11,7 @@ from fieldfit.data.samples import as_table
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
 from fieldfit.refinement.combination import combine_separate_fits
-from fieldfit.refinement.planned import PlannedStage, PlanSetting, StageSkippedError
+from fieldfit.refinement.planned import PlannedStage, PlanSetting, SkippedError
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting
 from fieldfit.refinement.separate_fits import HeldNodes, NodeSamples, ShardedNodes
@@ -92,7 +92,7 @@ class Nodewise(SecondStage):
 
     def plan(self, first: Policy, setting: PlanSetting) -> PlannedStage:
         """Refused."""
-        raise StageSkippedError(
+        raise SkippedError(
             f"'{self.text(first)}' cannot be planned: the time of its separate fits is not known before they are made. Its "
             f"variance is that of 'PL1 >> optimal(1)'."
         )

@@ -13,7 +13,7 @@ from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
 from fieldfit.refinement.local import needs_local, refine_locally
 from fieldfit.refinement.optimal import SMALL_EXCESS, refine_densely
-from fieldfit.refinement.planned import PlanSetting, StageSkippedError
+from fieldfit.refinement.planned import PlanSetting, SkippedError
 from fieldfit.refinement.planned_conditions import PlannedConditions, plan_conditions
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.regression import WORTH
@@ -79,7 +79,7 @@ class Optimal(SecondStage):
 
     @classmethod
     def usual(
-        cls, first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[str, StageSkippedError]
+        cls, first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[str, SkippedError]
     ) -> Iterator[PlannedConditions]:
         """``optimal(d)`` for d = 1, 2, … while that reduces the predicted variance, as the default of a fit does.
 
@@ -95,7 +95,7 @@ class Optimal(SecondStage):
             second = cls(distance)
             try:
                 stage = second.plan(first, setting)
-            except StageSkippedError as reason:
+            except SkippedError as reason:
                 skipped[second.text(first)] = reason
                 return
             if stage.predicted > best * (1 - WORTH):

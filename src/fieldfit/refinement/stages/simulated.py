@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
-from fieldfit.refinement.planned import PlannedStage, PlanSetting, StageSkippedError
+from fieldfit.refinement.planned import PlannedStage, PlanSetting, SkippedError
 from fieldfit.refinement.scoring import ChainAccount, fisher_scoring, refuse_draws
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_of
 from fieldfit.refinement.sharded_conditions import conditions_of
@@ -70,7 +70,7 @@ class Simulated(SecondStage):
 
     def plan(self, first: Policy, setting: PlanSetting) -> PlannedStage:
         """Refused."""
-        raise StageSkippedError(
+        raise SkippedError(
             f"'{self.text(first)}' cannot be planned: its variance depends on how well Gibbs chains mix, which is known "
             f"only after a fit."
         )
