@@ -48,3 +48,12 @@ def test_a_run_that_follows_coverage(tmp_path):
     for file in tmp_path.iterdir():  # crash-…, oom-…, timeout-…
         data = file.read_bytes()
         targets.accepted(by_name[names[(data[0] if data else 0) % len(names)]], data[1:])
+
+
+def test_the_command_runs_cases_in_processes_of_its_own():
+    command = [sys.executable, "-m", "tests.fuzz", "--target", "template", "--cases", "20", "--jobs", "2"]
+    ran = subprocess.run(
+        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert ran.stdout.startswith("template: 20 cases, ")
+    assert " 0 failed" in ran.stdout
