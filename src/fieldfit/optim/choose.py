@@ -23,7 +23,6 @@ from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
 from fieldfit.optim.proximal import minimise_proximal
 from fieldfit.optim.solution import Callback, Solution
 from fieldfit.optim.units import Units
-from fieldfit.optim.zeros import Smaller
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FieldfitError, FloatArray, IntArray
 
@@ -51,7 +50,6 @@ def minimise(
     product_cost: float = 1.0,
     l1: FloatArray | float | None = None,
     l1_groups: IntArray | None = None,
-    smaller: Smaller | None = None,
     units: FloatArray | None = None,
     fresh: bool = False,
     callback: Callback | None = None,
@@ -59,7 +57,7 @@ def minimise(
 ) -> Solution:
     """Minimise fun(x) + Σ l1 |x| from x0 (n_parameters,) by the method that the given callables make fastest.
 
-    ``l1_groups`` and ``smaller`` are those of `minimise_proximal`; with ``units`` the latter is not used.
+    ``l1_groups`` are the groups of `minimise_proximal`.
 
     ``fun(x)`` gives (value, gradient), ``hessian_product(x, v)`` the Hessian times v at ``product_cost`` evaluations
     each, ``hessian_diagonal(x)`` its diagonal (positive), ``hessian(x)`` the matrix; ``preconditioner`` and the rest
@@ -134,7 +132,6 @@ def minimise(
                 history=history,
                 diagonal=metric,
                 groups=l1_groups,
-                smaller=smaller,
                 callback=callback,
                 keeper=keeper,
             )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from fieldfit.optim.line_search import SearchOutcome
 from fieldfit.optim.orthant import OrthantSteps, step_in_orthant
 from fieldfit.optim.quadratic_model import QuadraticModel
 from fieldfit.optim.solution import Callback, Solution, Status
-from fieldfit.optim.zeros import Smaller, StillZeros
 from fieldfit.types import FieldfitError, FloatArray, IntArray
 
 #: Default number of pairs; fewer from this many parameters on, because the pairs determine the memory of the fit.
@@ -49,7 +48,6 @@ def minimise_proximal(
     history: int | None = None,
     diagonal: FloatArray | None = None,
     groups: IntArray | None = None,
-    smaller: Smaller | None = None,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:
@@ -59,9 +57,8 @@ def minimise_proximal(
 
     It has converged when max |pseudo-gradient| ≤ ``gtol`` (the optimality conditions hold to that), or, with ``ftol`` >
     0, as `minimise_lbfgs` has. ``history`` is the number of pairs kept (20, or 6 from a million parameters on);
-    ``diagonal`` that of an approximate Hessian. ``smaller`` makes ``fun`` without coordinates that are 0 (zeros.py), so
-    that they take no time; it is not used with ``groups`` or ``ftol``. ``fun`` must not keep the array it is given. A
-    KeyboardInterrupt inside ``fun`` ends the run at the last accepted point.
+    ``diagonal`` that of an approximate Hessian. ``fun`` must not keep the array it is given. A KeyboardInterrupt inside
+    ``fun`` ends the run at the last accepted point.
     """
     x = start_point(x0)
     if history is None:
@@ -70,10 +67,7 @@ def minimise_proximal(
         raise FieldfitError(f"A quasi-Newton method needs a history of at least 1 pair; got {history}.")
     penalty = nonsmooth_penalty(l1, x.size, groups)
     model = QuadraticModel(x.size, history, diagonal)
-    zeros = None
-    if smaller is not None and ftol == 0 and groups is None:
-        zeros = StillZeros(fun, smaller, np.broadcast_to(l1, x.shape))
-    descent = _Descent(fun, x, callback, penalty, model, diagonal is not None, zeros)
+    descent = _Descent(fun, x, callback, penalty, model, diagonal is not None)
     return descent.minimise(gtol, ftol, max_iter, keeper)
 
 
@@ -95,10 +89,8 @@ class _Descent(Descent):
         penalty: L1Penalty | GroupPenalty,
         model: QuadraticModel,
         scaled: bool,
-        zeros: StillZeros | None,
     ) -> None:
-        super().__init__(fun if zeros is None else zeros.evaluate, x, callback)
-        self._zeros = zeros
+        super().__init__(fun, x, callback)
         self._penalty = penalty
         self._model = model
         self._scaled = scaled
@@ -114,8 +106,7 @@ class _Descent(Descent):
     def own_state(self) -> State:
         """The pairs."""
         orthant = {} if self._orthant is None else self._orthant.state()
-        zeros = {} if self._zeros is None else self._zeros.state()
-        return {"proximal": np.empty(0), **self._model.state(), **orthant, **zeros}
+        return {"proximal": np.empty(0), **self._model.state(), **orthant}
 
     def take_state(self, state: State) -> None:
         """The same pairs, and the pseudo-gradient of the point."""
@@ -125,54 +116,10 @@ class _Descent(Descent):
             self._orthant = None
         elif self._orthant is not None:
             self._orthant.restore(state)
-        if self._zeros is not None:
-            self._zeros.restore(state)
         self._penalty.look(self.current.x, self.current.gradient)
 
-    def minimise(self, gtol: float, ftol: float, max_iter: int, keeper: Keeper | None = None) -> Solution:
-        """The same. The gradient of the solution is that of all coordinates, unless the user has interrupted."""
-        solution = super().minimise(gtol, ftol, max_iter, keeper)
-        if solution.status is Status.INTERRUPTED or self._zeros is None or self._zeros.complete:
-            return solution
-        self._complete()
-        at = self.current
-        return replace(
-            solution, gradient=at.gradient, gradient_norm=at.norm, value=at.value, evaluations=self._evaluations
-        )
-
-    def _complete(self) -> None:
-        """Compute the derivatives of all coordinates at the current point, unless that is done."""
-        if self._zeros is None or self._zeros.complete:
-            return
-        at = self.current
-        self._evaluations += 1
-        value, gradient = self._zeros.check(at.x)
-        self._accept(at.x, value, gradient.copy())
-
     def step(self, gtol: float) -> Status | None:
-        """A step to a better point. An optimum is one where the derivatives of all coordinates say so."""
-        status = self._step()
-        if self._zeros is None:
-            return status
-        if status is Status.LINE_SEARCH and self._zeros.left_out:
-            self._complete()
-            self._zeros.stop()
-            return None
-        if status is None:
-            self._zeros.arrive()
-            if self.current.norm <= gtol:
-                self._complete()
-            self._zeros.choose(self.current.x, self.current.gradient)
-        return status
-
-    def _before(self, previous: Point) -> FloatArray:
-        """The gradient at ``previous`` for the difference to that of the current point."""
-        if self._zeros is None:
-            return previous.gradient
-        return self._zeros.before(previous.gradient, self.current.gradient)
-
-    def _step(self) -> Status | None:
-        """An orthant-wise step, or one along the minimum of the model; once more without a model before giving up."""
+        """A step along the minimum of the model; once more without a model before giving up."""
         previous = self.current
         if self._orthant is not None:
             outcome, tried = self._move_in_orthant(self._orthant)
@@ -182,7 +129,7 @@ class _Descent(Descent):
                 now = self.current
                 self._orthant.append(
                     (now.x, previous.x),
-                    (now.gradient, self._before(previous)),
+                    (now.gradient, previous.gradient),
                     self._penalty.pseudo,
                     now.value,
                     shortened=tried > 1,
@@ -196,8 +143,7 @@ class _Descent(Descent):
             if outcome is SearchOutcome.UNBOUNDED:
                 return Status.UNBOUNDED
             if outcome is not SearchOutcome.FAILED:
-                now = self.current
-                self._model.append(now.x - previous.x, now.gradient - self._before(previous))
+                self._model.append(self.current.x - previous.x, self.current.gradient - previous.gradient)
                 return None
             if not len(self._model):
                 return Status.LINE_SEARCH
@@ -205,7 +151,7 @@ class _Descent(Descent):
 
     def _evaluate(self, x: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = super()._evaluate(x)
-        return value, gradient if self._zeros is not None and self._zeros.fresh else gradient.copy()
+        return value, gradient.copy()
 
     def _accept(self, x: FloatArray, value: float, gradient: FloatArray) -> None:
         absolute, norm = self._penalty.look(x, gradient)
