@@ -154,6 +154,16 @@ def test_which_problems_use_the_kernel() -> None:
     assert [type(part) for part in problem.parts] == [PottsProblem, FieldProblem]
 
 
+@pytest.mark.parametrize("policy", ["FL", "PL7", "PL4"])
+def test_samples_with_the_same_rest_share_one_sum(policy: str) -> None:
+    """3^8, 3^7 or 3^4 states once for each configuration of the rest, not once for each of the 3,000 samples."""
+    model = ff.Potts(8, 3)
+    assert worth_a_kernel(3000, 8, 3, model.edge_array)
+    data = model.read(np.random.default_rng(0).integers(0, 3, (3000, 8)))
+    problem = model.compile(data, Policy.parse(policy).bind(model.structure()).draw(0, 0, 3000))
+    assert isinstance(problem, FieldProblem)
+
+
 def test_a_fit_by_the_kernel_is_that_of_the_general_engine() -> None:
     model = ff.Potts(10, 6, couplings="agree")
     random = np.random.default_rng(4)

@@ -26,7 +26,7 @@ from fieldfit.inference.ragged import Ragged
 from fieldfit.models.field import FieldModel
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges, networkx_edges, pairwise_scopes
-from fieldfit.models.potts_blocks import blocks_support
+from fieldfit.models.potts_blocks import blocks_are_worth_a_kernel, blocks_support
 from fieldfit.models.potts_blocks_problem import PottsBlocksProblem
 from fieldfit.models.potts_memory import bytes_of_sites, refuse_too_large
 from fieldfit.models.potts_problem import PottsProblem, potts_supports, worth_a_kernel
@@ -302,7 +302,9 @@ class Potts(FieldModel):
         for place, part in enumerate(selection.parts):
             if large and potts_supports(part):
                 sites.append(place)
-            elif large and blocks_support(part, self.q):
+            elif (
+                large and blocks_support(part, self.q) and blocks_are_worth_a_kernel(part, self.q, self.m, dataset.n)
+            ):
                 blocks.append(place)
             else:
                 others.append(place)

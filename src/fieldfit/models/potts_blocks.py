@@ -30,10 +30,26 @@ def blocks_support(part: FamilySelection, q: int) -> bool:
         return False
     if family.size > _MOST_POTTS_BLOCKS:
         return False
+    size = _largest_block(part)
+    return bool(size <= _MOST_SITES and q**size <= LARGEST_BLOCK_TABLE)
+
+
+def blocks_are_worth_a_kernel(part: FamilySelection, q: int, m: int, n: int) -> bool:
+    """Whether the rest of a block has more configurations than there are samples.
+
+    The kernel sums over the states of a block for each of the n samples. The general engine does so once for each
+    configuration of the rest, which are few for large blocks: the full likelihood has one for all samples.
+    """
+    return bool(q ** (m - _largest_block(part)) > n)
+
+
+def _largest_block(part: FamilySelection) -> int:
+    """The number of sites of the largest block."""
+    family = cast(FieldFamily, part.family)
     size = getattr(family, "block_size", None)
     if size is None:
-        size = int(np.diff(family.blocks(np.arange(family.size))[0]).max(initial=1))
-    return bool(size <= _MOST_SITES and q**size <= LARGEST_BLOCK_TABLE)
+        size = np.diff(family.blocks(np.arange(family.size))[0]).max(initial=1)
+    return int(size)
 
 
 @dataclass(frozen=True)
