@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -274,8 +275,13 @@ def test_a_command_imports_no_other_command():
 
 
 def test_until_ctrl_c_is_handled_nothing_else_is_imported():
-    code = "import sys; before = set(sys.modules); from fieldfit.cli import main; print(*sorted(set(sys.modules) - before))"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    folder = str(Path(ff.__file__).parents[1])
+    code = (
+        f"import sys; sys.path.insert(0, {folder!r}); before = set(sys.modules); from fieldfit.cli import main; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    # -S: without the finder of an editable installation, which imports modules of its own.
+    ran = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["fieldfit", "fieldfit.cli"]
 
 
