@@ -123,6 +123,19 @@ def test_discoveries_and_coefficients_are_shown(run, nested, tmp_path):
     assert len((tmp_path / "drawn" / "coefficients.csv").read_text().splitlines()) == 11
 
 
+def test_discoveries_are_among_the_chosen_parameters(run, nested):
+    found = run("show", nested[0], "--fdr", 0.05, "--parameter", "*:*", "--json").json["discoveries"]["parameters"]
+    fit = ff.load(nested[0])
+    couplings = fit.table(parameters="*:*").sort_values("p")
+    q = {line["name"]: line["q"] for line in found}
+    smallest_from = np.minimum.accumulate((couplings["p"] * 6 / np.arange(1, 7)).to_numpy()[::-1])[::-1]
+    assert q == pytest.approx(dict(zip(couplings.index, smallest_from, strict=True)))
+    of_all = fit.discoveries(0.05).loc[list(couplings.index), "q"]
+    assert list(q.values()) != pytest.approx(list(of_all))
+    shown = run("show", nested[0], "--fdr", 0.05, "--parameter", "*:*").out
+    assert f"{sum(value <= 0.05 for value in q.values())} of 6 differ from 0" in shown
+
+
 def test_sentences_come_back_too(run, tmp_path):
     train, saved = tmp_path / "train.txt", tmp_path / "crf.ff"
     train.write_text(SENTENCES * 5, encoding="utf-8")

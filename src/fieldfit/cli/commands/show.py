@@ -46,7 +46,8 @@ def show(
         typer.Option(
             "--fdr",
             metavar="RATE",
-            help="Add q-values, and mark parameters that differ from 0 at this false discovery rate.",
+            help="Add q-values, and mark parameters that differ from 0 at this false discovery rate. "
+            "With --parameter, both are of the chosen parameters alone.",
         ),
     ] = None,
     json: Json = False,
@@ -57,7 +58,6 @@ def show(
     from fieldfit.cli.saved import frame_table, records
     from fieldfit.cli.showing import fit_document, print_fit
     from fieldfit.cli.weighting import write_weights
-    from fieldfit.named import places_of
     from fieldfit.types import FieldfitError
     from fieldfit.variance.separation import separation_message
 
@@ -67,7 +67,7 @@ def show(
     files = [] if weights_to is None else write_weights(fit, weights_to)
     if coefficients_to is not None:
         files += _draw_coefficients(fit, level, coefficients_to)
-    discovered = None if fdr is None else fit.discoveries(fdr)
+    discovered = None if fdr is None else fit.discoveries(fdr, parameters=parameters or None)
     if json:
         document = {**fit_document(fit, (), path, level), "files": files}
         if discovered is not None:
@@ -81,8 +81,6 @@ def show(
         note(separation_message(fit.separated))
     print_fit(fit, rows if discovered is None else 0, sort.value, level, parameters or ())
     if discovered is not None:
-        if parameters:
-            discovered = discovered.iloc[places_of(parameters, list(discovered.index))]
         formats = {"estimate": ".4f", "std_error": ".4f", "z": ".2f", "p": ".2g", "q": ".2g", "discovered": ""}
         count = int(discovered["discovered"].sum())
         note_text = f"{count} of {discovered['q'].notna().sum()} differ from 0 at a false discovery rate of {fdr:g}."
