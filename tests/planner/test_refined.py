@@ -13,6 +13,7 @@ from fieldfit.planner.candidates import Candidate, Origin, choose
 from fieldfit.planner.convergence import steps_of, usual_steps
 from fieldfit.planner.planning import counted_steps
 from fieldfit.planner.request import Target
+from fieldfit.planner.survey import Survey
 from fieldfit.refinement import planned_conditions
 from fieldfit.refinement.expansion import ExpandedObjective
 from fieldfit.types import FieldfitError
@@ -56,6 +57,20 @@ def test_means_over_samples_agree_within_their_error(grid, monkeypatch):
     for text in REFINED:
         # The trace and the determinant differ a little where the excess differs between directions.
         assert abs(variance[text] / exact[text] - 1) < 4 * error[text] + 0.02
+
+
+def test_a_second_stage_at_the_optimum_of_fl_has_its_variance_whatever_that_of_the_first(grid, monkeypatch):
+    model, _, x = grid
+    monkeypatch.setattr(gathering, "MOST_PLANNED_STATES", 0)
+    # As if the pilot's samples showed PL1 to be far more accurate than FL, which they do for some data with missing values.
+    monkeypatch.setattr(Survey, "_first_stage", lambda survey, term: -1.0)
+    plan = ff.plan(model, x, policies=["PL1", "FL", "PL1 >> FL", "PL1 >> optimal(1)"])
+    variance = by_policy(plan)
+    assert variance["PL1 >> FL"] == pytest.approx(variance["FL"], rel=1e-12)
+    assert "PL1 >> FL: skipped" not in plan.explain()
+    # Of these a fit keeps the first estimate.
+    assert variance["PL1 >> optimal(1)"] == np.inf
+    assert "PL1 >> optimal(1): skipped, its variance cannot be predicted" in plan.explain()
 
 
 @pytest.mark.slow

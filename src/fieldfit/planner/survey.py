@@ -146,7 +146,8 @@ class Survey:
         """Refined estimators whose variance cannot be predicted, each with a sentence.
 
         A fit keeps the first estimate where the refined one would be less accurate over the data. So a predicted variance
-        far above the first stage's shows only that the pilot's samples do not determine it.
+        far above the first stage's shows only that the pilot's samples do not determine it. A stage without moments of
+        its own, such as ``>> FL``, has the variance of a policy that the plan compares anyway.
         """
         if self.moments.sampled is None or self.moments.robust:  # sums over all states, or many samples of few states
             return {}
@@ -156,7 +157,8 @@ class Survey:
                 f"that of {term.stage.staged.first}, whose estimate a fit keeps in this case."
             )
             for term in self.refined
-            if not self._log_variance(term) <= self._first_stage(term) + _IMPLAUSIBLE
+            if not isinstance(term.stage.limit, int)
+            and not self._log_variance(term) <= self._first_stage(term) + _IMPLAUSIBLE
         }
 
     def _first_stage(self, term: RefinedTerm) -> float:
