@@ -136,6 +136,18 @@ def test_discoveries_are_among_the_chosen_parameters(run, nested):
     assert f"{sum(value <= 0.05 for value in q.values())} of 6 differ from 0" in shown
 
 
+def test_discoveries_with_few_samples_have_a_warning_in_the_words_of_the_command_line(run, tmp_path, samples):
+    ff.fit(ff.BoltzmannMachine(4), samples[:20], "PL1", sigma2=1).save(tmp_path / "few.ff")
+    ran = run("show", tmp_path / "few.ff", "--fdr", 0.05)
+    assert ran.err.startswith("fieldfit: warning: 3.3 samples for each parameter")
+    assert "fieldfit test --bootstrap simulates" in ran.err
+    assert ran.err.count("\n") == 1
+    assert "few samples per parameter: standard errors may be too small" in ran.out
+    warned = run("show", tmp_path / "few.ff", "--fdr", 0.05, "--json").json["warnings"]
+    assert len(warned) == 1
+    assert "fit." not in warned[0]
+
+
 def test_sentences_come_back_too(run, tmp_path):
     train, saved = tmp_path / "train.txt", tmp_path / "crf.ff"
     train.write_text(SENTENCES * 5, encoding="utf-8")

@@ -16,7 +16,7 @@ from fieldfit.cli.output import print_table, say, tell
 from fieldfit.cli.weighting import print_weights
 from fieldfit.named import places_of
 from fieldfit.report.table import PlainTable
-from fieldfit.types import FieldfitError, Plain
+from fieldfit.types import FieldfitError, FloatArray, Plain
 from fieldfit.words import counted
 
 if TYPE_CHECKING:
@@ -73,8 +73,18 @@ def _identified(fit: Fit, level: float) -> EstimateTable:
 
 def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95, parameters: Sequence[str] = ()) -> None:
     """How the fit went, and its parameters in a table, or those that are named."""
-    table = _identified(fit, level) if rows else None
-    printed = None if table is None else _first_rows(fit, table, rows, order, level, parameters)
+    if not rows:
+        print_course(fit, None)
+        return
+    table = _identified(fit, level)
+    printed = _first_rows(fit, table, rows, order, level, parameters)
+    print_course(fit, table.std_error)
+    say("")
+    print_table(printed)
+
+
+def print_course(fit: Fit, errors: FloatArray | None) -> None:
+    """How the fit went, with cautions about standard errors if some are shown (``errors``)."""
     say(f"{fit.model.kind}: {fit.size}, {counted(fit.model.n_parameters, 'parameters')}")
     say(f"policy: {fit.estimator}")
     if fit.refinement is None:
@@ -97,21 +107,18 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95, parame
         tell(fit.runaway)
     if fit.penalised:
         say("penalised: estimates and intervals are shrunk towards 0")
-    if table is not None and few_samples(fit, "robust") and np.isfinite(table.std_error).any():
+    if errors is not None and few_samples(fit, "robust") and np.isfinite(errors).any():
         what = "few samples per parameter" if fit.size.groups is None else "few groups"
         say(f"{what}: standard errors may be too small")
-    if rows and no_spread(fit, "robust"):
+    if errors is not None and no_spread(fit, "robust"):
         tell(no_spread(fit, "robust"))
-    if rows and held_by_penalty(fit, "robust"):
+    if errors is not None and held_by_penalty(fit, "robust"):
         tell(held_by_penalty(fit, "robust"))
     if len(fit.dropped_rows):
         shown = ", ".join(map(str, fit.dropped_rows[:10])) + (", …" if len(fit.dropped_rows) > 10 else "")
         say(f"dropped, too many missing values to sum out: {len(fit.dropped_rows)} rows ({shown})")
     if fit.weights is not None:
         print_weights(fit.weights)
-    if printed is not None:
-        say("")
-        print_table(printed)
 
 
 def parameter_rows(fit: Fit, rows: int) -> list[tuple[str, float]]:

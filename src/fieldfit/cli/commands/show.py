@@ -54,9 +54,9 @@ def show(
 ) -> None:
     """Show a saved fit: its parameters with standard errors."""
     from fieldfit.api.files import load
-    from fieldfit.cli.output import note, print_json, print_table, say
+    from fieldfit.cli.output import collected_warnings, note, print_json, print_table, say
     from fieldfit.cli.saved import frame_table, records
-    from fieldfit.cli.showing import fit_document, print_fit
+    from fieldfit.cli.showing import fit_document, print_course, print_fit
     from fieldfit.cli.weighting import write_weights
     from fieldfit.types import FieldfitError
     from fieldfit.variance.separation import separation_message
@@ -67,9 +67,10 @@ def show(
     files = [] if weights_to is None else write_weights(fit, weights_to)
     if coefficients_to is not None:
         files += _draw_coefficients(fit, level, coefficients_to)
-    discovered = None if fdr is None else fit.discoveries(fdr, parameters=parameters or None)
+    with collected_warnings() as warned:
+        discovered = None if fdr is None else fit.discoveries(fdr, parameters=parameters or None)
     if json:
-        document = {**fit_document(fit, (), path, level), "files": files}
+        document = {**fit_document(fit, warned, path, level), "files": files}
         if discovered is not None:
             document["discoveries"] = {
                 "rate": fdr,
@@ -79,8 +80,10 @@ def show(
         return
     if fit.separated:
         note(separation_message(fit.separated))
-    print_fit(fit, rows if discovered is None else 0, sort.value, level, parameters or ())
-    if discovered is not None:
+    if discovered is None:
+        print_fit(fit, rows, sort.value, level, parameters or ())
+    else:
+        print_course(fit, discovered["std_error"].to_numpy())
         formats = {"estimate": ".4f", "std_error": ".4f", "z": ".2f", "p": ".2g", "q": ".2g", "discovered": ""}
         count = int(discovered["discovered"].sum())
         note_text = f"{count} of {discovered['q'].notna().sum()} differ from 0 at a false discovery rate of {fdr:g}."
