@@ -148,6 +148,15 @@ def test_discoveries_with_few_samples_have_a_warning_in_the_words_of_the_command
     assert "fit." not in warned[0]
 
 
+def test_the_picture_has_the_chosen_parameters(run, nested, tmp_path):
+    assert run("show", nested[0], "--parameter", "b:*", "--coefficients-to", tmp_path).code == 0
+    lines = (tmp_path / "coefficients.csv").read_text(encoding="utf-8").splitlines()[1:]
+    assert [line.split(",")[0] for line in lines] == list(ff.load(nested[0]).table(parameters="b:*").index)
+    drawn = (tmp_path / "coefficients.svg").read_text(encoding="utf-8")
+    assert "b:c" in drawn
+    assert "c:d" not in drawn
+
+
 def test_sentences_come_back_too(run, tmp_path):
     train, saved = tmp_path / "train.txt", tmp_path / "crf.ff"
     train.write_text(SENTENCES * 5, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -66,7 +67,7 @@ def show(
     fit = load(path)
     files = [] if weights_to is None else write_weights(fit, weights_to)
     if coefficients_to is not None:
-        files += _draw_coefficients(fit, level, coefficients_to)
+        files += _draw_coefficients(fit, level, parameters or (), coefficients_to)
     with collected_warnings() as warned:
         discovered = None if fdr is None else fit.discoveries(fdr, parameters=parameters or None)
     if json:
@@ -93,7 +94,7 @@ def show(
         note(f"written: {file}")
 
 
-def _draw_coefficients(fit: Fit, level: float, folder: Path) -> list[str]:
+def _draw_coefficients(fit: Fit, level: float, parameters: Sequence[str], folder: Path) -> list[str]:
     import matplotlib as mpl
 
     mpl.use("Agg", force=False)
@@ -102,11 +103,17 @@ def _draw_coefficients(fit: Fit, level: float, folder: Path) -> list[str]:
 
     from fieldfit.api.identified import identified_table
     from fieldfit.cli.saved import write_picture
+    from fieldfit.named import places_of
+    from fieldfit.report.coefficients import plot_coefficients
 
-    drawing = fit.plot_coefficients(level).figure
+    frame = identified_table(fit, level)  # as in print_fit, names may be those of effects
+    if parameters:
+        frame = frame.iloc[places_of(parameters, list(frame.index))]
+    axis = f"estimate and {level:.0%} confidence interval (robust), {fit.estimator}"
+    drawing = plot_coefficients(frame, axis=axis).figure
     assert isinstance(drawing, Figure)  # a new one, not a part of another
     try:
-        return write_picture(drawing, identified_table(fit, level), folder, "coefficients")
+        return write_picture(drawing, frame, folder, "coefficients")
     finally:
         plt.close(drawing)
 
